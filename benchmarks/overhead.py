@@ -25,7 +25,7 @@ import numpy as np
 import levelbench
 from levelbench import plugins
 from levelbench.frameworks.numpy.operators import OPERATORS
-from levelbench.frameworks.numpy.operators.loss import mean_cross_entropy
+from levelbench.frameworks.numpy.operators.reductions import mean_cross_entropy
 from levelbench.measure.sampling import sample, sample_interleaved
 from levelbench.measure.statistics import median_interval
 from levelbench.measure.stopping import Budget, Precision

@@ -280,7 +280,7 @@ def test_a_run_on_numpy_loads_at_most_150_of_our_modules_in_both_processes(tmp_p
     assert done.returncode in (0, 1), done.stderr
     paths = {Path(line) for line in (tmp_path / "loaded").read_text().splitlines()}
     ours = {name_of(path) for path in paths if path.is_relative_to(SOURCE)}
-    assert {"cli/run_verb.py", "training/trainer.py", "frameworks/numpy/executor.py"} <= ours
+    assert {"cli/run_verb.py", "training/trainer.py", "frameworks/numpy/backend.py"} <= ours
     assert len(ours) <= 150, sorted(ours)
 
 

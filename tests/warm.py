@@ -29,7 +29,7 @@ LATER = (
     "levelbench.operators.conformance",
     "levelbench.operators.custom.isolation",
     "levelbench.operators.probes.files",
-    "levelbench.frameworks.numpy.executor",
+    "levelbench.frameworks.numpy.backend",
     "array_api_compat.numpy",
 )
 """What most of them import once they know what they are to do."""

@@ -1,4 +1,4 @@
-"""What tests of optimizers on a framework share: parameters and gradients by a seed, and a few steps with them."""
+"""Shared by the optimizer tests: parameters and gradients from a seed, and a few steps with them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What ONNX's node tests leave open, the frameworks answer alike, and as ONNX's text has it."""
+"""The frameworks agree, and follow ONNX's text, on points that ONNX's node tests do not cover."""
 
 import ml_dtypes
 import numpy as np
@@ -57,7 +57,7 @@ def test_a_norm_of_zeros_makes_zeros(backend):
     assert call(backend, operator_node("LpNormalization"), f32(0, 0))[0].tolist() == [0, 0]
 
 
-def test_a_slice_that_goes_down_from_below_the_first_element_begins_there(backend):
+def test_a_slice_that_goes_down_from_below_the_first_element_starts_there(backend):
     node = operator_node("Slice", ["x", "starts", "ends", "axes", "steps"])
     bounds = [np.array([each]) for each in (-5, np.iinfo(np.int64).min, 0, -1)]
     assert call(backend, node, f32(0, 1, 2), *bounds)[0].tolist() == [0]
@@ -72,7 +72,7 @@ def test_the_clip_of_an_lstm_leaves_the_cell_alone(backend):
     found = call(backend, node, x, w, r, None, None, None, cell)[0]
     reference = load_framework("numpy").open()
     assert found == pytest.approx(call(reference, node, x, w, r, None, None, None, cell)[0], rel=1e-5)
-    # Beyond what a cell within the clip could give: sigmoid(0.4) tanh(0.4) is 0.23.
+    # More than a clipped cell could give: sigmoid(0.4) tanh(0.4) is 0.23.
     assert np.abs(found).max() > 0.3
 
 

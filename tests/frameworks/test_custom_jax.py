@@ -1,4 +1,4 @@
-"""A custom operator on JAX goes under jit, vmap and grad, whichever way it runs."""
+"""A custom operator on JAX works under jit, vmap and grad, whichever way it runs."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "operators" / "custom" / "operators.cpp"
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(request):
-    """Classes by name, in pytest's own cache."""
+    """The compiled classes by name, in pytest's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(request.config.cache.mkdir("levelbench")))
         patch.setenv("LEVELBENCH_CXXFLAGS", "-O0")
@@ -36,7 +36,7 @@ def wide():
 
 
 class Power(CustomOperator):
-    """x^y over rows, and its sum; against the Array API standard."""
+    """x^y over rows, and its sum; written for the Array API standard."""
 
     array_api = True
     outputs = ("power", "total")
@@ -71,7 +71,7 @@ def power(x, y):
 
 
 def cases(compiled):
-    """Operator, the same in JAX, and inputs for both."""
+    """The operator, its equivalent in JAX, and inputs for both."""
     x, y = (jnp.asarray(np.random.default_rng(seed).uniform(0.5, 2, (3, 4))) for seed in range(2))
     return {
         "foreign": (compiled["SumProduct"], sum_product, (x, y)),

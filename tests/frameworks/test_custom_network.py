@@ -1,4 +1,4 @@
-"""A custom operator as a layer of a network: trained through on each framework, along the same path."""
+"""A custom operator as a layer of a network trains on each framework, with the same losses."""
 
 import numpy as np
 import pytest

@@ -59,7 +59,7 @@ def test_onnx_runtime_says_that_it_has_no_custom_operators():
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
-def test_a_name_that_nobody_registered_is_refused_when_the_operator_is_made(name):
+def test_a_name_that_is_not_registered_is_refused_when_the_operator_is_made(name):
     pytest.importorskip(name)
     with pytest.raises(UnknownNameError, match="close: NumpyTestPower"):
         open_framework(name).operator(OperatorNode("NumpyTestPowr", ("x",), ("y",), {}, CUSTOM_DOMAIN))

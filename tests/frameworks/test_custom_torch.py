@@ -1,10 +1,10 @@
-"""A custom operator on PyTorch is a registered operator: autograd, opcheck, torch.compile and fake tensors take it."""
+"""A custom operator on PyTorch works with autograd, opcheck, torch.compile and fake tensors."""
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
-from tests.frameworks.torch_operators import leaf
 
 from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
 from levelbench.operators.custom import CustomOperator, Spec, load_file, namespace
@@ -14,12 +14,18 @@ torch = pytest.importorskip("torch")
 
 from levelbench.frameworks.torch import custom  # noqa: E402
 
+
+def leaf(*shape, seed=0, dtype=None):
+    random = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=random, dtype=dtype or torch.float64).requires_grad_()
+
+
 SOURCE = Path(__file__).parents[1] / "operators" / "custom" / "operators.cpp"
 
 
 @pytest.fixture(scope="module")
 def compiled(request):
-    """Classes by name, in pytest's own cache."""
+    """The compiled classes by name, in pytest's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(request.config.cache.mkdir("levelbench")))
         patch.setenv("LEVELBENCH_CXXFLAGS", "-O0")
@@ -27,7 +33,7 @@ def compiled(request):
 
 
 class SoftSign(CustomOperator):
-    """x / (1 + |x|), and its bound as a second output; against the Array API standard."""
+    """x / (1 + |x|), and its bound as a second output; written for the Array API standard."""
 
     array_api = True
     outputs = ("y", "bound")
@@ -62,7 +68,7 @@ class Hypotenuse(CustomOperator):
 
 
 def cases(compiled):
-    """Operators of every kind, and inputs for them."""
+    """Operators of every kind with inputs."""
     return {
         "several outputs": (compiled["SumProduct"](), (leaf(3, 4), leaf(3, 4, seed=1))),
         "workspace": (compiled["RowSum"](), (leaf(3, 4),)),
@@ -105,13 +111,13 @@ def test_it_compiles_as_one_graph_and_trains_there(compiled, case):
         return sum((2 * each).sum() for each in floating(function(*given)))
 
     expected = torch.autograd.grad(loss(*inputs), inputs)
-    # "aot_eager" traces forward and backward as inductor does, and compiles no C++ of its own.
+    # "aot_eager" traces forward and backward like inductor, but does not compile C++.
     compiled_loss = torch.compile(loss, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(torch.autograd.grad(compiled_loss(*inputs), inputs), expected)
 
 
 @pytest.mark.slow
-# Inductor itself imports what PyTorch has deprecated.
+# Inductor itself imports deprecated modules of PyTorch.
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_inductor_calls_it_as_it_is(compiled, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
@@ -190,7 +196,7 @@ def test_errors_arrive_as_ours(compiled):
         custom.function(compiled["Throws"])(torch.ones(1))
     with pytest.raises(UnsupportedError, match="written for float32, float64, float16"):
         custom.function(compiled["Square"])(torch.ones(1, dtype=torch.int32))
-    with pytest.raises(UnsupportedError, match="NumPy has no such elements"):
+    with pytest.raises(UnsupportedError, match="NumPy has no such type"):
         custom.function(Hypotenuse)(*[torch.ones(1).to(torch.float8_e5m2)] * 2)
 
 
@@ -241,3 +247,151 @@ def test_an_operator_without_cuda_code_is_unsupported_on_the_gpu(compiled):
         custom.function(compiled["Square"])(torch.ones(3, device="cuda"))
     with pytest.raises(UnsupportedError, match="written for NumPy"):
         custom.function(Hypotenuse())(*[torch.ones(3, device="cuda")] * 2)
+
+
+# Operators written in Python run on PyTorch's own memory, each under its own name.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_numpy_runs_on_the_tensors_own_memory(dtype):
+    seen = []
+
+    class Look(CustomOperator):
+        def infer(self, x):
+            return Spec((1,), np.dtype("f8"))
+
+        def forward(self, x):
+            seen.append((x.ctypes.data, x.dtype))
+            return np.zeros(1)
+
+    x = torch.ones(5, dtype=dtype)
+    custom.function(Look())(x)
+    known = {torch.bfloat16: np.dtype(ml_dtypes.bfloat16)}
+    assert seen == [(x.data_ptr(), known.get(dtype, np.dtype(str(dtype).removeprefix("torch."))))]
+
+
+def test_an_output_that_is_an_input_is_copied():
+    class Same(CustomOperator):
+        array_api = True
+
+        def forward(self, x):
+            return x
+
+    x = torch.ones(3)
+    assert custom.function(Same())(x).data_ptr() != x.data_ptr()
+
+
+def test_results_of_one_call_never_share_memory():
+    class Shared(CustomOperator):
+        array_api = True
+        outputs = ("a", "b")
+
+        def infer(self, x, y):
+            return x, x
+
+        def forward(self, x, y):
+            total = x + y
+            return total, total
+
+        def backward(self, gradients, inputs, outputs):
+            slope = gradients[0] + gradients[1]
+            return slope, slope
+
+    x, y = leaf(3), leaf(3, seed=1)
+    a, b = custom.function(Shared)(x, y)
+    assert a.data_ptr() != b.data_ptr()
+    (a.sum() + b.sum()).backward()
+    x.grad.mul_(0.5)
+    assert y.grad.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_name_of_a_backward_is_unique(first):
+    def forward(self, x):
+        return x * self.factor
+
+    def backward(self, gradients, inputs, outputs):
+        return gradients[0] * self.factor
+
+    names = [f"Reserved{first}", f"Reserved{first}_backward"]
+    made = [
+        type(name, (CustomOperator,), {"factor": at + 2, "forward": forward, "backward": backward})
+        for at, name in enumerate(names)
+    ]
+    functions = {at: custom.function(made[at]) for at in (first, 1 - first)}
+    for at in range(2):
+        x = leaf(2)
+        (slope,) = torch.autograd.grad(functions[at](x).sum(), x)
+        assert slope.tolist() == [at + 2] * 2
+
+
+def test_a_class_that_is_redefined_takes_effect():
+    def define(step):
+        class Step(CustomOperator):
+            def forward(self, x):
+                return x + np.float32(step)
+
+        return custom.function(Step)
+
+    first, second = define(1), define(2)
+    x = torch.zeros(1)
+    assert (first(x).item(), second(x).item()) == (1, 2)
+
+
+# The Array API on PyTorch tensors gives the same results as on NumPy arrays.
+
+
+X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
+NAMESPACE = namespace(X)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "keywords"),
+    [
+        ("max", (), {"axis": -1, "keepdims": True}),
+        ("min", (), {"axis": (0, 1)}),
+        ("max", (), {}),
+        ("sum", (), {"axis": (0, 1), "keepdims": True}),
+        ("mean", (), {"axis": 0}),
+        ("prod", (), {"axis": (0, 1)}),
+        ("prod", (), {}),
+        ("all", (), {"axis": 0}),
+        ("any", (), {}),
+        ("maximum", (0.0,), {}),
+        ("minimum", (1.5,), {}),
+        ("permute_dims", ((1, 0),), {}),
+        ("matrix_transpose", (), {}),
+        ("expand_dims", (), {"axis": 1}),
+        ("flip", (), {}),
+        ("cumulative_sum", (), {"axis": 1}),
+        ("vecdot", (np.float32(2) * X.numpy(),), {}),
+        ("tensordot", (X.numpy(),), {"axes": ((0,), (0,))}),
+        ("take", (np.array([1, 0]),), {"axis": 1}),
+        ("take_along_axis", (np.array([[0], [2]]),), {"axis": 1}),
+        ("argmax", (), {"axis": 1}),
+        ("std", (), {"axis": 0, "correction": 1}),
+        ("exp", (), {}),
+        ("sort", (), {"axis": 0}),
+        ("argsort", (), {"axis": 1}),
+    ],
+)
+def test_the_array_api_on_tensors_is_that_of_numpy(name, arguments, keywords):
+    tensors = [torch.from_numpy(each) if isinstance(each, np.ndarray) else each for each in arguments]
+    found = getattr(NAMESPACE, name)(X, *tensors, **keywords)
+    expected = getattr(np, name)(X.numpy(), *arguments, **keywords)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+
+
+def test_sorting_is_stable_in_either_direction():
+    x = torch.tensor([2.0, 1.0, 2.0, 3.0]).repeat(20)
+    assert NAMESPACE.argsort(x).tolist() == sorted(range(80), key=lambda at: x[at])
+    assert NAMESPACE.argsort(x, descending=True).tolist() == sorted(range(80), key=lambda at: -x[at])
+    assert NAMESPACE.sort(x[None], descending=True)[0].tolist() == sorted(x.tolist(), reverse=True)
+
+
+def test_types_are_distinguished_as_in_the_standard():
+    assert NAMESPACE.isdtype(torch.float16, "real floating")
+    assert NAMESPACE.isdtype(torch.uint8, ("bool", "integral"))
+    assert not NAMESPACE.isdtype(torch.float32, torch.float64)
+    assert NAMESPACE.astype(X, torch.int64).dtype == torch.int64

@@ -1,4 +1,4 @@
-"""A framework's own optimizers by the contract of ours."""
+"""A framework's own optimizers under our contract."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ class TestNative:
     )
 
     @pytest.mark.parametrize(("native", "ours"), PAIRS, ids=lambda each: getattr(each, "name", ""))
-    def test_a_frameworks_own_goes_the_way_of_ours(self, native, ours):
+    def test_a_frameworks_own_gives_the_same_results_as_ours(self, native, ours):
         if native.framework == "jax":
             pytest.importorskip("optax")
         backend = opened(native.framework)
@@ -29,7 +29,7 @@ class TestNative:
         assert_close(on_host(backend, theirs), on_host(backend, mine), 1e-10)
 
     @pytest.mark.parametrize("name", ["torch.optim.NAdam", "torch.optim.SGD", "optax.adam"])
-    def test_it_goes_on_bitwise_from_its_state(self, name):
+    def test_it_continues_bitwise_from_its_state(self, name):
         native = Native(name, lr=0.1)
         if native.framework == "jax":
             pytest.importorskip("optax")
@@ -50,11 +50,11 @@ class TestNative:
         train(backend, Native("torch.optim.SGD", lr=0.1).start(backend, parameters), 1)
         assert all(each.grad is None for each in parameters.values())
 
-    def test_a_name_that_is_not_there_is_answered_with_the_nearest(self):
+    def test_a_name_that_does_not_exist_is_answered_with_the_nearest(self):
         with pytest.raises(UnknownNameError, match=r"torch\.optim\.AdamW"):
             Native("torch.optim.adamw", lr=0.1)
 
-    def test_a_setting_that_it_does_not_take_is_told(self):
+    def test_a_setting_that_it_does_not_take_is_reported(self):
         with pytest.raises(DefinitionError, match="momentun"):
             Native("torch.optim.SGD", lr=0.1, momentun=0.9).start(opened("torch"), arrays(opened("torch")))
 
@@ -69,7 +69,7 @@ class TestNative:
 
     def test_a_state_of_other_parameters_is_refused(self):
         backend = opened("torch")
-        with pytest.raises(DataError, match="belongs to no parameter here"):
+        with pytest.raises(DataError, match="does not belong to any parameter"):
             Native("torch.optim.SGD", lr=0.1).start(backend, arrays(backend)).restore({"other/x": np.zeros(3)})
 
     def test_optax_that_is_not_installed_is_named(self, monkeypatch):

@@ -6,7 +6,7 @@ from levelbench.networks import Draw, GraphBuilder
 
 
 def build(loss=True):
-    """A product with a bias, and with ``loss`` its distance from targets."""
+    """A linear layer and, with ``loss``, its distance from targets."""
     g = GraphBuilder("tiny")
     weight, bias = g.parameter("w", [2, 2], Draw("normal", 1.0)), g.parameter("bias", [2], Draw("constant", 0.0))
     g.output(g.node("Gemm", g.input("x", ["batch", 2]), weight, bias), "y")
@@ -16,7 +16,7 @@ def build(loss=True):
 X = np.ones((3, 2), np.float32)
 
 
-def test_a_parameter_that_is_replaced_counts_at_once(numpy_backend):
+def test_a_parameter_that_is_replaced_takes_effect_at_once(numpy_backend):
     executor = numpy_backend.executor(build())
     executor.parameters.update({"w": np.zeros((2, 2)), "bias": np.ones(2)})
     (y,) = executor.infer(X)
@@ -35,13 +35,13 @@ def test_a_parameter_of_another_shape_or_name_is_refused(numpy_backend):
 
 
 @pytest.mark.parametrize("given", [[], [X, X]], ids=["none", "two"])
-def test_an_inference_with_too_few_or_too_many_inputs_is_told_which_there_are(numpy_backend, given):
+def test_an_inference_with_too_few_or_too_many_inputs_reports_the_expected_ones(numpy_backend, given):
     with pytest.raises(UsageError, match=rf"there are 1 \(x\), and {len(given)} were given"):
         numpy_backend.executor(build()).infer(*given)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_forward_with_too_few_or_too_many_inputs_is_told_which_there_are(numpy_backend, count):
+def test_a_forward_with_too_few_or_too_many_inputs_reports_the_expected_ones(numpy_backend, count):
     with pytest.raises(UsageError, match=rf"there are 2 \(x, targets\), and {count} were given"):
         numpy_backend.executor(build()).forward(*[X] * count)
 

@@ -157,7 +157,7 @@ def test_a_gradient_that_a_branch_would_lose_is_refused(after):
 def test_each_backward_wants_a_forward_of_its_own():
     executor = executor_of(zoo.mlp(4, 3, 2).with_loss(), None)
     for _ in range(2):
-        with pytest.raises(UsageError, match="Call forward first"):
+        with pytest.raises(UsageError, match="Call forward before each"):
             executor.backward()
         executor.infer_and_backprop(np.ones((1, 4), np.float32), np.array([0]))
 

@@ -1,4 +1,4 @@
-"""The CPU's tiles: how parameters are cut for an elementwise rule on torch, and that nothing else changes by it."""
+"""The CPU's tiles: how parameters are split for an elementwise rule on torch, and that results stay the same."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ CUT = {"first": (4,), "large": (60, 70), "images": (8, 16, 5, 5), "middle": (600
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Tiles so small that small arrays are cut."""
+    """Tiles so small that small arrays are split."""
     pytest.importorskip("torch")
     monkeypatch.setattr("levelbench.frameworks.torch.optimizers.TILE", TILE)
 
 
 def cut(backend, shapes):
-    """The names of the tensors of each tile, and the elements of each of its parts, as a rule sees them."""
+    """The tensor names of each tile, and the elements of each of its parts, as a rule gets them."""
     seen = []
 
     class Looks(SGD):
@@ -42,7 +42,7 @@ class TestCutting:
         seen = cut(opened("torch"), {"large": (60, 70)})
         assert seen == [[896], [896], [896], [896], [616]]
 
-    def test_small_tensors_are_together_whatever_lies_between_them(self):
+    def test_small_tensors_are_grouped_whatever_lies_between_them(self):
         seen = cut(opened("torch"), {"first": (4,), "large": (600,), "second": (3,), "larger": (60, 70), "third": (5,)})
         assert [4, 3, 5] in seen
         assert sum(len(each) > 1 for each in seen) == 1
@@ -90,7 +90,7 @@ class TestTheWay:
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_root_is_that_of_numpy_to_two_units_in_the_last_place(dtype, count):
     torch = pytest.importorskip("torch")
-    from levelbench.frameworks.torch.foreach import together
+    from levelbench.frameworks.torch.optimizers import together
     from levelbench.training.optimizers.arrays import sqrt
 
     limits = np.finfo(dtype)

@@ -1,4 +1,4 @@
-"""A rule on all arrays of a network at once goes the way of the plain loop."""
+"""A rule on all arrays of a network at once gives the same results as the plain loop."""
 
 import math
 
@@ -60,7 +60,7 @@ class TestFastSteppers:
             assert_close(on_host(backend, steppers[0].averaged()), on_host(backend, averaged))
 
     @pytest.mark.parametrize("rule", [Momentum(0.1), AdamW(0.1), ScheduleFreeSGD(0.1)], ids=named)
-    def test_one_program_goes_the_way_of_one_array_after_another(self, rule):
+    def test_one_program_gives_the_same_results_as_one_array_after_another(self, rule):
         backend, numpy = opened("jax"), opened("numpy")
         fast, slow = arrays(backend), arrays(numpy)
         steppers = backend.stepper(rule, fast), plain(rule, numpy, slow)
@@ -69,7 +69,7 @@ class TestFastSteppers:
         assert_close(on_host(backend, fast), slow)
         assert_close(steppers[0].state(), steppers[1].state())
 
-    def test_a_run_goes_on_bitwise_from_its_state(self, backend):
+    def test_a_run_continues_bitwise_from_its_state(self, backend):
         rule = NAdam(0.1)
         through, parts = arrays(backend), arrays(backend)
         whole = backend.stepper(rule, through)
@@ -135,7 +135,7 @@ class TestFastSteppers:
 
 
 class Stepped(UpdateRule):
-    """Asks for the number of the step, as a rule in plain Python may."""
+    """Uses the value of the step number, as a rule in plain Python may."""
 
     def init(self, parameter):
         return None
@@ -161,5 +161,5 @@ def test_a_state_that_changes_its_kind_is_refused_on_many_tensors():
             return parameter, gradient
 
     backend = opened("torch")
-    with pytest.raises(DefinitionError, match="not of the kind that it began with"):
+    with pytest.raises(DefinitionError, match="a different structure"):
         train(backend, backend.stepper(Changes(0.1), arrays(backend)), 1)

@@ -1,4 +1,4 @@
-"""No operator without an oracle: each that a framework registers is checked by something that is not itself.
+"""Every operator that a framework registers is checked against an independent oracle.
 
 An oracle is one of ONNX's node tests, ONNX's reference implementation, or a test of ours, which is named here.
 """
@@ -17,12 +17,12 @@ from levelbench.operators.frameworks import load_framework, open_framework
 from levelbench.operators.node import operator_node
 
 OURS = {"GlobalLpPool": "tests/frameworks/test_oracles.py", "Multinomial": "tests/frameworks/test_oracles.py"}
-"""Operators that ONNX has neither a node test nor a reference of, and the file of the test that checks them."""
+"""Operators without a node test or reference in ONNX, and the test file that checks them."""
 
 
 @cache
 def of_onnx():
-    """The operators that ONNX's node tests or its reference answer for, as ``Conv`` or ``domain::Name``."""
+    """The operators covered by ONNX's node tests or reference, as ``Conv`` or ``domain::Name``."""
     tested = {
         f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         for case in collect_cases()

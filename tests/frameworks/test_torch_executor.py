@@ -1,4 +1,4 @@
-"""PyTorch's executor computes what the reference computes, keeps nothing, and refuses what cannot be meant."""
+"""PyTorch's backend and executor: results equal the reference's, nothing is kept alive, invalid calls are refused."""
 
 import weakref
 
@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.frameworks.torch_networks import branching, losses_and_gradients, native
 
-from levelbench.errors import UsageError
+from levelbench.errors import MissingError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.networks import Draw, GraphBuilder, Network, zoo
 
 
@@ -46,7 +46,7 @@ def test_outputs_can_be_what_another_network_is_trained_on(torch_backend):
     assert trained.infer_and_backprop(made, made)[1]["layer0.weight"].any()
 
 
-def test_an_executor_for_inference_alone_makes_tensors_that_autograd_does_not_know(torch_backend):
+def test_an_executor_for_inference_only_makes_tensors_that_autograd_does_not_know(torch_backend):
     inputs = torch_backend.array(np.ones((1, 4), np.float32))
     (found,) = torch_backend.executor(zoo.mlp(4, 3, 2), trains=False).infer(inputs)
     assert found.is_inference()
@@ -84,7 +84,7 @@ def test_a_second_backward_of_one_forward_is_refused(torch_backend):
     network = zoo.mlp(4, 3, 2).with_loss()
     executor = torch_backend.executor(network)
     executor.infer_and_backprop(*native(torch_backend, network.make_inputs(1)))
-    with pytest.raises(UsageError, match="forward first"):
+    with pytest.raises(UsageError, match="forward before each"):
         executor.backward()
 
 
@@ -129,3 +129,42 @@ def test_an_input_that_the_loss_does_not_read_is_to_be_given_all_the_same(torch_
     for wrong in (inputs[:-1], [*inputs, inputs[0]]):
         with pytest.raises(UsageError, match=r"there are 3 \(x, other, targets\)"):
             executor.forward(*wrong)
+
+
+def test_the_mean_of_losses_is_taken_in_double_precision(torch_backend):
+    scalars = [torch_backend.array(np.array(value, np.float32)) for value in (1e8, 1.0, 1.0)]
+    assert torch_backend.mean(scalars) == pytest.approx((1e8 + 2) / 3, rel=1e-12)
+
+
+def test_rows_are_taken_at_indices(torch_backend):
+    rows = torch_backend.take(torch_backend.array(np.arange(6).reshape(3, 2)), torch_backend.array(np.array([2, 0])))
+    assert torch_backend.host(rows).tolist() == [[4, 5], [0, 1]]
+
+
+def test_a_network_with_an_operator_that_does_not_exist_is_refused(torch_backend):
+    graph = GraphBuilder("strange")
+    strange = graph.node("NoSuchOperator", graph.input("x", (2,)), domain="strange", shape=(2,))
+    graph.output(graph.node("Relu", strange))
+    with pytest.raises(UnsupportedError, match="NoSuchOperator on torch"):
+        torch_backend.executor(graph.build())
+
+
+def test_a_mode_that_does_not_exist_is_refused_with_the_known_modes(torch_backend):
+    with pytest.raises(UnknownNameError, match="compiled, eager"):
+        torch_backend.executor(zoo.mlp(4, 3, 2), mode="jit")
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "nonsense", "meta"])
+def test_a_device_that_does_not_exist_is_an_error_that_says_so(device):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from levelbench.frameworks.torch import framework
+
+    with pytest.raises(MissingError, match="device"):
+        framework.open(device)
+
+
+def test_numpy_is_refused_on_another_device_than_the_cpu():
+    from levelbench.frameworks.numpy import framework
+
+    with pytest.raises(MissingError, match="cpu only"):
+        framework.open("cuda")

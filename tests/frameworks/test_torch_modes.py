@@ -1,4 +1,4 @@
-"""What is compiled computes what is run eagerly, and what cannot be compiled says so."""
+"""Compiled networks compute the same as eager ones, and networks that cannot be compiled are refused."""
 
 import numpy as np
 import onnx
@@ -18,7 +18,7 @@ MODES = ("eager", "compiled")
 
 
 def words():
-    """Token ids that may count from the end."""
+    """Token ids that may be negative."""
     graph = GraphBuilder("words")
     table = graph.parameter("table", (7, 4), Draw("normal", 1.0))
     found = graph.node("Gather", table, graph.input("ids", ("batch", 3), "int64", high=7))
@@ -120,7 +120,7 @@ def test_the_operators_of_a_compiled_network_cannot_be_told_apart(torch_backend)
 
 
 def normalised(*outputs):
-    """BatchNormalization that infers, in a node with places for more outputs than it then has."""
+    """BatchNormalization in inference mode, in a node with more outputs than it has in this mode."""
     info = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [2, 3]), ("y", None))
     ]
@@ -142,14 +142,14 @@ def test_outputs_that_are_left_out_do_not_cut_the_one_that_is_there(torch_backen
 @pytest.mark.parametrize("mode", MODES)
 def test_a_node_that_names_more_outputs_than_there_are_is_refused(torch_backend, mode):
     executor = torch_backend.executor(normalised("mean", "variance"), mode=mode)
-    with pytest.raises(UnsupportedError, match=r"3 outputs of BatchNormalization on torch: .* gives 1"):
+    with pytest.raises(UnsupportedError, match=r"3 outputs of BatchNormalization on torch: .* returns 1"):
         executor.infer(torch_backend.array(np.ones((2, 3), np.float32)))
 
 
 def test_outputs_are_counted_on_the_way_around_a_refusal_too(torch_backend):
     executor = torch_backend.executor(normalised("mean", "variance"))
     around = executor.lower(["y", "mean"], bare=False)
-    with pytest.raises(UnsupportedError, match="gives 1"):
+    with pytest.raises(UnsupportedError, match="returns 1"):
         around.function(torch.ones(2, 3))
 
 
@@ -197,7 +197,7 @@ def test_running_statistics_that_only_normalise_are_not_copied_at_each_step(torc
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_call_with_too_few_or_too_many_inputs_is_told_which_there_are(torch_backend, mode):
+def test_a_call_with_too_few_or_too_many_inputs_reports_the_expected_ones(torch_backend, mode):
     network = zoo.mlp(4, 3, 2).with_loss()
     executor = torch_backend.executor(network, mode=mode)
     x, labels = native(torch_backend, network.make_inputs(2))

@@ -1,4 +1,4 @@
-"""Parameters and buffers of PyTorch's executor are live, and a network's own."""
+"""Parameters and buffers of PyTorch's executor are live and separate from the caller's arrays."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_running_statistics_are_updated_by_a_training_forward(torch_backend):
     executor.forward(*native(torch_backend, inputs))
     x = inputs["x"]
     np.testing.assert_allclose(torch_backend.host(mean), 0.9 * 0.5 + 0.1 * x.mean((0, 2)), rtol=1e-5)
-    # Over the population, as ONNX has it.
+    # The population variance, as in ONNX.
     np.testing.assert_allclose(torch_backend.host(variance), 0.9 * 2.0 + 0.1 * x.var((0, 2)), rtol=1e-5)
     assert not mean.requires_grad
 

@@ -1,10 +1,10 @@
-"""A network that PyTorch's executor is tested on, and what is asked of it."""
+"""A network for tests of PyTorch's executor, and helpers."""
 
 from levelbench.networks import Draw, GraphBuilder
 
 
 def branching():
-    """Shape arithmetic, a value read twice, normalisation with statistics, and a parameter that nothing reads."""
+    """Shape arithmetic, a value read twice, normalisation with statistics, and an unused parameter."""
     graph = GraphBuilder("branching")
     x = graph.input("x", ("batch", 4, 3))
     scale = graph.parameter("scale", (4,), Draw("normal", 1.0))

@@ -149,5 +149,5 @@ def test_a_loss_that_is_not_a_scalar_is_an_error(write):
 
     backend = framework.open()
     executor = backend.native(load_native(write(MODULE + "\n    def loss(found, labels): return found\n")))
-    with pytest.raises(DefinitionError, match="no scalar"):
+    with pytest.raises(DefinitionError, match="not a scalar"):
         executor.forward(arrays(backend, 2, 3), arrays(backend, 2, 4))

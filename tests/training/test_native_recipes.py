@@ -185,7 +185,7 @@ def test_a_keras_model_on_jax_trains_with_its_untrained_variables(jax):
 @pytest.mark.parametrize(
     ("answer", "state", "found"),
     [
-        (lambda p, s, x, training: x @ p, {"n": np.zeros(1, "f4")}, "it is no pair"),
+        (lambda p, s, x, training: x @ p, {"n": np.zeros(1, "f4")}, "it is not a pair"),
         (lambda p, s, x, training: (x @ p, {}), {"n": np.zeros(1, "f4")}, "its new state is"),
         (lambda p, s, x, training: (x @ p, s), "typed", "typed random key"),
     ],

@@ -1,4 +1,4 @@
-"""A small network that JAX's executor is tested on, its inputs, and how near is equal."""
+"""A small network for tests of JAX's executor, its inputs, and the tolerance."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ HE = Draw("normal", 0.3)
 
 
 def tiny(dropout=False):
-    """Two products, and one parameter that nothing reads."""
+    """Two linear layers, and one unused parameter."""
     g = GraphBuilder("tiny")
     g.parameter("unread", [3], HE)
     y = g.node("Relu", g.node("Gemm", g.input("x", ["batch", 6]), g.parameter("w0", [6, 36], HE)))

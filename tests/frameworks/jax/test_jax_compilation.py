@@ -8,7 +8,7 @@ from levelbench.operators.node import OperatorNode, operator_node
 
 
 def count(operator):
-    """How many functions have been compiled for the operator's forward."""
+    """The number of functions compiled for the operator's forward."""
     return sum(each.forward._cache_size() for each in operator._kernel._programs.values())
 
 
@@ -89,7 +89,7 @@ def test_a_node_with_a_seed_of_its_own_draws_the_same_each_time(backend):
     np.testing.assert_array_equal(first, second)
 
 
-def test_normal_numbers_have_the_mean_and_scale_that_are_asked_for(backend):
+def test_normal_numbers_have_the_mean_and_scale_that_are_requested(backend):
     backend.seed(0)
     draw = backend.operator(operator_node("RandomNormal", [], shape=[40000], mean=3.0, scale=2.0))
     found = backend.host(draw.forward()[0])
@@ -97,6 +97,6 @@ def test_normal_numbers_have_the_mean_and_scale_that_are_asked_for(backend):
     assert abs(found.std() - 2) < 5 * 2 / np.sqrt(2 * found.size)
 
 
-def test_a_mode_that_it_has_not_is_refused(backend):
+def test_a_mode_that_is_not_supported_is_refused(backend):
     with pytest.raises(UnsupportedError, match="Pad"):
         backend.operator(operator_node("Pad", mode="no such mode"))

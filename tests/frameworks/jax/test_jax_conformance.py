@@ -1,4 +1,4 @@
-"""A choice of ONNX's node tests: one of each family of operators, and the edges of their definitions."""
+"""A selection of ONNX's node tests: one per family of operators, and edge cases."""
 
 import pytest
 

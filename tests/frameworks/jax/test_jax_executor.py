@@ -1,4 +1,4 @@
-"""JAX's executor computes what the reference computes, compiled and not, in the types of the network."""
+"""JAX's executor computes the same as the reference, compiled or not, in the types of the network."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from levelbench.frameworks.numpy import framework as numpy_framework  # noqa: E4
 
 
 def build():
-    """Convolution, normalisation, shape arithmetic, and one parameter that nothing reads."""
+    """Convolution, normalisation, shape arithmetic, and one unused parameter."""
     g = GraphBuilder("small")
     x = g.input("x", ["batch", 2, 6, 6])
     g.parameter("unread", [3], HE)
@@ -66,7 +66,7 @@ def test_a_parameter_that_the_loss_does_not_read_has_a_gradient_of_zeros(backend
 
 
 @MODES
-def test_a_parameter_that_is_replaced_counts_from_the_next_call_on(backend, mode):
+def test_a_parameter_that_is_replaced_takes_effect_at_the_next_call(backend, mode):
     network = tiny()
     executor, (x, labels) = backend.executor(network, mode=mode), given(backend, network)
     before, loss = executor.infer(x)[0], executor.forward(x, labels)
@@ -162,7 +162,7 @@ def test_dropout_follows_the_seed_and_differs_from_call_to_call(backend, mode):
 
 
 @MODES
-def test_random_numbers_inside_a_function_of_the_model_are_drawn_anew_at_each_call(backend, mode):
+def test_random_numbers_inside_a_function_of_the_model_are_redrawn_at_each_call(backend, mode):
     from onnx import parser
 
     from levelbench.networks import Network

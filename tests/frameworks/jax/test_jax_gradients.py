@@ -14,7 +14,7 @@ def normal(*shape):
 
 
 def apart(*shape):
-    """Values whose distances are far larger than a step, so that no maximum changes hands."""
+    """Values much further apart than a step, so that no maximum moves to another element."""
     return RNG.permutation(int(np.prod(shape))).reshape(shape) / 10.0
 
 
@@ -135,7 +135,7 @@ def native(backend, node, inputs):
 
 
 def projected(backend, operator, node, inputs, cotangents):
-    # The outputs that come with the pullback: they are compiled already.
+    # The outputs that come with the pullback, which are already compiled.
     outputs, _ = operator.vjp(*native(backend, node, inputs))
     pairs = zip(outputs, cotangents, strict=True)
     return sum(float((backend.host(y) * g).sum()) for y, g in pairs if g is not None)
@@ -147,7 +147,7 @@ def test_the_gradient_is_the_slope(backend, op_type, names, outputs, inputs, att
     operator = backend.operator(node)
     found, pullback = operator.vjp(*native(backend, node, inputs))
     rng = np.random.default_rng(1)
-    # ONNX gives means and deviations of a normalisation in another type than the output: they stay out.
+    # Means and deviations of a normalisation are excluded: they have another type than the output.
     cotangents = [rng.standard_normal(y.shape) if y.dtype == np.float64 else None for y in found]
     gradients = pullback(*(None if g is None else backend.array(g) for g in cotangents))
     free = [at for at, each in enumerate(inputs) if floating(each) and at not in structural(node)]

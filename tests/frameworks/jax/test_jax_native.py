@@ -1,4 +1,4 @@
-"""A function of the user's own runs and is trained on JAX as it is."""
+"""A user's own function runs and trains on JAX unchanged."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_a_function_of_the_user_is_trained_with_its_own_loss_or_cross_entropy(ba
     labels = np.array([0, 1, 2, 0, 1])
     arrays = backend.array(x), backend.array(labels)
     loss, gradients = backend.native(native(), mode).infer_and_backprop(*arrays)
-    # In the order of the keys, "hidden" is the first output.
+    # Outputs are ordered by key, so "hidden" is the first one.
     hidden = x @ np.full((4, 3), 0.5) + 1
     share = np.exp(hidden) / np.exp(hidden).sum(1, keepdims=True)
     close(loss, -np.log(share[range(5), labels]).mean())
@@ -66,14 +66,14 @@ def test_a_function_whose_parameters_have_64_bits_computes_in_64(backend, mode):
 
 
 @MODES
-def test_a_parameter_of_a_function_that_is_replaced_counts_at_once(backend, mode):
+def test_a_parameter_of_a_function_that_is_replaced_takes_effect_at_once(backend, mode):
     executor, x = backend.native(native(), mode), backend.array(np.ones((2, 4), np.float32))
     executor.parameters["scale"] = np.zeros(3)
     assert not np.any(np.asarray(executor.infer(x)[1]))
 
 
 @MODES
-def test_a_function_without_parameters_takes_its_inputs_alone(backend, mode):
+def test_a_function_without_parameters_takes_only_its_inputs(backend, mode):
     executor = backend.native(native(model=lambda x: x * 2, parameters=None), mode)
     assert np.asarray(executor.infer(backend.array(np.ones(2, np.float32)))[0]).tolist() == [2, 2]
 
@@ -90,7 +90,7 @@ def test_a_function_that_branches_on_a_value_runs_eagerly_and_is_refused_when_co
     ("changes", "says"),
     [
         ({"model": 3}, "it is a int. Return a function"),
-        ({"parameters": {"w": "text"}}, "w is no array"),
+        ({"parameters": {"w": "text"}}, "w is not an array"),
     ],
 )
 def test_what_is_no_function_of_arrays_is_refused(backend, changes, says):
@@ -102,5 +102,5 @@ def test_an_answer_without_an_array_and_a_loss_that_is_no_scalar_are_refused(bac
     x = backend.array(np.ones((2, 4), np.float32))
     with pytest.raises(DefinitionError, match="no array in a str"):
         backend.native(native(model=lambda *_: "nothing")).infer(x)
-    with pytest.raises(DefinitionError, match="it is no scalar array"):
+    with pytest.raises(DefinitionError, match="it is not a scalar array"):
         backend.native(native(loss=lambda found, _: found["logits"])).forward(x, x)

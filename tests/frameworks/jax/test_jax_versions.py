@@ -1,4 +1,4 @@
-"""Older versions of operators, and settings that ONNX's node tests leave out, against ONNX's reference."""
+"""Older operator versions and settings without a node test in ONNX, compared with ONNX's reference."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def normal(*shape):
 
 
 def reference(node, inputs):
-    """What ``onnx.reference`` answers for one node."""
+    """The outputs of ``onnx.reference`` for one node."""
     values = {name: each for name, each in zip(node.inputs, inputs, strict=True) if name}
     given = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
@@ -157,7 +157,7 @@ def test_labels_that_are_numbers_are_looked_up(backend):
 
 
 RENAMED = {
-    # ONNX's reference has not the older names of the modes, and trains where opset 13 says that it does not.
+    # ONNX's reference lacks the older mode names, and trains where opset 13 says it does not.
     "GridSample": (16, {"mode": "bilinear"}, 20, {"mode": "linear"}, [IMAGE, np.tanh(normal(2, 3, 2, 2))]),
     "BatchNormalization": (13, {}, 15, {}, [IMAGE, normal(4), normal(4), normal(4), np.ones(4, np.float32)]),
 }

@@ -31,7 +31,7 @@ def run():
 
 @pytest.fixture
 def pull():
-    """pull("Relu", x, gradient=g) -> the gradients of all inputs, by ``backward`` and, the same, by ``vjp``."""
+    """pull("Relu", x, gradient=g) -> the gradients of all inputs by ``backward``, checked to equal those of ``vjp``."""
 
     def call(op_type, *inputs, gradient, outputs=None, **options):
         operator = make(op_type, inputs, outputs, **options)
@@ -50,7 +50,7 @@ def pull():
 
 @pytest.fixture
 def same_as_torch(run, pull):
-    """Compares outputs, and gradients of all real inputs, with those of a function of torch tensors, in float64."""
+    """Compares outputs and gradients of all real inputs with those of a function of torch tensors, in float64."""
     torch = pytest.importorskip("torch")
 
     def check(reference, op_type, *inputs, outputs=None, rtol=1e-9, **options):

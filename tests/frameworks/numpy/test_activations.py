@@ -1,6 +1,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -33,7 +34,7 @@ ACTIVATIONS = {
 
 
 @pytest.mark.parametrize("title", ACTIVATIONS)
-def test_an_activation_and_its_gradient_are_torchs(title, same_as_torch):
+def test_an_activation_and_its_gradient_match_torch(title, same_as_torch):
     reference, attributes = ACTIVATIONS[title]
     same_as_torch(reference, title.split()[0], X, **attributes)
     same_as_torch(reference, title.split()[0], X.reshape(3, 5).T, **attributes)
@@ -53,7 +54,7 @@ def test_an_activation_and_its_gradient_are_torchs(title, same_as_torch):
         ("Shrink", lambda x: F.hardshrink(x, 0.5), [-0.5, 0.5]),
     ],
 )
-def test_the_gradient_at_a_kink_is_torchs(name, reference, kinks, same_as_torch):
+def test_the_gradient_at_a_kink_matches_torch(name, reference, kinks, same_as_torch):
     same_as_torch(reference, name, np.array(kinks))
 
 
@@ -82,7 +83,7 @@ def test_nan_stays_nan_and_large_numbers_do_not_overflow(title, run):
     name, attributes = title.split()[0], ACTIVATIONS[title][1]
     found = run(name, np.array([np.nan, 1e30, -1e30], np.float32), **attributes)
     assert np.isfinite(found[1:]).all()
-    # What compares with a threshold takes NaN for a number below it.
+    # Operators that compare with a threshold treat NaN as below it.
     assert np.isnan(found[0]) or name in {"Shrink", "ThresholdedRelu"}
 
 
@@ -107,3 +108,45 @@ def test_swiglu_is_a_swish_times_a_gate(same_as_torch):
     a, b = np.random.default_rng(0).normal(size=(2, 5, 3))
     same_as_torch(lambda a, b: F.silu(a) * b, "SwiGLU", a, b)
     same_as_torch(lambda a, b: a * torch.sigmoid(2 * a) * b, "SwiGLU", a, b, alpha=2.0)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
+@pytest.mark.parametrize(("name", "reference"), [("Softmax", torch.softmax), ("LogSoftmax", torch.log_softmax)])
+def test_softmax_along_any_axis_and_its_gradient_match_torch(name, reference, axis, same_as_torch):
+    x = normal(3, 4, 5)
+    same_as_torch(lambda x: reference(x, axis), name, x, axis=axis)
+    same_as_torch(lambda x: reference(x, axis), name, x.transpose(2, 0, 1), axis=axis)
+
+
+@pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("shape", [(1,), (7,), (300, 400), (1, 1, 9), (0, 3), (3, 0)], ids=str)
+def test_softmax_of_any_shape_matches_torch(name, shape, same_as_torch):
+    reference = torch.softmax if name == "Softmax" else torch.log_softmax
+    same_as_torch(lambda x: reference(x, -1), name, normal(*shape))
+
+
+@pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
+def test_large_scores_do_not_overflow(name, run):
+    found = run(name, np.array([[1e30, 0, -1e30], [-np.inf, 3, 3]], np.float32))
+    value = found if name == "Softmax" else np.exp(found)
+    np.testing.assert_allclose(value, [[1, 0, 0], [0, 0.5, 0.5]])
+
+
+@pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_a_narrow_softmax_is_computed_in_float32_and_rounded_once(name, dtype, run, pull):
+    x = normal(5, 6).astype(dtype)
+    found = run(name, x)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, run(name, x.astype(np.float32)).astype(dtype))
+    assert pull(name, x, gradient=found)[0].dtype == dtype
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_hardmax_is_one_at_the_first_largest(axis, run, pull):
+    x = np.array([[1, 3, 3], [2, 3, 1]], np.float32)
+    found = run("Hardmax", x, axis=axis)
+    chosen = x.argmax(axis)
+    np.testing.assert_array_equal(found.argmax(axis), chosen)
+    np.testing.assert_array_equal(found.sum(axis), np.ones(chosen.shape))
+    np.testing.assert_array_equal(pull("Hardmax", x, gradient=x, axis=axis)[0], np.zeros_like(x))

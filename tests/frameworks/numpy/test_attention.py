@@ -1,14 +1,11 @@
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
-from levelbench.frameworks.numpy.operators import attention
+from levelbench.frameworks.numpy.operators import linear
 
 torch = pytest.importorskip("torch")
 attend = torch.nn.functional.scaled_dot_product_attention
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
 
 
 def heads(queries=4, keys=4, queries_in=5, keys_in=6, size=3, value=2):
@@ -22,7 +19,7 @@ def heads(queries=4, keys=4, queries_in=5, keys_in=6, size=3, value=2):
 
 @pytest.mark.parametrize("scale", [None, 0.3])
 @pytest.mark.parametrize("key_heads", [4, 2, 1])
-def test_attention_and_its_gradients_are_torchs(scale, key_heads, same_as_torch):
+def test_attention_and_its_gradients_match_torch(scale, key_heads, same_as_torch):
     def reference(q, k, v):
         return attend(q, k, v, scale=scale, enable_gqa=True)
 
@@ -31,7 +28,7 @@ def test_attention_and_its_gradients_are_torchs(scale, key_heads, same_as_torch)
 
 
 def test_blocks_of_heads_add_up(monkeypatch, same_as_torch):
-    monkeypatch.setattr(attention, "_BLOCK", 1)
+    monkeypatch.setattr(linear, "_BLOCK", 1)
     same_as_torch(lambda q, k, v: attend(q, k, v, enable_gqa=True), "Attention", *heads(keys=2))
 
 

@@ -1,6 +1,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 from levelbench.frameworks.numpy.operators import convolution
 
@@ -8,10 +9,6 @@ torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 CONVS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
 
 
 # spatial sizes, channels in and out, kernel, strides, padding, dilations, group
@@ -32,7 +29,7 @@ CONVOLUTIONS = [
 
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_a_convolution_and_its_gradients_are_torchs(case, with_bias, same_as_torch):
+def test_a_convolution_and_its_gradients_match_torch(case, with_bias, same_as_torch):
     spatial, channels, outputs, kernel, strides, padding, dilations, group = case
     arrays = [normal(3, channels, *spatial), normal(outputs, channels // group, *kernel, seed=1)]
     arrays += [normal(outputs, seed=2)] if with_bias else []
@@ -82,7 +79,7 @@ TRANSPOSITIONS = [
 
 
 @pytest.mark.parametrize("case", TRANSPOSITIONS, ids=str)
-def test_a_transposed_convolution_and_its_gradients_are_torchs(case, same_as_torch):
+def test_a_transposed_convolution_and_its_gradients_match_torch(case, same_as_torch):
     spatial, channels, outputs, kernel, strides, padding, extra, dilations, group = case
     arrays = normal(2, channels, *spatial), normal(channels, outputs // group, *kernel, seed=1), normal(outputs, seed=2)
 
@@ -123,7 +120,7 @@ def test_a_narrow_convolution_is_computed_in_float32_and_rounded_once(dtype, run
     np.testing.assert_array_equal(run("Conv", x, weight), wide.astype(dtype))
 
 
-def test_a_gradient_that_nobody_wants_is_left_out():
+def test_a_gradient_that_is_not_wanted_is_left_out():
     from levelbench.frameworks.numpy.operator import NumpyOperator
     from levelbench.operators.node import operator_node
 

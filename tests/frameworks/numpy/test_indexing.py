@@ -3,12 +3,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng([seed, *shape]).normal(size=shape)
 
 
 def integers(low, high, *shape):
@@ -17,7 +14,7 @@ def integers(low, high, *shape):
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("shape", [(), (7,), (2, 3), (0,)], ids=str)
-def test_a_gather_and_its_gradient_are_torchs(axis, shape, same_as_torch):
+def test_a_gather_and_its_gradient_match_torch(axis, shape, same_as_torch):
     x = normal(4, 3, 5)
     indices = integers(-x.shape[axis], x.shape[axis], *shape)
 
@@ -39,7 +36,7 @@ def test_strings_are_gathered(run):
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_gathered_elements_and_their_gradient_are_torchs(axis, same_as_torch):
+def test_gathered_elements_and_their_gradient_match_torch(axis, same_as_torch):
     x = normal(4, 3, 5)
     shape = [4, 3, 5]
     shape[axis] = 6
@@ -52,7 +49,7 @@ def test_gathered_elements_may_be_fewer_along_other_axes(same_as_torch):
 
 
 @pytest.mark.parametrize(("batch", "depth"), [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (2, 1)])
-def test_a_gather_of_any_depth_is_torchs(batch, depth, same_as_torch):
+def test_a_gather_of_any_depth_matches_torch(batch, depth, same_as_torch):
     x = normal(2, 3, 4)
     indices = integers(-2, 2, *x.shape[:batch], 5, depth)
 
@@ -69,7 +66,7 @@ REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("axis", [0, 1])
-def test_scattered_elements_with_a_reduction_are_torchs(reduction, axis, same_as_torch):
+def test_scattered_elements_with_a_reduction_match_torch(reduction, axis, same_as_torch):
     x, updates, indices = normal(4, 3), normal(3, 3, seed=1), integers(-3, 3, 3, 3)
     same_as_torch(
         lambda x, i, u: x.scatter_reduce(axis, i % x.shape[axis], u, REDUCTIONS[reduction]),
@@ -116,7 +113,7 @@ def test_scattered_slices_are_what_a_loop_over_them_gives(reduction, run):
     np.testing.assert_allclose(found, expected)
 
 
-def test_the_gradients_of_scattered_slices_are_torchs(same_as_torch):
+def test_the_gradients_of_scattered_slices_match_torch(same_as_torch):
     x, updates, indices = normal(4, 3), normal(3, 3, seed=1), np.array([[1], [3], [1]])
     same_as_torch(lambda x, i, u: x.index_add(0, i[:, 0], u), "ScatterND", x, indices, updates, reduction="add")
     alone = np.array([[1], [3], [0]])
@@ -153,7 +150,7 @@ def test_reversed_sequences_keep_what_follows_their_end(run, pull):
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("k", [0, 1, 3, 9, 40])
-def test_the_k_largest_and_their_gradient_are_torchs(k, axis, largest, same_as_torch):
+def test_the_k_largest_and_their_gradient_match_torch(k, axis, largest, same_as_torch):
     x = normal(40, 40)
     same_as_torch(
         lambda x, _: x.topk(k, axis, bool(largest)),
@@ -212,7 +209,7 @@ def test_non_zero_lists_indices_by_row(run):
 
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("k", [None, 0, 2, -1, 9, -9])
-def test_a_triangle_and_its_gradient_are_torchs(upper, k, same_as_torch):
+def test_a_triangle_and_its_gradient_match_torch(upper, k, same_as_torch):
     function = torch.triu if upper else torch.tril
     diagonal = None if k is None else np.array(k)
     same_as_torch(lambda x, _: function(x, k or 0), "Trilu", normal(2, 3, 4), diagonal, upper=upper)

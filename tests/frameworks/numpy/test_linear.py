@@ -1,12 +1,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng([seed, *shape]).normal(size=shape)
 
 
 MATMULS = [
@@ -27,7 +24,7 @@ MATMULS = [
 
 
 @pytest.mark.parametrize("shapes", MATMULS, ids=str)
-def test_matmul_of_any_ranks_and_its_gradients_are_torchs(shapes, same_as_torch):
+def test_matmul_of_any_ranks_and_its_gradients_match_torch(shapes, same_as_torch):
     same_as_torch(torch.matmul, "MatMul", *(normal(*shape) for shape in shapes))
 
 
@@ -61,7 +58,7 @@ def test_narrow_products_are_summed_in_float32(name, dtype, run, pull):
 
 @pytest.mark.parametrize("bias", [None, (), (5,), (1, 5), (3, 1), (3, 5)], ids=str)
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)], ids=str)
-def test_gemm_and_its_gradients_are_torchs(bias, turned, same_as_torch):
+def test_gemm_and_its_gradients_match_torch(bias, turned, same_as_torch):
     a = normal(4, 3) if turned[0] else normal(3, 4)
     b = normal(5, 4) if turned[1] else normal(4, 5)
 
@@ -86,7 +83,7 @@ def test_gemm_does_not_write_to_its_inputs(run):
     np.testing.assert_array_equal((a, c), copies)
 
 
-def test_a_gradient_that_nobody_wants_is_left_out():
+def test_a_gradient_that_is_not_wanted_is_left_out():
     from levelbench.frameworks.numpy.operators import OPERATORS
     from levelbench.operators.node import operator_node
 
@@ -130,7 +127,7 @@ EQUATIONS = [
 
 
 @pytest.mark.parametrize("case", EQUATIONS, ids=lambda case: case[0])
-def test_einsum_and_its_gradients_are_torchs(case, same_as_torch):
+def test_einsum_and_its_gradients_match_torch(case, same_as_torch):
     equation, *shapes = case
     operands = [normal(*shape, seed=at) for at, shape in enumerate(shapes)]
     same_as_torch(lambda *x: torch.einsum(equation, *x), "Einsum", *operands, equation=equation)

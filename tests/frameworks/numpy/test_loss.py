@@ -19,7 +19,7 @@ def problem(shape, dtype=np.float64):
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("ignored", [None, 2, -1, -100])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_cross_entropy_and_its_gradient_are_torchs(shape, ignored, reduction, same_as_torch):
+def test_cross_entropy_and_its_gradient_match_torch(shape, ignored, reduction, same_as_torch):
     scores, target = problem(shape)
     attributes = {"reduction": reduction}
     if ignored is not None:
@@ -42,7 +42,7 @@ def test_cross_entropy_and_its_gradient_are_torchs(shape, ignored, reduction, sa
 
 
 def weighted_likelihood(x, target, weight, reduction, ignored):
-    """PyTorch's definition in operators that have a gradient by the weights."""
+    """PyTorch's definition, written with operators that have a gradient for the weights."""
     kept = target != ignored
     place = torch.where(kept, target, 0)
     scale = torch.where(kept, weight[place], 0.0)
@@ -108,7 +108,7 @@ def test_large_scores_do_not_overflow(run):
     assert found == np.float32(1e4)
 
 
-def test_the_gradient_by_the_logarithms_alone_is_log_softmaxs(pull):
+def test_the_gradient_of_the_log_probabilities_is_log_softmaxs(pull):
     scores, target = problem((3, 4))
     gradient = np.random.default_rng(1).normal(size=(3, 4))
     outputs = ["loss", "log_prob"]

@@ -1,17 +1,13 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators import OPERATORS, Kernel
 from levelbench.frameworks.numpy.operators.kernel import register
 from levelbench.operators.node import OPSETS, OperatorNode, operator_node
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
-
 
 IMAGE, CHANNELS, QUERY = (2, 4, 6, 6), (4,), (2, 2, 5, 3)
 CASES = {
@@ -33,7 +29,7 @@ CASES = {
 
 
 def case(name):
-    """The operator and inputs that fit it, all positive, so that variances are."""
+    """The operator and valid inputs, all positive, so that variances are positive."""
     shapes, attributes = CASES[name]
     names = [f"x{at}" for at in range(len(shapes))]
     return NumpyOperator(operator_node(name, names, **attributes)), [
@@ -55,7 +51,7 @@ def test_inputs_and_gradients_are_not_written_to(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_pullback_may_be_asked_twice(name):
+def test_a_pullback_may_be_called_twice(name):
     operator, inputs = case(name)
     outputs, pullback = operator.vjp(*inputs)
     gradient = normal(*outputs[0].shape)
@@ -63,7 +59,7 @@ def test_a_pullback_may_be_asked_twice(name):
         np.testing.assert_array_equal(first, second)
 
 
-# GroupNormalization's scale was by group before opset 21.
+# Before opset 21 the scale of GroupNormalization was per group.
 @pytest.mark.parametrize("name", [each for each in CASES if each != "GroupNormalization"])
 def test_every_opset_that_has_the_operator_computes_the_same(name):
     operator, inputs = case(name)
@@ -144,7 +140,7 @@ def test_a_mode_that_ours_does_not_cover_is_onnx_references():
     assert found[-1] == 10
 
 
-def test_an_operator_that_nobody_implements_is_refused():
+def test_an_operator_that_is_not_implemented_is_refused():
     with pytest.raises(UnsupportedError, match="Unheard"):
         NumpyOperator(OperatorNode("Unheard", ("x",), ("y",)))
 
@@ -183,3 +179,50 @@ def test_a_seed_repeats_the_random_numbers(numpy_backend):
     assert not np.array_equal(first, operator.forward()[0])
     numpy_backend.seed(3)
     np.testing.assert_array_equal(first, operator.forward()[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_erf_is_within_a_few_units_in_the_last_place(dtype, run):
+    special = pytest.importorskip("scipy.special")
+    tiny = np.logspace(-300 if dtype is np.float64 else -30, 0, 5000)
+    x = np.concatenate([np.linspace(-7, 7, 40001), tiny, -tiny]).astype(dtype)
+    exact = special.erf(x.astype(np.float64))
+    apart = np.abs(run("Erf", x).astype(np.float64) - exact) / np.spacing(
+        np.abs(exact.astype(dtype)) + np.finfo(dtype).tiny
+    )
+    assert apart.max() < (3 if dtype is np.float64 else 6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_erf_of_special_values(dtype, run):
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30], dtype)
+    found = run("Erf", x)
+    np.testing.assert_array_equal(found, np.array([np.nan, 1, -1, 0, 0, 1], dtype))
+    assert np.signbit(found[4])
+
+
+CASTS = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int32, np.int64, np.uint64, bool]
+
+
+@pytest.mark.parametrize("to", CASTS)
+@pytest.mark.parametrize("source", CASTS)
+def test_a_cast_keeps_values_that_both_types_have(source, to, run):
+    from onnx import helper
+
+    x = np.array([0, 1, 5, 100]).astype(source)
+    expected = x.astype(to)
+    found = run("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(to)))
+    assert found.dtype == np.dtype(to)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(run("CastLike", x, np.zeros(2, to)), expected)
+
+
+def test_the_gradient_of_a_cast_has_the_dtype_of_its_input(pull):
+    (found,) = pull("Cast", np.ones(3, np.float32), gradient=np.ones(3), to=11)
+    assert found.dtype == np.float32
+    assert pull("Cast", np.ones(3, np.float32), gradient=np.ones(3), to=7) == (None,)
+
+
+def test_a_cast_to_eight_bits_is_left_to_onnx(run):
+    found = run("Cast", np.array([1.0, 1e9], np.float32), to=17, reference=True)
+    np.testing.assert_array_equal(found.astype(np.float32), [1, 448])

@@ -1,16 +1,13 @@
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
 
 STEPS, BATCH, INPUT, HIDDEN = 5, 3, 4, 6
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-# PyTorch's order of gates, as positions in ONNX's.
+# PyTorch's gate order, as positions in ONNX's.
 ORDER = {"RNN": [0], "GRU": [1, 0, 2], "LSTM": [0, 2, 3, 1]}
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape)
 
 
 def problem(name, directions=1, with_bias=True, with_states=True):
@@ -33,7 +30,7 @@ def reordered(name, weight):
 
 
 def of_torch(name, directions, lengths=None):
-    """torch.nn's module, its parameters made of ONNX's, as a function of these."""
+    """torch.nn's module as a function of ONNX's parameters."""
 
     def reference(x, w, r, b=None, _=None, h=None, c=None):
         parameters = []
@@ -63,7 +60,7 @@ def outputs(name):
 
 def options(name, directions=1):
     direction = "bidirectional" if directions == 2 else "forward"
-    # PyTorch's GRU multiplies by the recurrent weights before it resets.
+    # PyTorch's GRU multiplies by the recurrent weights before the reset.
     extra = {"linear_before_reset": 1} if name == "GRU" else {}
     return {"outputs": outputs(name), "hidden_size": HIDDEN, "direction": direction, **extra}
 
@@ -71,7 +68,7 @@ def options(name, directions=1):
 @pytest.mark.parametrize("name", GATES)
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("full", [True, False])
-def test_a_layer_and_its_gradients_are_torchs(name, directions, full, same_as_torch):
+def test_a_layer_and_its_gradients_match_torch(name, directions, full, same_as_torch):
     arrays = problem(name, directions, with_bias=full, with_states=full)
     same_as_torch(of_torch(name, directions), name, *arrays, **options(name, directions))
 

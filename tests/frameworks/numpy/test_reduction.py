@@ -1,12 +1,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng([seed, *shape]).normal(size=shape)
 
 
 def product(x, axes, keep):
@@ -32,7 +29,7 @@ REDUCTIONS = {
 @pytest.mark.parametrize("keep", [0, 1])
 @pytest.mark.parametrize("axes", [(0,), (-1,), (1, 3), (0, 2, 3), (-2, 0), (0, 1, 2, 3)], ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_a_reduction_and_its_gradient_are_torchs(name, axes, keep, same_as_torch):
+def test_a_reduction_and_its_gradient_match_torch(name, axes, keep, same_as_torch):
     x = np.abs(normal(3, 4, 2, 5)) + 0.1
     positive = tuple(axis % 4 for axis in axes)
     same_as_torch(
@@ -90,7 +87,7 @@ def test_ties_share_the_gradient_evenly_as_torchs_do(name, same_as_torch):
 
 
 @pytest.mark.parametrize("zeros", [1, 2, 3])
-def test_the_gradient_of_a_product_with_zeros_is_torchs(zeros, same_as_torch):
+def test_the_gradient_of_a_product_with_zeros_matches_torch(zeros, same_as_torch):
     x = normal(2, 4, 3)
     x.reshape(-1)[[1, 7, 10][:zeros]] = 0
     for axes in ((1,), (0, 2)):
@@ -160,7 +157,7 @@ def shifted(x, axis, first):
 @pytest.mark.parametrize("reverse", [0, 1])
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("name", ["CumSum", "CumProd"])
-def test_a_cumulative_operator_and_its_gradient_are_torchs(name, axis, reverse, exclusive, same_as_torch):
+def test_a_cumulative_operator_and_its_gradient_match_torch(name, axis, reverse, exclusive, same_as_torch):
     function, first = (torch.cumsum, 0) if name == "CumSum" else (torch.cumprod, 1)
 
     def reference(x, _):
@@ -172,7 +169,7 @@ def test_a_cumulative_operator_and_its_gradient_are_torchs(name, axis, reverse, 
 
 
 @pytest.mark.parametrize("places", [[0], [2], [4], [1, 3], [0, 1, 4]])
-def test_the_gradient_of_a_cumulative_product_with_zeros_is_torchs(places, same_as_torch):
+def test_the_gradient_of_a_cumulative_product_with_zeros_matches_torch(places, same_as_torch):
     x = normal(2, 5)
     x[0, places] = 0
     same_as_torch(lambda x, _: torch.cumprod(x, 1), "CumProd", x, np.array(1))

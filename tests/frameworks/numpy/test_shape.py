@@ -3,13 +3,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.frameworks.numpy.arrays import normal
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng([seed, *shape]).normal(size=shape)
 
 
 def ints(*values):
@@ -34,7 +31,7 @@ def test_flatten_makes_a_matrix(axis, same_as_torch):
 
 
 @pytest.mark.parametrize("order", [None, (2, 0, 1), (0, 2, 1), (1, 0, 2)], ids=str)
-def test_transpose_and_its_gradient_are_torchs(order, same_as_torch):
+def test_transpose_and_its_gradient_match_torch(order, same_as_torch):
     attributes = {} if order is None else {"perm": list(order)}
     same_as_torch(lambda x: x.permute(order or (2, 1, 0)), "Transpose", normal(2, 3, 4), **attributes)
 
@@ -58,7 +55,7 @@ def test_tile_sums_the_gradients_of_its_copies(repeats, same_as_torch):
     same_as_torch(lambda x, _: x.tile(repeats), "Tile", normal(2, 3), ints(*repeats))
 
 
-def test_depth_to_space_is_torchs_pixel_shuffle(same_as_torch):
+def test_depth_to_space_matches_torchs_pixel_shuffle(same_as_torch):
     same_as_torch(lambda x: F.pixel_shuffle(x, 2), "DepthToSpace", normal(2, 12, 3, 5), blocksize=2, mode="CRD")
     same_as_torch(lambda x: F.pixel_unshuffle(x, 2), "SpaceToDepth", normal(2, 3, 4, 6), blocksize=2, mode="CRD")
 
@@ -96,7 +93,7 @@ def test_a_split_of_older_opsets_counts_its_outputs(run):
 
 
 def sliced(x, start, end, step):
-    """ONNX's definition, position by position."""
+    """ONNX's definition, element by element."""
     size = len(x)
     start, end = (each + size if each < 0 else each for each in (start, end))
     if step > 0:
@@ -124,7 +121,7 @@ def test_a_slice_is_onnxs_for_any_positions(size, start, end, step):
     np.testing.assert_array_equal(gradient, np.isin(x, found))
 
 
-def test_a_slice_of_some_axes_is_torchs(same_as_torch):
+def test_a_slice_of_some_axes_matches_torch(same_as_torch):
     same_as_torch(lambda x, *_: x[:, 1:3, -2:], "Slice", normal(2, 4, 5), ints(1, -2), ints(3, 9), ints(1, -1))
     same_as_torch(lambda x, *_: x[1:, 1:3], "Slice", normal(2, 4, 5), ints(1, 1), ints(2, 3))
 
@@ -134,7 +131,7 @@ PADS = [(1, 2), (0, 3), (2, 0), (-1, 2), (2, -1), (-1, -1), (0, 0)]
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 @pytest.mark.parametrize("pads", PADS, ids=str)
-def test_padding_and_its_gradient_are_torchs(mode, pads, same_as_torch):
+def test_padding_and_its_gradient_match_torch(mode, pads, same_as_torch):
     def reference(x, *_):
         kept = x[..., max(-pads[0], 0) : x.shape[-1] - max(-pads[1], 0)]
         grown = tuple(max(each, 0) for each in pads)

@@ -1,4 +1,4 @@
-"""A network that ONNX Runtime's executor is tested on, its inputs, and what the reference computes."""
+"""A network for tests of ONNX Runtime's executor, its inputs, and the reference's outputs."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ HE = Draw("normal", 0.3)
 
 
 def build():
-    """A convolution that is normalised and rectified, shape arithmetic, Dropout, two products."""
+    """A convolution with normalisation and Relu, shape arithmetic, Dropout, two linear layers."""
     g = GraphBuilder("small")
     x = g.input("x", ["batch", 2, 6, 6])
     g.parameter("unread", [3], HE)

@@ -18,7 +18,7 @@ def test_it_does_not_train():
     assert not framework.trains
 
 
-def test_a_package_that_is_not_there_is_lacking(monkeypatch):
+def test_a_package_that_does_not_exist_is_lacking(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install" in framework.lacks()
     with pytest.raises(MissingError, match="not installed"):
@@ -65,13 +65,13 @@ def test_threads_are_at_least_one_where_the_environment_says_nothing(backend, mo
 
 
 @pytest.mark.parametrize(("policy", "spins"), [("", True), ("PASSIVE", False), ("active", True)])
-def test_idle_threads_spin_unless_the_environment_asks_for_none(backend, monkeypatch, policy, spins):
+def test_idle_threads_spin_unless_the_environment_forbids_it(backend, monkeypatch, policy, spins):
     monkeypatch.setenv("OMP_WAIT_POLICY", policy)
     assert backend.describe()["spins"] is spins
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has no idle threads")
-def test_passive_threads_leave_the_cores_to_whatever_comes_next(backend, monkeypatch):
+def test_passive_threads_free_the_cores_for_other_work(backend, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     x = backend.array(np.ones((256, 256), np.float32))

@@ -86,7 +86,7 @@ def test_node_tests_are_passed_or_refused_with_a_reason(backend, operator):
     assert any(each.status == "passed" for each in found)
 
 
-def test_known_faults_are_those_of_node_tests_that_there_are():
+def test_known_faults_are_those_of_existing_node_tests():
     names = {case.name for case in collect_cases()}
     assert backends.faults("1.31.1").keys() <= names or not onnx.__version__.startswith("1.23.")
 

@@ -53,7 +53,7 @@ def test_sessions_for_structural_inputs_stay_few(backend):
     assert len(operator._ready) <= 17
 
 
-def test_an_operator_on_structural_inputs_alone_is_computed_at_each_call(backend):
+def test_an_operator_on_structural_inputs_only_is_computed_at_each_call(backend):
     operator = backend.operator(operator_node("Range"))
     found = [run(backend, operator, *(np.array(each) for each in given))[0] for given in ((0, 5, 1), (3, 9, 2))]
     np.testing.assert_array_equal(found[0], np.arange(5))
@@ -138,7 +138,7 @@ def test_an_unknown_operator_is_unsupported(backend):
 
 def test_a_sequence_is_refused_by_a_single_operator(backend):
     value = backend.array(np.ones(2, np.float32))
-    with pytest.raises(UnsupportedError, match="takes tensors alone"):
+    with pytest.raises(UnsupportedError, match="only tensors are supported"):
         backend.operator(operator_node("SequenceLength")).forward([value])
 
 

@@ -24,7 +24,7 @@ def relu(opset, **options):
 
 
 def changed_since(opset):
-    """An operator that got a new version after ``opset``."""
+    """An operator with a newer version after ``opset``."""
     return next(each for each in defs.get_all_schemas() if not each.domain and each.since_version > opset)
 
 
@@ -101,7 +101,7 @@ def test_a_function_of_unchanged_operators_is_lowered_with_its_model(backend):
 
 
 def test_an_opset_that_onnx_does_not_know_either_is_refused(backend):
-    with pytest.raises(UnsupportedError, match="Relu is not known there"):
+    with pytest.raises(UnsupportedError, match="Relu is unknown there"):
         backend.model(relu(defs.onnx_opset_version() + 5))
 
 

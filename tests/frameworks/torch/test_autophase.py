@@ -1,4 +1,4 @@
-"""Hooks of a PyTorch module, its optimizer and loader tell the phases of a tracked run."""
+"""Hooks of a PyTorch module, its optimizer and loader report the phases of a tracked run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def trained(tmp_path, *, evaluate_inside, with_optimizer=True):
 
 
 class Wrapped(torch.optim.Optimizer):
-    """Like that of accelerate: an optimizer that has another one, and was never set up as one."""
+    """Like accelerate's: an optimizer that wraps another one and was never initialised itself."""
 
     def __init__(self, optimizer):
         self.optimizer = optimizer
@@ -77,7 +77,7 @@ def test_an_optimizer_that_wraps_another_tells_its_updates(tmp_path):
 
 
 @pytest.mark.parametrize("evaluate_inside", [True, False])
-def test_forward_backward_update_and_evaluation_are_told_apart(tmp_path, evaluate_inside):
+def test_forward_backward_update_and_evaluation_are_distinguished(tmp_path, evaluate_inside):
     record, _, _ = trained(tmp_path, evaluate_inside=evaluate_inside)
     phases = record.end.phases_ns
     assert phases["forward"] >= 40e6

@@ -1,4 +1,4 @@
-"""A choice of ONNX's node tests on PyTorch, in this process: none wrong, and those named pass."""
+"""A selection of ONNX's node tests on PyTorch, in this process: none is wrong, and the listed ones pass."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_each_node_test_of_the_operator_passes(torch_backend, operator):
 PARTLY = ["Cast", "CastLike", "QuantizeLinear", "DequantizeLinear", "DFT", "StringConcat", "ImageDecoder"]
 
 
-# NumPy warns when the judge converts a float8 that is no number.
+# NumPy warns when the check converts a float8 NaN.
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 @pytest.mark.parametrize("operator", PARTLY)
 def test_what_does_not_pass_is_refused_and_not_wrong(torch_backend, operator):

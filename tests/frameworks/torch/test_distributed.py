@@ -33,7 +33,7 @@ NETWORK = zoo.mlp(3, 4, 2).with_loss("cross-entropy").training()
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    """What each of two ranks found, by scheme and optimizer."""
+    """The results of each of two ranks, by scheme and optimizer."""
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, str(Path(__file__).with_name("yardstick_rank.py")), str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -43,7 +43,7 @@ def ranks(tmp_path_factory):
 
 
 started = pytest.mark.slow
-"""Those that need the two ranks, which take seconds to start."""
+"""Tests that need the two ranks, which take seconds to start."""
 
 CONSISTENT = [
     *(f"{name}, momentum" for name in ("all-reduce", "ddp", "ddp-buckets", "ddp-static", "ddp-unused", "fsdp2")),
@@ -104,11 +104,11 @@ def test_ddp_with_power_sgd_says_why_it_cannot_be_kept():
     stepper._hook = "none"
     assert stepper.unkept is None
     stepper._hook = "power-sgd"
-    assert "keeps what it left out to itself" in stepper.unkept
+    assert "does not expose its error feedback" in stepper.unkept
 
 
 @started
-def test_a_peer_that_does_not_come_is_told_as_a_lost_rank(ranks):
+def test_a_peer_that_does_not_come_is_reported_as_a_lost_rank(ranks):
     for kind, text in ranks[0]["lost"]:
         assert kind == "CommunicationError"
         assert "pass through PyTorch's data parallelism" in text
@@ -123,7 +123,7 @@ def test_a_peer_that_does_not_come_is_told_as_a_lost_rank(ranks):
     ],
 )
 def test_only_what_the_library_says_of_its_peers_is_a_lost_rank(said, kind):
-    # It imports PyTorch's compiler, which takes seconds: not while the suite is collected, which every worker does.
+    # It imports PyTorch's compiler, which takes seconds; every worker would do so during collection.
     from levelbench.frameworks.torch.distributed.steppers import WrappedExecutor
 
     def passing(*inputs):
@@ -155,7 +155,7 @@ def test_an_optimizer_that_looks_across_a_parameter_is_refused_by_fsdp2(optimize
         _require_elementwise(optimizer)
 
 
-def test_settings_that_cannot_be_meant_are_refused():
+def test_settings_that_is_invalid_are_refused():
     with pytest.raises(UnknownNameError, match="fp16"):
         DistributedDataParallel(hook="fp61")
     with pytest.raises(DefinitionError, match="bucket_mb"):
@@ -177,7 +177,7 @@ def test_traffic_is_that_of_a_ring_over_all_gradients():
     half = DistributedDataParallel(hook="fp16").traffic(SHAPES, 4, 2, 0)
     assert plain.sent_bytes == pytest.approx(31 * 4, abs=4)
     assert half.sent_bytes == pytest.approx(31 * 2, abs=2)
-    # 24 elements as factors of 6 + 4, which is below a half.
+    # 24 elements as factors of 6 + 4, less than half.
     assert DistributedDataParallel(hook="power-sgd").traffic(SHAPES, 4, 2, 0).sent_bytes == pytest.approx(17 * 4, abs=4)
     small = DistributedDataParallel(bucket_mb=62 / 2**20)
     assert small.traffic(SHAPES, 4, 2, 0).messages == 2 * plain.messages

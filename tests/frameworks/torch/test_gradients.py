@@ -197,7 +197,7 @@ def test_gradients_are_those_of_central_differences(torch_backend, name):
         assert slope == pytest.approx((up - down) / (2 * STEP), rel=1e-5, abs=1e-6), f"input {at}"
 
 
-def test_a_pullback_may_be_asked_twice_and_no_gradient_counts_as_zero(torch_backend):
+def test_a_pullback_may_be_called_twice_and_no_gradient_counts_as_zero(torch_backend):
     operator = torch_backend.operator(operator_node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2))
     x = torch_backend.array(np.arange(4.0))
     _, pullback = operator.vjp(x)

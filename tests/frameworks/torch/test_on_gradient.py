@@ -1,4 +1,4 @@
-"""Gradients of an eager network are told one by one, as autograd completes them."""
+"""Gradients of an eager network are reported one by one, as autograd completes them."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def convolutional():
 
 
 def tied():
-    """``shared`` is used twice, ``unused`` in an output alone that is not the loss's."""
+    """``shared`` is used twice, ``unused`` only in an output that the loss does not depend on."""
     graph = GraphBuilder("tied")
     value = graph.input("input", ("batch", 4))
     shared = graph.parameter("shared", (4, 4), Draw("normal", 0.5))
@@ -37,7 +37,7 @@ def tied():
 
 
 def heard(executor, inputs):
-    """Names and gradients in the order in which they were told, and what backward returned."""
+    """Names and gradients in the order in which they were reported, and the result of backward."""
     told = []
 
     assert executor.on_gradient(lambda name, gradient: told.append((name, gradient)))
@@ -48,7 +48,7 @@ def heard(executor, inputs):
 @pytest.mark.parametrize(
     "network", [zoo.mlp(4, 8, 3), convolutional(), zoo.build("lenet5")], ids=["mlp", "cnn", "lenet"]
 )
-def test_layers_are_told_from_the_last_to_the_first(network):
+def test_layers_are_reported_from_the_last_to_the_first(network):
     executor, inputs = made(network)
     told, gradients = heard(executor, inputs)
     layers = [name.rpartition(".")[0] for name, _ in told]
@@ -62,7 +62,7 @@ def test_what_is_told_is_what_backward_returns():
     assert all(gradients[name] is gradient for name, gradient in told)
 
 
-def test_the_first_is_told_before_the_others_are_there():
+def test_the_first_is_reported_before_the_others_are_there():
     executor, inputs = made(convolutional())
     told = []
 
@@ -77,7 +77,7 @@ def test_the_first_is_told_before_the_others_are_there():
     assert told == ["layer2.bias"] or told == ["layer2.weight"]
 
 
-def test_after_an_error_gradients_are_told_again():
+def test_after_an_error_gradients_are_reported_again():
     executor, inputs = made(convolutional())
     expected = executor.infer_and_backprop(*inputs)[1]
     executor.on_gradient(lambda name, gradient: 1 / 0)
@@ -90,7 +90,7 @@ def test_after_an_error_gradients_are_told_again():
         torch.testing.assert_close(gradients[name], gradient, rtol=0, atol=0)
 
 
-def test_a_parameter_used_twice_is_told_once_with_the_sum():
+def test_a_parameter_used_twice_is_reported_once_with_the_sum():
     executor, inputs = made(tied())
     expected = executor.infer_and_backprop(*inputs)[1]
     told, gradients = heard(executor, inputs)
@@ -99,7 +99,7 @@ def test_a_parameter_used_twice_is_told_once_with_the_sum():
     assert not gradients["unused"].any()
 
 
-def test_nothing_is_told_any_more_once_it_is_ended():
+def test_nothing_is_reported_after_it_has_ended():
     executor, inputs = made(convolutional())
     told, _ = heard(executor, inputs)
     count = len(told)
@@ -129,7 +129,7 @@ def test_numpy_tells_nothing_before_the_end():
 
 
 class Shared(torch.nn.Module):
-    """One layer used twice, one that is frozen, and one that is never used."""
+    """One layer used twice, one frozen layer, and one unused layer."""
 
     def __init__(self):
         super().__init__()
@@ -146,7 +146,7 @@ def native(module):
     return backend.native(NativeModel("module", "torch", module())), [torch.randn(5, 4), torch.arange(5) % 3]
 
 
-def test_a_native_module_tells_what_backward_returns_as_autograd_comes_to_it():
+def test_a_native_module_reports_what_backward_returns_as_autograd_comes_to_it():
     executor, inputs = native(Shared)
     told, gradients = heard(executor, inputs)
     assert {name for name, _ in told[:2]} == {"last.weight", "last.bias"}

@@ -1,4 +1,4 @@
-"""An operator on PyTorch: what comes out, what is refused, and in which types."""
+"""An operator on PyTorch: its outputs, what is refused, and types."""
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,7 @@ WIDE = ["uint16", "uint32", "uint64"]
 
 @pytest.fixture
 def call(torch_backend):
-    """Calls an operator with NumPy's arrays; structural inputs stay so."""
+    """Calls an operator with NumPy arrays; structural inputs remain NumPy arrays."""
 
     def of(node, *inputs, structural=()):
         native = [
@@ -30,7 +30,7 @@ def test_there_are_as_many_outputs_as_the_node_names(call):
         assert len(call(node, x, np.ones(3, np.float32))) == len(names)
 
 
-def test_an_operator_that_is_not_there_is_refused_when_it_is_made(torch_backend):
+def test_an_operator_that_does_not_exist_is_refused_when_it_is_made(torch_backend):
     with pytest.raises(UnsupportedError, match="StringConcat on torch"):
         torch_backend.operator(OperatorNode("StringConcat", ("x", "y"), ("z",)))
 

@@ -1,4 +1,4 @@
-"""Where an operator has a fast path and a general one, both compute the same."""
+"""The fast and the general path of an operator compute the same."""
 
 import numpy as np
 import pytest
@@ -29,13 +29,13 @@ def test_a_kernel_and_a_loop_over_time_agree(torch_backend, kind, gates, directi
     inputs = [x, draw(count, gates * size, 2), draw(count, gates * size, size), draw(count, 2 * gates * size)]
     names, outputs = ["x", "w", "r", "b", "", "h"], ["y", "last"]
     kernel = run(torch_backend, operator_node(kind, names, outputs, **attributes), *inputs, None, hidden)
-    # A clip that never bites leaves the values and takes the way of the loop.
+    # A clip that never applies keeps the values but selects the loop.
     loop = run(torch_backend, operator_node(kind, names, outputs, clip=1e6, **attributes), *inputs, None, hidden)
     for one, other in zip(kernel, loop, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
-def test_behind_its_end_a_sequence_stands_still(torch_backend):
+def test_after_its_end_a_sequence_keeps_its_state(torch_backend):
     names = ["x", "w", "r", "b", "l"]
     x, w, r, b = draw(4, 2, 3), draw(1, 8, 3), draw(1, 8, 2), draw(1, 16)
     node = operator_node("LSTM", names, ["y", "h", "c"], hidden_size=2, direction="reverse")
@@ -66,7 +66,7 @@ def test_fused_attention_and_its_steps_agree(torch_backend, causal, mask, heads)
     query, key, value = draw(2, heads, 3, 4), draw(2, 2, 5, 4), draw(2, 2, 5, 6)
     given = {None: None, "bool": draw(3, 5) > 0, "float": draw(2, 1, 3, 5)}[mask]
     if mask == "bool":
-        # A query that sees no key gets zeros on both ways.
+        # A query without keys gets zeros on both paths.
         given[1] = False
     names = ["q", "k", "v", "m" if mask else ""]
     fused = run(torch_backend, operator_node("Attention", names, opset=23, is_causal=causal), query, key, value, given)
@@ -89,12 +89,12 @@ def run_first(backend, node, *inputs):
     ("cubic", "half_pixel"), ("cubic", "align_corners"),
 ])  # fmt: skip
 def test_resizing_by_a_kernel_and_by_tables_agree(torch_backend, monkeypatch, mode, coordinates, sizes):
-    from levelbench.frameworks.torch.operators import images
+    from levelbench.frameworks.torch.operators import windows
 
     node = operator_node("Resize", ["x", "", "", "s"], mode=mode, coordinate_transformation_mode=coordinates)
     inputs = draw(1, 2, 4, 5), None, None, np.array([1, 2, *sizes])
     (kernel,) = run(torch_backend, node, *inputs, structural=(1, 2, 3))
-    monkeypatch.setattr(images, "_by_kernel", lambda *_: None)
+    monkeypatch.setattr(windows, "_by_kernel", lambda *_: None)
     (table,) = run(torch_backend, node, *inputs, structural=(1, 2, 3))
     np.testing.assert_allclose(kernel, table, rtol=1e-4, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Mixed precision and channels-last: the same network, with float32 where it counts."""
+"""Mixed precision and channels-last: the same results, with float32 where it is needed."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 def images(name="images"):
-    """Convolutions, batch normalisation, a sum of two paths, both poolings and a layer: what vision networks have."""
+    """Convolutions, batch normalisation, a residual sum, both kinds of pooling and a linear layer."""
     g = ImageBuilder(name)
     x = g.relu(g.batch_norm(g.conv(g.image(3, 8), 16, 3, name="first", padding=1), name="norm"))
     x = g.max_pool(g.add(x, g.conv(x, 16, 3, name="second", padding=1)), 2, 2)
@@ -26,7 +26,7 @@ def native(backend, inputs):
 
 
 def trained_once(backend, network, **options):
-    """Loss, gradients, outputs, and the executor, all of the same draw."""
+    """Loss, gradients, outputs, and the executor, from the same random draw."""
     executor = backend.executor(network, network.initialise(1), **options)
     inputs = native(backend, network.make_inputs(64))
     loss, gradients = executor.infer_and_backprop(*inputs)
@@ -41,7 +41,7 @@ def relative(found, wanted):
 def test_gradients_in_bfloat16_are_those_of_float32_to_its_digits(torch_backend):
     _, wanted, _, _ = trained_once(torch_backend, images())
     _, found, _, _ = trained_once(torch_backend, images(), precision="bfloat16")
-    # A bfloat16 has 8 bits, and a handful of roundings lie on the way.
+    # A bfloat16 has 8 bits, and a few roundings accumulate.
     assert all(relative(found[name], wanted[name]) < 0.05 for name in wanted)
     # Not the same bits: something was computed in bfloat16.
     assert any(relative(found[name], wanted[name]) > 1e-4 for name in wanted)
@@ -67,7 +67,7 @@ def test_channels_last_changes_no_result(torch_backend):
 @pytest.mark.slow
 def test_a_compiled_network_is_trained_in_bfloat16_and_channels_last_too(torch_backend):
     g = ImageBuilder("one")
-    # Without a Relu, which rounding near zero would switch over: that is no error of the gradient.
+    # Without a Relu: rounding near zero could flip it, which would not be an error of the gradient.
     x = g.conv(g.image(3, 4), 8, 3, name="first", padding=1)
     g.output(g.linear(g.flatten(x), 3, name="last"), "logits")
     network = g.build().with_loss()
@@ -168,7 +168,7 @@ def test_a_custom_operator_is_given_float32_in_the_usual_layout(torch_backend):
     assert set(seen) == {("float32", True)}
 
 
-def test_operators_are_timed_in_the_precision_that_was_asked_for(torch_backend):
+def test_operators_are_timed_in_the_precision_that_was_requested(torch_backend):
     network = images().for_inference
     executor = torch_backend.executor(network, network.initialise(1), precision="bfloat16", channels_last=True)
     times = executor.operator_times(torch_backend.array(network.make_inputs(2)["input"]), repeats=2)

@@ -1,4 +1,4 @@
-"""The two ranks of test_distributed.py: they train with PyTorch's own schemes, and write down what came of it.
+"""The two ranks of test_distributed.py: they train with PyTorch's own schemes and write down the results.
 
 Starting ranks costs seconds, so all that needs them happens in one pair of processes, and what they
 import is imported once, before they part.
@@ -55,14 +55,14 @@ def network(backend, seed):
 
 
 def module(backend, seed):
-    """A module of PyTorch's own."""
+    """A plain PyTorch module."""
     torch.manual_seed(seed)
     layers = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
     return backend.native(NativeModel("layers", "torch", layers))
 
 
 def alone(backend, optimizer, make=network):
-    """What one process makes of the whole batches."""
+    """The result of one process that trains on the whole batches."""
     executor = make(backend, 0)
     stepper = optimizer.start(backend, executor.parameters)
     for step, columns in enumerate(batches(), 1):
@@ -72,7 +72,7 @@ def alone(backend, optimizer, make=network):
 
 
 def together(backend, communicator, scheme, optimizer, make=network):
-    """What this rank holds after training with the others: all start elsewhere, and have parts of other size."""
+    """This rank's parameters after training; ranks start with different parameters and have parts of different size."""
     rank, size = communicator.rank, communicator.size
     executor = make(backend, rank)
     stepper = scheme.start(Worker(communicator, backend, executor, optimizer))
@@ -133,13 +133,13 @@ def rank_of(folder, place):
     if communicator.rank == 0:
         results["lost"] = [lost(backend, each) for each in started]
     (Path(folder) / f"result-{communicator.rank}.json").write_text(json.dumps(results))
-    # Not closed: the one has lost the other.
+    # Not closed: the other rank is lost.
     sys.stdout.flush()
     os._exit(0)
 
 
 class Restoring:
-    """A scheme whose steppers put their state back in another way."""
+    """A scheme whose steppers restore their state in another way."""
 
     def __init__(self, scheme, restore):
         self._scheme, self._restore = scheme, restore
@@ -152,7 +152,7 @@ class Restoring:
 
 
 def of_another(restore, state, communicator):
-    """What the other rank has kept."""
+    """The other rank's kept state."""
     every = {name: communicator.all_gather(np.atleast_1d(each)) for name, each in state.items()}
     restore({name: every[name][1 - communicator.rank].reshape(each.shape) for name, each in state.items()})
 
@@ -169,7 +169,7 @@ def worker(backend, communicator):
 
 
 def lost(backend, stepper):
-    """What a pass raises whose other rank does not come: the kind of error, and its text."""
+    """The type and text of the error of a pass without the other rank."""
     columns = next(batches())
     try:
         stepper.executor.forward(*map(backend.array, columns))

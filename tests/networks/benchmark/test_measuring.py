@@ -422,7 +422,7 @@ def test_pytorchs_profiler_accounts_for_the_same_operators_as_our_clock():
 
 def test_onnx_runtimes_profiler_accounts_for_the_same_operators_as_our_clock_around_single_ones():
     pytest.importorskip("onnxruntime")
-    from levelbench.frameworks.onnxruntime.profile import profile
+    from levelbench.frameworks.onnxruntime.backend import profile
 
     backend = open_framework("onnxruntime")
     ours, theirs = told(backend, lambda *given: profile(backend, *given), "unoptimised")
@@ -442,7 +442,7 @@ def test_a_compiled_network_has_no_operators_to_profile():
 
 def test_an_optimised_session_has_other_operators_than_the_network():
     pytest.importorskip("onnxruntime")
-    from levelbench.frameworks.onnxruntime.profile import profile
+    from levelbench.frameworks.onnxruntime.backend import profile
 
     backend = open_framework("onnxruntime")
     executor = backend.executor(cnn((1, 8, 8), 2, 4, 2), mode="optimised", trains=False)

@@ -99,7 +99,7 @@ def test_a_rate_at_which_the_loss_explodes_at_once_is_found():
 
 
 def test_a_wrong_gradient_is_found_by_differences_of_the_loss(monkeypatch):
-    from levelbench.frameworks.numpy.executor import NumpyExecutor
+    from levelbench.frameworks.numpy.backend import NumpyExecutor
 
     backward = NumpyExecutor.backward
 
@@ -118,7 +118,7 @@ def accumulated(**changes):
 
 
 def test_gradients_left_over_from_the_previous_batch_are_found(monkeypatch):
-    from levelbench.frameworks.numpy.executor import NumpyExecutor
+    from levelbench.frameworks.numpy.backend import NumpyExecutor
 
     backward = NumpyExecutor.backward
 

@@ -1,14 +1,8 @@
-"""JAX, its functions compiled by XLA, on the CPU or an accelerator; imported only when it is opened."""
+"""JAX, compiled by XLA, on the CPU or an accelerator; imported only when it is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from levelbench.frameworks.shared.installed import PackagedFramework
-from levelbench.measure.ceilings import GemmMaker
-from levelbench.networks.executor import Backend
-
-__all__ = ["JaxFramework", "framework"]
+from levelbench.frameworks import PackagedFramework
 
 
 class JaxFramework(PackagedFramework):
@@ -16,26 +10,10 @@ class JaxFramework(PackagedFramework):
 
     name = "jax"
     title = "JAX"
+    backend_class = "JaxBackend"
     imports = ("levelbench.frameworks.jax.backend", "array_api_compat.numpy")
     modes = ("jit", "eager")
-
-    def lacking_device(self, device: str) -> str | None:
-        """By what JAX sees."""
-        from levelbench.frameworks.jax.arrays import lacking_device
-
-        return lacking_device(device)
-
-    def backend(self, device: str) -> Backend:
-        """Imports JAX."""
-        from levelbench.frameworks.jax.backend import JaxBackend
-
-        return JaxBackend(device)
-
-    def gemms(self) -> Sequence[tuple[str, GemmMaker]]:
-        """float32."""
-        from levelbench.frameworks.jax.backend import gemm
-
-        return [("float32", gemm("float32"))]
+    gemm_types = ("float32",)
 
 
 framework = JaxFramework()

@@ -1,7 +1,7 @@
-"""NumPy's arrays as JAX's and back, arrays packed into one, and the devices that JAX sees.
+"""Conversion between NumPy and JAX arrays, packed arrays, and JAX's devices.
 
-JAX has the element types of ``ml_dtypes`` as its own, so an array keeps its type on the way; 64-bit types are kept too,
-once JAX is told to (it is, for the whole process, when a backend is opened).
+JAX supports the types of ``ml_dtypes``, so an array keeps its type. 64-bit types are kept once JAX is configured for
+them, which opening a backend does for the whole process.
 """
 
 from __future__ import annotations
@@ -23,19 +23,6 @@ from levelbench.errors import UnsupportedError
 from levelbench.measure.meters.base import Meter, Reading
 from levelbench.operators.contract import DType
 
-__all__ = [
-    "DType",
-    "DeviceMemoryMeter",
-    "JaxPacker",
-    "device_of",
-    "from_numpy",
-    "is_differentiable",
-    "lacking_device",
-    "numpy_dtype",
-    "to_numpy",
-]
-
-
 _SMALL = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "bfloat16")
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 _NUMPY = (
@@ -48,56 +35,41 @@ _DTYPES = frozenset(
 
 
 def device_of(name: str) -> Device:
-    """JAX's device of ``cpu``, ``cuda`` or ``cuda:N``, which :func:`lacking_device` does not lack."""
+    """JAX's device for ``cpu``, ``cuda`` or ``cuda:N``, which must be available."""
     kind, _, index = name.partition(":")
     return jax.local_devices(backend=kind)[int(index or 0)]
 
 
-def lacking_device(name: str) -> str | None:
-    """``None`` if JAX can use the device, else the reason."""
-    kind, _, index = name.partition(":")
-    if kind not in {"cpu", "cuda"} or (index and not index.isdecimal()):
-        return f"this adapter runs on cpu, cuda and cuda:N, not on {name!r}"
-    try:
-        count = len(jax.local_devices(backend=kind))
-    except RuntimeError:
-        count = 0
-    return None if int(index or 0) < count else f"JAX sees {count} {kind} devices here"
-
-
 def numpy_dtype(code: int) -> DType:
-    """NumPy's name for ONNX's number of a type (``TensorProto.DataType``); ``UnsupportedError`` where JAX lacks it."""
+    """The dtype for a ``TensorProto.DataType``; ``UnsupportedError`` if JAX does not have it."""
     found: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(code))
     if found not in _DTYPES:
         name = TensorProto.DataType.Name(code)
-        raise UnsupportedError(f"type {name} on jax", "JAX has no such elements", "use another framework")
+        raise UnsupportedError(f"type {name} on jax", "JAX has no such type", "use another framework")
     return found
 
 
 def from_numpy(host: NDArray[Any], device: Device) -> Array:
     """An array with the same type and values on ``device``; ``UnsupportedError`` for strings."""
     if host.dtype not in _DTYPES:
-        raise UnsupportedError(f"an array of {host.dtype} on jax", "JAX has no such elements", "use another framework")
-    # On the CPU JAX takes over memory that is not its own; an array that changes with the host's would be a surprise.
+        raise UnsupportedError(f"an array of {host.dtype} on jax", "JAX has no such type", "use another framework")
+    # On the CPU JAX may share the host array's memory; a copy keeps the JAX array from changing with it.
     return jax.device_put(host.copy(), device)
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """A copy on the host with the same type, once it has been computed."""
+    """A copy on the host with the same type; waits until it is computed."""
     return np.array(array)
 
 
 @cache
 def is_differentiable(dtype: DType) -> bool:
-    """Whether JAX takes derivatives by arrays of this type: floating-point and complex ones."""
+    """Whether JAX differentiates with respect to this type: floating-point and complex types."""
     return bool(jax.numpy.issubdtype(dtype, np.inexact))
 
 
-# JAX's arrays as a flat one and back, each way one compiled program.
-
-
 class JaxPacker(Packer):
-    """One call instead of one for each array."""
+    """Joins and splits arrays with one compiled program each."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         super().__init__(arrays)
@@ -106,12 +78,11 @@ class JaxPacker(Packer):
         self._cut = jax.jit(self.layout.unpack)
 
     def pack(self, arrays: Mapping[str, Array], factor: float = 1.0) -> Array:
-        """Joined, and multiplied."""
         parts = [arrays[name] for name in self.layout.shapes]
         return self._joined(parts) if factor == 1.0 else self._scaled(parts, factor)
 
     def unpack(self, flat: Array) -> dict[str, Array]:
-        """New arrays, as JAX has no views."""
+        """New arrays, because JAX has no views."""
         return dict(self._cut(flat))
 
 
@@ -119,13 +90,10 @@ def _joined(parts: list[Array]) -> Array:
     return jnp.concatenate([jnp.ravel(each) for each in parts])
 
 
-# The peak of a device's memory as JAX's allocator counts it.
-
-
 class DeviceMemoryMeter(Meter):
-    """``device.memory_stats()``: the peak since the process began, for JAX offers no way to lower the mark.
+    """``device.memory_stats()``: the peak since the process began, because JAX cannot reset it.
 
-    What compilation tried out is in it. A CPU keeps no such count.
+    It includes autotuning during compilation. A CPU does not count its memory.
     """
 
     name = "peak_memory"
@@ -138,8 +106,7 @@ class DeviceMemoryMeter(Meter):
         """Nothing to reset."""
 
     def stop(self) -> Reading:
-        """The peak so far, in bytes."""
         found = self._device.memory_stats() or {}
         if "peak_bytes_in_use" not in found:
-            return Reading(self.name, self.unit, None, None, f"JAX counts no memory of {self._device.platform}")
+            return Reading(self.name, self.unit, None, None, f"JAX does not count {self._device.platform} memory")
         return Reading(self.name, self.unit, float(found["peak_bytes_in_use"]), "memory_stats, never reset")

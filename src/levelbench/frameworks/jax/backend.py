@@ -1,6 +1,6 @@
-"""JAX on one device: makes operators and executors, moves arrays, seeds, and waits for what was dispatched.
+"""JAX on one device: makes operators and executors, converts arrays, seeds, and waits for dispatched work.
 
-Nodes that say the same share one compiled function, so a network with twenty equal layers compiles one.
+Equal nodes share one compiled function, so a network with twenty equal layers compiles one.
 """
 
 from __future__ import annotations
@@ -18,28 +18,39 @@ from jax import Array, Device
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError
+from levelbench.frameworks import Float32Backend
 from levelbench.frameworks.jax import JaxFramework
-from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, device_of, from_numpy, to_numpy
-from levelbench.frameworks.jax.executor import JaxExecutor
+from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, JaxPacker, device_of, from_numpy, to_numpy
+from levelbench.frameworks.jax.executor import JaxExecutor, JaxFunction
 from levelbench.frameworks.jax.operator import CompiledKernel, Draw, JaxOperator, signature
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
-from levelbench.networks.executor import Backend, Executor, checked_parameters
+from levelbench.networks.executor import Executor
 from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
-__all__ = ["JaxBackend", "gemm"]
-
-# A compiled function takes about a megabyte; one that is forgotten here lives on in the operators that use it.
+# A compiled function takes about a megabyte; operators that use one keep it alive after it is evicted here.
 _MOST_KERNELS = 512
 
 
+def lacking_device(name: str) -> str | None:
+    """``None`` if JAX can use the device, else the reason."""
+    kind, _, index = name.partition(":")
+    if kind not in {"cpu", "cuda"} or (index and not index.isdecimal()):
+        return f"this adapter runs on cpu, cuda and cuda:N, not on {name!r}"
+    try:
+        count = len(jax.local_devices(backend=kind))
+    except RuntimeError:
+        count = 0
+    return None if int(index or 0) < count else f"JAX sees {count} {kind} devices here"
+
+
 def gemm(dtype: str) -> GemmMaker:
-    """Makes the product of two square matrices of ``dtype`` on the CPU: 2 n^3 operations, done when it returns."""
+    """Makes a product of two n x n matrices of ``dtype`` on the CPU: 2 n^3 operations per synchronous call."""
 
     def make(n: int) -> tuple[Callable[[], object], float]:
         rng = np.random.default_rng(0)
@@ -51,10 +62,10 @@ def gemm(dtype: str) -> GemmMaker:
     return make
 
 
-class JaxBackend(Backend):
-    """JAX on one device; opening one switches the process to 64-bit types, which ONNX's operators need.
+class JaxBackend(Float32Backend):
+    """JAX on one device. Opening a backend enables 64-bit types, which ONNX's operators need, for the whole process.
 
-    Mode ``jit`` makes one program of a network, ``eager`` dispatches its operators one by one.
+    Mode ``jit`` compiles a network to one program, ``eager`` dispatches its operators one by one.
     """
 
     modes = JaxFramework.modes
@@ -68,40 +79,27 @@ class JaxBackend(Backend):
         self._traced: tuple[Any, int] | None = None
         self.seed(0)
 
-    def executor(
-        self,
-        network: Network,
-        parameters: Mapping[str, NDArray[Any]] | None = None,
-        *,
-        mode: str | None = None,
-        trains: bool = True,
-        precision: str = "float32",
-        channels_last: bool = False,
+    def executor_of(
+        self, network: Network, parameters: Mapping[str, NDArray[Any]], mode: str, trains: bool
     ) -> Executor:
-        """An executor with arrays of its own; it compiles at the first call for each set of shapes."""
-        self.refuse_other_numbers(precision, channels_last)
-        values = network.initialise() if parameters is None else checked_parameters(network, parameters)
-        return JaxExecutor(self, network, values, mode=self.chosen_mode(mode), trains=trains)
+        return JaxExecutor(self, network, parameters, mode=mode, trains=trains)
 
     def native(
         self, model: NativeModel, mode: str | None = None, *, precision: str = "float32", channels_last: bool = False
     ) -> Executor:
         """A JAX function as an executor.
 
-        Have it made before a backend is opened, for arrays that are made afterwards have 64 bits where nobody says.
+        Create its arrays before opening a backend: afterwards arrays are 64-bit by default.
         """
-        from levelbench.frameworks.jax.native import JaxFunction
-
         return JaxFunction(model, self, mode=self.chosen_mode(mode))
 
     @contextmanager
     def building(self, seed: int) -> Iterator[None]:
-        """In JAX's usual types, for its user's code knows nothing of the 64 bits that ONNX's operators need."""
+        """Uses JAX's default 32-bit types: user code does not expect the 64 bits that ONNX's operators need."""
         with jax.enable_x64(False), jax.default_device(self.device):
             yield
 
     def memory_meter(self) -> Meter:
-        """JAX's own count on an accelerator."""
         return DeviceMemoryMeter(self.device) if self.device.platform != "cpu" else super().memory_meter()
 
     def operator(self, node: OperatorNode) -> Operator:
@@ -112,7 +110,7 @@ class JaxBackend(Backend):
             custom: Operator = custom_operator(node)
             return custom
         key = signature(node)
-        # Taken out and put back, so that the first one is the one not asked for the longest.
+        # Removed and added again, so that the first one is the least recently used.
         kernel = self._kernels.pop(key, None) or CompiledKernel(node, find(node), self)
         self._kernels[key] = kernel
         if len(self._kernels) > _MOST_KERNELS:
@@ -120,66 +118,60 @@ class JaxBackend(Backend):
         return JaxOperator(node, kernel)
 
     def array(self, host: NDArray[Any]) -> Array:
-        """An array on the device, with memory of its own."""
         return from_numpy(host, self.device)
 
     def host(self, array: Array) -> NDArray[Any]:
-        """A copy on the host."""
         return to_numpy(array)
 
     def seed(self, seed: int) -> None:
-        """Start the sequence of random draws anew."""
+        """Restart the sequence of random draws."""
         with jax.default_device(self.device):
             self._key = jax.random.PRNGKey(seed)
         self._draws = 0
 
     def draws(self) -> NDArray[Any]:
-        """The key, and how many draws it has made."""
+        """The key, and the number of draws made with it."""
         key = np.asarray(self._key, np.uint32)
         return np.append(key, np.uint32(self._draws & 0xFFFFFFFF)).view(np.uint8)
 
     def restore_draws(self, state: NDArray[Any]) -> None:
-        """Go on from them; ``DataError`` for what is no such state."""
+        """Continue from this state; ``DataError`` if it is invalid."""
         if state.dtype != np.uint8 or len(state) != 12:
-            raise DataError("the state of JAX's draws", f"it has {len(state)} bytes", "start the run anew")
+            raise DataError("the state of JAX's draws", f"it has {len(state)} bytes, not 12", "restart the run")
         *key, self._draws = state.view(np.uint32).tolist()
         with jax.default_device(self.device):
             self._key = jnp.asarray(np.array(key, np.uint32))
 
     def take(self, array: Array, indices: Array) -> Array:
-        """Rows at ``indices``, which must be there: JAX does not look."""
+        """Rows at ``indices``, which must be valid: JAX does not check them."""
         return _take(array, indices)
 
     def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Array]:
-        """All at once from the host: a slice on the device is a program's call, and costs more than a gather."""
+        """All in one transfer from the host: a slice on the device is a program call, slower than a gather."""
         slices = [order[start:stop] for start, stop in pairwise(bounds)]
         return list(jax.device_put(slices, self.device))
 
     def normalise(self, array: Array, shift: Array, scale: Array) -> Array:
-        """One compiled program."""
         return _normalise(array, shift, scale)
 
     def stepper(self, rule: Any, parameters: MutableMapping[str, Array]) -> Any | None:
-        """All arrays in one compiled program, whose memory is written anew; optax's optimizers."""
+        """Updates all arrays in one compiled program that reuses their memory; also runs optax's optimizers."""
         from levelbench.frameworks.jax.optimizers import make_stepper
 
         return make_stepper(rule, self, parameters)
 
     def packer(self, arrays: Mapping[str, Array]) -> Any:
-        """Compiled programs: joined and cut in one call each."""
-        from levelbench.frameworks.jax.arrays import JaxPacker
-
         return JaxPacker(arrays)
 
     def mean(self, scalars: Sequence[Array]) -> float:
-        """The mean, accumulated in float64 on the host: joining them on the device would compile for each number."""
+        """The mean, accumulated in float64 on the host: joining on the device would compile for each count."""
         return float(np.mean(np.array(jax.device_get(list(scalars)), np.float64)))
 
     @contextmanager
     def drawing(self, draw: Draw) -> Iterator[None]:
-        """While it lasts, draws follow from ``draw``, which may be traced: a compiled network takes it as an argument.
+        """Inside, draws derive from ``draw``, which may be traced: a compiled network takes it as an argument.
 
-        Otherwise a draw would become a constant of the program, and the same at each call.
+        Otherwise a draw would be a constant of the program, the same at each call.
         """
         before, self._traced = self._traced, (jax.random.fold_in(*draw), 0)
         try:
@@ -188,7 +180,7 @@ class JaxBackend(Backend):
             self._traced = before
 
     def draw(self) -> Draw:
-        """The key of the seed and the number of this draw; an operator folds the one into the other."""
+        """The seed's key and the number of this draw, which an operator folds into the key."""
         if self._traced is not None:
             key, count = self._traced
             self._traced = key, count + 1
@@ -197,23 +189,21 @@ class JaxBackend(Backend):
         return self._key, np.uint32(self._draws & 0xFFFFFFFF)
 
     def describe(self) -> dict[str, Any]:
-        """Version, device, threads, and whether equal seeds give equal bits."""
         on_cpu = self.device.platform == "cpu"
         return {
             "name": "jax",
             "version": str(jax.__version__),
             "device": self._name if on_cpu else str(self.device.device_kind),
-            # XLA's pool takes as many threads as the process may run on.
+            # XLA's thread pool has as many threads as the process may use.
             "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
             "deterministic": on_cpu or "--xla_gpu_deterministic_ops=true" in os.environ.get("XLA_FLAGS", ""),
         }
 
     def clock(self, host: Clock = HOST) -> Clock:
-        """A clock that waits for what was dispatched, on the CPU too: JAX returns before it has computed."""
+        """A clock that waits for dispatched work, on the CPU too: JAX is asynchronous."""
         return DeviceClock(_Dispatched(self.device), host)
 
     def finish(self, arrays: Sequence[Array]) -> None:
-        """Wait for these arrays."""
         jax.block_until_ready(list(arrays))
 
 
@@ -228,12 +218,12 @@ def _normalise(array: Array, shift: Array, scale: Array) -> Array:
 
 
 class _Dispatched:
-    """A device as a clock sees it. JAX has no barrier of a device, but it knows which arrays are alive on it."""
+    """A device for a :class:`DeviceClock`. JAX has no device barrier, but it lists the live arrays of a device."""
 
     def __init__(self, device: Device) -> None:
         self.name = str(device)
         self._platform = device.platform
 
     def synchronise(self) -> None:
-        """Wait for all arrays that are alive."""
+        """Wait for all live arrays."""
         jax.block_until_ready(jax.live_arrays(self._platform))

@@ -1,7 +1,7 @@
-"""Custom operators on JAX, under ``jit``, ``vmap`` and ``grad``, with the derivative rule that they bring along.
+"""Custom operators on JAX, under ``jit``, ``vmap`` and ``grad``, with their own derivative rule.
 
-An operator is traced, called back in Python, or runs as C++ on XLA's own buffers. Each way is a pair of functions that
-JAX can trace, forward and backward, so one derivative rule serves all of them.
+An operator is traced, called back in Python, or runs as C++ on XLA's own buffers. Each way is a pair of traceable
+functions, forward and backward, so one derivative rule covers all of them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,12 @@ import numpy as np
 from jax import Array
 
 from levelbench.errors import CheckFailedError, DefinitionError, MissingError, UnsupportedError
-from levelbench.frameworks.shared.registry import Function
-from levelbench.operators.contract import Operator, as_tuple
+from levelbench.operators.contract import Function, Operator, as_tuple
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compile import compile_source
 from levelbench.operators.custom.compiled import CompiledCall, CompiledOperator, address_of, expect, failure_of
 from levelbench.operators.custom.definition import CustomOperator, Spec, create, differentiable, infer_outputs
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["JaxCustom", "Ways", "custom_operator", "function", "kept", "spec_of", "translated", "ways_of"]
-
 
 _RAISED: deque[Exception] = deque(maxlen=4)
 _STATUS = {"INVALID_ARGUMENT": 1, "UNIMPLEMENTED": 2, "FAILED_PRECONDITION": 3}
@@ -39,7 +35,7 @@ _SAID = re.compile(r"(?P<code>[A-Z_]+): (?P<what>(?:forward|backward) of (?P<nam
 
 
 def kept(function: Function) -> Function:
-    """The function, for JAX to call back; what it raises is kept for :func:`translated`."""
+    """The function as a callback for JAX; exceptions are stored for :func:`translated`."""
 
     def call(*arguments: Array) -> Array:
         try:
@@ -53,10 +49,10 @@ def kept(function: Function) -> Function:
 
 @contextlib.contextmanager
 def translated(operator: CustomOperator) -> Iterator[None]:
-    """Inside, JAX's error about this operator is raised as the operator's own.
+    """Inside, JAX's error about this operator is raised as the operator's own error.
 
-    What a program raises that JAX runs later, or that somebody else compiled around it, is not raised in here: it stays
-    JAX's, with the operator's name in its text.
+    An error of a program that JAX runs later, or that was compiled around the operator, is not raised in here: it
+    remains JAX's, with the operator's name in its text.
     """
     try:
         yield
@@ -77,17 +73,14 @@ def _own(text: str, operator: CustomOperator) -> Exception | None:
     return None
 
 
-# How a custom operator runs in a JAX program: traced, called back in Python, or C++ on XLA's own buffers.
-
-
 _TARGET = "levelbench_call"
 _MASK_BITS = 62
 
 
 class Ways(NamedTuple):
-    """``forward(*inputs)`` and ``backward(gradients, inputs, outputs)``; each answers with a tuple.
+    """``forward(*inputs)`` and ``backward(gradients, inputs, outputs)``; both return tuples.
 
-    Gradients are ``None`` for what is not floating-point.
+    Gradients of values that are not floating-point are ``None``.
     """
 
     forward: Callable[..., tuple[Any, ...]]
@@ -100,7 +93,7 @@ def spec_of(array: Array) -> Spec:
 
 
 def ways_of(operator: CustomOperator) -> Ways:
-    """The best way there is for this operator."""
+    """The fastest way to run this operator."""
     if operator.array_api:
         return _traced(operator)
     derived = any(
@@ -112,7 +105,7 @@ def ways_of(operator: CustomOperator) -> Ways:
 
 
 def _structures(specs: Sequence[Spec], operator: CustomOperator) -> tuple[Array, ...]:
-    """JAX's descriptions of the results; ``UnsupportedError`` for 64 bits where JAX is set to 32."""
+    """JAX's descriptions of the results; ``UnsupportedError`` for 64 bits if JAX is set to 32."""
     for each in specs:
         if each.dtype.itemsize == 8 and each.dtype.kind in "iuf" and not jax.config.jax_enable_x64:
             found = f"its result is {each.dtype}, and JAX is set to 32 bits"
@@ -121,7 +114,7 @@ def _structures(specs: Sequence[Spec], operator: CustomOperator) -> tuple[Array,
     return tuple(jax.ShapeDtypeStruct(*each) for each in specs)
 
 
-# Traced, for operators that keep to the Array API standard.
+# Traced: operators written for the Array API standard.
 
 
 def _traced(operator: CustomOperator) -> Ways:
@@ -131,7 +124,7 @@ def _traced(operator: CustomOperator) -> Ways:
         found = as_tuple(operator.forward(*inputs))
         if len(found) != len(specs):
             what = f"it returned {len(found)} arrays for the outputs {', '.join(operator.outputs)}"
-            raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
+            raise CheckFailedError(f"forward of {operator.name}", what, "return one per output")
         named = zip(operator.outputs, found, specs, strict=True)
         return tuple(_held(each, spec, f"output {name} of {operator.name}") for name, each, spec in named)
 
@@ -139,7 +132,7 @@ def _traced(operator: CustomOperator) -> Ways:
         found = as_tuple(operator.backward(tuple(gradients), tuple(inputs), tuple(outputs)))
         if len(found) != len(inputs):
             what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
-            raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")
+            raise CheckFailedError(f"backward of {operator.name}", what, "return one per input, None if it has none")
         return tuple(
             _held(slope, spec_of(each), f"gradient of {name} of {operator.name}")
             if slope is not None and differentiable(spec_of(each))
@@ -151,15 +144,15 @@ def _traced(operator: CustomOperator) -> Ways:
 
 
 def _held(found: Any, spec: Spec, what: str) -> Array:
-    """The array, if it is as inferred."""
+    """The array; ``CheckFailedError`` if it is not as inferred."""
     array = jnp.asarray(found)
     if spec_of(array) != spec:
-        said = f"it is {array.dtype}{list(array.shape)}, and {spec.dtype}{list(spec.shape)} was to be expected"
+        said = f"it is {array.dtype}{list(array.shape)}, and {spec.dtype}{list(spec.shape)} was expected"
         raise CheckFailedError(f"the {what}", said, "correct infer, or what is returned")
     return array
 
 
-# Called back, for operators that are written for NumPy.
+# Called back: operators written for NumPy.
 
 
 def _called_back(operator: CustomOperator) -> Ways:
@@ -188,19 +181,19 @@ def _called_back(operator: CustomOperator) -> Ways:
     return Ways(forward, backward)
 
 
-# Foreign, for operators in C++.
+# Foreign function interface: operators in C++.
 
 
 @cache
 def _handler() -> bool:
-    """Whether XLA can call C++ operators: our handler was compiled against this JAX's headers, and is registered."""
+    """Whether XLA can call C++ operators: compiles our handler against JAX's headers and registers it."""
     source = Path(__file__).parent / "custom_ffi.cpp"
     try:
         library = compile_source(source, flags=("-O1", "-w", f"-I{jax.ffi.include_dir()}"))
         loaded = ctypes.CDLL(str(library))
     except (DefinitionError, MissingError, OSError) as error:
-        # Another JAX's headers, or none.
-        said = "operators in C++ are called back through Python on JAX, which is slower: XLA's handler cannot be made"
+        # The headers are missing or belong to another version of JAX.
+        said = "C++ operators are called back through Python on JAX, which is slower: XLA's handler cannot be compiled"
         warnings.warn(f"{said}: {error}", RuntimeWarning, stacklevel=2)
         return False
     jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(loaded.levelbench_xla), platform="cpu")
@@ -230,7 +223,7 @@ def _foreign(operator: CompiledOperator) -> Ways:
 
 
 def _plan(operator: CompiledOperator, specs: tuple[Spec, ...]) -> CompiledCall:
-    """What is known of calls with these specs; only read here, so it need not be kept from others."""
+    """The plan of calls with these specs; it is only read here, so it can be returned to the pool at once."""
     plan = operator.pool.take(specs)
     operator.pool.give(specs, plan)
     return plan
@@ -243,7 +236,7 @@ def _call(results: tuple[Array, ...]) -> Array:
 def _attributes(
     operator: CompiledOperator, name: str, outputs: int, wanted: int, graded: int, scratch: int
 ) -> dict[str, Any]:
-    """What the handler is told. The addresses are this process's: the operator lives as long as it."""
+    """The handler's attributes. The addresses are valid in this process, for as long as the operator lives."""
     return {
         "function": np.int64(address_of(getattr(operator.library, name))),
         "title": f"{name} of {operator.name}",
@@ -259,16 +252,16 @@ def _attributes(
 
 def _mask(flags: Sequence[bool], operator: CustomOperator) -> int:
     if len(flags) > _MASK_BITS:
-        found = f"it has {len(flags)} inputs or outputs, and {_MASK_BITS} is the most"
+        found = f"it has {len(flags)} inputs or outputs, and the maximum is {_MASK_BITS}"
         raise UnsupportedError(f"{operator.name} on jax", found, "join some of them")
     return sum(1 << at for at, flag in enumerate(flags) if flag)
 
 
 def function(operator: CustomOperator | type[CustomOperator]) -> Function:
-    """The operator as a function of arrays, one array or a tuple out; its gradients are those of its ``backward``.
+    """The operator as a function of arrays that returns one array or a tuple; ``backward`` gives its gradients.
 
-    It is compiled for each set of shapes. Operators in C++ run on the CPU, on XLA's own buffers; those written for
-    NumPy are called back through Python, on whichever device; those with ``array_api`` are traced like JAX's own.
+    It is compiled for each set of shapes. C++ operators run on the CPU, on XLA's own buffers; those written for NumPy
+    are called back through Python, on any device; those with ``array_api`` are traced like JAX's own.
     """
     made = operator if isinstance(operator, CustomOperator) else operator()
     forward = jax.jit(_differentiable(made, ways_of(made)))
@@ -285,12 +278,12 @@ def function(operator: CustomOperator | type[CustomOperator]) -> Function:
 
 
 def custom_operator(node: OperatorNode) -> Operator:
-    """The operator that a node of the domain ``levelbench.custom`` describes."""
+    """The operator of a node of the domain ``levelbench.custom``."""
     return JaxCustom(node)
 
 
 class JaxCustom(Operator):
-    """A node on JAX; compiled for each set of shapes."""
+    """A custom operator on JAX, compiled for each set of shapes."""
 
     def __init__(self, node: OperatorNode) -> None:
         self.node = node
@@ -300,7 +293,6 @@ class JaxCustom(Operator):
         self._backward = jax.jit(ways.backward)
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs."""
         host.count_inputs(self._operator, len(inputs))
         with translated(self._operator):
             found: tuple[Array, ...] = self._forward(*inputs)
@@ -309,7 +301,6 @@ class JaxCustom(Operator):
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> tuple[Array | None, ...]:
-        """The operator's own backward."""
         host.need_backward(self._operator)
         host.count_inputs(self._operator, len(inputs))
         host.need_outputs(self._operator, gradients, outputs)
@@ -319,7 +310,7 @@ class JaxCustom(Operator):
 
 
 def _differentiable(operator: CustomOperator, ways: Ways) -> Array:
-    """The forward with the operator's backward as its derivative rule; arrays in, a tuple out."""
+    """The forward, returning a tuple, with the operator's backward as its derivative rule."""
 
     @jax.custom_vjp
     def call(*inputs: Array) -> tuple[Array, ...]:
@@ -340,7 +331,7 @@ def _differentiable(operator: CustomOperator, ways: Ways) -> Array:
 
 
 def _filled(gradients: Sequence[Array], outputs: Sequence[Array]) -> tuple[Array, ...]:
-    """Zero for a gradient that is left out, ``None`` for that of an output that is not floating-point."""
+    """The gradients with zeros for missing ones, and ``None`` for outputs that are not floating-point."""
     return tuple(
         (jnp.zeros_like(output) if slope is None else slope) if differentiable(spec_of(output)) else None
         for slope, output in zip(gradients, outputs, strict=True)

@@ -1,8 +1,8 @@
-"""Executes a network on JAX: as one program of XLA, or operator by operator, with the gradients that JAX derives.
+"""Executes networks and JAX functions on JAX, as one XLA program or operator by operator, with JAX's gradients.
 
-The lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the program that a
-hand-written function would make, called with one flat list of arrays. Loss and gradients are one program, too:
-:meth:`JaxExecutor.forward` runs it, :meth:`JaxExecutor.backward` hands over what it found.
+A lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the same program as for a
+hand-written function, called with one flat list of arrays. Loss and gradients are one program, too:
+:meth:`JaxExecutor.forward` runs it, and :meth:`JaxExecutor.backward` returns the gradients.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from jax.stages import Wrapped
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
+from levelbench.frameworks import no_forward
 from levelbench.frameworks.jax.operator import Draw
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.clocks import HOST
@@ -37,25 +38,35 @@ from levelbench.operators.program import Primitive, Scope, has_body
 
 if TYPE_CHECKING:
     from levelbench.frameworks.jax.backend import JaxBackend
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
-__all__ = ["Drawn", "JaxExecutor", "ReplaceableArrays", "is_random"]
+import numpy as np
+
+from levelbench.errors import DefinitionError
+from levelbench.frameworks.jax.arrays import is_differentiable
+from levelbench.networks.native import NativeModel
+from levelbench.operators.contract import Function
+
+if TYPE_CHECKING:
+    from levelbench.frameworks.jax.backend import JaxBackend
 
 
 class ReplaceableArrays(LiveMapping):
-    """Some entries of ``slots``, by name. What is put in a place gets its dtype, as an assignment to an array does.
+    """Some entries of ``slots``, by name. An assigned value is cast to the dtype of the entry.
 
-    JAX's arrays are immutable: ``parameters["w"] -= step`` makes a new one and assigns it here.
+    JAX arrays are immutable: ``parameters["w"] -= step`` creates a new array and assigns it here.
     """
 
     def __init__(self, slots: list[Array], places: Mapping[str, int], native: Callable[[Array], Array]) -> None:
-        """``native`` makes an array on the device of what is none of JAX's."""
+        """``native`` converts a value that is not a JAX array, on the device."""
         self._slots, self._places, self._native = slots, dict(places), native
 
     def __getitem__(self, name: str) -> Array:
         return self._slots[self._places[name]]
 
     def __setitem__(self, name: str, value: Array) -> None:
-        """Raises ``UnknownNameError`` for a name that is not there, ``UsageError`` for another shape."""
+        """Raises ``UnknownNameError`` for an unknown name, ``UsageError`` for another shape."""
         if name not in self._places:
             raise UnknownNameError("parameter", name, self._places)
         at = self._places[name]
@@ -65,7 +76,7 @@ class ReplaceableArrays(LiveMapping):
         if not hasattr(value, "weak_type"):
             value = self._native(value)
         require_shape(name, held.shape, value.shape)
-        # A weak type would be another type to the compiler, and would take part in promotions otherwise.
+        # A weak type would be a different type for the compiler and would be promoted differently.
         self._slots[at] = value.astype(held.dtype) if value.dtype != held.dtype or value.weak_type else value
 
     def __iter__(self) -> Iterator[str]:
@@ -79,17 +90,14 @@ class ReplaceableArrays(LiveMapping):
         return [self[name] for name in names]
 
 
-# Random draws of a compiled network: arguments of its program, for a draw inside it would be the same at each call.
-
-
 class Drawn:
-    """A compiled function that takes a draw of the backend first."""
+    """A compiled function whose first argument is a draw of the backend; a draw inside it would be a constant."""
 
     def __init__(self, function: Wrapped, backend: JaxBackend) -> None:
         self._function, self._backend = function, backend
 
     def __call__(self, *arguments: Array) -> Array:
-        """One call, with a draw of its own."""
+        """One call with a new draw."""
         return self._function(self._backend.draw(), *arguments)
 
     def lower(self, *arguments: Array) -> Array:
@@ -104,7 +112,7 @@ def is_random(network: Network) -> bool:
 
 
 def _draws(node: onnx.NodeProto) -> bool:
-    # Dropout draws in training mode alone, which is its third input.
+    # Dropout draws only in training mode, which is its third input.
     if node.op_type == "Dropout" and len(node.input) < 3:
         return False
     try:
@@ -113,21 +121,15 @@ def _draws(node: onnx.NodeProto) -> bool:
         return False
 
 
-# The lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the program that a hand-
-# written function would make, called with one flat list of arguments.
-
-
-Function = Callable[..., Any]
-
-# What JAX raises where a trace would need a value: a shape or a branch that depends on one.
+# JAX's errors for a trace that needs a value, for a shape or a branch.
 _VALUE_NEEDED = (jax.errors.ConcretizationTypeError, jax.errors.JAXIndexError, jax.errors.TracerArrayConversionError)
 
 
 class JaxExecutor(Executor):
-    """A network on JAX. ``parameters[name] = array`` counts at once; nothing that the caller holds is donated.
+    """A network on JAX. ``parameters[name] = array`` takes effect at once; the caller's arrays are never donated.
 
-    Each set of shapes is compiled at its first call, or by :meth:`compile`. Mode ``eager`` dispatches operator by
-    operator, each compiled on its own. Calls return before they have computed (``Backend.finish`` waits).
+    Each set of shapes is compiled at its first call, or by :meth:`compile`. Mode ``eager`` dispatches operators one by
+    one, each compiled separately. Calls are asynchronous (``Backend.finish`` waits).
     """
 
     network: Network
@@ -135,7 +137,7 @@ class JaxExecutor(Executor):
     def __init__(
         self, backend: JaxBackend, network: Network, parameters: Mapping[str, NDArray[Any]], *, mode: str, trains: bool
     ) -> None:
-        """Raises ``UnsupportedError`` for an operator that is not there."""
+        """Raises ``UnsupportedError`` for an unsupported operator."""
         self.network, self.mode = network, mode
         self._backend, self._trains = backend, trains
         arrays = {each.name: backend.array(parameters[each.name]) for each in network.parameters}
@@ -153,13 +155,12 @@ class JaxExecutor(Executor):
         self._random = is_random(network)
         inference = network.for_inference
         self._lowered = self.lower(inference, [each.name for each in inference.outputs])
-        # Called with all that the function reads, in its order; the whole list if that is the same.
+        # The arrays that the function reads, in its order; the whole list if that is the same.
         self._read = self._reader(self._lowered.arrays)
         self._infer = self._compiled(self._lowered.function, is_random(inference))
         self._training: _Training | None = None
 
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        """The network's outputs."""
         try:
             found: tuple[Any, ...] = self._infer(*inputs, *self._read())
         except _VALUE_NEEDED as error:
@@ -170,7 +171,7 @@ class JaxExecutor(Executor):
         return found
 
     def forward(self, *inputs: Array) -> Array:
-        """The loss; in mode ``jit`` its gradients are computed by the same program."""
+        """The loss; in mode ``jit`` the same program computes its gradients."""
         training = self._training or self._ready_to_train()
         try:
             return training.forward(inputs)
@@ -178,16 +179,16 @@ class JaxExecutor(Executor):
             raise self._untraceable(error) from error
 
     def backward(self) -> Mapping[str, Array]:
-        """The gradients of the last forward; zero for a parameter that the loss does not depend on."""
+        """The gradients of the last forward pass; zero for a parameter that the loss does not depend on."""
         gradients = self._training.backward() if self._training else None
         if gradients is None:
-            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+            raise no_forward()
         return gradients
 
     def compile(self, *inputs: Array) -> None:
         """Compile :meth:`infer` for inputs of these shapes and types, without computing anything.
 
-        In mode ``eager`` there is nothing to compile ahead.
+        In mode ``eager`` there is nothing to compile in advance.
         """
         if self.mode == "eager":
             return
@@ -200,29 +201,29 @@ class JaxExecutor(Executor):
             raise
 
     def operator_times(self, *inputs: Array, repeats: int = 1) -> list[OperatorTime]:
-        """The time of each operator, each waited for; mode ``eager`` alone, for XLA fuses operators."""
+        """The time of each operator, waiting for each; mode ``eager`` only, because XLA fuses operators."""
         if self.mode != "eager":
             raise UnsupportedError(
                 f"the time of each operator in mode {self.mode!r}", "XLA fuses them", "use mode eager"
             )
         require_inputs(self._lowered.inputs, len(inputs))
         arrays = self._read()
-        # Once before, to compile.
+        # One warm-up run, to compile.
         self._lowered.run_timed(inputs, arrays, HOST, self._backend.finish)
         runs = [self._lowered.run_timed(inputs, arrays, HOST, self._backend.finish) for _ in range(repeats)]
         return collected_times(self._lowered.steps, runs)
 
     def lower(self, network: Network, outputs: Sequence[str]) -> Lowered:
-        """Values of the network as a function; what it calls is bare where it will be compiled as a whole."""
+        """Values of the network as a function, made of bare operators if it will be compiled as a whole."""
         return Lowered(network, self._backend, outputs=outputs, call=None if self.mode == "eager" else self._bare)
 
     def _reader(self, names: Sequence[str]) -> Callable[[], list[Array]]:
-        """What answers with the arrays of these names, now."""
+        """A function that returns the current arrays of these names."""
         slots, places = self._slots, [self._places[name] for name in names]
         return (lambda: slots) if places == list(range(len(slots))) else (lambda: [slots[at] for at in places])
 
     def _compiled(self, function: Function, random: bool) -> Function:
-        """The function as the mode has it; random draws follow the backend's seed in both."""
+        """The function, compiled if the mode says so; random draws follow the backend's seed in both modes."""
         backend = self._backend
         if self.mode == "eager":
             return function
@@ -236,20 +237,20 @@ class JaxExecutor(Executor):
         return Drawn(jax.jit(drawing), backend)
 
     def _arguments(self) -> bool:
-        """Whether any argument tells JAX where to compute."""
+        """Whether there is any argument whose device tells JAX where to compute."""
         return bool(self._slots or self.network.inputs)
 
     def _ready_to_train(self) -> _Training:
         if self._training is None:
             if not self.network.loss:
-                raise UsageError(f"training {self.network.name}", "it has no loss", "give it one: network.with_loss()")
+                raise UsageError(f"training {self.network.name}", "it has no loss", "add one with network.with_loss()")
             if not self._trains:
-                raise UsageError(f"training {self.network.name}", "its executor only infers", "use trains=True")
+                raise UsageError(f"training {self.network.name}", "its executor is for inference", "use trains=True")
             self._training = _Training(self, self._reader, self._compiled)
         return self._training
 
     def _bare(self, node: OperatorNode) -> Function | None:
-        """The function that is traced for a node, without a compiled program of its own around it."""
+        """A node's function for tracing, not compiled separately."""
         if node.domain == CUSTOM_DOMAIN:
             return None
         try:
@@ -262,14 +263,14 @@ class JaxExecutor(Executor):
         return _expandable(function, node, Scope(self._backend, self.network.opsets))
 
     def _untraceable(self, error: Exception) -> UnsupportedError:
-        found = f"a shape or a branch of it depends on values ({str(error).splitlines()[0][:120]})"
+        found = f"a shape or a branch depends on values ({str(error).splitlines()[0][:120]})"
         if self.mode == "eager":
             return UnsupportedError(f"{self.network.name} on jax in mode 'eager'", found, "use numpy or torch")
         return UnsupportedError(f"{self.network.name} compiled as a whole on jax", found, "use mode eager")
 
 
 class _Training:
-    """The loss of a network with its gradients, and the new values of its buffers."""
+    """Computes the loss of a network, its gradients, and the new values of its buffers."""
 
     def __init__(
         self,
@@ -302,7 +303,7 @@ class _Training:
         self._step = compiled(both or (lambda *arguments: (objective(*arguments), ())), is_random(network))
 
     def forward(self, inputs: Sequence[Array]) -> Array:
-        """The loss; what :meth:`backward` answers with is found here or, in mode ``eager``, prepared."""
+        """The loss; also computes the gradients or, in mode ``eager``, prepares them."""
         if len(inputs) != len(self._names):
             require_inputs(self._names, len(inputs))
         if not self._in_order:
@@ -318,7 +319,7 @@ class _Training:
         return loss
 
     def backward(self) -> dict[str, Array] | None:
-        """The gradients by name, once; ``None`` where no forward came before."""
+        """The gradients by name, once; ``None`` without a forward pass before."""
         if self._pull is not None:
             pull, self._pull = self._pull, None
             self._found = pull()
@@ -332,7 +333,7 @@ class _Training:
         return gradients
 
     def _recorded(self, arguments: list[Array]) -> tuple[Array, Array, Callable[[], Sequence[Array]]]:
-        """One operator after another; each leaves its pullback."""
+        """Runs one operator after another; each records its pullback."""
 
         def narrowed(*trained: Array) -> tuple[Array, Sequence[Array]]:
             full = list(arguments)
@@ -345,7 +346,7 @@ class _Training:
 
 
 def _placed(function: Function, backend: JaxBackend) -> Function:
-    """For a function without arguments: nothing but this tells JAX where to compute."""
+    """A function without arguments, run on the backend's device."""
 
     def placed() -> Array:
         with jax.default_device(backend.device):
@@ -355,7 +356,7 @@ def _placed(function: Function, backend: JaxBackend) -> Function:
 
 
 def _expandable(function: Function, node: OperatorNode, scope: Scope) -> Function:
-    """The function with one output bare; where it refuses a type, the body by which ONNX defines the operator."""
+    """The function, with a single output bare; if it refuses a type, ONNX's defining body of the operator."""
     single = len(node.outputs) == 1
     expanded: list[Primitive] = []
 
@@ -373,3 +374,166 @@ def _expandable(function: Function, node: OperatorNode, scope: Scope) -> Functio
         return found if isinstance(found, tuple | list) else (found,)
 
     return call
+
+
+_WIDE = {"float64": jnp.float32, "int64": jnp.int32, "uint64": jnp.uint32, "complex128": jnp.complex64}
+
+
+class JaxFunction(Executor):
+    """A user's ``f(parameters, *inputs)``, or ``f(*inputs)`` without parameters, in mode ``jit`` or ``eager``.
+
+    Nothing is converted, so what is measured is what the user wrote. ``parameters`` has the floating-point leaves of
+    the user's pytree by path (``layers.0.w``); ``buffers`` has the others and those of the state, which a training step
+    replaces. If a leaf has 64 bits, the function runs in JAX's 64-bit mode. Otherwise it runs in the default mode,
+    whatever the rest of the process needs, and 64-bit inputs are narrowed to 32 bits.
+    """
+
+    network = None
+
+    def __init__(self, model: NativeModel, backend: JaxBackend, *, mode: str = "jit") -> None:
+        """``DefinitionError`` if the model is not a function, or its parameters are not arrays."""
+        if not callable(model.model):
+            found = f"it is a {type(model.model).__name__}"
+            raise DefinitionError(f"the model {model.name!r} on jax", found, "return a function of JAX's arrays")
+        self.mode, self._model, self._backend = mode, model, backend
+        leaves, self._tree = jax.tree_util.tree_flatten_with_path(model.parameters)
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") or "parameters" for path, _ in leaves]
+        kept, self._state_tree = jax.tree_util.tree_flatten_with_path(model.state)
+        self._count = len(leaves)
+        names += [f"state.{jax.tree_util.keystr(path, simple=True, separator='.')}" for path, _ in kept]
+        leaves += kept
+        strange = [name for name, (_, each) in zip(names, leaves, strict=True) if not _is_array(each)]
+        if strange:
+            found = f"{strange[0]} is not an array"
+            raise DefinitionError(f"the parameters of {model.name!r}", found, "return arrays in lists and dictionaries")
+        kinds = [str(getattr(each, "dtype", "")) for _, each in leaves]
+        typed = [name for name, kind in zip(names, kinds, strict=True) if kind.startswith("key<")]
+        if typed:
+            found = f"{typed[0]} is a typed random key, which a checkpoint cannot store"
+            raise DefinitionError(f"the state of {model.name!r}", found, "use jax.random.PRNGKey, which is an array")
+        self._slots = [backend.array(np.asarray(each)) for _, each in leaves]
+        trained = {name: at for at, name in enumerate(names[: self._count]) if is_differentiable(self._slots[at].dtype)}
+        self.parameters = ReplaceableArrays(self._slots, trained, backend.array)
+        rest = {name: at for at, name in enumerate(names) if name not in trained}
+        self.buffers = ReplaceableArrays(self._slots, rest, backend.array)
+        self._trained = trained
+        self._narrow = not any(each.dtype.name in _WIDE for each in self._slots)
+        self._infer = self._ready(
+            lambda inputs, leaves: tuple(_arrays(self._answer(inputs, leaves, training=False)[0], model.name))
+        )
+        self._step = self._ready(self._loss_and_gradients)
+        self._gradients: Sequence[Any] | None = None
+
+    def infer(self, *inputs: Array) -> tuple[Array, ...]:
+        """The arrays that the function returns, in the order of its tuples and dictionaries."""
+        found: tuple[Any, ...] = self._call(self._infer, inputs)
+        return found
+
+    def forward(self, *inputs: Array) -> Array:
+        """The loss. Takes the function's inputs, then the loss's further arguments, such as labels.
+
+        The gradients are computed with it, in mode ``jit`` by the same program.
+        """
+        (loss, self._slots[self._count :]), self._gradients = self._call(self._step, inputs)
+        return loss
+
+    def backward(self) -> Mapping[str, Array]:
+        """The gradients of the last forward pass; zero for a parameter that the loss does not depend on."""
+        gradients, self._gradients = self._gradients, None
+        if gradients is None:
+            raise no_forward()
+        return dict(zip(self._trained, gradients, strict=True))
+
+    def compile(self, *inputs: Array) -> None:
+        """Compile :meth:`infer` for inputs of these shapes and types; in mode ``eager`` there is nothing to compile."""
+        if self.mode == "jit":
+            self._call(self._infer.lower, inputs).compile()  # type: ignore[attr-defined]
+
+    def _call(self, function: Function, inputs: Sequence[Array]) -> Array:
+        try:
+            return function(inputs, self._slots)
+        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+            found = f"it needs the value of an array during tracing ({str(error).splitlines()[0][:120]})"
+            raise UnsupportedError(f"{self._model.name} compiled on jax", found, "use mode eager") from error
+
+    def _ready(self, function: Function) -> Function:
+        """The function, compiled if the mode says so."""
+
+        def narrowed(inputs: Sequence[Array], leaves: Sequence[Array]) -> Array:
+            # Active during tracing only, so it costs the compiled program nothing.
+            with self._width():
+                return function([self._narrowed(each) for each in inputs], leaves)
+
+        return narrowed if self.mode == "eager" else jax.jit(narrowed)
+
+    def _width(self) -> AbstractContextManager[Any]:
+        found: AbstractContextManager[Any] = jax.enable_x64(False) if self._narrow else nullcontext()
+        return found
+
+    def _narrowed(self, array: Array) -> Array:
+        wide = _WIDE.get(array.dtype.name) if self._narrow else None
+        return array if wide is None else array.astype(wide)
+
+    def _answer(self, inputs: Sequence[Array], leaves: Sequence[Array], *, training: bool) -> tuple[Any, list[Array]]:
+        """What the function returns, and the leaves of its new state."""
+        if self._model.parameters is None:
+            return self._model.model(*inputs), []
+        parameters = jax.tree_util.tree_unflatten(self._tree, leaves[: self._count])
+        if self._model.state is None:
+            return self._model.model(parameters, *inputs), []
+        state = jax.tree_util.tree_unflatten(self._state_tree, leaves[self._count :])
+        found = self._model.model(parameters, state, *inputs, training=training)
+        what = f"the result of {self._model.name!r}"
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise DefinitionError(what, "it is not a pair", "return the outputs and the new state")
+        fresh, tree = jax.tree_util.tree_flatten(found[1])
+        if training and tree != self._state_tree:
+            raise DefinitionError(what, f"its new state is {tree}, not {self._state_tree}", "return all of the state")
+        return found[0], fresh
+
+    def _loss_and_gradients(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> Any:
+        """((the loss, the leaves of the new state), gradients)."""
+        places = list(self._trained.values())
+
+        def objective(trained: Sequence[Array]) -> tuple[Array, list[Array]]:
+            full = list(leaves)
+            for at, value in zip(places, trained, strict=True):
+                full[at] = value
+            return self._loss(inputs, full)
+
+        return jax.value_and_grad(objective, has_aux=True)([leaves[at] for at in places])
+
+    def _loss(self, inputs: Sequence[Array], leaves: Sequence[Array]) -> tuple[Array, list[Array]]:
+        # A model that draws its own inputs does not declare their number: all but the labels.
+        count = len(self._model.inputs) or len(inputs) - 1
+        (found, fresh), rest = self._answer(inputs[:count], leaves, training=True), inputs[count:]
+        own = self._model.loss
+        if callable(own):
+            loss = own(found, *rest)
+        else:
+            loss = _cross_entropy(_arrays(found, self._model.name)[0], self._model.smoothing, *rest)
+        if not hasattr(loss, "shape") or loss.shape:
+            raise DefinitionError(f"the loss of {self._model.name!r}", "it is not a scalar array", "return the mean")
+        return loss, fresh
+
+
+def _is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") or isinstance(leaf, bool | int | float | complex)
+
+
+def _arrays(found: Any, name: str) -> list[Array]:
+    arrays = [each for each in jax.tree_util.tree_leaves(found) if hasattr(each, "dtype")]
+    if not arrays:
+        raise DefinitionError(f"the result of {name!r}", f"there is no array in a {type(found).__name__}", "return one")
+    return arrays
+
+
+def _cross_entropy(logits: Array, smoothing: float, labels: Array) -> Array:
+    """The mean of -log softmax(logits)[label]: classes on the last axis up to rank 3, on axis 1 for images."""
+    axis = logits.ndim - 1 if logits.ndim <= 3 else 1
+    scores = jax.nn.log_softmax(logits, axis)
+    if labels.ndim == logits.ndim:
+        own = (labels * scores).sum(axis)
+    else:
+        own = jnp.take_along_axis(scores, jnp.expand_dims(labels, axis), axis).squeeze(axis)
+    return -((1 - smoothing) * own + smoothing * scores.mean(axis)).mean()

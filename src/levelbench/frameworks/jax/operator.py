@@ -1,7 +1,7 @@
-"""ONNX's operator on JAX: a node's functions, compiled by XLA once for each structural input.
+"""An ONNX operator on JAX: a node's functions, compiled by XLA for each set of structural inputs.
 
-A structural input is a constant of the compiled function, found again by its bytes; all others are its arguments, for
-whose shapes and types JAX compiles by itself. Nodes that say the same share one kernel.
+Structural inputs are constants of the compiled function, which is looked up by their bytes; all other inputs are
+arguments, and JAX itself compiles for their shapes and types. Equal nodes share one kernel.
 """
 
 from __future__ import annotations
@@ -16,35 +16,21 @@ from jax import Array
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.jax.arrays import is_differentiable
-from levelbench.frameworks.jax.operators.registry import Function, JaxEntry
+from levelbench.frameworks.jax.operators.registry import JaxEntry
 from levelbench.frameworks.shared.operators import Host
-from levelbench.operators.contract import Operator, Pullback
+from levelbench.operators.contract import Function, Operator, Pullback
 from levelbench.operators.node import OperatorNode, structural
 
-__all__ = [
-    "CompiledKernel",
-    "CompiledProgram",
-    "Draw",
-    "JaxOperator",
-    "KernelSource",
-    "array_key",
-    "differentiable",
-    "gradients_of",
-    "integer_pullback",
-    "signature",
-    "with_pullback",
-]
-
 Draw = tuple[Array, np.uint32]
-"""The key of a seed, and the number of a draw that is folded into it."""
+"""A seed's key, and the number of a draw, which is folded into it."""
 
 Arrays = tuple[Array | None, ...]
 Bound = Mapping[int, Host | None]
-"""The structural inputs by position: constants of a compiled function."""
+"""Structural inputs by position: constants of a compiled function."""
 
 
 def signature(node: OperatorNode) -> Hashable:
-    """Equal for nodes that compute the same; names of values do not count, but whether they are left out does."""
+    """Equal for nodes that compute the same; value names do not matter, but which ones are left out does."""
     attributes = tuple((name, _attribute_key(value)) for name, value in sorted(node.attributes.items()))
     given = tuple(bool(name) for name in node.inputs)
     wanted = tuple(bool(name) for name in node.outputs)
@@ -52,8 +38,8 @@ def signature(node: OperatorNode) -> Hashable:
 
 
 def array_key(value: Host | None) -> Hashable:
-    """A structural input's bytes, type and shape; ``None`` for one that is left out."""
-    # The number of a type is found at once; hashing the type itself takes as long as all the rest.
+    """A structural input's bytes, type and shape; ``None`` if it is left out."""
+    # The type's number is fast to get; hashing the type itself takes as long as all the rest.
     return None if value is None else (value.tobytes(), value.dtype.num, value.shape)
 
 
@@ -64,13 +50,12 @@ def _attribute_key(value: Any) -> Hashable:
         return tuple(_attribute_key(each) for each in value)
     if hasattr(value, "SerializeToString"):
         return str(value.SerializeToString(deterministic=True))
-    # 1 and 1.0 and True are equal keys, and different attributes.
+    # 1, 1.0 and True are equal keys, but different attributes.
     return type(value).__name__, value
 
 
-# JAX's vector-Jacobian products of functions whose inputs and outputs are not all floating-point.
-# Only floating-point inputs and outputs take part. The others, and what is ``None``, are passed by, so that JAX's
-# zero-sized type for the gradient of an integer never shows.
+# Vector-Jacobian products of functions whose inputs and outputs are not all floating-point. Only floating-point ones
+# take part; the others and ``None`` are passed around jax.vjp, so that float0 gradients never appear.
 
 
 def differentiable(inputs: Sequence[Array]) -> list[int]:
@@ -98,7 +83,7 @@ def with_pullback(function: Function) -> Function:
 
 
 def gradients_of(function: Function) -> Function:
-    """(gradients, inputs, outputs) -> gradients of inputs, by a forward of its own: XLA keeps what it needs of it."""
+    """(gradients, inputs, outputs) -> gradients of inputs; recomputes the forward, of which XLA keeps what it needs."""
 
     def backward(gradients: Arrays, inputs: Arrays, _: Arrays) -> Arrays:
         outputs, pullback = with_pullback(function)(*inputs)
@@ -113,27 +98,24 @@ def gradients_of(function: Function) -> Function:
 
 
 def integer_pullback(function: Function, title: str) -> Function:
-    """The outputs of a function that cannot be traced; a gradient only where no output has any."""
+    """The outputs of a function that cannot be traced; its outputs must not need a gradient."""
 
     def both(*inputs: Array) -> tuple[Arrays, Function | None]:
         outputs = function(*inputs)
         if differentiable(outputs):
             raise UnsupportedError(
-                f"the gradient of {title}", "the shape of its output depends on values", "use another framework"
+                f"the gradient of {title}", "its output shape depends on values", "use another framework"
             )
         return outputs, None
 
     return both
 
 
-# The functions of a node whose structural inputs are known, compiled when they are first called.
-
-
 class CompiledProgram:
-    """``forward(*inputs)``, ``vjp(*inputs)``, ``backward(gradients, inputs, outputs)``, as tuples.
+    """``forward(*inputs)``, ``vjp(*inputs)`` and ``backward(gradients, inputs, outputs)`` of a node, compiled.
 
-    Inputs that are bound are passed as ``None``. Those of a random operator come after (key, number of the draw).
-    An eager one, whose output's shape depends on values, runs step by step.
+    They return tuples. Bound structural inputs are passed as ``None``. A random operator takes (key, number of the
+    draw) first. An eager operator, whose output shape depends on values, is not compiled.
     """
 
     def __init__(self, node: OperatorNode, entry: JaxEntry, function: Function, bound: Bound) -> None:
@@ -164,7 +146,7 @@ def _filled(inputs: Arrays, bound: Bound) -> Arrays:
 
 
 def _named(node: OperatorNode) -> Function:
-    """What is found as a tuple, without what the node does not name: XLA then leaves out its computation."""
+    """Makes a tuple of the outputs that the node names, so that XLA does not compute the others."""
     wanted = [bool(name) for name in node.outputs]
 
     def outputs(found: Array | Arrays) -> Arrays:
@@ -175,7 +157,7 @@ def _named(node: OperatorNode) -> Function:
 
 
 def _random_key(node: OperatorNode, draw: Draw) -> Array:
-    """The key of a draw; a node with a seed of its own draws the same each time, as ONNX's reference does."""
+    """The key of a draw; a node with a seed draws the same each time, as in ONNX's reference."""
     if node.get("seed") is not None:
         return jax.random.PRNGKey(int(np.float32(node["seed"]).view(np.uint32)))
     return jax.random.fold_in(*draw)
@@ -189,24 +171,21 @@ def _by_pullback(both: Function) -> Function:
     return backward
 
 
-# A node's function compiled by XLA: forward, and the vector-Jacobian product, once for each structural input.
-
-
-# A loop that slices elsewhere at each step would otherwise fill the memory with programs.
+# A loop that slices at different positions would otherwise fill the memory with programs.
 _MOST_PROGRAMS = 4096
 
 
 class KernelSource(Protocol):
-    """What a kernel asks of the backend: where to compute, and random draws."""
+    """What a kernel needs from the backend: a device and random draws."""
 
     device: Any
 
     def draw(self) -> Draw:
-        """A key and the number of the draw."""
+        """The key and the number of the next draw."""
 
 
 class CompiledKernel:
-    """The compiled functions of a node; ``call`` is the fastest way to the forward one."""
+    """The compiled functions of a node; ``call`` is the fastest way to call the forward one."""
 
     def __init__(self, node: OperatorNode, entry: JaxEntry, source: KernelSource) -> None:
         self.node = node
@@ -215,13 +194,13 @@ class CompiledKernel:
         self._static = [at for at in structural(node) if at < len(node.inputs) and node.inputs[at]]
         self._programs: dict[Any, CompiledProgram] = {}
         self._recent: tuple[Sequence[_Known], CompiledProgram | None] = ((), None)
-        # Where all inputs are constants of the program, nothing but this tells JAX where to compute.
+        # If all inputs are constants of the program, JAX must be told where to compute.
         self._placed = entry.eager(node) or len(self._static) == sum(1 for each in node.inputs if each)
         direct = not (self._static or self._placed or entry.random)
         self.call: Function = self._make((), ()).forward if direct else self._call
 
     def vjp(self, *inputs: Array) -> tuple[Arrays, Pullback]:
-        """The outputs, and what takes their gradients to those of the inputs."""
+        """The outputs and their pullback."""
         program, arguments = self._find(inputs)
         try:
             with jax.default_device(self._source.device):
@@ -249,9 +228,9 @@ class CompiledKernel:
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array | None], outputs: Sequence[Array | None]
     ) -> Arrays:
-        """The gradients of inputs, from inputs and, for a random operator, the outputs of the draw."""
+        """The gradients of inputs, from the inputs and, for a random operator, the outputs of its draw."""
         if self._entry.random and self._entry.backward is None:
-            raise UnsupportedError(f"the gradient of {self.node.title}", "its draw is not kept", "use vjp: it keeps it")
+            raise UnsupportedError(f"the gradient of {self.node.title}", "its draw is not kept", "use vjp instead")
         program, arguments = self._find(inputs)
         with jax.default_device(self._source.device):
             found: Arrays = program.backward(tuple(gradients), tuple(arguments), tuple(outputs))
@@ -268,18 +247,18 @@ class CompiledKernel:
     def _drawn(self) -> tuple[Draw, ...]:
         if not self._entry.random:
             return ()
-        # Dropout draws in training mode alone, its third input; an inference that drew would change what follows it.
+        # Dropout draws only in training mode (its third input); a draw in inference would change all later draws.
         idle = self.node.op_type == "Dropout" and not any(self.node.inputs[2:])
         return ((jax.random.PRNGKey(0), np.uint32(0)) if idle else self._source.draw(),)
 
     def _find(self, inputs: Sequence[Array | None]) -> tuple[CompiledProgram, Sequence[Array | None]]:
-        """The program for the structural ones of ``inputs``, and the arguments to call it with."""
+        """The program for the structural inputs, and the arguments to call it with."""
         if not self._static:
             return self._programs.get(()) or self._make((), ()), inputs
         arguments = list(inputs)
         for at in self._static:
             arguments[at] = None
-        # Structural inputs are mostly those of the last call, and comparing is cheaper than looking up.
+        # Structural inputs are mostly the same as in the last call, and comparing is faster than a lookup.
         expected, program = self._recent
         if program is None or not _same(expected, inputs):
             key = tuple([array_key(inputs[at]) for at in self._static])
@@ -298,7 +277,7 @@ class CompiledKernel:
 
 
 _Known = tuple[int, bytes | None, Any, Any]
-"""A position, and the bytes, type and shape of what was there."""
+"""The position, bytes, type and shape of a structural input."""
 
 
 def _known(at: int, value: Host | None) -> _Known:
@@ -321,11 +300,8 @@ def _apply(pullback: Function, gradients: Arrays) -> Arrays:
     return pullback(gradients)
 
 
-# ONNX's operator on JAX: a node and the compiled functions that it shares with its equals.
-
-
 class JaxOperator(Operator):
-    """Compiled at the first call for each set of shapes and types; calls return before they have computed."""
+    """An ONNX node, compiled at the first call for each set of shapes and types; calls are asynchronous."""
 
     def __init__(self, node: OperatorNode, kernel: CompiledKernel) -> None:
         self.node = node
@@ -333,15 +309,14 @@ class JaxOperator(Operator):
         self._call = kernel.call
 
     def forward(self, *inputs: Array) -> Arrays:
-        """The outputs."""
         return self._call(*inputs)
 
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array | None], outputs: Sequence[Array | None]
     ) -> Arrays:
-        """The gradients of inputs: the forward is computed again as far as it is needed."""
+        """The gradients of inputs; recomputes the forward as far as it is needed."""
         return self._kernel.backward(gradients, inputs, outputs)
 
     def vjp(self, *inputs: Array) -> tuple[Arrays, Pullback]:
-        """The outputs and the pullback, which keeps what it needs."""
+        """The outputs and the pullback, which keeps the values that it needs."""
         return self._kernel.vjp(*inputs)

@@ -1,7 +1,7 @@
 """An update rule on all arrays of a network as one compiled program, and optax's optimizers.
 
-Parameters and states are donated, so the program may write where they lie, as an update in place does. The number of
-the step and the rate are its arguments, so it is compiled once.
+Parameters and states are donated, so that the program can update them in place. The step number and the rate are
+arguments, so it is compiled once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ from levelbench.training.optimizers.base import RuleStepper, State, Stepper, Upd
 from levelbench.training.optimizers.rules import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.wrappers import Native
 
-__all__ = ["CompiledStepper", "OptaxStepper", "make_stepper"]
-
 
 class OptaxStepper(Stepper):
-    """A gradient transformation of optax. It counts its steps itself."""
+    """A gradient transformation of optax, which counts its steps itself."""
 
     def __init__(self, native: Native, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
-        """Raises ``MissingError`` without optax, ``DefinitionError`` for settings that it does not take."""
+        """Raises ``MissingError`` without optax, ``DefinitionError`` for invalid settings."""
         if importlib.util.find_spec("optax") is None:
             raise MissingError(native.name, "optax is not installed", 'pip install "levelbench[jax]"')
         self._optax: Any = importlib.import_module("optax")
@@ -41,9 +39,9 @@ class OptaxStepper(Stepper):
             raise DefinitionError(
                 f"{native.name}({', '.join(f'{key}={value}' for key, value in native.settings)})",
                 f"{type(error).__name__}: {error}",
-                "give the arguments that optax's documentation has for it, and parameters that it takes",
+                "give arguments and parameters that optax's documentation allows",
             ) from error
-        # The state is ours alone; some of it may be the parameters themselves, which are therefore not donated.
+        # Nothing is donated: the state may contain the parameters themselves.
         self._program = jax.jit(self._updated)
 
     def _transformation(self, lr: Array) -> Any:
@@ -59,32 +57,31 @@ class OptaxStepper(Stepper):
         return self._optax.apply_updates(parameters, updates), after
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """One step of optax's own, which needs the gradients of all parameters."""
+        """One step of optax, which needs the gradients of all parameters."""
         lr = float(self._native.lr * factor)
         updated, self._state = self._program(dict(self._parameters), dict(gradients), self._state, lr)
         for name, array in updated.items():
             self._parameters[name] = array
 
     def averaged(self) -> Mapping[str, Array] | None:
-        """The mean of a schedule-free one."""
         if "schedule_free" not in self._native.name:
             return None
         found: Mapping[str, Any] = self._optax.contrib.schedule_free_eval_params(self._state, dict(self._parameters))
         return found
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The leaves of optax's state by their path: ``[0].mu['fc.weight']``."""
+        """The leaves of optax's state by path: ``[0].mu['fc.weight']``."""
         return {name: self._backend.host(leaf) for name, leaf in self._leaves()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from there; ``DataError`` where a path is missing."""
+        """Continue from this state; ``DataError`` if it has other paths or shapes."""
         leaves = self._leaves()
         missing = [name for name, leaf in leaves if name not in state or np.shape(leaf) != state[name].shape]
         if missing or len(leaves) != len(state):
             raise DataError(
                 f"the state of {self._native.name}",
-                f"it lacks {missing[0]!r}" if missing else "it has parts that this optimizer has not",
-                "go on with the network and the optimizer that it was saved with",
+                f"it lacks {missing[0]!r}" if missing else "it has parts that this optimizer does not have",
+                "continue with the network and optimizer that it was saved with",
             )
         structure = jax.tree_util.tree_structure(self._state)
         self._state = jax.tree_util.tree_unflatten(structure, [self._backend.array(state[name]) for name, _ in leaves])
@@ -107,7 +104,7 @@ _UNTRACEABLE = (
 
 
 def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper | None:
-    """What applies ``rule`` to these arrays faster than one after another; ``None`` if there is no such thing."""
+    """A stepper that applies ``rule`` faster than one array after another; ``None`` if there is none."""
     if isinstance(rule, Native):
         return OptaxStepper(rule, backend, parameters) if rule.framework == "jax" else None
     if not isinstance(rule, UpdateRule):
@@ -119,9 +116,8 @@ def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Ar
 class CompiledStepper(RuleStepper):
     """A rule on all parameters that have a gradient, compiled for each set of them.
 
-    An array of parameters or state is gone once its step was taken: take a copy of what is to be kept. A rule that asks
-    for values while it is traced (``if step == 1``, ``math.sqrt(step)``) cannot be compiled, and is then applied to one
-    array after another.
+    Arrays of parameters and state are deleted by a step: copy what should be kept. A rule that needs values during
+    tracing (``if step == 1``, ``math.sqrt(step)``) cannot be compiled and is applied to one array after another.
     """
 
     def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
@@ -129,7 +125,6 @@ class CompiledStepper(RuleStepper):
         self._program: Program | None = _program_of(rule)
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        """One call of the program."""
         if self._program is None:
             super().step(gradients, step, factor)
             return
@@ -142,7 +137,7 @@ class CompiledStepper(RuleStepper):
         try:
             updated, after = self._program(taken, dict(gradients), kept, step, float(self._rule.lr * factor))
         except _UNTRACEABLE:
-            # Raised while it is traced: nothing has been computed or donated yet.
+            # Raised during tracing: nothing has been computed or donated yet.
             self._program = None
             super().step(gradients, step, factor)
             return
@@ -151,7 +146,6 @@ class CompiledStepper(RuleStepper):
         states.update(after)
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The states of all parameters anew."""
         super().restore(state)
         self._states = {name: _placed(each, self._parameters[name]) for name, each in self._states.items()}
 
@@ -160,13 +154,13 @@ def _program_of(rule: UpdateRule) -> Program:
     try:
         return _program(rule)
     except TypeError:
-        # A rule that holds a list or the like cannot be looked up.
+        # A rule that is not hashable.
         return _made(rule)
 
 
 @lru_cache(maxsize=_MOST_PROGRAMS)
 def _program(rule: UpdateRule) -> Program:
-    """The rule on arrays by name; equal rules share one, and what was compiled for it."""
+    """The compiled rule; equal rules share it."""
     return _made(rule)
 
 
@@ -179,7 +173,7 @@ def _updated(rule: UpdateRule, parameters: Arrays, gradients: Arrays, states: Ar
     pairs: dict[str, tuple[Any, State]] = {
         name: rule.update(parameter, gradients[name], states[name], step, lr) for name, parameter in parameters.items()
     }
-    # What is put in a place gets its dtype, as when one array is updated after another.
+    # Parameters keep their dtype, as when one array is updated after another.
     return (
         {name: array.astype(parameters[name].dtype) for name, (array, _) in pairs.items()},
         {name: state for name, (_, state) in pairs.items()},
@@ -187,7 +181,7 @@ def _updated(rule: UpdateRule, parameters: Arrays, gradients: Arrays, states: Ar
 
 
 def _placed(state: State, parameter: Array) -> State:
-    """A state whose numbers are where the program will put them: it would be compiled twice otherwise."""
+    """A state with its numbers on the parameter's device, where the program puts them; else it would compile twice."""
     if isinstance(state, tuple):
         return tuple(_placed(each, parameter) for each in state)
     return jax.device_put(state, parameter.sharding) if isinstance(state, int | float) else state

@@ -1,4 +1,4 @@
-"""Custom operators on NumPy: those written for it, for the Array API standard, or in C++ on the arrays' own memory."""
+"""Custom operators on NumPy: written for NumPy, for the Array API standard, or in C++ on the arrays' own memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from levelbench.operators.custom import host
 from levelbench.operators.custom.definition import CustomOperator, create, node_of
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["NumpyCustom", "custom_operator", "function"]
-
 
 def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., Any]:
-    """The operator as a function of arrays, one array or a tuple out, held to its own ``infer``.
+    """The operator as a function of arrays that returns one array or a tuple, checked against its ``infer``.
 
-    NumPy has no differentiation: for gradients, ``NumpyCustom(operator).vjp(*inputs)``.
+    NumPy does not differentiate: for gradients, use ``NumpyCustom(operator).vjp(*inputs)``.
     """
     made = operator if isinstance(operator, CustomOperator) else operator()
 
@@ -29,23 +27,21 @@ def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., A
 
 
 def custom_operator(node: OperatorNode) -> Operator:
-    """The operator that a node of the domain ``levelbench.custom`` describes."""
+    """The operator of a node of the domain ``levelbench.custom``."""
     return NumpyCustom(create(node), node)
 
 
 class NumpyCustom(Operator):
-    """A custom operator as one of Level 0's."""
+    """A custom operator as a Level 0 operator."""
 
     def __init__(self, operator: CustomOperator | type[CustomOperator], node: OperatorNode | None = None) -> None:
         self._operator = operator if isinstance(operator, CustomOperator) else operator()
         self.node = node or node_of(self._operator)
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs, new arrays."""
         return host.forward(self._operator, inputs)
 
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> tuple[Array | None, ...]:
-        """The operator's own backward."""
         return host.backward(self._operator, gradients, inputs, outputs)

@@ -1,6 +1,6 @@
-"""An ONNX node on NumPy: our vectorised operator where there is one, ONNX's reference where there is none.
+"""An ONNX node on NumPy: our vectorised operator where there is one, otherwise ONNX's reference implementation.
 
-An operator of ours that meets a mode or a dtype it does not cover says so, and ONNX's is asked instead.
+Our operators raise ``UnsupportedError`` for a mode or dtype that they do not cover; then ONNX's reference is used.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from levelbench.frameworks.numpy.operators import OPERATORS, Kernel
 from levelbench.frameworks.numpy.operators.kernel import Wanted, as_outputs
 from levelbench.operators.contract import Array, Operator, Pullback
 from levelbench.operators.node import OPSETS, OperatorNode, in_range
-
-__all__ = ["Fallback", "NumpyOperator", "modern"]
-
 
 _ELEMENTWISE = {
     **dict.fromkeys(("Abs", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Tanh"), 6),
@@ -44,11 +41,11 @@ _SAME_SINCE = {
     "Slice": 10,
     "Tile": 6,
 }
-"""The first version that computes what that of opset 13 does."""
+"""The first version of an operator that computes the same as its version in opset 13."""
 
 
 def modern(node: OperatorNode) -> OperatorNode:
-    """The node, or the same of opset 13; ``UnsupportedError`` for an opset that means something else."""
+    """The node, or the same node in opset 13; ``UnsupportedError`` if its opset defines the operator differently."""
     if in_range(node):
         return node
     oldest = _SAME_SINCE.get(node.op_type)
@@ -56,19 +53,19 @@ def modern(node: OperatorNode) -> OperatorNode:
         return replace(node, opset=OPSETS[0])
     raise UnsupportedError(
         f"{node.title} of opset {node.opset} on numpy",
-        f"opsets {OPSETS[0]} to {OPSETS[-1]} are implemented, and what did not change before them",
+        f"opsets {OPSETS[0]} to {OPSETS[-1]} are implemented, and older versions that are equivalent",
         "convert the model with onnx.version_converter",
     )
 
 
-# Operators that are not ours, forward only: ONNX's own reference implementation, for every opset it has.
+# Operators that we do not implement: ONNX's own reference, forward only, for every opset that it covers.
 
 
 class Fallback(Operator):
     """One node through ``onnx.reference``."""
 
     def __init__(self, node: OperatorNode) -> None:
-        """``UnsupportedError`` for an operator that ONNX's reference does not implement, or only by expanding it."""
+        """Raises ``UnsupportedError`` if ONNX's reference does not implement the operator."""
         self.node = node
         inputs = [f"x{at}" if name else "" for at, name in enumerate(node.inputs)]
         outputs = [f"y{at}" if name else "" for at, name in enumerate(node.outputs)]
@@ -85,15 +82,14 @@ class Fallback(Operator):
 
     @property
     def is_exact(self) -> bool:
-        """Whether ONNX's reference has a version of the operator for the very one that is in force at the opset."""
+        """Whether ONNX's reference implements exactly the operator version that the opset selects."""
         since = self.node.schema.since_version if self.node.schema is not None else 0
         return type(self._evaluator.rt_nodes_[0]).__name__ == f"{self.node.op_type}_{since}"
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
-        """The outputs as ONNX's reference computes them."""
         pairs = zip(self._inputs, inputs, strict=False)
         given = {name: value for name, value in pairs if name and value is not None}
-        # An input that is named but left out is, for ONNX's reference, None.
+        # ONNX's reference expects None for a named input without a value.
         given.update({name: None for name in self._inputs if name and name not in given})
         with np.errstate(all="ignore"):
             try:
@@ -113,10 +109,10 @@ def _refusal(node: OperatorNode, error: Exception) -> UnsupportedError:
 
 
 class NumpyOperator(Operator):
-    """Arrays in, arrays out. No input is written to; an output may share the memory of an input."""
+    """Arrays in, arrays out. Inputs are never modified; an output may share memory with an input."""
 
     def __init__(self, node: OperatorNode) -> None:
-        """Raises ``UnsupportedError`` for an operator that neither we nor ONNX's reference implement."""
+        """Raises ``UnsupportedError`` for an operator that neither we nor ONNX's reference implements."""
         self._count = len(node.outputs)
         self._gaps = "" in node.outputs
         self._fallback: Fallback | None = None
@@ -132,7 +128,6 @@ class NumpyOperator(Operator):
             self._fallback = Fallback(self.node)
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
-        """The outputs."""
         if self._kernel is None:
             return self._reference(None, inputs)
         try:
@@ -144,14 +139,14 @@ class NumpyOperator(Operator):
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> tuple[Array | None, ...]:
-        """The gradients of inputs; ``UnsupportedError`` where only ONNX's reference computes the forward."""
+        """The gradients of inputs; ``UnsupportedError`` where only ONNX's reference implements the forward."""
         kernel = self._differentiable()
         if kernel.backward is not None:
             return kernel.backward(gradients, inputs, outputs)
         return kernel.differentiate(inputs)[1](*gradients)
 
     def vjp(self, *inputs: Array, wanted: Wanted = None) -> tuple[tuple[Array, ...], Pullback]:
-        """The outputs and what takes their gradients to those of the inputs, or of those inputs that are ``wanted``."""
+        """The outputs, and their pullback to all inputs or to those that are ``wanted``."""
         outputs, pullback = self._differentiable().differentiate(inputs, wanted)
         found = outputs[: self._count]
         return self._named(found) if self._gaps else found, pullback
@@ -175,7 +170,7 @@ class NumpyOperator(Operator):
 
 
 def _kernel(node: OperatorNode) -> Kernel | None:
-    """Ours, if it covers the node."""
+    """Our kernel, if there is one for the node."""
     if node.domain or node.op_type not in OPERATORS:
         return None
     try:

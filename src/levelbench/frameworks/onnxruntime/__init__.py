@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from levelbench.frameworks.shared.installed import PackagedFramework
-from levelbench.networks.executor import Backend
-
-__all__ = ["OnnxRuntimeFramework", "framework"]
+from levelbench.frameworks import PackagedFramework
 
 
 class OnnxRuntimeFramework(PackagedFramework):
-    """Devices: ``cpu``, and ``cuda``, ``cuda:N`` where its build has the CUDA execution provider."""
+    """Devices: ``cpu``, and with the CUDA execution provider also ``cuda`` and ``cuda:N``."""
 
     name = "onnxruntime"
     title = "ONNX Runtime"
+    backend_class = "OnnxRuntimeBackend"
     modes = ("optimised", "unoptimised")
     trains = False
-
-    def lacking_device(self, device: str) -> str | None:
-        """By what ONNX Runtime sees."""
-        from levelbench.frameworks.onnxruntime.sessions import lacking_device
-
-        return lacking_device(device)
-
-    def backend(self, device: str) -> Backend:
-        """Imports ONNX Runtime."""
-        from levelbench.frameworks.onnxruntime.backend import OnnxRuntimeBackend
-
-        return OnnxRuntimeBackend(device)
 
 
 framework = OnnxRuntimeFramework()

@@ -1,7 +1,7 @@
-"""ONNX Runtime's sessions and values: made, run without a copy, and converted from and to NumPy's arrays.
+"""ONNX Runtime's sessions and values: created, run without copies, and converted from and to NumPy arrays.
 
-``run_with_ortvaluevector`` takes and gives native values on any device. ``run_with_ort_values`` does so too, but its
-Python wrapper iterates over a C++ vector, whose end costs 40 microseconds at each call.
+``run_with_ortvaluevector`` takes and returns native values on any device. So does ``run_with_ort_values``, but its
+Python wrapper iterates over a C++ vector, which costs 40 microseconds per call.
 """
 
 from __future__ import annotations
@@ -24,27 +24,8 @@ from onnxruntime import OrtValue
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from levelbench.errors import UnsupportedError, UsageError
-from levelbench.networks.inspect import all_nodes
+from levelbench.networks.inspect import RANDOM, all_nodes
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION
-
-__all__ = [
-    "Preparation",
-    "Session",
-    "SessionDevice",
-    "WrongInputError",
-    "from_numpy",
-    "lacking_device",
-    "lowered",
-    "newest_ir",
-    "newest_opset",
-    "nodes_of",
-    "pack",
-    "spins",
-    "threads",
-    "to_numpy",
-    "unpack",
-]
-
 
 _REFUSALS = (
     native.EPFail,
@@ -57,7 +38,7 @@ _REFUSALS = (
     RuntimeError,
 )
 WrongInputError = native.InvalidArgument
-"""What a session raises for values of another type than its inputs', and kernels for values that they cannot take."""
+"""Raised by a session for values of the wrong type, and by kernels for values that they do not support."""
 Preparation = Callable[[onnxruntime.SessionOptions], None]
 _FATAL = 4
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
@@ -65,7 +46,7 @@ _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 
 @dataclass(frozen=True)
 class SessionDevice:
-    """Where values lie and sessions run."""
+    """The device of values and sessions."""
 
     kind: str
     index: int = 0
@@ -75,7 +56,7 @@ class SessionDevice:
         """``cpu``, ``cuda`` or ``cuda:N``; ``UsageError`` for anything else."""
         kind, _, index = text.partition(":")
         if kind not in ("cpu", "cuda") or (index and not (kind == "cuda" and index.isdecimal())):
-            raise UsageError(f"device {text!r}", "it is none of cpu, cuda and cuda:N", "give one of these")
+            raise UsageError(f"device {text!r}", "it is not cpu, cuda or cuda:N", "give one of these")
         return cls(kind, int(index or 0))
 
     @property
@@ -89,19 +70,8 @@ class SessionDevice:
         return onnxruntime.OrtDevice.make(self.kind, self.index)._get_c_device()
 
 
-def lacking_device(device: str) -> str | None:
-    """``None`` if this build of ONNX Runtime can use ``device``, else the reason."""
-    try:
-        wanted = SessionDevice.parse(device)
-    except UsageError:
-        return f"this adapter runs on cpu and cuda, not on {device}"
-    if wanted.kind == "cpu" or "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        return None
-    return "this build of ONNX Runtime has no CUDAExecutionProvider: pip install onnxruntime-gpu"
-
-
 def threads() -> int:
-    """Threads of one operator: what ``OMP_NUM_THREADS`` says, else the cores that this process may use."""
+    """Threads per operator: ``OMP_NUM_THREADS``, else the number of cores that this process may use."""
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
@@ -110,24 +80,35 @@ def threads() -> int:
 
 
 def spins() -> bool:
-    """Whether idle threads go on spinning after a call: ONNX Runtime's default, unless ``OMP_WAIT_POLICY=passive``.
+    """Whether idle threads keep spinning after a call: ONNX Runtime's default, unless ``OMP_WAIT_POLICY=passive``.
 
-    Spinning takes a core from whatever else the process does in the next 20 milliseconds and more; without it a call
-    whose work is shared among threads takes some 25 microseconds longer, until they have woken up.
+    Spinning occupies a core for 20 milliseconds or more after a call; without it, a call that is shared among threads
+    takes about 25 microseconds longer, until they have woken up.
     """
     return os.environ.get("OMP_WAIT_POLICY", "").strip().lower() != "passive"
 
 
 def _siblings(cpu: int) -> str:
-    """The hardware threads that share a core with ``cpu``: ONNX Runtime, too, starts one thread a core."""
+    """The hardware threads that share a core with ``cpu``: ONNX Runtime, too, starts one thread per core."""
     try:
         return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
     except OSError:
         return str(cpu)
 
 
+RANDOM_OPERATORS = RANDOM | {"Dropout"}
+"""Operators that draw random numbers: ONNX Runtime seeds them when it creates a session."""
+
+
+class Seed:
+    """How often the backend was seeded; sessions with random operators are recreated when the count has grown."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class Session:
-    """A model made ready: native values in and out, in the order of ``inputs`` and ``outputs``."""
+    """A session of a model: native values in and out, in the order of ``inputs`` and ``outputs``."""
 
     def __init__(
         self,
@@ -138,10 +119,10 @@ class Session:
         only_device: bool = False,
         prepare: Preparation | None = None,
     ) -> None:
-        """Raises ``UnsupportedError`` with ONNX Runtime's own words where it refuses.
+        """Raises ``UnsupportedError`` with ONNX Runtime's own message if it rejects the model.
 
-        ``only_device`` refuses a model that would, in part, be computed on the CPU instead of ``device``; ``prepare``
-        completes the options: how far to optimise, which arrays are given, whether it is profiled.
+        ``only_device`` rejects a model that would run partly on the CPU instead of ``device``; ``prepare`` completes
+        the options: the optimisation level, external arrays, profiling.
         """
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads()
@@ -154,7 +135,7 @@ class Session:
             prepare(options)
         text = model.SerializeToString()
         try:
-            # Falling back to other providers would be a silent change of what is measured.
+            # A fallback to another provider would silently change what is measured.
             self.session = onnxruntime.InferenceSession(text, options, device.providers, enable_fallback=0)
         except _REFUSALS as error:
             raise _refusal(asked, error) from error
@@ -168,9 +149,9 @@ class Session:
         self._rest = range(1, len(self.outputs))
 
     def run(self, values: Sequence[OrtValue], names: Sequence[str] | None = None) -> tuple[OrtValue, ...]:
-        """The outputs, given values of the inputs ``names`` (``None``: of all); an optional one may be left out.
+        """The outputs, given values of the inputs ``names`` (``None``: all inputs); optional ones may be left out.
 
-        Raises ONNX Runtime's own exceptions where it fails, ``UnsupportedError`` where it says that it has no kernel.
+        Raises ONNX Runtime's own exceptions if it fails, ``UnsupportedError`` if it reports a missing kernel.
         """
         feeds, found = native.OrtValueVector(), native.OrtValueVector()
         feed = feeds.push_back
@@ -181,7 +162,7 @@ class Session:
             self._run(self._options, names, feeds, self.outputs, found, self._devices)
         except native.NotImplemented as error:
             raise _refusal(self._asked, error) from error
-        # Iterating over the vector would cost 40 microseconds: its end is a C++ exception.
+        # Iterating over the vector would cost 40 microseconds: it ends with a C++ exception.
         first = OrtValue(found[0])
         return (first, *[OrtValue(found[at]) for at in self._rest]) if self._rest else (first,)
 
@@ -191,15 +172,15 @@ def _refusal(asked: str, error: Exception) -> UnsupportedError:
 
 
 def _first_line(error: Exception) -> str:
-    """What it says, without its code and without the signature of the C++ function that says it."""
+    """The first line of the message, without the error code and the signature of the C++ function."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     words = _CODE.sub("", lines[0])
     return words.rpartition("&) ")[2].rstrip(". ")
 
 
-# NumPy's arrays as ONNX Runtime's values and back, with types that NumPy has not, and strings.
-# On the CPU a value is made on top of the array's own memory. Four and two bits an element are the exception:
-# ``ml_dtypes`` keeps one in a byte, ONNX Runtime two or four of them, the first in the lowest bits.
+# Conversion between NumPy arrays and ONNX Runtime values, including strings and the types of ``ml_dtypes``.
+# On the CPU a value uses the array's own memory. Types of four and two bits are the exception: ``ml_dtypes`` stores one
+# per byte, ONNX Runtime two or four, the first in the lowest bits.
 
 
 _BITS = {
@@ -215,7 +196,7 @@ _HOST = SessionDevice("cpu")
 def from_numpy(array: NDArray[Any], device: SessionDevice) -> OrtValue:
     """A value on ``device``; on the CPU it shares the memory of a contiguous array and keeps it alive.
 
-    Raises ``UnsupportedError`` for a type that ONNX Runtime has not.
+    Raises ``UnsupportedError`` for a type that ONNX Runtime does not have.
     """
     if array.dtype.kind in "OSUT":
         return _strings(array)
@@ -229,7 +210,7 @@ def from_numpy(array: NDArray[Any], device: SessionDevice) -> OrtValue:
 
 
 def to_numpy(value: OrtValue) -> NDArray[Any]:
-    """A copy on the host, with the same type (``ml_dtypes`` where NumPy has none)."""
+    """A copy on the host with the same type (of ``ml_dtypes`` where NumPy has none)."""
     element = value.element_type()
     dtype = helper.tensor_dtype_to_np_dtype(element)
     if element == onnx.TensorProto.STRING or (_is_numpys_own(dtype) and value.device_name() != "cpu"):
@@ -245,7 +226,7 @@ def to_numpy(value: OrtValue) -> NDArray[Any]:
 
 
 def _is_numpys_own(dtype: np.dtype[Any]) -> bool:
-    """Whether NumPy defines the type: those of ``ml_dtypes`` are registered with it, and have a 2 here."""
+    """Whether NumPy itself defines the type; for ``ml_dtypes``, which registers its types, ``isbuiltin`` is 2."""
     return dtype.isbuiltin == 1
 
 
@@ -255,12 +236,12 @@ def _element_type(dtype: np.dtype[Any]) -> int:
     except (KeyError, ValueError):
         element = None
     if element is None or dtype.kind == "c":
-        raise UnsupportedError(f"an array of {dtype} on ONNX Runtime", "it has no such tensors", "use another type")
+        raise UnsupportedError(f"an array of {dtype} on ONNX Runtime", "it has no such type", "use another type")
     return int(element)
 
 
 def _strings(array: NDArray[Any]) -> OrtValue:
-    """Strings are made by a session that holds them: the package makes no value of them directly."""
+    """Strings come from a session that has them as a constant: the package cannot create them directly."""
     texts = np.array([_text(each) for each in array.ravel()], object).reshape(array.shape)
     graph = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["y"])],
@@ -284,9 +265,9 @@ def _moved(value: OrtValue, device: SessionDevice) -> OrtValue:
 
 
 def _pack(array: NDArray[Any], bits: int) -> NDArray[np.uint8]:
-    """The elements, ``bits`` of each, side by side at the front of an array with as many bytes as there are elements.
+    """The elements, ``bits`` each, packed at the start of an array with one byte per element.
 
-    The bytes behind them belong to no element; the shape is the array's, as the value is to have.
+    The remaining bytes are unused; the shape is the array's, because the value must have it.
     """
     share = 8 // bits
     lowest = array.ravel().view(np.uint8) & np.uint8((1 << bits) - 1)
@@ -299,17 +280,17 @@ def _pack(array: NDArray[Any], bits: int) -> NDArray[np.uint8]:
 
 
 def _unpack(raw: NDArray[np.uint8], bits: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The inverse of :func:`_pack`; as in ``ml_dtypes``, the upper bits of a byte are zero, of negative numbers too."""
+    """The inverse of :func:`_pack`; as in ``ml_dtypes``, the upper bits are zero, even for negative numbers."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts = (raw[:, None] >> shifts) & np.uint8((1 << bits) - 1)
     flat = parts.ravel()[: int(np.prod(shape))]
     return flat.view(dtype).reshape(shape)
 
 
-# Which versions ONNX Runtime takes, and the lawful change of a model's opset to one of them.
+# The versions that ONNX Runtime supports, and lowering a model's opset to one of them.
 # An opset is a set of operator versions. A model means the same under two opsets if each of its operators has the same
-# version in both, so its import may be lowered to the newest that ONNX Runtime takes; if one of them differs, it may
-# not. The newest are found by asking ONNX Runtime, once, and not written down here.
+# version in both; then its import may be lowered to the newest supported opset. The newest versions are found by trying
+# them once.
 
 
 _PROBE_OPSET = 13
@@ -318,22 +299,22 @@ _LOWERED = ("", "ai.onnx.ml")
 
 @cache
 def newest_ir() -> int:
-    """The newest version of ONNX's file format that ONNX Runtime takes."""
+    """The newest version of ONNX's file format that ONNX Runtime supports."""
     tried = range(onnx.IR_VERSION, IR_VERSION, -1)
     return next((each for each in tried if _takes(each, {"": _PROBE_OPSET})), IR_VERSION)
 
 
 @cache
 def newest_opset(domain: str = "") -> int:
-    """The newest opset that ONNX Runtime takes of ONNX's own domain, or of ``ai.onnx.ml``."""
+    """The newest opset that ONNX Runtime supports of ONNX's own domain, or of ``ai.onnx.ml``."""
     known = defs.onnx_ml_opset_version() if domain else defs.onnx_opset_version()
     return next((each for each in range(known, 0, -1) if _takes(IR_VERSION, {"": _PROBE_OPSET, domain: each})), 0)
 
 
 def lowered(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """The model with versions that ONNX Runtime takes, and what was changed, in words; the model itself if nothing was.
+    """The model with versions that ONNX Runtime supports, and a description of each change; unchanged if possible.
 
-    Raises ``UnsupportedError`` where an operator of the model has another version in the newest opset it takes.
+    Raises ``UnsupportedError`` if an operator of the model has another version in the newest supported opset.
     """
     changes: list[str] = []
     found = model
@@ -388,7 +369,7 @@ def _is_too_new(each: onnx.OperatorSetIdProto) -> bool:
 
 
 def _refuse_changed(model: onnx.ModelProto, too_new: dict[str, int]) -> None:
-    """``UnsupportedError`` if one of the model's operators is not the same in the newest opset that is taken."""
+    """Raise ``UnsupportedError`` if one of the model's operators differs in the newest supported opset."""
     own = {(each.domain, each.name) for each in model.functions}
     for node in nodes_of(model):
         if node.domain not in too_new or (node.domain, node.op_type) in own:
@@ -396,23 +377,23 @@ def _refuse_changed(model: onnx.ModelProto, too_new: dict[str, int]) -> None:
         asked, newest = too_new[node.domain], newest_opset(_plain(node.domain))
         since = _since(node, asked)
         if since is None or since != _since(node, newest):
-            change = f"{node.op_type} changed in opset {since}" if since else f"{node.op_type} is not known there"
+            change = f"{node.op_type} changed in opset {since}" if since else f"{node.op_type} is unknown there"
             raise UnsupportedError(
                 f"opset {asked} on ONNX Runtime",
-                f"it takes up to {newest}, and {change}",
+                f"it supports up to {newest}, and {change}",
                 "use another framework, or an older opset",
             )
 
 
 def nodes_of(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a model, those of its subgraphs and functions included."""
+    """The nodes of a model, including those of its subgraphs and functions."""
     yield from all_nodes(model.graph.node)
     for function in model.functions:
         yield from all_nodes(function.node)
 
 
 def _since(node: onnx.NodeProto, opset: int) -> int | None:
-    """The version of the operator in force at ``opset``; ``None`` where there is none, or the opset is unknown."""
+    """The operator's version in ``opset``; ``None`` if it has none, or the opset is unknown."""
     domain = _plain(node.domain)
     if opset > (defs.onnx_ml_opset_version() if domain else defs.onnx_opset_version()):
         return None
@@ -422,7 +403,7 @@ def _since(node: onnx.NodeProto, opset: int) -> int | None:
         return None
 
 
-# Sequences as lists of ONNX Runtime's values: its own operators pack and unpack them, so they stay on the device.
+# Sequences as lists of values: ONNX Runtime's own operators pack and unpack them, so they stay on the device.
 
 
 def pack(values: Sequence[OrtValue], element: int, device: SessionDevice) -> OrtValue:

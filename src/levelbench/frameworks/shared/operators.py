@@ -1,65 +1,99 @@
-"""Operators written once for the frameworks that differentiate by themselves, over the Array API standard.
+"""Operators written once, over the Array API standard, for the frameworks that differentiate automatically.
 
-Here stands what a framework has no function of its own for; whatever one does faster itself it registers itself, in
-place of the shared one. Keyword-only parameters are attributes of the node, or fields of :class:`ArrayLibrary`.
+An operator is a plain function of its inputs. Its keyword-only parameters are attributes of the node, or fields of
+:class:`ArrayLibrary`; they are bound once, when the node's function is made, so a call looks nothing up. Where
+attributes decide which function to call, a *maker* reads the node and returns the function. A framework registers its
+own function in place of a shared one wherever its own is faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from types import ModuleType
-from typing import Any, NamedTuple
+from types import FunctionType, ModuleType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import helper
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.shared.registry import Function, with_attributes
-from levelbench.operators.contract import Array
+from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
-__all__ = [
-    "POINTWISE",
-    "SHARED",
-    "ArrayLibrary",
-    "Host",
-    "SharedMaker",
-    "constant_of",
-    "depth_to_space",
-    "expand",
-    "flatten",
-    "is_inf",
-    "reduction_axes",
-    "reshape",
-    "shape",
-    "size",
-    "space_to_depth",
-]
+Entry = TypeVar("Entry")
+
+
+def with_attributes(function: Function, node: OperatorNode, given: Mapping[str, object] | None = None) -> Function:
+    """``function`` with its keyword-only parameters bound: to ``given`` where it has the name, else to attributes.
+
+    The parameter ``node`` gets the node itself. A parameter's default applies where ONNX has no default for the
+    attribute. The values become defaults of a copy of the function, which is as fast to call as the original.
+    """
+    if not isinstance(function, FunctionType) or not function.__code__.co_kwonlyargcount:
+        return function
+    code, defaults = function.__code__, function.__kwdefaults__ or {}
+    known = {"node": node, **(given or {})}
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = {}
+    for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
+        if name in known:
+            made.__kwdefaults__[name] = known[name]
+        else:
+            made.__kwdefaults__[name] = node.get(name, defaults[name]) if name in defaults else node[name]
+    return made
+
+
+class Makers(Generic[Entry]):
+    """A framework's entries for operators, by (domain, name)."""
+
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
+        self._entries: dict[tuple[str, str], Entry] = {}
+
+    def add(self, domain: str, name: str, entry: Entry) -> None:
+        """Add an entry; it replaces an earlier one of the same operator."""
+        self._entries[domain, name] = entry
+
+    def names(self) -> list[str]:
+        """The registered operators, as ``Conv`` or ``domain::Name``."""
+        return sorted(f"{domain}::{name}" if domain else name for domain, name in self._entries)
+
+    def find(self, node: OperatorNode) -> Entry:
+        """The entry of a node's operator; ``UnsupportedError`` where there is none."""
+        found = self._entries.get((node.domain, node.op_type))
+        if found is None:
+            asked = f"operator {node.title} on {self._framework}"
+            raise UnsupportedError(asked, "this adapter does not implement it", "use another framework")
+        return found
+
+    def refuse(self, node: OperatorNode, found: str, do: str = "use another framework") -> UnsupportedError:
+        """The error for what the framework or its adapter cannot do with an operator."""
+        return UnsupportedError(f"{node.title} on {self._framework}", found, do)
+
 
 Host = NDArray[Any]
-"""A structural input: NumPy's on every framework."""
+"""A structural input: a NumPy array on every framework."""
 ToNative = Callable[[Host], Array]
 
 
 class ArrayLibrary(NamedTuple):
-    """What a framework lends to the shared operators."""
+    """What the shared operators need from a framework."""
 
     xp: ModuleType
-    """Its namespace of the Array API standard."""
+    """Its namespace for the Array API standard."""
     array: ToNative
-    """NumPy's array as one of its own, on the device that the operator runs on."""
+    """Converts a NumPy array to a native one, on the device that the operator runs on."""
     dtype_of: Callable[[int], Any]
-    """Its type for ONNX's number of one."""
+    """The native dtype for ONNX's type number."""
     arange: Callable[[int], Array]
-    """The numbers from 0 on as int64, made on the device."""
+    """The integers from 0 on as int64, created on the device."""
     take: Callable[[Array, Array, int], Array]
-    """(x, indices, axis) -> the slices at a vector of indices, which count from the beginning."""
+    """(x, indices, axis) -> the slices at a vector of non-negative indices."""
     scan: Callable[[Function, Any, Any], tuple[Any, Any]]
-    """(step, state, arrays) -> the last state and the stacked outputs of (state, output) = step(state, slices)."""
+    """(step, state, arrays) -> the last state and the stacked outputs, with (state, output) = step(state, slices)."""
     linear: Callable[[Array, Array, Array | None], Array]
-    """(x, weight, bias) -> x times the transpose of the weight, and the bias, if there is one."""
+    """(x, weight, bias) -> x times the transposed weight, plus the bias if there is one."""
     einsum: Function
     matmul: Function
     softmax: Function
@@ -67,6 +101,7 @@ class ArrayLibrary(NamedTuple):
 
 
 SharedMaker = Callable[[OperatorNode, ArrayLibrary], Function]
+Make = TypeVar("Make", bound=SharedMaker)
 SHARED: dict[tuple[str, str], SharedMaker] = {}
 """The makers by (domain, name)."""
 
@@ -93,16 +128,16 @@ POINTWISE = {
     "Sub": "subtract",
     "Xor": "logical_xor",
 }
-"""Operators without attributes and the function that each is in every namespace of the Array API."""
+"""Operators without attributes, and the function of the Array API that each one is."""
 
 _LEARNING = "ai.onnx.ml"
 _TRAINING = "ai.onnx.preview.training"
 
 
-def _maker(*names: str, domain: str = "") -> Callable[[SharedMaker], SharedMaker]:
-    """Register what makes the function of a node."""
+def shared_maker(*names: str, domain: str = "") -> Callable[[Make], Make]:
+    """Register a maker: it returns the function of a node on a framework's arrays."""
 
-    def register(make: SharedMaker) -> SharedMaker:
+    def register(make: Make) -> Make:
         for name in names:
             SHARED[domain, name] = make
         return make
@@ -114,14 +149,14 @@ def _shared(*names: str, domain: str = "") -> Callable[[Function], Function]:
     """Register a function of arrays."""
 
     def register(function: Function) -> Function:
-        _maker(*names, domain=domain)(lambda node, library: with_attributes(function, node, library._asdict()))
+        shared_maker(*names, domain=domain)(lambda node, library: with_attributes(function, node, library._asdict()))
         return function
 
     return register
 
 
 def _along(axis: int, rank: int) -> list[int]:
-    """The shape that lays a vector along one of ``rank`` axes."""
+    """The shape that places a vector along one of ``rank`` axes."""
     return [-1 if at == axis else 1 for at in range(rank)]
 
 
@@ -130,7 +165,7 @@ def _along(axis: int, rank: int) -> list[int]:
 
 @_shared("Reshape")
 def reshape(x: Array, shape: Host, *, allowzero: int = 0) -> Array:
-    """A size of 0 is that of the input, unless ``allowzero`` is set."""
+    """A size of 0 means the input's size on that axis, unless ``allowzero`` is set."""
     sizes = shape.tolist()
     if 0 in sizes and not allowzero:
         sizes = [size or x.shape[axis] for axis, size in enumerate(sizes)]
@@ -139,14 +174,14 @@ def reshape(x: Array, shape: Host, *, allowzero: int = 0) -> Array:
 
 @_shared("Flatten")
 def flatten(x: Array, *, axis: int) -> Array:
-    """A matrix, whose rows run over the axes before ``axis``."""
+    """A matrix whose rows run over the axes before ``axis``."""
     at = axis + x.ndim if axis < 0 else axis
     return x.reshape((prod(x.shape[:at]), prod(x.shape[at:])))
 
 
 @_shared("GatherND")
 def _gather_nd(x: Array, indices: Array, *, array: ToNative, batch_dims: int = 0, xp: ModuleType) -> Array:
-    # One index a batch axis, shaped so that it goes with the indices of that batch.
+    # One index per batch axis, shaped to broadcast against the indices of that batch.
     rank = indices.ndim - 1
     batches = [array(np.arange(x.shape[axis]).reshape(_along(axis, rank))) for axis in range(batch_dims)]
     chosen = xp.astype(indices, xp.int64)
@@ -156,7 +191,7 @@ def _gather_nd(x: Array, indices: Array, *, array: ToNative, batch_dims: int = 0
 @_shared("OneHot")
 def _one_hot(indices: Array, depth: Host, values: Array, *, array: ToNative, axis: int, xp: ModuleType) -> Array:
     count, rank = int(np.asarray(depth).item()), indices.ndim + 1
-    # Anything outside of -depth to depth - 1 is nowhere hot.
+    # An index outside [-depth, depth) gives no hot element.
     places = xp.astype(indices, xp.int64)
     places = xp.expand_dims(xp.where(places < 0, places + count, places), axis=axis % rank)
     classes = array(np.arange(count).reshape(_along(axis % rank, rank)))
@@ -169,7 +204,7 @@ def _reverse_sequence(
 ) -> Array:
     steps = array(np.arange(x.shape[time_axis]))
     ends = lengths[:, None]
-    # (batch, time): where the element that comes to stand at each time is taken from.
+    # (batch, time): the source position of the element at each time.
     source = xp.where(steps < ends, ends - 1 - steps, steps)
     source = source.T if time_axis < batch_axis else source
     shape = [1] * x.ndim
@@ -186,7 +221,7 @@ def _array_feature_extractor(x: Array, indices: Array) -> Array:
 
 @_shared("Expand")
 def expand(x: Array, shape: Host, *, xp: ModuleType) -> Array:
-    """Broadcasting in both directions: a size of 1 in the shape keeps that of the input."""
+    """Broadcasts in both directions: a size of 1 in the shape keeps the input's size."""
     return xp.broadcast_to(x, np.broadcast_shapes(tuple(x.shape), tuple(shape.tolist())))
 
 
@@ -215,7 +250,7 @@ def size(x: Array, *, array: ToNative) -> Array:
 
 @_shared("DepthToSpace")
 def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR", xp: ModuleType) -> Array:
-    """The depth is (block, block, channels) with mode DCR, (channels, block, block) with CRD."""
+    """The depth axis is (block, block, channels) in mode DCR, (channels, block, block) in mode CRD."""
     batch, depth, height, width = x.shape
     channels, sizes = depth // blocksize**2, (blocksize, blocksize)
     by_column = mode == "CRD"
@@ -228,7 +263,7 @@ def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR", xp: ModuleTyp
 
 @_shared("SpaceToDepth")
 def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR", xp: ModuleType) -> Array:
-    """The reverse."""
+    """The inverse of :func:`depth_to_space`."""
     batch, channels, height, width = x.shape
     parts = x.reshape((batch, channels, height // blocksize, blocksize, width // blocksize, blocksize))
     parts = xp.permute_dims(parts, (0, 1, 3, 5, 2, 4) if mode == "CRD" else (0, 3, 5, 1, 2, 4))
@@ -242,7 +277,7 @@ def _binarizer(x: Array, *, threshold: float, xp: ModuleType) -> Array:
 
 @_shared("IsInf")
 def is_inf(x: Array, *, detect_negative: int, detect_positive: int, xp: ModuleType) -> Array:
-    """Which elements are infinite, of the signs asked for."""
+    """Which elements are infinite with one of the requested signs."""
     if detect_negative and detect_positive:
         return xp.isinf(x)
     if not (detect_negative or detect_positive):
@@ -257,7 +292,7 @@ def _shrink(x: Array, *, bias: float, lambd: float, xp: ModuleType) -> Array:
 
 @_shared("MeanVarianceNormalization")
 def _mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3), xp: ModuleType) -> Array:
-    # ONNX's definition adds 1e-9 to the standard deviation, not to the variance; half precisions do not hold it.
+    # ONNX's definition adds 1e-9 to the standard deviation, not the variance; half precision cannot represent it.
     wide = xp.astype(x, xp.float32) if x.dtype.itemsize < 4 else x
     centred = wide - xp.mean(wide, axis=tuple(axes), keepdims=True)
     deviation = xp.sqrt(xp.mean(centred * centred, axis=tuple(axes), keepdims=True))
@@ -265,17 +300,17 @@ def _mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3), x
 
 
 def reduction_axes(axes: Sequence[int] | None, rank: int, nothing: bool) -> tuple[int, ...]:
-    """The axes to reduce; where none is listed all are, or none where the node says so (``nothing``)."""
+    """The axes to reduce; an empty list means all of them, or none where the node says so (``nothing``)."""
     if not axes:
         return () if nothing else tuple(range(rank))
     return tuple(sorted(axis % rank for axis in axes))
 
 
-# Arrays that are made on the host.
+# Arrays created on the host.
 
 
 def constant_of(node: OperatorNode) -> Host | None:
-    """The numbers of a Constant; ``None`` for strings by an attribute of their own, and for a sparse tensor."""
+    """The numbers of a Constant; ``None`` for a string attribute or a sparse tensor."""
     for name, dtype in (("int", np.int64), ("ints", np.int64), ("float", np.float32), ("floats", np.float32)):
         if f"value_{name}" in node.attributes:
             return np.asarray(node[f"value_{name}"], dtype)
@@ -307,10 +342,10 @@ _WINDOWS = {
     "HammingWindow": (25 / 46, -21 / 46),
     "HannWindow": (0.5, -0.5),
 }
-"""Coefficients of the cosines of 0, 1 and 2 turns."""
+"""Coefficients of the cosines with 0, 1 and 2 periods."""
 
 
-@_maker(*_WINDOWS)
+@shared_maker(*_WINDOWS)
 def _window(node: OperatorNode, library: ArrayLibrary) -> Function:
     coefficients, periodic, dtype = _WINDOWS[node.op_type], bool(node["periodic"]), _type_of(node)
 
@@ -323,9 +358,9 @@ def _window(node: OperatorNode, library: ArrayLibrary) -> Function:
     return window
 
 
-@_maker("MelWeightMatrix")
+@shared_maker("MelWeightMatrix")
 def _mel_weight_matrix(node: OperatorNode, library: ArrayLibrary) -> Function:
-    """Triangles between centres at equal distances on the mel scale, 2595 log10(1 + f / 700) (ONNX's reference)."""
+    """Triangles with centres equally spaced on the mel scale, 2595 log10(1 + f / 700) (ONNX's reference)."""
     dtype = _type_of(node)
 
     def mel_weight_matrix(bins: Host, length: Host, rate: Host, low: Host, high: Host) -> Array:
@@ -341,7 +376,7 @@ def _mel_weight_matrix(node: OperatorNode, library: ArrayLibrary) -> Function:
             falling = (right - frequency) / (right - centre)
         up = (frequency >= left) & (frequency <= centre)
         down = (frequency > centre) & (frequency < right)
-        # Of a triangle without a left side only the tip is left.
+        # A triangle without a left side has only its peak.
         up &= (centre != left) | (frequency == centre)
         return library.array(np.where(up, rising, np.where(down, falling, 0.0)).astype(dtype))
 
@@ -363,13 +398,13 @@ def _rotary_embedding(
     xp: ModuleType,
     rotary_embedding_dim: int | None = None,
 ) -> Array:
-    """Rotates pairs of components by the angle of their position (Su et al. 2021, RoFormer)."""
+    """Rotates pairs of components by an angle that depends on the position (Su et al. 2021, RoFormer)."""
     part = int(rotary_embedding_dim or 0)
     flat = x.ndim == 3
     rows = x.reshape((*x.shape[:2], num_heads, -1)) if flat else xp.permute_dims(x, (0, 2, 1, 3))
     if positions is not None:
         cosines, sines = cosines[positions], sines[positions]
-    # (batch, sequence, 1, half the rotated size), for all heads.
+    # (batch, sequence, 1, half the rotated size), shared by all heads.
     cosines, sines = cosines[:, :, None], sines[:, :, None]
     turned = rows[..., :part] if part else rows
     half = turned.shape[-1] // 2
@@ -396,7 +431,7 @@ def _roi_align(
     coordinate_transformation_mode: str = "output_half_pixel",
     mode: str,
 ) -> Array:
-    """Bins of a region, each the mean or the largest of its samples; how many, a region's size may say."""
+    """Each bin of a region is the mean or maximum of its samples; their number may depend on the region's size."""
     half = coordinate_transformation_mode == "half_pixel"
     largest = mode == "max"
     corners = rois * spatial_scale - (0.5 if half else 0.0)
@@ -410,7 +445,7 @@ def _roi_align(
     weighted = values * y_weights * x_weights
     real = y_real[:, None, None, :, None, None] & x_real[:, None, None, None, None, :]
     if largest:
-        # The largest of the weighted corners, as ONNX and ONNX Runtime define it.
+        # The maximum of the weighted corners, as ONNX and ONNX Runtime define it.
         best = xp.max(weighted, axis=(4, 7))
         return xp.astype(xp.max(xp.where(real, best, -xp.inf), axis=(3, 5)), x.dtype)
     counts = xp.clip(xp.sum(y_real, axis=1) * xp.sum(x_real, axis=1), min=1).reshape((-1, 1, 1, 1))
@@ -421,7 +456,7 @@ def _roi_align(
 def _samples(
     xp: ModuleType, array: ToNative, start: Array, end: Array, bins: int, ratio: int, size: int, half: bool
 ) -> tuple[Array, Array, Array]:
-    """Along one axis: places (regions, bins, samples, 2), their weights, and which samples a region has."""
+    """Along one axis: positions (regions, bins, samples, 2), their weights, and which samples each region has."""
     extent = end - start if half else xp.clip(end - start, min=1.0)
     bin_size = extent / bins
     if ratio > 0:
@@ -442,23 +477,23 @@ def _samples(
     return places, weights, real
 
 
-# Counts of n-grams, and optimizers as operators.
+# N-gram counts, and optimizers as operators.
 
 
-@_maker("TfIdfVectorizer")
+@shared_maker("TfIdfVectorizer")
 def _tfidf(node: OperatorNode, library: ArrayLibrary) -> Function:
-    """How often each known sequence occurs in a row, its elements up to ``max_skip_count`` apart."""
+    """How often each listed sequence occurs in a row, with up to ``max_skip_count`` elements skipped in between."""
     if node.get("pool_int64s") is None:
-        raise UnsupportedError(node.title, "only ONNX's reference has strings here", "use numpy")
+        raise UnsupportedError(node.title, "strings are implemented in ONNX's reference only", "use numpy")
     xp, mode, weights, most = library.xp, node["mode"], node.get("weights"), int(node["max_skip_count"])
     grams, columns = _grams(node)
     size = int(np.max(node["ngram_indexes"])) + 1
-    # For each column the sequences that count there, filled up with the last place, where zeros stand.
+    # For each column, the sequences counted there, padded with the index of a column of zeros.
     there = [np.flatnonzero(columns == at) for at in range(size)]
     sources = np.full((size, max(len(each) for each in there)), len(columns))
     for at, each in enumerate(there):
         sources[at, : len(each)] = each
-    # A weight belongs to the sequence at its place in the list, and so to that one's column.
+    # Weights are listed by sequence; each applies to the column of its sequence.
     scales = np.ones(size, np.float32)
     if mode != "TF" and weights is not None:
         scales[np.asarray(node["ngram_indexes"], np.int64)] = weights
@@ -479,7 +514,7 @@ def _tfidf(node: OperatorNode, library: ArrayLibrary) -> Function:
 
 
 def _grams(node: OperatorNode) -> tuple[list[Host], Host]:
-    """The sequences whose lengths are wanted, (count, length) each, and the column of the output of each sequence."""
+    """The sequences of the requested lengths, (count, length) each, and the output column of each sequence."""
     pool, starts = np.asarray(node["pool_int64s"], np.int64), list(node["ngram_counts"])
     columns = np.asarray(node["ngram_indexes"], np.int64)
     wanted = range(int(node["min_gram_length"]), int(node["max_gram_length"]) + 1)
@@ -496,11 +531,11 @@ def _grams(node: OperatorNode) -> tuple[list[Host], Host]:
 
 
 def _occurrences(library: ArrayLibrary, rows: Array, sequences: Host, most: int) -> Array:
-    """How often each sequence occurs in each row, with every distance that is allowed: (rows, sequences)."""
+    """How often each sequence occurs in each row, at every allowed distance: (rows, sequences)."""
     xp, length = library.xp, sequences.shape[1]
     wanted = library.array(sequences)
     total = library.array(np.zeros((rows.shape[0], len(sequences)), np.float32))
-    # Single elements have no distance, and count once.
+    # Single elements have no distance, so they are counted once.
     for skip in range(1, 2 if length == 1 else most + 2):
         windows = rows.shape[1] - skip * (length - 1)
         if windows > 0:
@@ -511,7 +546,7 @@ def _occurrences(library: ArrayLibrary, rows: Array, sequences: Host, most: int)
 
 
 def _each(rule: Callable[..., tuple[Array, ...]], kinds: int) -> Function:
-    """``rule(rate, step, parameter, gradient, state...)`` for every parameter; inputs and outputs lie kind by kind."""
+    """Applies ``rule(rate, step, parameter, gradient, state...)`` to each parameter; values are grouped by kind."""
 
     def update(rate: Array, step: Array, *values: Array) -> tuple[Array, ...]:
         count = len(values) // kinds
@@ -521,7 +556,7 @@ def _each(rule: Callable[..., tuple[Array, ...]], kinds: int) -> Function:
     return update
 
 
-@_maker("Adagrad", domain=_TRAINING)
+@shared_maker("Adagrad", domain=_TRAINING)
 def _adagrad(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Duchi et al. 2011, with ONNX's decay of the rate and regularisation."""
     decay, epsilon, norm = float(node["decay_factor"]), float(node["epsilon"]), float(node["norm_coefficient"])
@@ -536,7 +571,7 @@ def _adagrad(node: OperatorNode, library: ArrayLibrary) -> Function:
     return _each(adagrad, 3)
 
 
-@_maker("Adam", domain=_TRAINING)
+@shared_maker("Adam", domain=_TRAINING)
 def _adam(node: OperatorNode, library: ArrayLibrary) -> Function:
     """Kingma and Ba 2015, with ONNX's regularisation before and after."""
     alpha, beta, epsilon = float(node["alpha"]), float(node["beta"]), float(node["epsilon"])
@@ -546,7 +581,7 @@ def _adam(node: OperatorNode, library: ArrayLibrary) -> Function:
         whole = norm * x + gradient
         mean = alpha * mean + (1 - alpha) * whole
         square = beta * square + (1 - beta) * whole * whole
-        # The first call has step 0, for which nothing is corrected, and the divisor would be zero.
+        # Step 0, the first call, has no bias correction: the divisor would be zero.
         time = xp.astype(xp.where(step > 0, step, 1), x.dtype)
         corrected = rate * xp.sqrt(1 - beta**time) / (1 - alpha**time)
         adjusted = xp.astype(xp.where(step > 0, corrected, rate), x.dtype)
@@ -555,14 +590,14 @@ def _adam(node: OperatorNode, library: ArrayLibrary) -> Function:
     return _each(adam, 4)
 
 
-@_maker("Momentum", domain=_TRAINING)
+@shared_maker("Momentum", domain=_TRAINING)
 def _momentum(node: OperatorNode, library: ArrayLibrary) -> Function:
     alpha, beta, norm = float(node["alpha"]), float(node["beta"]), float(node["norm_coefficient"])
     nesterov, xp = node["mode"] == "nesterov", library.xp
 
     def momentum(rate: Array, step: Array, x: Array, gradient: Array, velocity: Array) -> tuple[Array, ...]:
         whole = norm * x + gradient
-        # Undamped at first: there is no velocity yet.
+        # No dampening in the first step: there is no velocity yet.
         share = xp.astype(xp.where(step > 0, beta, 1.0), x.dtype)
         velocity = alpha * velocity + share * whole
         move = whole + alpha * velocity if nesterov else velocity

@@ -1,7 +1,7 @@
-"""Resize and Upsample: which elements each place of an output takes, and with which weights, for every framework.
+"""Resize and Upsample for every framework: which input elements each output element uses, and their weights.
 
-Resizing is separable, so each axis has a table of its own. It follows from sizes and scales alone, so it is made in
-NumPy, on the host, and kept.
+Resizing is separable, so each axis has its own table. The table depends only on sizes and scales, so it is computed on
+the host with NumPy and cached.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.shared.operators import ArrayLibrary, Host
-from levelbench.frameworks.shared.registry import Function
-from levelbench.operators.contract import Array
+from levelbench.frameworks.shared.operators import ArrayLibrary, Host, shared_maker
+from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["AxisChange", "ResizeRule", "Taps", "changes_of", "resizing", "rule_of", "taps_of"]
 
 _MODES = ("nearest", "linear", "cubic")
 
 
 class ResizeRule(NamedTuple):
-    """The attributes of a node; the defaults are those of Upsample, which is what Resize does with these."""
+    """The attributes of a node. The defaults make Resize behave like Upsample."""
 
     mode: str = "nearest"
     coordinates: str = "asymmetric"
@@ -38,7 +35,7 @@ class ResizeRule(NamedTuple):
 
 
 class AxisChange(NamedTuple):
-    """How one axis changes: ``scale`` may differ from ``target / size``; a part from ``start`` to ``end`` is shown."""
+    """How one axis changes. ``scale`` may differ from ``target / size``; ``start`` and ``end`` bound the crop."""
 
     axis: int
     size: int
@@ -49,7 +46,7 @@ class AxisChange(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """Elements to take, and their weights, both (target, taps); ``outside`` places take the extrapolation value."""
+    """Source positions and their weights, both (target, taps); ``outside`` ones get the extrapolation value."""
 
     places: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -57,9 +54,9 @@ class Taps(NamedTuple):
 
 
 def rule_of(node: OperatorNode) -> ResizeRule:
-    """What Resize or Upsample asks for; ``UnsupportedError`` for a mode that ONNX does not have."""
+    """The rule of a Resize or Upsample node; ``UnsupportedError`` for a mode that ONNX does not define."""
     if node["mode"] not in _MODES:
-        raise UnsupportedError(node.title, f"there is no mode {node['mode']!r}", f"use one of {', '.join(_MODES)}")
+        raise UnsupportedError(node.title, f"unknown mode {node['mode']!r}", f"use one of {', '.join(_MODES)}")
     if node.op_type == "Upsample":
         return ResizeRule(node["mode"])
     return ResizeRule(
@@ -80,7 +77,7 @@ def changes_of(
     scales: Host | None = None,
     sizes: Host | None = None,
 ) -> list[AxisChange]:
-    """The axes that change, for an input of ``shape`` and the other inputs of Resize: one of the last two is there."""
+    """The axes that change, for an input of ``shape`` and Resize's other inputs: ``scales`` or ``sizes`` is given."""
     axes = [int(axis) % len(shape) for axis in node.get("axes") or range(len(shape))]
     if sizes is not None and sizes.size:
         targets = [int(each) for each in sizes]
@@ -110,7 +107,7 @@ def changes_of(
 
 @lru_cache(maxsize=256)
 def taps_of(change: AxisChange, rule: ResizeRule) -> Taps:
-    """The table of one axis; it is kept, so nobody may write to it."""
+    """The table of one axis. It is cached, so it must not be modified."""
     last = change.size - 1
     x = _origins(change, rule)
     outside = (x < 0) | (x > last) if rule.coordinates == "tf_crop_and_resize" else None
@@ -125,7 +122,7 @@ def taps_of(change: AxisChange, rule: ResizeRule) -> Taps:
     left = np.floor(x)
     shrink = min(change.scale, 1.0) if rule.antialias else 1.0
     reach = 1 if rule.mode == "linear" else 2
-    # A filter stretched by 1 / shrink sees the elements less than reach / shrink away.
+    # A filter stretched by 1 / shrink covers the elements less than reach / shrink away.
     first = floor(-reach / shrink) + 1
     offsets = np.arange(first, 2 - first)
     distance = np.abs(offsets - (x - left)[:, None]) * shrink
@@ -149,7 +146,7 @@ def _cubic(distance: NDArray[np.float64], a: float) -> NDArray[np.float64]:
 
 
 def _origins(change: AxisChange, rule: ResizeRule) -> NDArray[np.float64]:
-    """Where each place of the output lies on the input (ONNX Resize, ``coordinate_transformation_mode``)."""
+    """The input coordinate of each output element (ONNX Resize, ``coordinate_transformation_mode``)."""
     at, size, scale = np.arange(change.target, dtype=np.float64), change.size, change.scale
     width = scale * size
     match rule.coordinates:
@@ -166,15 +163,16 @@ def _origins(change: AxisChange, rule: ResizeRule) -> NDArray[np.float64]:
         case "tf_crop_and_resize":
             step = at / (width - 1) if width != 1 else np.full_like(at, 0.5)
             return change.start * (size - 1) + step * (change.end - change.start) * (size - 1)
-    raise UnsupportedError(f"Resize by {rule.coordinates!r}", "ONNX has no such coordinates", "use half_pixel")
+    raise UnsupportedError(f"Resize by {rule.coordinates!r}", "ONNX defines no such mode", "use half_pixel")
 
 
 Kernel = Callable[[Array, Sequence[AxisChange], ResizeRule], Array | None]
-"""The result by a framework's own kernel, where it takes the same elements with the same weights; else ``None``."""
+"""The result of a framework's own kernel, where it uses the same elements and weights; else ``None``."""
 
 
+@shared_maker("Resize", "Upsample")
 def resizing(node: OperatorNode, library: ArrayLibrary, kernel: Kernel | None = None) -> Function:
-    """One axis after the other, in float32 at least; integers are rounded at the end."""
+    """Resizes one axis after the other, in float32 or wider; integers are rounded at the end."""
     rule, xp, array = rule_of(node), library.xp, library.array
     nearest = rule.mode == "nearest"
 

@@ -1,6 +1,6 @@
-"""RNN, GRU, LSTM, LinearAttention and Attention, for the frameworks that differentiate by themselves.
+"""RNN, GRU, LSTM, LinearAttention and Attention, for the frameworks that differentiate automatically.
 
-Recurrent ones are a scan over time. What each query may see and the usual activations are for NumPy, too.
+Recurrent layers are a scan over time. NumPy uses the attention masks and the default activations, too.
 """
 
 from __future__ import annotations
@@ -15,28 +15,14 @@ import numpy as np
 from onnx import TensorProto
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.shared.operators import ArrayLibrary
-from levelbench.frameworks.shared.registry import Function
-from levelbench.operators.contract import Array
+from levelbench.frameworks.shared.operators import ArrayLibrary, shared_maker
+from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
-__all__ = [
-    "USUAL",
-    "Activation",
-    "Allowed",
-    "Fused",
-    "activation_functions",
-    "activations_of",
-    "allowed_by",
-    "attention",
-    "linear_attention",
-    "recurrent",
-]
+DEFAULT_ACTIVATIONS = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
+"""The default activations of one direction."""
 
-USUAL = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
-"""The activations of a direction where the node names none."""
-
-# Default alpha and beta; ``None`` for one that the function does not take.
+# Default alpha and beta; ``None`` where the function does not take it.
 _DEFAULTS: dict[str, tuple[float | None, float | None]] = {
     "affine": (1.0, 0.0),
     "elu": (1.0, None),
@@ -48,7 +34,7 @@ _DEFAULTS: dict[str, tuple[float | None, float | None]] = {
 
 
 class Activation(NamedTuple):
-    """The name of a function, in lower case, and its alpha and beta, where it takes them."""
+    """The name of a function, in lower case, and its alpha and beta if it takes them."""
 
     name: str
     alpha: float | None
@@ -56,8 +42,8 @@ class Activation(NamedTuple):
 
 
 def activations_of(node: OperatorNode) -> list[Activation]:
-    """Those of all directions; alphas and betas go, in order, to the functions that take one."""
-    usual, directions = USUAL[node.op_type], 2 if node["direction"] == "bidirectional" else 1
+    """The activations of all directions; alphas and betas go, in order, to the functions that take them."""
+    usual, directions = DEFAULT_ACTIVATIONS[node.op_type], 2 if node["direction"] == "bidirectional" else 1
     names = [name.lower() for name in node.attributes.get("activations") or usual * directions]
     alphas, betas = iter(node.get("activation_alpha") or ()), iter(node.get("activation_beta") or ())
     found = []
@@ -75,13 +61,13 @@ def activation_functions(
     known: Mapping[str, Function],
     refuse: Callable[[OperatorNode, str, str], UnsupportedError],
 ) -> list[Function]:
-    """The functions of x by ``known``, which has them of (x, alpha, beta), with the node's clipping."""
+    """Functions of x with the node's clipping; ``known`` maps names to functions of (x, alpha, beta)."""
     clip = node.get("clip")
     found = []
     for at, (name, alpha, beta) in enumerate(activations_of(node)):
         if name not in known:
-            raise refuse(node, f"there is no activation function {name!r}", "use one that ONNX lists")
-        # As ONNX Runtime does (ONNX's text leaves it open): an LSTM's third, of the cell itself, is not clipped.
+            raise refuse(node, f"unknown activation function {name!r}", "use one that ONNX lists")
+        # Like ONNX Runtime (ONNX leaves it open): the input of an LSTM's third activation, the cell, is not clipped.
         bound = None if node.op_type == "LSTM" and at % 3 == 2 else clip
         found.append(_activation(library, known[name], alpha, beta, bound))
     return found
@@ -96,7 +82,7 @@ def _activation(
 
 
 Cell = Callable[..., tuple[Array, ...]]
-"""(the inputs' products with the weights, states) -> the new states, the output first."""
+"""(the inputs times the weights, states) -> the new states, the output first."""
 
 
 def _rnn(node: OperatorNode, library: ArrayLibrary, functions: list[Function], r: Array, b: Array, _: Array) -> Cell:
@@ -143,7 +129,7 @@ _CELLS = {"GRU": _gru, "LSTM": _lstm, "RNN": _rnn}
 
 
 def recurrent(node: OperatorNode, library: ArrayLibrary, functions: list[Function]) -> Function:
-    """One time step after the other; the products with the input are taken for all of them at once."""
+    """One time step after the other; the products with the input are computed for all steps at once."""
     xp = library.xp
     reverse = {"forward": [False], "reverse": [True]}.get(node["direction"], [False, True])
     each, batch_first = len(functions) // len(reverse), bool(node.get("layout", 0))
@@ -164,7 +150,7 @@ def recurrent(node: OperatorNode, library: ArrayLibrary, functions: list[Functio
             after = cell(given[0], *before)
             if lengths is None:
                 return after, after[0]
-            # Behind the end of a sequence its state stands still and its output is zero.
+            # After the end of a sequence its state stays the same and its output is zero.
             running = (given[1] < lengths)[:, None]
             kept = tuple(xp.where(running, new, old) for new, old in zip(after, before, strict=True))
             return kept, xp.where(running, after[0], 0)
@@ -199,12 +185,13 @@ def recurrent(node: OperatorNode, library: ArrayLibrary, functions: list[Functio
     return layer
 
 
+@shared_maker("LinearAttention")
 def linear_attention(node: OperatorNode, library: ArrayLibrary) -> Function:
-    """A state of keys by values that each token decays, corrects by the delta rule and adds to, in float32."""
+    """Each token decays the state (keys by values), corrects it by the delta rule, and adds to it; in float32."""
     heads, kv_heads, rule = node["q_num_heads"], node["kv_num_heads"], node["update_rule"]
     gated, corrected = rule in ("gated", "gated_delta"), rule in ("delta", "gated_delta")
     if rule != "linear" and not (gated or corrected):
-        raise UnsupportedError(node.title, f"there is no update rule {rule!r}", "use one that ONNX lists")
+        raise UnsupportedError(node.title, f"unknown update rule {rule!r}", "use one that ONNX lists")
     xp, einsum = library.xp, library.einsum
 
     def tokens(x: Array, count: int) -> Array:
@@ -247,18 +234,18 @@ def linear_attention(node: OperatorNode, library: ArrayLibrary) -> Function:
 
 
 Allowed = Callable[[int, int, int | None, Array | None], Array | None]
-"""(queries, keys, cached keys, valid keys of each sample) -> which keys each query may see, broadcastable to (batch,
-heads, queries, keys); ``None`` for all. The numbers of cached and of valid keys are ``None`` without a cache and
-without nonpad_kv_seqlen."""
+"""(queries, keys, cached keys, valid keys of each sample) -> which keys each query may attend to, broadcastable to
+(batch, heads, queries, keys); ``None`` for all. The number of cached keys is ``None`` without a cache, the number of
+valid keys without nonpad_kv_seqlen."""
 Fused = Callable[[Array, Array, Array, Array | None, bool], Array]
-"""(query, key, value, mask, causal) -> the result, by a kernel that does all steps at once."""
+"""(query, key, value, mask, causal) -> the result of a fused kernel."""
 
 _AS_FUSED = (None, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-"""Precisions of the softmax that a fused kernel, which has float's or the inputs', does not fall short of."""
+"""Softmax precisions that a fused kernel meets: it computes in float32 or in the inputs' type."""
 
 
 def allowed_by(node: OperatorNode, arange: Callable[[int], Array]) -> Allowed:
-    """By causal order, window and lengths; ``arange`` makes the numbers from 0 on."""
+    """The mask from causal order, window and lengths; ``arange(n)`` creates the integers from 0 on."""
     causal = bool(node["is_causal"])
     left, right = node.get("left_window_size", -1), node.get("right_window_size", -1)
     ordered = causal or left >= 0 or right >= 0
@@ -268,7 +255,7 @@ def allowed_by(node: OperatorNode, arange: Callable[[int], Array]) -> Allowed:
         at = arange(keys) if ordered or lengths is not None else None
         valid = None if lengths is None else lengths.reshape((-1, 1, 1, 1))
         if ordered:
-            # A query stands behind the cached keys or, without a cache, at the end of the valid ones.
+            # Queries follow the cached keys or, without a cache, are at the end of the valid ones.
             offset = valid - queries if past is None and valid is not None else past or 0
             here = arange(queries)[:, None] + offset
             if causal:
@@ -284,10 +271,11 @@ def allowed_by(node: OperatorNode, arange: Callable[[int], Array]) -> Allowed:
     return allowed
 
 
+@shared_maker("Attention")
 def attention(node: OperatorNode, library: ArrayLibrary, fused: Fused | None = None) -> Function:
-    """softmax(cap(q k^T scale) + bias) v; by ``fused``, if it is given, wherever only the result is asked for.
+    """softmax(cap(q k^T scale) + bias) v; by ``fused``, if given, wherever only the result is needed.
 
-    What a query may not see is minus infinity in the bias, and a query that sees no key gets zeros.
+    Keys that a query may not attend to are minus infinity in the bias; a query without any key gets zeros.
     """
     xp, scale, cap, precision = library.xp, node.get("scale"), node["softcap"], node.get("softmax_precision")
     heads, kv_heads = node.get("q_num_heads"), node.get("kv_num_heads")
@@ -302,7 +290,7 @@ def attention(node: OperatorNode, library: ArrayLibrary, fused: Fused | None = N
         return x.reshape((*x.shape[:2], count, -1)).swapaxes(1, 2)
 
     def composed(query: Array, key: Array, value: Array, bias: Array | None) -> tuple[Array, Array | None]:
-        """Step by step, with what is asked of the steps in between."""
+        """Step by step; also returns the requested intermediate result."""
         repeats = query.shape[1] // key.shape[1]
         if repeats > 1:
             key, value = xp.repeat(key, repeats, axis=1), xp.repeat(value, repeats, axis=1)
@@ -314,9 +302,9 @@ def attention(node: OperatorNode, library: ArrayLibrary, fused: Fused | None = N
         if bias is None:
             weights = library.softmax(scores)
         else:
-            # Seen from the bias: scores of a query that sees no key may be anything.
+            # Found from the bias: the scores of a query without keys may be anything.
             blind = xp.all(bias == -inf, axis=-1, keepdims=True)
-            # Before the softmax too, whose gradient would be no number there.
+            # Masked before the softmax too, whose gradient would be NaN there.
             weights = xp.where(blind, 0, library.softmax(xp.where(blind, 0, scores)))
         weights = xp.astype(weights, query.dtype)
         shown = None if mode is None else xp.astype((raw, capped, biased, weights)[mode], query.dtype)
@@ -346,7 +334,7 @@ def attention(node: OperatorNode, library: ArrayLibrary, fused: Fused | None = N
         else:
             allowed = allowed_keys(query.shape[2], keys, past, lengths)
             if mask is not None and mask.shape[-1] < keys:
-                # The keys behind the end of a short mask are hidden.
+                # Keys after the end of a short mask are hidden.
                 end = xp.full_like(mask[..., :1], False if mask.dtype == xp.bool else -inf)
                 mask = xp.concat([mask, xp.broadcast_to(end, (*mask.shape[:-1], keys - mask.shape[-1]))], axis=-1)
             if mask is not None and mask.dtype == xp.bool:

@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial axes of an input: ONNX's rules of padding, and where the windows then lie."""
+"""Sliding windows over the spatial axes of an input: ONNX's padding rules, and the positions of the windows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Window", "Windows", "counts_of"]
-
 Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Window:
-    """The attributes of a node; an empty tuple where the node leaves one out."""
+    """The attributes of a node; an empty tuple for one that the node leaves out."""
 
     kernel: Sizes
     strides: Sizes
@@ -31,7 +29,7 @@ class Window:
 
     @classmethod
     def of(cls, node: OperatorNode) -> Window:
-        """Read from a node; all are filled in as soon as one of them tells the number of axes."""
+        """Read from a node; all are filled in if one of them gives the number of axes."""
         kernel, strides, dilations, pads = (
             tuple(node.get(name) or ()) for name in ("kernel_shape", "strides", "dilations", "pads")
         )
@@ -43,7 +41,7 @@ class Window:
 
     @property
     def rank(self) -> int:
-        """Number of axes that are slid over; 0 where no attribute says."""
+        """Number of spatial axes; 0 if no attribute says so."""
         return len(self.strides)
 
     @property
@@ -53,22 +51,22 @@ class Window:
 
     @property
     def even(self) -> bool:
-        """Whether both ends of each axis are padded alike, whatever the input."""
+        """Whether both ends of each axis get the same padding, for any input."""
         return not self.automatic and (self.auto_pad == "VALID" or self.begins == self.ends)
 
     def filled(self, rank: int, kernel: Sequence[int]) -> Window:
-        """The same with a kernel, and of ``rank`` axes where no attribute said how many."""
+        """The same window with this kernel, and with ``rank`` axes if no attribute gave their number."""
         if self.rank:
             return self if self.kernel == tuple(kernel) else replace(self, kernel=tuple(kernel))
         zeros, ones = (0,) * rank, (1,) * rank
         return replace(self, kernel=tuple(kernel), strides=ones, dilations=ones, begins=zeros, ends=zeros)
 
     def extent(self, axis: int) -> int:
-        """How far the kernel reaches along an axis."""
+        """The extent of the dilated kernel along an axis."""
         return (self.kernel[axis] - 1) * self.dilations[axis] + 1
 
     def padding(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
-        """What to put before and behind each axis of an input of these sizes."""
+        """The padding before and after each axis of an input of these sizes."""
         if self.auto_pad == "VALID":
             return [(0, 0)] * len(sizes)
         if not self.automatic:
@@ -91,7 +89,7 @@ class Window:
             stride = window.strides[axis]
             room = size + begin + end - window.extent(axis)
             count = (-(-room // stride) if ceil else room // stride) + 1
-            # A window that would start behind the input and its padding in front is none.
+            # ONNX drops a window that would start after the input and its leading padding.
             out.append(max(count - 1 if ceil and (count - 1) * stride >= size + begin else count, 0))
         before, after = zip(*padding, strict=True)
         return Windows(window.kernel, window.strides, window.dilations, before, after, tuple(out))
@@ -99,9 +97,9 @@ class Window:
     def lost(
         self, sizes: Sequence[int], extra: Sequence[int] | None, wanted: Sequence[int] | None
     ) -> list[tuple[int, int]]:
-        """What a transposed convolution cuts off its full result before and behind each axis, negative where it adds.
+        """What a transposed convolution crops from its full result before and after each axis; negative: it pads.
 
-        ``extra`` is the node's output_padding, ``wanted`` its output_shape; ``sizes`` are those of the input.
+        ``extra`` is the node's output_padding, ``wanted`` its output_shape; ``sizes`` are the input's.
         """
         extra = extra or [0] * len(sizes)
         if not wanted and self.automatic:
@@ -109,16 +107,16 @@ class Window:
         if not wanted:
             return [(begin, end - more) for (begin, end), more in zip(self.padding(sizes), extra, strict=True)]
         found = []
-        # The last numbers of an output_shape are those of the spatial axes.
+        # The last numbers of output_shape are the spatial ones.
         for axis, (size, more, target) in enumerate(zip(sizes, extra, wanted[-len(sizes) :], strict=True)):
             total = (size - 1) * self.strides[axis] + self.extent(axis) + more - target
-            # ONNX: what is odd goes to the end for SAME_UPPER and to the beginning otherwise.
+            # ONNX: an odd element goes to the end for SAME_UPPER and to the start otherwise.
             begin = total // 2 if self.auto_pad == "SAME_UPPER" else total - total // 2
             found.append((begin, total - begin - more))
         return found
 
     def pooled(self, sizes: Sequence[int]) -> list[int]:
-        """The sizes of the input of a pool whose output has these."""
+        """The input sizes of a pool whose output has these sizes."""
         return [
             (size - 1) * stride - begin - end + kernel
             for size, stride, begin, end, kernel in zip(
@@ -129,7 +127,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows over an array's spatial axes, one entry an axis."""
+    """Windows over an array's spatial axes, one entry per axis."""
 
     kernel: Sizes
     strides: Sizes
@@ -140,16 +138,16 @@ class Windows:
 
     @property
     def reach(self) -> Sizes:
-        """Elements from a window's first to its last, both included."""
+        """Number of elements from a window's first to its last."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     @property
     def is_padded(self) -> bool:
-        """Whether there is a border around the array."""
+        """Whether the array is padded at all."""
         return any(self.before) or any(self.after)
 
     def needed(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
-        """The border before and behind each axis that the windows see; negative where they leave something out."""
+        """The padding before and after each axis that windows reach; negative where they leave elements out."""
         return [
             (before, (out - 1) * stride + reach - size - before)
             for before, out, stride, reach, size in zip(
@@ -158,21 +156,21 @@ class Windows:
         ]
 
     def places(self, axis: int) -> NDArray[np.int64]:
-        """(out, kernel) -> position along an axis, negative or beyond the end in the border."""
+        """(out, kernel) -> position along an axis; negative or past the end in the padding."""
         starts = np.arange(self.out[axis]) * self.strides[axis] - self.before[axis]
         return starts[:, None] + np.arange(self.kernel[axis]) * self.dilations[axis]
 
     def taps(self) -> Iterator[tuple[Sizes, tuple[slice, ...]]]:
-        """Each position in the kernel, with the slices of the padded array that it sees as the window moves."""
+        """Each kernel position, with the slices of the padded array that it covers as the window moves."""
         for tap in product(*(range(size) for size in self.kernel)):
             starts = [at * d for at, d in zip(tap, self.dilations, strict=True)]
             steps = zip(starts, self.strides, self.out, strict=True)
             yield tap, tuple(slice(a, a + s * (n - 1) + 1, s) for a, s, n in steps)
 
     def along(self, axis: int, size: int) -> Iterator[tuple[slice, slice]]:
-        """Each position in the kernel along an axis of ``size``: its windows inside the array, the elements they see.
+        """Each kernel position along an axis of ``size``: its windows inside the array, and the elements they cover.
 
-        Positions that only see the border are left out.
+        Positions that cover only padding are left out.
         """
         stride, out = self.strides[axis], self.out[axis]
         for at in range(self.kernel[axis]):
@@ -184,16 +182,16 @@ class Windows:
                 yield slice(first, stop), slice(begin, begin + (stop - first - 1) * stride + 1, stride)
 
     def inside(self, sizes: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-        """As :meth:`along`, for each position in the kernel of all axes, in row-major order."""
+        """Like :meth:`along`, for each kernel position over all axes, in row-major order."""
         for chosen in product(*(tuple(self.along(axis, size)) for axis, size in enumerate(sizes))):
             yield tuple(out for out, _ in chosen), tuple(seen for _, seen in chosen)
 
 
 @lru_cache(maxsize=256)
 def counts_of(windows: Windows, sizes: Sizes, with_border: bool) -> NDArray[np.int64]:
-    """Elements of the array that each window sees, over the spatial axes; ``with_border``: of its border, too.
+    """The number of elements that each window covers, over the spatial axes; ``with_border``: padding included.
 
-    It is kept, so nobody may write to it.
+    It is cached, so it must not be modified.
     """
     along = []
     for axis, size in enumerate(sizes):

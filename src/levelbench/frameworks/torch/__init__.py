@@ -1,19 +1,14 @@
-"""PyTorch, eager, on the CPU or an accelerator; imported only when it is opened."""
+"""PyTorch on the CPU or an accelerator, eager or compiled; imported only when it is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from levelbench.frameworks.shared.installed import PackagedFramework
-from levelbench.measure.ceilings import GemmMaker
-from levelbench.networks.executor import Backend
+from levelbench.frameworks import PackagedFramework
 
 if TYPE_CHECKING:
     from levelbench.distributed.communicator import Communicator
     from levelbench.distributed.launching.environment import RankPlace
-
-__all__ = ["TorchFramework", "framework"]
 
 
 class TorchFramework(PackagedFramework):
@@ -21,6 +16,7 @@ class TorchFramework(PackagedFramework):
 
     name = "torch"
     title = "PyTorch"
+    backend_class = "TorchBackend"
     imports = (
         "levelbench.frameworks.torch.backend",
         "levelbench.frameworks.torch.optimizers",
@@ -28,24 +24,7 @@ class TorchFramework(PackagedFramework):
     )
     modes = ("eager", "compiled")
     communicators = ("gloo", "nccl")
-
-    def lacking_device(self, device: str) -> str | None:
-        """By what PyTorch sees."""
-        from levelbench.frameworks.torch.backend import lacking_device
-
-        return lacking_device(device)
-
-    def backend(self, device: str) -> Backend:
-        """Imports PyTorch."""
-        from levelbench.frameworks.torch.backend import TorchBackend
-
-        return TorchBackend(device)
-
-    def gemms(self) -> Sequence[tuple[str, GemmMaker]]:
-        """float32, and bfloat16, which NumPy has not."""
-        from levelbench.frameworks.torch.backend import gemm
-
-        return [(name, gemm(name)) for name in ("float32", "bfloat16")]
+    gemm_types = ("float32", "bfloat16")
 
     def communicator(self, kind: str, place: RankPlace, timeout_s: float) -> Communicator:
         """Over PyTorch's default process group."""

@@ -1,8 +1,8 @@
-"""NumPy's arrays as PyTorch's tensors and back, with the types that NumPy has only from ``ml_dtypes``; packed tensors.
+"""Conversion between NumPy arrays and PyTorch tensors, including the types of ``ml_dtypes``, and packed tensors.
 
-A type that ``torch.from_numpy`` does not know has the same bits on both sides, so it travels as an integer of its width
-and is only given another name. Integers of four and two bits take a byte each, as in ``ml_dtypes`` (PyTorch has names
-for them, but no arithmetic).
+A type that ``torch.from_numpy`` does not support has the same bits on both sides, so it is transferred as an integer of
+the same width. Integers of four and two bits take one byte each, as in ``ml_dtypes`` (PyTorch has names for them, but
+no arithmetic).
 """
 
 from __future__ import annotations
@@ -21,19 +21,16 @@ from torch import Tensor
 from levelbench.distributed.packing import Packer
 from levelbench.errors import UnsupportedError
 
-__all__ = ["FLOAT8", "POWER_OF_TWO", "SMALL", "TorchPacker", "from_numpy", "small_to_bytes", "to_numpy", "torch_dtype"]
-
-
 FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
-"""Those with a sign and a mantissa."""
+"""The float8 types with a sign and a mantissa."""
 
 SMALL = {torch.int4: (4, True), torch.uint4: (4, False), torch.int2: (2, True), torch.uint2: (2, False)}
-"""Integers below a byte: bits, and whether there is a sign."""
+"""Integers below a byte: number of bits, and whether they are signed."""
 
 POWER_OF_TWO: torch.dtype | None = getattr(torch, "float8_e8m0fnu", None)
-"""``float8_e8m0fnu``, which PyTorch has since version 2.7."""
+"""``float8_e8m0fnu``, new in PyTorch 2.7."""
 
-# By NumPy's type: the integers that carry its elements, by the name that they have in NumPy and PyTorch, and its name.
+# NumPy's type -> the integer type that carries its elements (same name in NumPy and PyTorch), and PyTorch's type.
 _CARRIED = {
     np.dtype(getattr(ml_dtypes, name)): (carrier, getattr(torch, name))
     for carrier, names in (
@@ -54,17 +51,17 @@ _TORCH: dict[int, torch.dtype] = {
 
 
 def torch_dtype(code: int) -> torch.dtype:
-    """PyTorch's type for ONNX's number of it (``TensorProto.DataType``); ``UnsupportedError`` where it has none."""
+    """PyTorch's type for a ``TensorProto.DataType``; ``UnsupportedError`` if it has none."""
     if code not in _TORCH:
         name = TensorProto.DataType.Name(code)
-        raise UnsupportedError(f"type {name} on torch", "PyTorch has no such elements", "use another framework")
+        raise UnsupportedError(f"type {name} on torch", "PyTorch has no such type", "use another framework")
     return _TORCH[code]
 
 
 def from_numpy(host: NDArray[Any], device: torch.device) -> Tensor:
-    """A tensor with the same type and values on ``device``; on the CPU it may share the host's memory.
+    """A tensor with the same type and values on ``device``; on the CPU it may share the array's memory.
 
-    Raises ``UnsupportedError`` for strings and other types that PyTorch has not.
+    Raises ``UnsupportedError`` for strings and other types that PyTorch does not have.
     """
     carrier, dtype = _CARRIED.get(host.dtype, (None, None))
     if carrier is not None:
@@ -75,13 +72,13 @@ def from_numpy(host: NDArray[Any], device: torch.device) -> Tensor:
         tensor = torch.from_numpy(host).to(device)
     except (TypeError, ValueError):
         raise UnsupportedError(
-            f"an array of {host.dtype} on torch", "PyTorch has no such elements", "use another framework"
+            f"an array of {host.dtype} on torch", "PyTorch has no such type", "use another framework"
         ) from None
     return tensor if dtype is None else tensor.view(dtype)
 
 
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
-    """A copy on the host with the same type, once it has been computed."""
+    """A copy on the host with the same type; waits until it is computed."""
     tensor = tensor.detach()
     carrier, name = _CARRIERS.get(tensor.dtype, (None, None))
     if carrier is None:
@@ -92,19 +89,19 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]:
 
 
 def small_to_bytes(tensor: Tensor) -> Tensor:
-    """A tensor of four or two bits an element as one of bytes, any other as it is."""
+    """A tensor of four-bit or two-bit integers as bytes; any other unchanged."""
     if tensor.dtype not in SMALL:
         return tensor
     return tensor.view(torch.int8 if SMALL[tensor.dtype][1] else torch.uint8)
 
 
 # Tensors in one buffer, with views of it by name.
-# A view has the strides of its tensor where these are dense, so that a kernel in the layout ``channels_last`` is
-# copied, and later updated, in one run through memory.
+# A view keeps the strides of its tensor if they are dense, so that a convolution weight in the layout ``channels_last``
+# is copied and updated in memory order.
 
 
 class TorchPacker(Packer):
-    """Writes into its buffer, all tensors in one call where they come together."""
+    """Writes into one buffer; tensors that are packed together are copied in one call."""
 
     def __init__(self, arrays: Mapping[str, Tensor]) -> None:
         super().__init__(arrays)
@@ -118,7 +115,6 @@ class TorchPacker(Packer):
         self._list = list(self._views.values())
 
     def put(self, name: str, array: Tensor, factor: float = 1.0) -> Tensor:
-        """One pass over the tensor."""
         view = self._views[name]
         if factor == 1.0:
             view.copy_(array)
@@ -127,16 +123,14 @@ class TorchPacker(Packer):
         return view
 
     def packed(self) -> Tensor:
-        """The buffer."""
         return self._flat
 
     def pack(self, arrays: Mapping[str, Tensor], factor: float = 1.0) -> Tensor:
-        """One call copies all of them, another multiplies the buffer. They must not require a gradient."""
+        """One call copies all tensors, another scales the buffer. They must not require a gradient."""
         torch._foreach_copy_(self._list, [arrays[name] for name in self._views])
         return self._flat if factor == 1.0 else self._flat.mul_(factor)
 
     def unpack(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views."""
         return dict(self._views) if flat is self._flat else self._cut(flat)
 
     def _cut(self, flat: Tensor) -> dict[str, Tensor]:
@@ -149,18 +143,16 @@ class TorchPacker(Packer):
         }
 
     def empty(self) -> Tensor:
-        """On the tensors' own device."""
         return torch.empty(self.size, dtype=self.dtype, device=self._device)
 
     def write(self, flat: Tensor, targets: MutableMapping[str, Tensor]) -> None:
-        """One call copies all of them."""
         parts = self._list if flat is self._flat else list(self.unpack(flat).values())
         with torch.no_grad():
             torch._foreach_copy_([targets[name] for name in self._views], parts)
 
 
 def _strides(tensor: Tensor) -> tuple[int, ...] | None:
-    """Those of a dense tensor in another than the usual order of its elements; ``None`` for all others."""
+    """The strides of a dense tensor that is not in the default order; ``None`` for all others."""
     if tensor.is_contiguous():
         return None
     layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim())

@@ -1,4 +1,8 @@
-"""PyTorch on a device: operators, whole networks, and tensors that leave it only when they are asked for."""
+"""PyTorch on one device: operators, whole networks, and tensors that stay on the device until they are requested.
+
+An operator is one call of the function that its maker chose, with autograd's gradients. A missing kernel is recognised
+by PyTorch's error message: unsigned integers are retried in a wider type, anything else is refused.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +15,131 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from levelbench.errors import DataError
+from levelbench.errors import DataError, UnsupportedError
 from levelbench.frameworks.torch import TorchFramework
-from levelbench.frameworks.torch.arrays import from_numpy, to_numpy
-from levelbench.frameworks.torch.executor import Numerics, TorchExecutor
-from levelbench.frameworks.torch.operator import TorchOperator
+from levelbench.frameworks.torch.arrays import TorchPacker, from_numpy, to_numpy
+from levelbench.frameworks.torch.executor import Numerics, TorchExecutor, TorchModule
+from levelbench.frameworks.torch.operators import find
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
 from levelbench.networks.executor import Backend, Executor, checked_parameters
 from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
-from levelbench.operators.contract import Operator, known_upstream
+from levelbench.operators.contract import Array, Operator, Pullback, known_upstream
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
-__all__ = ["TorchBackend", "gemm", "lacking_device"]
+_NO_KERNEL = (
+    "not implemented for",
+    "not supported for",
+    "not yet supported",
+    "No operator found",
+    "Expected dtype",
+    "is not implemented",
+    "Boolean inputs not supported",
+    "does not support",
+    "is unsupported",
+    "Unsupported dtype",
+    "expected a floating point",
+    "mat1 and mat2 to have the same dtype",
+    "Promotion for Float8",
+    "not supported with",
+)
 
 
-_ROUNDING = "the test expects NumPy's rounding of 2e-7 where the exact answer, and PyTorch's, is 0"
+class TorchOperator(Operator):
+    """An ONNX node on tensors of one device.
+
+    :meth:`forward` builds no graph as long as no input requires a gradient; those of ``TorchBackend.array`` do not.
+    """
+
+    def __init__(self, node: OperatorNode, device: torch.device) -> None:
+        """Raises ``UnsupportedError`` for an operator or attribute that is not supported."""
+        self.node = node
+        entry = find(node)
+        self._function = entry.make(node, device)
+        self._unsigned = entry.unsigned
+        self._count = len(node.outputs)
+        self._gaps = "" in node.outputs
+
+    def forward(self, *inputs: Array) -> tuple[Array, ...]:
+        """The outputs; ``UnsupportedError`` if PyTorch has no kernel for these types."""
+        try:
+            found = self._function(*inputs)
+        except (RuntimeError, TypeError, ValueError) as error:
+            found = self._again(error, inputs)
+        if type(found) is not tuple:
+            return (found,)
+        return self._named(found) if self._gaps else found[: self._count]
+
+    def vjp(self, *inputs: Array) -> tuple[tuple[Array, ...], Pullback]:
+        """The outputs, and autograd's vector-Jacobian product, which may be called more than once."""
+        with torch.enable_grad():
+            arguments = [_leaf(each) if _differentiable(each) else each for each in inputs]
+            outputs = self.forward(*arguments)
+        leaves = [each for each in arguments if _differentiable(each)]
+
+        def pullback(*gradients: Array | None) -> tuple[Array | None, ...]:
+            pairs = [
+                (output, gradient)
+                for output, gradient in zip(outputs, gradients, strict=False)
+                if gradient is not None and isinstance(output, Tensor) and output.requires_grad
+            ]
+            found = iter(_gradients(pairs, leaves))
+            return tuple(next(found) if _differentiable(each) else None for each in arguments)
+
+        return tuple(each.detach() if isinstance(each, Tensor) else each for each in outputs), pullback
+
+    def backward(
+        self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> tuple[Array | None, ...]:
+        """The gradients of inputs; recomputes the forward, because autograd saves what it needs only there."""
+        return self.vjp(*inputs)[1](*gradients)
+
+    def _named(self, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(each if name else None for each, name in zip(outputs, self.node.outputs, strict=False))
+
+    def _again(self, error: Exception, inputs: tuple[Array, ...]) -> Any:
+        text = str(error)
+        if not any(each in text for each in _NO_KERNEL):
+            raise error
+        if self._unsigned is not None and any(isinstance(each, Tensor) and each.dtype in _WIDE for each in inputs):
+            return self._unsigned(self._function, inputs)
+        types = sorted({str(each.dtype).removeprefix("torch.") for each in inputs if isinstance(each, Tensor)})
+        raise UnsupportedError(
+            f"{self.node.title} of {', '.join(types)} on torch", text.splitlines()[0], "use another type or framework"
+        ) from error
+
+
+_WIDE = {torch.uint16, torch.uint32, torch.uint64}
+
+
+def _differentiable(value: Any) -> bool:
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _leaf(value: Tensor) -> Tensor:
+    return value.detach().requires_grad_()
+
+
+def _gradients(pairs: list[tuple[Tensor, Tensor]], leaves: list[Tensor]) -> list[Tensor | None]:
+    """The gradient of each leaf: zero if no output depends on it, ``None`` if no output has a gradient."""
+    if not pairs:
+        return [None] * len(leaves)
+    outputs, gradients = zip(*pairs, strict=True)
+    found: Any = torch.autograd.grad(outputs, leaves, gradients, retain_graph=True, allow_unused=True)
+    return [torch.zeros_like(leaf) if each is None else each for each, leaf in zip(found, leaves, strict=True)]
+
+
+_ROUNDING = "the test expects NumPy's rounding error of 2e-7 where the exact answer, and PyTorch's, is 0"
 
 
 def lacking_device(device: str) -> str | None:
-    """``None`` if torch can use ``device``, else the reason."""
+    """``None`` if PyTorch can use ``device``, else the reason."""
     try:
         kind = torch.device(device)
     except RuntimeError:
-        return f"PyTorch knows no device {device!r}"
+        return f"PyTorch has no device {device!r}"
     if kind.type == "cpu":
         return None
     if kind.type != "cuda":
@@ -46,7 +149,7 @@ def lacking_device(device: str) -> str | None:
 
 
 def gemm(dtype: str) -> GemmMaker:
-    """Makes the product of two square matrices of ``dtype`` on the CPU: 2 n^3 operations, done when it returns."""
+    """Makes a product of two n x n matrices of ``dtype`` on the CPU: 2 n^3 operations per synchronous call."""
 
     def make(n: int) -> tuple[Callable[[], object], float]:
         a, b = (torch.randn(n, n).to(getattr(torch, dtype)) for _ in range(2))
@@ -78,10 +181,10 @@ class TorchBackend(Backend):
         precision: str = "float32",
         channels_last: bool = False,
     ) -> Executor:
-        """``eager``: call by call. ``compiled``: by ``torch.compile``, at the first call with inputs of new shapes.
+        """``eager``: call by call. ``compiled``: by ``torch.compile``, at the first call with new input shapes.
 
-        ``precision`` is ``float32`` or ``bfloat16``: PyTorch's autocast, with parameters, gradients, losses, softmaxes
-        and sums in float32.
+        ``precision`` is ``float32`` or ``bfloat16``, which uses PyTorch's autocast and keeps parameters, gradients,
+        losses, softmaxes and sums in float32.
         """
         given = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return TorchExecutor(
@@ -98,27 +201,23 @@ class TorchBackend(Backend):
     def native(
         self, model: NativeModel, mode: str | None = None, *, precision: str = "float32", channels_last: bool = False
     ) -> Executor:
-        """A ``torch.nn.Module`` as an executor; it is moved to the device."""
-        from levelbench.frameworks.torch.native import TorchModule
-
+        """A ``torch.nn.Module`` as an executor; moves it to the device."""
         numerics = Numerics(None, self._device, precision, channels_last)
         return TorchModule(model, self._device, mode=self.chosen_mode(mode), numerics=numerics)
 
     @contextmanager
     def building(self, seed: int) -> Iterator[None]:
-        """PyTorch's generators are seeded, and as they were afterwards."""
+        """Seeds PyTorch's generators, and restores their state afterwards."""
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             yield
 
     def profile(self, executor: Executor, inputs: Sequence[Tensor], repeats: int) -> tuple[str, dict[str, float]]:
-        """``torch.profiler``'s times."""
         from levelbench.frameworks.torch.profiling import profile
 
         return profile(executor, inputs, repeats)
 
     def memory_meter(self) -> Meter:
-        """The allocator's peak."""
         from levelbench.frameworks.torch.profiling import CudaMemoryMeter
 
         return CudaMemoryMeter(self._device) if self._device.type == "cuda" else super().memory_meter()
@@ -128,11 +227,10 @@ class TorchBackend(Backend):
         return from_numpy(host, self._device)
 
     def host(self, array: Tensor) -> NDArray[Any]:
-        """A copy on the host."""
         return to_numpy(array)
 
     def operator(self, node: OperatorNode) -> Operator:
-        """The operator on this device; custom ones included."""
+        """The operator on this device, including custom ones."""
         if node.domain == CUSTOM_DOMAIN:
             from levelbench.frameworks.torch.custom import custom_operator
 
@@ -140,28 +238,24 @@ class TorchBackend(Backend):
         return TorchOperator(node, self._device)
 
     def take(self, array: Tensor, indices: Tensor) -> Tensor:
-        """Rows at ``indices``."""
         return array.index_select(0, indices)
 
     def stepper(self, rule: Any, parameters: MutableMapping[str, Tensor]) -> Any | None:
-        """All tensors at once where the rule is elementwise; PyTorch's own optimizers."""
+        """Updates all tensors at once if the rule is elementwise; also runs PyTorch's own optimizers."""
         from levelbench.frameworks.torch.optimizers import make_stepper
 
         return make_stepper(rule, self, parameters)
 
     def split(self, array: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
-        """All at once: a slice costs three times as much."""
+        """All rows in one call: slices take three times as long."""
         return array.split(sizes)
 
     def normalise(self, array: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-        """Converted first where there are bytes: mixed types would make two arrays more."""
+        """Converts bytes first: mixed types would allocate two more arrays."""
         moved = array - shift if array.dtype == torch.float32 else array.float().sub_(shift)
         return moved.mul_(scale)
 
     def packer(self, arrays: Mapping[str, Tensor]) -> Any:
-        """A buffer with views of it."""
-        from levelbench.frameworks.torch.arrays import TorchPacker
-
         return TorchPacker(arrays)
 
     def mean(self, scalars: Sequence[Tensor]) -> float:
@@ -169,28 +263,26 @@ class TorchBackend(Backend):
         return float(torch.stack(list(scalars)).double().mean())
 
     def seed(self, seed: int) -> None:
-        """Seed the generators of all devices."""
         torch.manual_seed(seed)
 
     def draws(self) -> NDArray[Any]:
-        """The states of the CPU's generator and, behind it, of the device's."""
+        """The state of the CPU's generator, followed by that of the device's."""
         states = [torch.get_rng_state()]
         if self._device.type == "cuda":
             states.append(torch.cuda.get_rng_state(self._device))
         return np.concatenate([np.array([len(states[0])], "<u8").view(np.uint8), *(each.numpy() for each in states)])
 
     def restore_draws(self, state: NDArray[Any]) -> None:
-        """Go on from them; ``DataError`` for what is no such state."""
+        """Continue from this state; ``DataError`` if it is invalid."""
         host = int(state[:8].view("<u8")[0]) if len(state) >= 8 else 0
         try:
             torch.set_rng_state(torch.from_numpy(state[8 : 8 + host].copy()))
             if self._device.type == "cuda":
                 torch.cuda.set_rng_state(torch.from_numpy(state[8 + host :].copy()), self._device)
         except RuntimeError as error:
-            raise DataError("the state of PyTorch's draws", f"it is none ({error})", "start the run anew") from error
+            raise DataError("the state of PyTorch's generator", f"it is invalid: {error}", "restart the run") from error
 
     def describe(self) -> dict[str, Any]:
-        """Version, device, threads, and whether equal seeds give equal bits."""
         return {
             "name": "torch",
             "version": str(torch.__version__),
@@ -200,17 +292,17 @@ class TorchBackend(Backend):
         }
 
     def finish(self, arrays: Sequence[Tensor]) -> None:
-        """Wait for the device; the CPU is done when a call returns."""
+        """Wait for the device; calls on the CPU are synchronous."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
     def clock(self, host: Clock = HOST) -> Clock:
-        """The host's clock on the CPU, one that waits for the device otherwise."""
+        """The host's clock on the CPU, otherwise one that waits for the device."""
         return host if self._device.type == "cpu" else DeviceClock(_Cuda(self._device), host)
 
 
 class _Cuda:
-    """A CUDA device as a clock sees it."""
+    """A CUDA device for a :class:`DeviceClock`."""
 
     def __init__(self, device: torch.device) -> None:
         self.name = str(device)

@@ -1,9 +1,9 @@
-"""A communicator over PyTorch's process groups (gloo on hosts, NCCL between GPUs), and how they are opened.
+"""A communicator over PyTorch's process groups (gloo on hosts, NCCL between GPUs), and how groups are opened.
 
-The calls go to the group's backend itself, below ``torch.distributed``'s functions, whose checks and bookkeeping cost
-as much as a small message. gloo's messages between two ranks are posted by the calling thread, its collectives run on
-the group's own threads in the order in which they were asked for. The group is PyTorch's default one, so a user's own
-code or DDP works next to it. The paths for NCCL follow PyTorch's documentation; no test has run them on GPUs.
+Calls go directly to the group's backend, below ``torch.distributed``'s functions, whose checks and bookkeeping cost as
+much as a small message. gloo posts messages between two ranks from the calling thread; its collectives run on the
+group's own threads in the order of the calls. The group is PyTorch's default one, so a user's own code or DDP works
+next to it. The NCCL paths follow PyTorch's documentation; no test has run them on GPUs.
 """
 
 from __future__ import annotations
@@ -44,34 +44,32 @@ from levelbench.training.optimizers.arrays import namespace
 if TYPE_CHECKING:
     from levelbench.distributed.launching.environment import RankPlace
 
-__all__ = ["Cargo", "Pending", "TorchCommunicator", "interface_towards", "open_group", "raise_lost", "result_like"]
-
 
 _LIBRARIES = ("gloo", "nccl", "processgroup", "tcpstore")
 
 
 def raise_lost(what: str, error: RuntimeError) -> None:
-    """Raise ``CommunicationError`` where ``error`` is one of the library that talks; else nothing.
+    """Raise ``CommunicationError`` if ``error`` comes from the communication library; otherwise return.
 
-    ``what`` was under way. To be called in the handler of the error, which raises it again.
+    ``what`` is the operation that failed. Call it in the error's handler, which then re-raises the error.
     """
     said = str(error)
     if isinstance(error, dist.DistError) or any(name in said.lower() for name in _LIBRARIES):
         first = said.splitlines()[0] if said else type(error).__name__
         raise CommunicationError(
-            what, f"a rank was lost or came too late: {first}", "read the logs of the other ranks"
+            what, f"a rank was lost or timed out: {first}", "read the logs of the other ranks"
         ) from error
 
 
-# An operation of PyTorch's that is under way, as a handle.
+# A pending operation of PyTorch as a handle.
 
 
 @final
 class Pending(Handle):
-    """A ``Work``, what to call it in an error (``named``), and what makes the result of it.
+    """A pending ``Work``; ``named`` names it in errors, ``result`` returns its result.
 
-    gloo cannot be asked whether a message has gone or come (``polled`` is false): there a thread waits from the first
-    question on, as a wait that is given up closes the connection.
+    gloo cannot be polled for whether a message has been sent or received (``polled`` is false), and a wait that times
+    out closes the connection. So a thread waits from the first call of :meth:`done` on.
     """
 
     def __init__(
@@ -88,7 +86,6 @@ class Pending(Handle):
         self._error: RuntimeError | None = None
 
     def wait(self) -> Array:
-        """The result."""
         with self._named(self._what):
             if self._watch is None:
                 self._work.wait()
@@ -99,7 +96,7 @@ class Pending(Handle):
         return self._result()
 
     def done(self) -> bool:
-        """Whether the library says so, or the thread that waits has ended."""
+        """Whether the library reports completion, or the waiting thread has ended."""
         if self._polled:
             return bool(self._work.is_completed())
         if self._watch is None:
@@ -114,18 +111,18 @@ class Pending(Handle):
             self._error = error
 
 
-# Native arrays as the flat tensors that a library moves, and the way back.
-# What can be shared is shared. A tensor of the library's device and a writable NumPy array are moved where they lie;
-# anything else is copied on the way in, and on the way out into the array that was given where it can be.
+# Native arrays as the flat tensors that the library sends and receives, and back.
+# Memory is shared where possible: a tensor on the library's device and a writable NumPy array are used in place.
+# Anything else is copied, and the result is copied back into the given array if it is writable.
 
 
 _COMMON = frozenset("fdil")
-"""Codes of NumPy's float32, float64, int32 and int64."""
+"""NumPy's type codes of float32, float64, int32 and int64."""
 
 
 @final
 class Cargo:
-    """A native array as a flat, dense tensor on ``device``; ``reads``: the library will read it, and not only write."""
+    """A native array as a flat, dense tensor on ``device``; ``reads``: the library reads it, too."""
 
     def __init__(self, array: Array, device: torch.device, *, reads: bool = True) -> None:
         self._array = array
@@ -144,7 +141,7 @@ class Cargo:
             return
         self._shared = _lends(array) and device.type == "cpu"
         if self._shared and array.dtype.char in _COMMON:
-            # What most messages are, without a search for names of types.
+            # The common case, without a lookup of the type.
             self._shape, self.flat = array.shape, torch.from_numpy(array).view(-1)
             return
         host = array if isinstance(array, np.ndarray) else np.asarray(array)
@@ -153,11 +150,11 @@ class Cargo:
 
     @property
     def shares(self) -> bool:
-        """Whether what is written to :attr:`flat` is in the array at once."""
+        """Whether :attr:`flat` and the array share memory."""
         return self._shared
 
     def result(self) -> Array:
-        """What is in :attr:`flat`, in the array that was given wherever that can be written to, else in one like it."""
+        """The values of :attr:`flat`, in the given array if it is writable, else in a new one like it."""
         array = self._array
         if self._shared:
             return array
@@ -172,7 +169,7 @@ class Cargo:
 
 
 def result_like(array: Array, flat: Tensor, shape: tuple[int, ...]) -> Array:
-    """The elements of a flat tensor as a new array of the kind and on the device of ``array``, of shape ``shape``."""
+    """The elements of a flat tensor as a new array of this shape, of the kind and on the device of ``array``."""
     if isinstance(array, Tensor):
         return flat.view(shape).to(array.device)
     host = to_numpy(flat.view(shape))
@@ -182,30 +179,27 @@ def result_like(array: Array, flat: Tensor, shape: tuple[int, ...]) -> Array:
 
 
 def _lends(array: Array) -> bool:
-    """Whether PyTorch can write into the memory of a NumPy array."""
+    """Whether PyTorch can write to the memory of a NumPy array."""
     return isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
 
 
-# A communicator over PyTorch's process groups: gloo on hosts, NCCL between GPUs.
-
-
 _NEIGHBOURS = (1 << 31) - 1
-"""The tag of :meth:`Communicator.exchange`: the last that gloo takes."""
+"""The tag of :meth:`Communicator.exchange`: the largest that gloo allows."""
 _NEVER = _NEIGHBOURS - 1
-"""The tag of a message that nobody sends."""
+"""The tag of a message that is never sent."""
 _SUMMED = frozenset(
     {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64}
 )
 
 
 class TorchCommunicator(Communicator):
-    """Rank ``group.rank()`` of a backend of ``torch.distributed``: ``ProcessGroupGloo``, ``ProcessGroupNCCL``.
+    """Rank ``group.rank()`` of a ``torch.distributed`` backend: ``ProcessGroupGloo`` or ``ProcessGroupNCCL``.
 
-    ``leave`` is called once by :meth:`close`, after all ranks have come there.
+    :meth:`close` calls ``leave`` once, after all ranks have reached it.
     """
 
     algorithms = Algorithms()
-    """gloo's: its all-reduce is a reduce-scatter and an all-gather round a ring, so all ranks get the same bits."""
+    """gloo's all-reduce is a reduce-scatter and an all-gather around a ring, so all ranks get the same bits."""
 
     def __init__(
         self, group: Any, name: str, device: torch.device, timeout_s: float, leave: Callable[[], None] | None = None
@@ -236,7 +230,7 @@ class TorchCommunicator(Communicator):
         return self._start("broadcast", lambda: self._group.broadcast([_moved(cargo.flat)], options), cargo.result)
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """Posted at once."""
+        """Posted immediately."""
         self._require_other("send", to, tag)
         cargo = Cargo(array, self.device)
         return self._start(
@@ -244,7 +238,7 @@ class TorchCommunicator(Communicator):
         )
 
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
-        """Posted at once."""
+        """Posted immediately."""
         self._require_other("receive", source, tag)
         cargo = Cargo(like, self.device, reads=False)
         return self._start(
@@ -255,7 +249,7 @@ class TorchCommunicator(Communicator):
         )
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
-        """Over gloo alone: NCCL must know whom it listens to."""
+        """Over gloo only: NCCL must know the sender."""
         checked_tag("receive_any", tag, _NEVER)
         self._require_gloo("receive_any")
         cargo = Cargo(like, self.device, reads=False)
@@ -265,7 +259,7 @@ class TorchCommunicator(Communicator):
         return cargo.result(), work._source_rank()
 
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
-        """Over gloo an all-to-all of pieces and a sum of our own: gloo's reduce-scatter is an all-reduce inside."""
+        """Over gloo an all-to-all of pieces and a local sum: gloo implements reduce-scatter as an all-reduce."""
         cargo = Cargo(array, self.device)
         flat = cargo.flat
         self._require_sum("reduce_scatter", array, flat, op)
@@ -296,7 +290,7 @@ class TorchCommunicator(Communicator):
         return tuple(result_like(array, each, tuple(array.shape)) for each in found)
 
     def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
-        """Each rank's to the root at once."""
+        """Every rank sends directly to the root."""
         checked_rank("gather", root, self.size)
         cargo, here = Cargo(array, self.device), self.rank == root
         found = self._rooms(cargo.flat) if here else []
@@ -308,7 +302,7 @@ class TorchCommunicator(Communicator):
         return tuple(result_like(array, each, tuple(array.shape)) for each in found) if here else None
 
     def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
-        """The root's to each rank at once."""
+        """The root sends directly to every rank."""
         checked_rank("scatter", root, self.size)
         cargo = Cargo(like, self.device, reads=False)
         given: list[list[Tensor]] = []
@@ -331,7 +325,7 @@ class TorchCommunicator(Communicator):
         return tuple(result_like(array, each, tuple(array.shape)) for array, each in zip(arrays, found, strict=True))
 
     def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
-        """All messages under way at once."""
+        """All messages are in flight at the same time."""
         sent = Cargo(array, self.device).flat
         found = [torch.empty_like(sent) for _ in neighbours]
         for each in neighbours:
@@ -348,14 +342,13 @@ class TorchCommunicator(Communicator):
         return tuple(result_like(array, each, tuple(array.shape)) for each in found)
 
     def barrier(self) -> None:
-        """The library's own."""
         options = dist.BarrierOptions()
         if self.device.type == "cuda":
             options.device_ids = [self.device.index or 0]
         self._do("barrier", lambda: self._group.barrier(options))
 
     def close(self) -> None:
-        """Wait for the others, then give the group back."""
+        """Wait for the other ranks, then release the group."""
         leave, self._leave = self._leave, None
         if self._group is None:
             return
@@ -367,14 +360,14 @@ class TorchCommunicator(Communicator):
                 leave()
 
     def abort(self) -> None:
-        """Close the connections, which ends what is under way on both of their ends."""
+        """Close the connections, which ends pending operations on both sides."""
         group, self._group = self._group, None
         leave, self._leave = self._leave, None
         if group is None:
             return
         if self._gloo and self.size > 1:
-            # Its own abort leaves them open, and its end waits for what is under way. But it closes all connections
-            # once somebody has waited for a message in vain.
+            # gloo's own abort leaves connections open, and its destructor waits for pending operations. But it closes
+            # all connections once a wait for a message has timed out.
             room, other = torch.empty(1), (self.rank + 1) % self.size
             with suppress(RuntimeError):
                 group.recv([room], other, _NEVER).wait(timedelta(milliseconds=1))
@@ -396,7 +389,7 @@ class TorchCommunicator(Communicator):
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
-        """An error of the library as one that names the operation."""
+        """Raises errors of the library as errors that name the operation."""
         asked = f"{what} of rank {self.rank} of {self.size} over {self.name}"
         if self._group is None:
             raise UsageError(asked, "the communicator was closed", "open another one")
@@ -406,12 +399,12 @@ class TorchCommunicator(Communicator):
             said = str(error).splitlines()[0]
             late = f"; the timeout is {self._timeout_s:g} s" if "imed out" in said or "timeout" in said else ""
             raise CommunicationError(
-                asked, f"a rank was lost or came too late: {said}{late}", "read the logs of the other ranks"
+                asked, f"a rank was lost or timed out: {said}{late}", "read the logs of the other ranks"
             ) from error
 
     @contextmanager
     def _coalesced(self) -> Iterator[None]:
-        """NCCL starts what is sent and received at once as one operation, else two ranks would wait for each other."""
+        """NCCL must start simultaneous sends and receives as one operation, or two ranks would wait for each other."""
         if self._gloo:
             yield
             return
@@ -426,18 +419,18 @@ class TorchCommunicator(Communicator):
         checked_rank(what, rank, self.size)
         checked_tag(what, tag, _NEVER)
         if rank == self.rank:
-            raise UsageError(f"{what} of rank {rank} with itself", "the library has no such thing", "keep the array")
+            raise UsageError(f"{what} of rank {rank} with itself", "the library cannot do this", "use the array itself")
         if tag and not self._gloo:
             raise UnsupportedError(f"tag {tag} over {self.name}", "its messages have no tags", "use tag 0, or gloo")
 
     def _require_gloo(self, what: str) -> None:
         if not self._gloo:
-            raise UnsupportedError(f"{what} over {self.name}", "the library has no such thing", "use gloo or mpi")
+            raise UnsupportedError(f"{what} over {self.name}", "the library does not support it", "use gloo or mpi")
 
     def _require_sum(self, what: str, array: Array, flat: Tensor, op: Reduction) -> None:
         checked_op(what, op, array)
         if flat.dtype not in _SUMMED:
-            raise UnsupportedError(f"{what} of {flat.dtype} over {self.name}", "the library adds none", "cast it")
+            raise UnsupportedError(f"{what} of {flat.dtype} over {self.name}", "it cannot add this type", "cast it")
 
 
 def _reduction(op: Any) -> Any:
@@ -448,7 +441,7 @@ def _reduction(op: Any) -> Any:
 
 
 def _moved(flat: Tensor) -> Tensor:
-    """The same memory as elements that every backend moves: bytes, where no arithmetic is needed."""
+    """The same memory as a type that every backend can send; bytes for types that it cannot."""
     return flat if flat.dtype in _SUMMED else flat.view(torch.uint8)
 
 
@@ -456,9 +449,7 @@ def _all_moved(flats: Sequence[Tensor]) -> list[Tensor]:
     return [_moved(each) for each in flats]
 
 
-# Opens PyTorch's process groups: the rendezvous, the network interface, and the way out.
-# The group is PyTorch's default one, so what a user's own code or DDP does without a word about groups works beside
-# the communicator.
+# Opening PyTorch's default process group: the rendezvous and the network interface.
 
 
 _INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -467,19 +458,19 @@ _ASK_ADDRESS = 0x8915  # SIOCGIFADDR
 
 
 def open_group(kind: str, place: RankPlace, timeout_s: float) -> TorchCommunicator:
-    """Meet the other ranks at ``place``'s address. Collective.
+    """Connect to the other ranks at ``place``'s address. Collective.
 
-    ``MissingError`` where this build of PyTorch lacks the backend, ``CommunicationError`` where not all ranks come in
-    time.
+    Raises ``MissingError`` if this build of PyTorch lacks the backend, ``CommunicationError`` if not all ranks connect
+    in time.
     """
     device = _device(kind, place)
     if place.size > 1 and not place.port:
-        found = "the launcher agreed on no port where they meet"
+        found = "the launcher did not choose a port for the rendezvous"
         raise UsageError(f"{place.size} ranks over {kind}", found, "set MASTER_ADDR and MASTER_PORT for all of them")
     timeout = timedelta(seconds=timeout_s)
     try:
         store: dist.Store = dist.TCPStore(place.address, place.port, place.size, _hosts(place), timeout)
-        # What ranks said there before they were started again would be taken for what these say.
+        # A prefix per restart: otherwise entries of the ranks before a restart would be taken for current ones.
         store = dist.PrefixStore(f"started-{os.environ.get(_RESTARTS, '0')}", store)
         with _interface(kind, place):
             dist.init_process_group(kind, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
@@ -488,9 +479,9 @@ def open_group(kind: str, place: RankPlace, timeout_s: float) -> TorchCommunicat
             communicator.barrier()
     except RuntimeError as error:
         raise CommunicationError(
-            f"{place.size} ranks over {kind} that meet at {place.address} port {place.port}",
-            f"rank {place.rank} did not meet them all within {timeout_s:g} s: {str(error).splitlines()[0]}",
-            "see that all ranks were started, and that they can reach that address",
+            f"{place.size} ranks over {kind} at {place.address} port {place.port}",
+            f"rank {place.rank} did not connect to all of them within {timeout_s:g} s: {str(error).splitlines()[0]}",
+            "check that all ranks were started and can reach this address",
         ) from error
     return communicator
 
@@ -503,12 +494,12 @@ def _leave() -> None:
 def _device(kind: str, place: RankPlace) -> torch.device:
     if kind == "gloo":
         if not dist.is_gloo_available():
-            raise MissingError("a communicator over gloo", "this build of PyTorch has none", "use mpi")
+            raise MissingError("a communicator over gloo", "this build of PyTorch does not have it", "use mpi")
         return torch.device("cpu")
     if kind != "nccl":
-        raise UnsupportedError(f"a communicator over {kind!r} of torch", "it opens gloo and nccl", "use one of them")
+        raise UnsupportedError(f"a communicator over {kind!r} of torch", "it supports gloo and nccl", "use one of them")
     if not dist.is_nccl_available() or not torch.cuda.is_available():
-        found = "this build of PyTorch has none" if not dist.is_nccl_available() else "PyTorch sees no GPU here"
+        found = "this build of PyTorch does not have it" if not dist.is_nccl_available() else "PyTorch sees no GPU here"
         raise MissingError("a communicator over nccl", found, "use gloo")
     device = torch.device("cuda", place.local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
@@ -516,13 +507,13 @@ def _device(kind: str, place: RankPlace) -> torch.device:
 
 
 def _hosts(place: RankPlace) -> bool:
-    """Whether this rank keeps the store: rank 0, unless torchrun's agent does."""
+    """Whether this rank hosts the store: rank 0, unless torchrun's agent does."""
     return place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
 
 @contextmanager
 def _interface(kind: str, place: RankPlace) -> Iterator[None]:
-    """Let gloo listen where the others find this rank: it would ask what the host is called, and trust the answer."""
+    """Make gloo listen on the interface that other ranks can reach; by default it resolves the host's own name."""
     found = interface_towards(place.address, place.port) if kind == "gloo" and _INTERFACE not in os.environ else None
     if found is None:
         yield
@@ -535,8 +526,8 @@ def _interface(kind: str, place: RankPlace) -> Iterator[None]:
 
 
 def interface_towards(address: str, port: int) -> str | None:
-    """The network interface from which packets to ``address`` leave; ``None`` where the system does not say."""
-    # A datagram socket is given its own address when it is told its peer's; nothing is sent.
+    """The network interface that sends packets to ``address``; ``None`` if the system does not tell."""
+    # Connecting a datagram socket assigns its own address; nothing is sent.
     with suppress(OSError), closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
         asked.connect((address, port or 1))
         own = asked.getsockname()[0]
@@ -547,7 +538,7 @@ def interface_towards(address: str, port: int) -> str | None:
 
 
 def _address_of(asked: socket.socket, interface: str) -> str:
-    """Its IPv4 address; empty where it has none."""
+    """The interface's IPv4 address; empty if it has none."""
     try:
         answer = fcntl.ioctl(asked.fileno(), _ASK_ADDRESS, struct.pack("256s", interface.encode()[:15]))
     except OSError:

@@ -1,15 +1,19 @@
 """An update rule on all tensors of a network at once, and PyTorch's own optimizers.
 
-An elementwise rule may have the parameters cut as we like. A GPU takes all of them in one piece, so that a step is a
-few kernels. The CPU takes tiles that stay in its cache: a rule passes over its arrays many times, and then only the
-first pass comes from memory.
+Many tensors act as one array, so that a rule written for one array updates all of them in a few calls of
+``torch._foreach`` functions, which loop in C++ on the CPU and use one kernel for many tensors on a GPU. A single tensor
+uses PyTorch's plain functions, whose call overhead is a tenth.
+
+Parameters of an elementwise rule may be split at will. A GPU takes all of them in one piece, so that a step is a few
+kernels. A CPU takes tiles that stay in its cache: a rule passes over its arrays many times, and then only the first
+pass reads memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -17,17 +21,189 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from levelbench.errors import DataError, DefinitionError
-from levelbench.frameworks.torch.foreach import Tensors, together
 from levelbench.networks.executor import Backend
+from levelbench.operators.contract import Function
 from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
 from levelbench.training.optimizers.rules import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.wrappers import Native
 
-__all__ = ["TILE", "ForeachStepper", "TorchOptimStepper", "make_stepper"]
+Table = dict[str, Function]
+Operand: TypeAlias = "Tensors | Tensor | float"
+
+
+class Tensors:
+    """Tensors that support the operators and functions of :mod:`levelbench.training.optimizers.arrays` as one array."""
+
+    __slots__ = ("value",)
+    table: ClassVar[Table]
+    """The functions that add, multiply, ... ``value``."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def _new(self, name: str, other: Operand) -> Self:
+        return type(self)(self.table[name](self.value, other.value if isinstance(other, Tensors) else other))
+
+    def _in_place(self, name: str, other: Operand) -> Self:
+        self.table[name](self.value, other.value if isinstance(other, Tensors) else other)
+        return self
+
+    def __add__(self, other: Operand) -> Self:
+        return self._new("add", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Operand) -> Self:
+        return self._new("sub", other)
+
+    def __rsub__(self, other: Operand) -> Self:
+        return (-self)._in_place("iadd", other)
+
+    def __mul__(self, other: Operand) -> Self:
+        return self._new("mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Operand) -> Self:
+        return self._new("div", other)
+
+    def __rtruediv__(self, other: Operand) -> Self:
+        return self._new("rdiv", other)
+
+    def __pow__(self, other: Operand) -> Self:
+        return self._new("pow", other)
+
+    def __rpow__(self, other: float) -> Self:
+        return self._new("rpow", other)
+
+    def __iadd__(self, other: Operand) -> Self:
+        return self._in_place("iadd", other)
+
+    def __isub__(self, other: Operand) -> Self:
+        return self._in_place("isub", other)
+
+    def __imul__(self, other: Operand) -> Self:
+        return self._in_place("imul", other)
+
+    def __itruediv__(self, other: Operand) -> Self:
+        return self._in_place("idiv", other)
+
+    def __neg__(self) -> Self:
+        return type(self)(self.table["neg"](self.value))
+
+    def __abs__(self) -> Self:
+        return type(self)(self.table["abs"](self.value))
+
+    def __levelbench_function__(self, name: str, *others: Any) -> Self:
+        """A function of :mod:`levelbench.training.optimizers.arrays` on all tensors."""
+        if name not in _THREE:
+            given = (each.value if isinstance(each, Tensors) else each for each in others)
+            return type(self)(self.table[name](self.value, *given))
+        *arrays, factor = others
+        if isinstance(factor, int | float):
+            self.table[name](self.value, *(each.value for each in arrays), factor)
+            return self
+        return self._in_place("iadd", _THREE[name](self, *arrays) * factor)
+
+    def clone(self) -> Self:
+        """A copy with its own memory."""
+        return type(self)(self.table["copy"](self.value))
+
+    def copy_(self, other: Tensors) -> None:
+        """Copy the values of others."""
+        self.table["copy_"](self.value, other.value)
+
+
+_THREE: Table = {
+    "add_product": lambda target, left, right: left * right,
+    "add_quotient": lambda target, upper, lower: upper / lower,
+    "add_scaled": lambda target, array: array,
+    "mix": lambda target, array: array - target,
+}
+"""What is added to the target, multiplied by a factor that is an array."""
+
+
+def _root(value: Tensor) -> Tensor:
+    """The square root, accurate to one or two units in the last place on the CPU; the root of 0 is 0.
+
+    On the CPU ``torch.sqrt`` is MKL's, which takes up to ten times as long for zeros and forty times as long for
+    subnormal numbers. An optimizer's moments are full of these if gradients are always zero.
+    """
+    return torch.sqrt(value) if value.device.type != "cpu" else torch.rsqrt(value).reciprocal_()
+
+
+def _roots(value: list[Tensor]) -> list[Tensor]:
+    if any(each.device.type != "cpu" for each in value):
+        return list(torch._foreach_sqrt(value))
+    found = list(torch._foreach_rsqrt(value))
+    torch._foreach_reciprocal_(found)
+    return found
+
+
+_PLAIN = ("abs", "add", "div", "mul", "neg", "pow", "sign", "sub")
+_IN_PLACE = ("add", "div", "mul", "sub")
+
+
+class TensorList(Tensors):
+    """A list of tensors."""
+
+    __slots__ = ()
+    table: ClassVar[Table] = {
+        **{name: getattr(torch, f"_foreach_{name}") for name in (*_PLAIN, "maximum", "minimum")},
+        **{f"i{name}": getattr(torch, f"_foreach_{name}_") for name in _IN_PLACE},
+        "add_product": lambda target, left, right, factor: torch._foreach_addcmul_(target, left, right, value=factor),
+        "add_quotient": lambda target, upper, lower, factor: torch._foreach_addcdiv_(
+            target, upper, lower, value=factor
+        ),
+        "add_scaled": lambda target, array, factor: torch._foreach_add_(target, array, alpha=factor),
+        "copy": lambda value: [each.clone() for each in value],
+        "copy_": torch._foreach_copy_,
+        "mix": torch._foreach_lerp_,
+        "rdiv": lambda value, other: [other / each for each in value],
+        "rpow": lambda value, other: torch._foreach_pow(other, value),
+        "sqrt": _roots,
+        "zeros_like": lambda value: [torch.zeros_like(each) for each in value],
+    }
+
+
+def _extremum(function: Callable[[Tensor, Tensor], Tensor], limit: str) -> Callable[[Tensor, Tensor | float], Tensor]:
+    def call(value: Tensor, other: Tensor | float) -> Tensor:
+        if isinstance(other, Tensor):
+            return function(value, other)
+        return torch.clamp(value, **{limit: other})
+
+    return call
+
+
+class OneTensor(Tensors):
+    """A list of one tensor."""
+
+    __slots__ = ()
+    table: ClassVar[Table] = {
+        **{name: getattr(torch, name) for name in _PLAIN},
+        **{f"i{name}": getattr(Tensor, f"{name}_") for name in _IN_PLACE},
+        "add_product": lambda target, left, right, factor: target.addcmul_(left, right, value=factor),
+        "add_quotient": lambda target, upper, lower, factor: target.addcdiv_(upper, lower, value=factor),
+        "add_scaled": lambda target, array, factor: target.add_(array, alpha=factor),
+        "copy": torch.clone,
+        "copy_": Tensor.copy_,
+        "maximum": _extremum(torch.maximum, "min"),
+        "minimum": _extremum(torch.minimum, "max"),
+        "mix": Tensor.lerp_,
+        "rdiv": lambda value, other: other / value,
+        "rpow": lambda value, other: other**value,
+        "sqrt": _root,
+        "zeros_like": torch.zeros_like,
+    }
+
+
+def together(tensors: Sequence[Tensor]) -> Tensors:
+    """One or more tensors as one array."""
+    return OneTensor(tensors[0]) if len(tensors) == 1 else TensorList(list(tensors))
 
 
 class TorchOptimStepper(Stepper):
-    """An optimizer of ``torch.optim``. It counts its steps itself, and knows parameters by their order."""
+    """An optimizer of ``torch.optim``, which counts its steps itself and identifies parameters by their order."""
 
     def __init__(self, native: Native, backend: Backend, parameters: MutableMapping[str, Tensor]) -> None:
         self._native, self._backend = native, backend
@@ -38,7 +214,7 @@ class TorchOptimStepper(Stepper):
             raise DefinitionError(
                 f"{native.name}({', '.join(f'{key}={value}' for key, value in native.settings)})",
                 f"{type(error).__name__}: {error}",
-                "give the arguments that PyTorch's documentation has for it, and parameters that it takes",
+                "give arguments and parameters that PyTorch's documentation allows",
             ) from error
 
     def _made(self) -> Any:
@@ -48,7 +224,7 @@ class TorchOptimStepper(Stepper):
         return maker(list(self._tensors.values()), lr=self._native.lr, **dict(self._native.settings))
 
     def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
-        """One step of the framework's own; a parameter without a gradient is left as it is."""
+        """One step of PyTorch's optimizer; a parameter without a gradient is left unchanged."""
         for name, tensor in self._tensors.items():
             tensor.grad = gradients.get(name)
         for group in self._optimizer.param_groups:
@@ -70,7 +246,7 @@ class TorchOptimStepper(Stepper):
         return result
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from there; ``DataError`` where a name or a shape is none of these parameters'."""
+        """Continue from this state; ``DataError`` if a name does not belong to these parameters."""
         at = {name: index for index, name in enumerate(self._tensors)}
         kept: dict[int, dict[str, Any]] = {}
         for full, value in state.items():
@@ -78,8 +254,8 @@ class TorchOptimStepper(Stepper):
             if name not in at:
                 raise DataError(
                     f"the state of {self._native.name}",
-                    f"{full!r} belongs to no parameter here",
-                    "go on with the network and the optimizer that it was saved with",
+                    f"{full!r} does not belong to any parameter here",
+                    "continue with the network and optimizer that it was saved with",
                 )
             kept.setdefault(at[name], {})[key] = torch.from_numpy(np.array(value))
         groups = self._optimizer.state_dict()["param_groups"]
@@ -87,23 +263,23 @@ class TorchOptimStepper(Stepper):
         for name, tensor in self._tensors.items():
             loaded = self._optimizer.state[tensor]
             for key, value in kept.get(at[name], {}).items():
-                # PyTorch gives all of a state the dtype of its parameter; NAdam keeps a product in float32.
+                # PyTorch casts a state to the dtype of its parameter, but NAdam keeps a product in float32.
                 loaded[key] = value.to(loaded[key].device)
 
 
 TILE = 1 << 18
-"""Elements of a tile on the CPU, at most: a megabyte an array in float32, so that Adam's five stay in the last cache.
+"""Maximum elements per tile on the CPU: a megabyte per float32 array, so that Adam's five fit the last-level cache.
 
-Each call on a tile costs its own time, and with several threads a wait for the slowest of them, so tiles that fit a
-core's own cache cost more calls than they save.
+Each call on a tile has an overhead, and with several threads waits for the slowest of them, so smaller tiles that fit a
+core's own cache cost more than they save.
 """
 
 _LINE = 64
-"""Elements that parts of a tensor are made of: whole cache lines, whatever the type."""
+"""Parts of a tensor are multiples of this many elements: whole cache lines for every type."""
 
 
 def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Tensor]) -> Stepper | None:
-    """What applies ``rule`` to these tensors faster than one after another; ``None`` if there is no such thing."""
+    """A stepper that applies ``rule`` faster than one tensor after another; ``None`` if there is none."""
     if isinstance(rule, Native):
         return TorchOptimStepper(rule, backend, parameters) if rule.framework == "torch" else None
     if not isinstance(rule, UpdateRule):
@@ -115,7 +291,7 @@ def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Te
 
 
 class _Loop(RuleStepper):
-    """One tensor after another, outside of autograd."""
+    """Updates one tensor after another, outside autograd."""
 
     def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
         with torch.no_grad():
@@ -127,14 +303,14 @@ class _AveragingLoop(_Loop, AveragingStepper):
 
 
 class _Tile(NamedTuple):
-    """A piece of all parameters: the places that it takes (which tensor, which part of it), and views of those."""
+    """A tile of the parameters: its places as (tensor, part of the tensor), and views of these parts."""
 
     places: tuple[tuple[int, int], ...]
     parameters: Tensors
 
 
 class ForeachStepper(_Loop):
-    """An elementwise rule, tile by tile. State is kept by parameter, and tiles are views of it."""
+    """Applies an elementwise rule tile by tile. State is kept by parameter, and tiles are views of it."""
 
     def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Tensor]) -> None:
         super().__init__(rule, backend, parameters)
@@ -147,7 +323,7 @@ class ForeachStepper(_Loop):
         self._formats: list[torch.memory_format | None] = []
 
     def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
-        """All parameters that have a gradient; where those are others than before, tiles are laid anew."""
+        """Update all parameters that have a gradient; new tiles are laid out if these have changed."""
         if not self._fits(gradients):
             self._gather()
             self._forget()
@@ -168,12 +344,12 @@ class ForeachStepper(_Loop):
                     parameters.copy_(updated)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """As that of the plain loop: a run may go on with either."""
+        """The same as the plain loop's, so that a run can continue with either."""
         self._gather()
         return super().state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Tiles are laid anew at the next step."""
+        """Continue from this state; new tiles are laid out at the next step."""
         self._forget()
         super().restore(state)
 
@@ -184,7 +360,7 @@ class ForeachStepper(_Loop):
         return all(parameters[name] is tensor for name, tensor in held.items())
 
     def _lay(self, names: list[str]) -> bool:
-        """Cut these parameters and their states into tiles; False where their states' numbers differ."""
+        """Split these parameters and their states into tiles; False if the numbers in their states differ."""
         tensors = [self._parameters[name] for name in names]
         for name, tensor in zip(names, tensors, strict=True):
             if name not in self._states:
@@ -202,27 +378,27 @@ class ForeachStepper(_Loop):
         return True
 
     def _gather(self) -> None:
-        """Take over the numbers of the tiles' states; what is an array is there already."""
+        """Store the numbers of the tiles' states; arrays are views, so they are up to date."""
         names = list(self._held)
         for tile, state in zip(self._tiles, self._tile_states, strict=True):
             for tensor, _ in tile.places:
                 self._states[names[tensor]] = _with_numbers(self._states[names[tensor]], state)
 
     def _written(self, held: State, new: State) -> State:
-        """``held`` with the values of ``new``: what the rule did not change in place is copied."""
+        """``held`` with the values of ``new``: what the rule did not update in place is copied."""
         if new is held or (type(new) is type(held) is tuple and len(new) == len(held) and all(map(is_, new, held))):
             return held
         before, after = _leaves(held), _leaves(new)
         if [type(each) for each in before] != [type(each) for each in after]:
             raise DefinitionError(
                 f"{type(self._rule).__name__}",
-                "the state that it returns is not of the kind that it began with",
+                "the state that it returns has a different structure than its initial state",
                 "return arrays where `init` has arrays, and numbers where it has numbers",
             )
         moved = [(old, each) for old, each in zip(before, after, strict=True) if old is not each]
         lists = [(old, each) for old, each in moved if isinstance(old, Tensors)]
         if any(each is old for _, each in lists for old in before):
-            # Two that change places would overwrite one another.
+            # Two arrays that swap places would overwrite each other.
             lists = [(old, each.clone()) for old, each in lists]
         for old, each in lists:
             old.copy_(each)
@@ -233,14 +409,13 @@ class AveragingForeachStepper(ForeachStepper, AveragingStepper):
     """The same for a rule that averages."""
 
     def averaged(self) -> Mapping[str, Tensor]:
-        """The averages of all parameters that were updated."""
         self._gather()
         with torch.no_grad():
             return super().averaged()
 
 
 def _format(tensor: Tensor, state: State) -> torch.memory_format | None:
-    """The layout in which a tensor and all of its state are one dense run of elements; ``None``: not to be cut."""
+    """The layout in which a tensor and all of its state are dense in memory; ``None``: do not split it."""
     arrays = [tensor, *(each for each in _leaves(state) if isinstance(each, Tensor))]
     if tensor.device.type != "cpu" or tensor.numel() <= TILE:
         return None
@@ -256,7 +431,7 @@ def _format(tensor: Tensor, state: State) -> torch.memory_format | None:
 
 
 def _pieces(tensor: Tensor, layout: torch.memory_format | None) -> Sequence[Tensor]:
-    """A tensor whole, or views of its elements in the order of memory: alike in size, and none above ``TILE``."""
+    """The whole tensor, or views of its elements in memory order, of similar size and not above ``TILE``."""
     if layout is None:
         return (tensor,)
     dense = tensor.contiguous(memory_format=layout)
@@ -268,9 +443,9 @@ def _pieces(tensor: Tensor, layout: torch.memory_format | None) -> Sequence[Tens
 
 
 def _grouped(sizes: Sequence[Sequence[int]], every: bool) -> Iterator[tuple[tuple[int, int], ...]]:
-    """(tensor, part) of all parts, the large ones alone and the small ones together; all in one where ``every`` is set.
+    """Groups of (tensor, part): each large part by itself, small ones together; ``every``: all in one group.
 
-    Plain functions serve a large part, and what lies in between two of them does not keep small ones from each other.
+    Large parts use the plain functions; small ones are grouped even if a large one lies between them.
     """
     places: list[tuple[int, int]] = []
     filled = 0
@@ -293,12 +468,12 @@ def _leaves(state: State) -> list[Any]:
 
 
 def _numbers(state: State) -> list[Any]:
-    """The numbers of a state, and its structure: an array counts as ``None``."""
+    """The numbers of a state and the types of its other leaves."""
     return [each if isinstance(each, int | float) else type(each) for each in _leaves(state)]
 
 
 def _mapped(states: Sequence[State], function: Callable[[Sequence[State]], State]) -> State:
-    """A state of the structure of all of ``states``, each leaf made of theirs."""
+    """A state with the structure of ``states``, each leaf computed from theirs."""
     if isinstance(states[0], tuple):
         return tuple(_mapped(each, function) for each in zip(*states, strict=True))
     return function(states)
@@ -307,7 +482,7 @@ def _mapped(states: Sequence[State], function: Callable[[Sequence[State]], State
 def _joined(
     states: Sequence[State], places: Sequence[tuple[int, int]], formats: Sequence[torch.memory_format | None]
 ) -> State:
-    """The states of the parts of a tile as one: lists of views where there are arrays."""
+    """The states of the parts of a tile as one: arrays become lists of views."""
 
     def join(leaves: Sequence[State]) -> State:
         if not isinstance(leaves[0], Tensor):

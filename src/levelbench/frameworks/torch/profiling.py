@@ -1,10 +1,9 @@
-"""The time of each operator or module of an executor, the profiler's own account of it, and the allocator's peak.
+"""The time of each operator or module of an executor, the profiler's times, and the allocator's peak.
 
-On a GPU a clock on the host would time launches, and a wait after each operator its overhead. So the device is kept
-busy for as long as launching takes; it then works through what has piled up without a gap, and the events around each
-operator say how long that one took. On the CPU it is the host's clock. The profiler is a second witness: the network
-runs as it always does, each node inside a named range, and what counts is the time that PyTorch's own operators (on a
-GPU its kernels) took within the range, not that of the Python around them.
+On a GPU, a host clock would time launches, and waiting after each operator would add overhead. So the device is kept
+busy while work is launched; it then executes the queue without gaps, and events around each operator give its time. On
+the CPU the host's clock is used. The profiler is an independent check: each node runs inside a named range, and only
+the time of PyTorch's own operators (on a GPU, their kernels) within the range counts, not the Python around them.
 """
 
 from __future__ import annotations
@@ -26,25 +25,22 @@ from levelbench.measure.meters.base import Meter, Reading
 from levelbench.networks.codegen import Lowered, LoweredStep
 from levelbench.networks.executor import Executor, OperatorTime
 
-__all__ = ["CudaMemoryMeter", "Marks", "module_times", "operator_times", "profile"]
-
-
 _PREFIX = "levelbench node: "
 _INFERENCE = "levelbench inference"
 _MICRO = 1e-6
 
 
 def profile(executor: Executor, inputs: Sequence[Tensor], repeats: int) -> tuple[str, dict[str, float]]:
-    """The profiler's name, and the seconds of each type of operator in an inference: the median of ``repeats``.
+    """The profiler's name, and the seconds per operator type in an inference: the median of ``repeats``.
 
-    Raises ``UnsupportedError`` for a compiled executor and a module, whose operators are not the network's.
+    Raises ``UnsupportedError`` for a compiled executor or a module, whose operators are not those of a network.
     """
     if not isinstance(executor, TorchExecutor) or executor.mode != "eager":
         raise UnsupportedError(
             f"torch.profiler in mode {executor.mode!r}", "its operators are not those of the network", "use mode eager"
         )
     network = executor.network
-    # Not the bare functions: those may refuse, and what replaces them is not known here.
+    # Not the bare functions: one may refuse, and its fallback is not known here.
     lowered = executor.lower([each.name for each in network.outputs], bare=False)
     run = lowered.composed([_ranged(each) for each in lowered.steps])
     live = {**executor.parameters, **executor.buffers}
@@ -63,7 +59,7 @@ def profile(executor: Executor, inputs: Sequence[Tensor], repeats: int) -> tuple
 
 
 def _medians(events: Any, cuda: bool) -> dict[str, float]:
-    """By type the median over the inferences, so that an interruption of one of them does not count."""
+    """The median over the inferences per type, so that an interruption of one inference does not count."""
     turns: list[dict[str, float]] = []
     host = (each for each in events if each.device_type == torch.autograd.DeviceType.CPU)
     for event in sorted(host, key=lambda each: float(each.time_range.start)):
@@ -76,7 +72,7 @@ def _medians(events: Any, cuda: bool) -> dict[str, float]:
 
 
 def _ranged(step: LoweredStep) -> LoweredStep:
-    """The step with its call inside a range that the profiler sees."""
+    """The step with its call inside a named profiler range."""
     call: Callable[..., Any] = step.call
     name = _PREFIX + step.node.title
 
@@ -88,16 +84,16 @@ def _ranged(step: LoweredStep) -> LoweredStep:
 
 
 def _seconds(event: Any, cuda: bool) -> float:
-    """What PyTorch's operators within the range took; on a GPU what their kernels did."""
+    """The time of PyTorch's operators within the range; on a GPU, of their kernels."""
     if cuda:
         return float(event.device_time_total) * _MICRO
     return sum(float(each.cpu_time_total) for each in event.cpu_children) * _MICRO
 
 
 class CudaMemoryMeter(Meter):
-    """The most that PyTorch's allocator handed out on a device between ``start`` and ``stop``, in bytes.
+    """The peak memory that PyTorch's allocator handed out on a device between ``start`` and ``stop``, in bytes.
 
-    It counts tensors and workspaces, not what the allocator keeps in reserve, nor CUDA's own context.
+    It includes tensors and workspaces, but neither the allocator's cache nor the CUDA context.
     """
 
     name = "peak_memory"
@@ -107,31 +103,29 @@ class CudaMemoryMeter(Meter):
         self._device = device
 
     def start(self) -> None:
-        """Lower the mark to what is allocated now."""
         torch.cuda.synchronize(self._device)
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def stop(self) -> Reading:
-        """The mark."""
         torch.cuda.synchronize(self._device)
         peak = float(torch.cuda.max_memory_allocated(self._device))
         return Reading(self.name, self.unit, peak, "torch.cuda.max_memory_allocated")
 
 
 _CYCLES_PER_S = 2e9
-"""As many as a GPU's clock makes, or more, so that the device is busy for as long as it is asked to, or longer."""
+"""At least a GPU's clock rate, so that the device is busy for at least the requested time."""
 
 Span = tuple[Any, Any]
 
 
 class Marks:
-    """Points in the work of a device."""
+    """Time marks in the work queue of a device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device if device.type == "cuda" else None
 
     def mark(self) -> Any:
-        """The point between what was launched and what will be."""
+        """A mark after everything that has been launched so far."""
         if self._device is None:
             return HOST.now_ns()
         event = torch.cuda.Event(enable_timing=True)
@@ -139,18 +133,18 @@ class Marks:
         return event
 
     def finish(self) -> None:
-        """Wait until all points have been passed."""
+        """Wait until the device has passed all marks."""
         if self._device is not None:
             torch.cuda.synchronize(self._device)
 
     @staticmethod
     def seconds(span: Span) -> float:
-        """From the first point to the second; both must have been passed."""
+        """The time between two marks; the device must have passed both."""
         start, end = span
         return (end - start) * 1e-9 if isinstance(start, int) else float(start.elapsed_time(end)) * 1e-3
 
     def repeated(self, run: Callable[[], list[Span]], repeats: int) -> list[list[float]]:
-        """The seconds of all spans that ``run`` answers with, ``repeats`` times, each on a device that lags behind."""
+        """The seconds of all spans that ``run`` returns, ``repeats`` times, with the device kept busy meanwhile."""
         before = HOST.now_ns()
         run()
         launching_s = (HOST.now_ns() - before) * 1e-9
@@ -169,7 +163,7 @@ class Marks:
 def operator_times(
     lowered: Lowered, inputs: Sequence[Tensor], arrays: Sequence[Tensor], device: torch.device, repeats: int
 ) -> list[OperatorTime]:
-    """One entry a step, those that are computed on the host among them; ``repeats`` times in seconds in each."""
+    """One entry per step, including those computed on the host, each with ``repeats`` times in seconds."""
     marks = Marks(device)
     spans: list[Span] = []
 
@@ -199,9 +193,9 @@ def operator_times(
 def module_times(
     module: torch.nn.Module, call: Callable[[], object], device: torch.device, repeats: int
 ) -> list[OperatorTime]:
-    """One entry for each innermost module that ``call`` runs, by its path; one that runs often has the sum of it.
+    """One entry for each innermost module that ``call`` runs, by path; one that runs several times has the sum.
 
-    What a module does between its parts, as with functions of ``torch.nn.functional``, is in none of them.
+    What a module does outside its submodules, such as calls of ``torch.nn.functional``, is not included.
     """
     marks = Marks(device)
     spans: list[tuple[str, Span]] = []

@@ -1,14 +1,9 @@
-"""ONNX's operators as functions of JAX's arrays, by group; importing this registers them all."""
+"""ONNX operators on JAX; importing this package registers all of them."""
 
 from levelbench.frameworks.jax.operators import (  # noqa: F401  # each registers its operators
     elementwise,
-    images,
-    learning,
-    normalization,
-    quantization,
-    random,
+    layers,
     reductions,
-    sequences,
     shapes,
     windows,
 )

@@ -1,7 +1,7 @@
-"""Element by element: functions of one and more arrays, activations, the softmax family, casts.
+"""Element-wise operators: arithmetic, comparisons, activations, the softmax family, casts, quantisation.
 
-At a kink the gradient is the one that PyTorch takes, so that frameworks can be compared there: the full one at both
-bounds of Clip, none at zero of Abs.
+At a kink the gradient is PyTorch's, so that frameworks can be compared there: the full gradient at both bounds of Clip,
+zero at 0 for Abs. Products of quantised values are exact, in 32-bit integers.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import ml_dtypes
 import numpy as np
 from jax import Array, lax
 
-from levelbench.frameworks.jax.arrays import DType, numpy_dtype
-from levelbench.frameworks.jax.operators.registry import Function, maker, operator, refuse, table
+from levelbench.frameworks.jax.arrays import numpy_dtype
+from levelbench.frameworks.jax.operators.registry import maker, operator, refuse, table
 from levelbench.frameworks.shared.operators import POINTWISE
+from levelbench.operators.contract import DType, Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["SATURATING", "cast"]
 
 
 @jax.custom_jvp
@@ -30,131 +29,107 @@ def _absolute(x: Array) -> Array:
 
 @_absolute.defjvp
 def _absolute_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    # JAX's own has a slope of one at zero.
+    # JAX's own derivative at zero is one.
     (x,), (tangent,) = primals, tangents
     return jnp.abs(x), jnp.sign(x) * tangent
 
 
-table({name: getattr(jnp, standard) for name, standard in POINTWISE.items()})
+table(**{name: getattr(jnp, standard) for name, standard in POINTWISE.items()})
 table(
-    {
-        "Abs": _absolute,
-        "Erf": lax.erf,
-        "Identity": lambda x: x,
-        "Max": lambda *inputs: reduce(jnp.maximum, inputs),
-        "Mean": lambda *inputs: reduce(jnp.add, inputs) / len(inputs),
-        "Min": lambda *inputs: reduce(jnp.minimum, inputs),
-        "Mod": lambda a, b, *, fmod: jnp.fmod(a, b) if fmod else jnp.mod(a, b),
-        "Round": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
-        "Sum": lambda *inputs: reduce(jnp.add, inputs),
-    }
+    Abs=_absolute,
+    Erf=lax.erf,
+    Identity=lambda x: x,
+    Max=lambda *inputs: reduce(jnp.maximum, inputs),
+    Mean=lambda *inputs: reduce(jnp.add, inputs) / len(inputs),
+    Min=lambda *inputs: reduce(jnp.minimum, inputs),
+    Mod=lambda a, b, *, fmod: jnp.fmod(a, b) if fmod else jnp.mod(a, b),
+    Round=lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+    Sum=lambda *inputs: reduce(jnp.add, inputs),
 )
 
 
 @operator("Clip")
 def _clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
-    # Where the bounds cross, ONNX answers with the upper one.
+    # If the bounds cross, ONNX returns the upper one.
     raised = x if low is None else jnp.where(x < low, low, x)
     return raised if high is None else jnp.where(raised > high, high, raised)
 
 
-# Element-wise functions of two and more arrays, with broadcasting: arithmetic, comparisons, logic, bits, Where.
+# Arithmetic and bits, with broadcasting.
 
 
 def _divide(a: Array, b: Array) -> Array:
-    """ONNX's integer division truncates, as C's and XLA's do."""
+    """ONNX's integer division truncates, like C's and XLA's."""
     if jnp.issubdtype(a.dtype, jnp.inexact):
         return jnp.divide(a, b)
     return lax.div(*jnp.broadcast_arrays(a, b))
 
 
 def _power(base: Array, exponent: Array) -> Array:
-    """Of the base's type, whatever the exponent's."""
+    """The result has the base's type, whatever the exponent's."""
     if jnp.issubdtype(base.dtype, jnp.inexact) or not jnp.issubdtype(exponent.dtype, jnp.inexact):
         return jnp.power(base, exponent.astype(base.dtype))
-    # In 64 bits: a narrower exponent's type does not hold every base.
+    # In 64 bits: a narrow exponent type cannot represent every base.
     return jnp.power(base.astype(jnp.float64), exponent.astype(jnp.float64)).astype(base.dtype)
 
 
 table(
-    {
-        "BitShift": lambda x, bits, *, direction: (jnp.left_shift if direction == "LEFT" else jnp.right_shift)(x, bits),
-        "Div": _divide,
-        "Pow": _power,
-    }
+    BitShift=lambda x, bits, *, direction: (jnp.left_shift if direction == "LEFT" else jnp.right_shift)(x, bits),
+    Div=_divide,
+    Pow=_power,
 )
 
 
-# Activations: Relu to Gelu, the gated ones, and the softmax family. Each is the formula of ONNX's documentation; where
-# JAX has a function of it, whose gradients stay finite, it is that.
+# Activations and the softmax family: JAX's functions, whose gradients stay finite, or ONNX's formulas.
 
 
 def _ramp(x: Array) -> Array:
-    """Held between 0 and 1, without a slope at these."""
+    """Clipped to [0, 1], with a gradient of zero at both bounds."""
     return jnp.where(x <= 0, 0, jnp.where(x >= 1, 1, x))
 
 
 table(
-    {
-        "HardSwish": lambda x: x * _ramp(x / 6 + 0.5),
-        "Mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
-        "PRelu": lambda x, slope: jnp.where(x > 0, x, slope * x),
-        "Relu": jax.nn.relu,
-        "Sigmoid": jax.nn.sigmoid,
-        "Softplus": jax.nn.softplus,
-        "Softsign": jax.nn.soft_sign,
-    }
+    HardSwish=lambda x: x * _ramp(x / 6 + 0.5),
+    Mish=lambda x: x * jnp.tanh(jax.nn.softplus(x)),
+    PRelu=lambda x, slope: jnp.where(x > 0, x, slope * x),
+    Relu=jax.nn.relu,
+    Sigmoid=jax.nn.sigmoid,
+    Softplus=jax.nn.softplus,
+    Softsign=jax.nn.soft_sign,
+    Elu=lambda x, *, alpha: jax.nn.elu(x, alpha),
+    Celu=lambda x, *, alpha: jax.nn.celu(x, alpha),
+    Selu=lambda x, *, alpha, gamma: gamma * jax.nn.elu(x, alpha),
+    LeakyRelu=lambda x, *, alpha: jnp.where(x > 0, x, alpha * x),
+    ThresholdedRelu=lambda x, *, alpha: jnp.where(x > alpha, x, 0),
+    HardSigmoid=lambda x, *, alpha, beta: _ramp(alpha * x + beta),
+    Gelu=lambda x, *, approximate: jax.nn.gelu(x, approximate=approximate == "tanh"),
+    Swish=lambda x, *, alpha: x * jax.nn.sigmoid(alpha * x),
+    SwiGLU=lambda gate, x, *, alpha=1.0: gate * jax.nn.sigmoid(alpha * gate) * x,
+    Softmax=lambda x, *, axis: jax.nn.softmax(x, axis),
+    LogSoftmax=lambda x, *, axis: jax.nn.log_softmax(x, axis),
+    Hardmax=lambda x, *, axis: jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis),
 )
 
 
-table(
-    {
-        "Elu": lambda x, *, alpha: jax.nn.elu(x, alpha),
-        "Celu": lambda x, *, alpha: jax.nn.celu(x, alpha),
-        "Selu": lambda x, *, alpha, gamma: gamma * jax.nn.elu(x, alpha),
-        "LeakyRelu": lambda x, *, alpha: jnp.where(x > 0, x, alpha * x),
-        "ThresholdedRelu": lambda x, *, alpha: jnp.where(x > alpha, x, 0),
-        "HardSigmoid": lambda x, *, alpha, beta: _ramp(alpha * x + beta),
-    }
-)
-
-
-@operator("Gelu")
-def _gelu(x: Array, *, approximate: str) -> Array:
-    tanh = approximate == "tanh"
-    return jax.nn.gelu(x, approximate=tanh)
-
-
-table(
-    {
-        "Swish": lambda x, *, alpha: x * jax.nn.sigmoid(alpha * x),
-        "SwiGLU": lambda gate, x, *, alpha=1.0: gate * jax.nn.sigmoid(alpha * gate) * x,
-        "Softmax": lambda x, *, axis: jax.nn.softmax(x, axis),
-        "LogSoftmax": lambda x, *, axis: jax.nn.log_softmax(x, axis),
-        "Hardmax": lambda x, *, axis: jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis),
-    }
-)
-
-
-# Cast, CastLike and BitCast, with ONNX's rules for the small floating-point types.
-# To a float8 type with a sign, what is too large becomes the largest value (infinity too) where ``saturate`` is on,
-# and NaN or infinity where it is off. ``float8_e8m0`` is an exponent alone: it is cut out of float32's bits and
-# rounded as ``round_mode`` says.
+# Cast, CastLike and BitCast, with ONNX's rules for small floating-point types.
+# In a cast to a signed float8 type, values that are too large (infinity included) become the largest value if
+# ``saturate`` is set, else NaN or infinity. ``float8_e8m0`` has only an exponent, which is extracted from float32's
+# bits and rounded by ``round_mode``.
 
 
 SATURATING = frozenset(
     np.dtype(getattr(ml_dtypes, name))
     for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 )
-"""The float8 types with a sign."""
+"""The signed float8 types."""
 
 _E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
 _SPECIAL = 0xFF
-"""The exponent of infinity and NaN, and the one value of ``float8_e8m0`` that is no number."""
+"""The exponent bits of infinity and NaN, and the NaN of ``float8_e8m0``."""
 
 
 def cast(x: Array, dtype: DType, saturate: bool = True, round_mode: str = "up") -> Array:
-    """``x`` as ``dtype``."""
+    """``x`` as ``dtype``, by ONNX's rules."""
     if dtype == _E8M0 and x.dtype != _E8M0:
         return _exponents(x, saturate, round_mode)
     if saturate and dtype in SATURATING:
@@ -162,20 +137,20 @@ def cast(x: Array, dtype: DType, saturate: bool = True, round_mode: str = "up") 
         wide = x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
         return jnp.clip(wide, float(most.min), float(most.max)).astype(dtype)
     if jnp.issubdtype(dtype, jnp.integer) and dtype.itemsize < 4 and jnp.issubdtype(x.dtype, jnp.floating):
-        # What does not fit keeps its lowest bits, as it does in NumPy; XLA alone would hold it to the limits.
+        # Values that do not fit keep their lowest bits, as in NumPy; XLA by itself would clip them.
         return x.astype(jnp.int32).astype(dtype)
     return x.astype(dtype)
 
 
 def _exponents(x: Array, saturate: bool, round_mode: str) -> Array:
-    """The power of two that each value is rounded to; a subnormal number has the exponent of zero."""
+    """Each value rounded to a power of two; subnormal numbers have exponent bits of zero."""
     bits = lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32)
     exponent, fraction = (bits >> 23) & _SPECIAL, bits & 0x7FFFFF
     half = 0x400000
     up = {
         "up": fraction > 0,
         "down": jnp.zeros_like(fraction, bool),
-        # Half of the smallest power of two is the one tie that goes down.
+        # Only the tie at half of the smallest power of two rounds down.
         "nearest": (fraction > half) | ((fraction == half) & (exponent > 0)),
     }[round_mode]
     if saturate:
@@ -205,7 +180,96 @@ def _conversion(node: OperatorNode) -> Callable[[Array, DType], Array]:
 def _bit_cast(x: Array, *, node: OperatorNode, to: int) -> Array:
     dtype = numpy_dtype(to)
     if x.dtype.itemsize != dtype.itemsize:
-        raise refuse(node, f"{x.dtype} and {dtype} differ in width", "cast between types of one width")
+        raise refuse(node, f"{x.dtype} and {dtype} differ in width", "cast between types of the same width")
     if bool in (x.dtype, dtype):
         return x.astype(dtype) if x.dtype == bool else lax.bitcast_convert_type(x, jnp.uint8) != 0
     return lax.bitcast_convert_type(x, dtype)
+
+
+def _spread(value: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
+    """A scale or zero point that broadcasts against an array of ``shape``."""
+    if value.size == 1:
+        return value.reshape(())
+    if not block:
+        return value.reshape([-1 if at == axis % len(shape) else 1 for at in range(len(shape))])
+    return jnp.take(jnp.repeat(value, block, axis), np.arange(shape[axis]), axis)
+
+
+@operator("QuantizeLinear")
+def _quantize(
+    x: Array,
+    scale: Array,
+    zero: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    saturate: int = 1,
+    output_dtype: int = 0,
+    precision: int = 0,
+) -> Array:
+    dtype = zero.dtype if zero is not None else numpy_dtype(output_dtype) if output_dtype else np.dtype(np.uint8)
+    compute = numpy_dtype(precision) if precision else scale.dtype
+    ratio = x.astype(compute) / _spread(scale, x.shape, axis, block_size).astype(compute)
+    if not jnp.issubdtype(dtype, jnp.integer):
+        return cast(ratio, dtype, bool(saturate))
+    shift = 0 if zero is None else _spread(zero, x.shape, axis, block_size).astype(jnp.float32)
+    return _to_integer(jnp.round(ratio.astype(jnp.float32)) + shift, dtype)
+
+
+@operator("DequantizeLinear")
+def _dequantize(
+    x: Array, scale: Array, zero: Array | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+) -> Array:
+    # 32-bit integers are more precise than float32; differences of narrower integers are exact in float32.
+    wide = jnp.int64 if x.dtype == jnp.int32 else jnp.float32
+    shifted = x.astype(wide) - (0 if zero is None else _spread(zero, x.shape, axis, block_size).astype(wide))
+    product = shifted.astype(jnp.float32) * _spread(scale, x.shape, axis, block_size).astype(jnp.float32)
+    return product.astype(numpy_dtype(output_dtype) if output_dtype else scale.dtype)
+
+
+@operator("DynamicQuantizeLinear")
+def _dynamic_quantize(x: Array) -> tuple[Array, ...]:
+    low, high = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
+    scale = jnp.where(low == high, 1, high - low) / 255
+    zero = jnp.round(jnp.clip(-low / scale, 0, 255))
+    quantized = jnp.clip(jnp.round(x / scale) + zero, 0, 255)
+    return quantized.astype(jnp.uint8), scale.astype(x.dtype), zero.astype(jnp.uint8)
+
+
+def shifted(x: Array, zero: Array, axis: int) -> Array:
+    """``x - zero`` in int32; several zero points run along ``axis``."""
+    wide = x.astype(jnp.int32)
+    if zero is None:
+        return wide
+    zeros = zero.astype(jnp.int32)
+    if zeros.ndim == 1 and zeros.size > 1:
+        zeros = zeros.reshape([-1 if at == axis % wide.ndim else 1 for at in range(wide.ndim)])
+    elif zeros.size == 1:
+        zeros = zeros.reshape(())
+    return wide - zeros
+
+
+def requantise(product: Array, scale: Array, zero: Array, dtype: DType) -> Array:
+    """``round(product * scale) + zero``, clipped to ``dtype``."""
+    scaled = jnp.round(product.astype(jnp.float32) * scale)
+    return _to_integer(scaled if zero is None else scaled + zero.astype(jnp.float32), dtype)
+
+
+def _to_integer(value: Array, dtype: DType) -> Array:
+    most = ml_dtypes.iinfo(dtype)
+    return jnp.clip(value, int(most.min), int(most.max)).astype(dtype)
+
+
+@operator("MatMulInteger")
+def _matmul_integer(a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Array:
+    return jnp.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
+
+
+@operator("QLinearMatMul")
+def _qlinear_matmul(
+    a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, y_scale: Array, y_zero: Array
+) -> Array:
+    product = jnp.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
+    rows = a_scale.astype(jnp.float32)
+    scale = (rows[:, None] if rows.size > 1 and rows.ndim == 1 else rows) * b_scale.astype(jnp.float32)
+    return requantise(product, scale / y_scale.astype(jnp.float32), y_zero, y_zero.dtype)

@@ -1,4 +1,4 @@
-"""Reductions over axes, running sums, TopK, products of matrices, Fourier transforms, losses."""
+"""Matrix products, reductions over axes, cumulative sums, TopK, losses, Fourier transforms."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from levelbench.frameworks.jax.arrays import DType
-from levelbench.frameworks.jax.operators.registry import PRECISION, Function, maker, operator, table
+from levelbench.frameworks.jax.operators.registry import PRECISION, maker, operator, table
 from levelbench.frameworks.shared.operators import Host, reduction_axes
+from levelbench.operators.contract import DType, Function
 from levelbench.operators.node import OperatorNode
 
 table(
-    {
-        "Det": jnp.linalg.det,
-        "MatMul": lambda a, b: jnp.matmul(a, b, precision=PRECISION),
-    }
+    Det=jnp.linalg.det,
+    MatMul=lambda a, b: jnp.matmul(a, b, precision=PRECISION),
 )
 
 
@@ -49,25 +47,13 @@ def _log_sum_exp(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     return jax.nn.logsumexp(x, axis=axis, keepdims=keepdims)
 
 
-def _maximum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return jnp.max(x, axis=axis, keepdims=keepdims, initial=_lowest(x.dtype))
-
-
-def _minimum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return jnp.min(x, axis=axis, keepdims=keepdims, initial=_highest(x.dtype))
-
-
-def _lowest(dtype: DType) -> Array:
-    """What the maximum over nothing is."""
+def extreme(dtype: DType, largest: bool) -> Array:
+    """The minimum (``largest``) or maximum of an empty set."""
     if dtype.kind == "b":
-        return False
-    return -jnp.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
-
-
-def _highest(dtype: DType) -> Array:
-    if dtype.kind == "b":
-        return True
-    return jnp.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).max
+        return largest
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return jnp.inf if largest else -jnp.inf
+    return jnp.iinfo(dtype).max if largest else jnp.iinfo(dtype).min
 
 
 _REDUCTIONS: dict[str, Reduce] = {
@@ -75,9 +61,9 @@ _REDUCTIONS: dict[str, Reduce] = {
     "ReduceL2": lambda x, axis, keepdims: jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=keepdims)),
     "ReduceLogSum": lambda x, axis, keepdims: jnp.log(jnp.sum(x, axis=axis, keepdims=keepdims)),
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": _maximum,
+    "ReduceMax": lambda x, axis, keepdims: jnp.max(x, axis, keepdims=keepdims, initial=extreme(x.dtype, False)),
     "ReduceMean": lambda x, axis, keepdims: jnp.mean(x, axis=axis, keepdims=keepdims),
-    "ReduceMin": _minimum,
+    "ReduceMin": lambda x, axis, keepdims: jnp.min(x, axis, keepdims=keepdims, initial=extreme(x.dtype, True)),
     "ReduceProd": lambda x, axis, keepdims: jnp.prod(x, axis=axis, keepdims=keepdims),
     "ReduceSum": lambda x, axis, keepdims: jnp.sum(x, axis=axis, keepdims=keepdims),
     "ReduceSumSquare": lambda x, axis, keepdims: jnp.sum(x * x, axis=axis, keepdims=keepdims),
@@ -86,10 +72,9 @@ _REDUCTIONS: dict[str, Reduce] = {
 
 @maker(*_REDUCTIONS)
 def _reduction(node: OperatorNode) -> Function:
-    """Without axes, or with an empty list of them, all are reduced, unless the node says that none is."""
     function, keep = _REDUCTIONS[node.op_type], bool(node["keepdims"])
     given, nothing = node.get("axes"), bool(node.get("noop_with_empty_axes", 0))
-    # ONNX applies what belongs to single elements even where nothing is reduced.
+    # ONNX applies the element-wise part even if no axis is reduced.
     alone = {"ReduceL1": jnp.abs, "ReduceL2": jnp.abs, "ReduceLogSum": jnp.log, "ReduceSumSquare": jnp.square}
 
     def reduction(x: Array, axes: Host | None = None) -> Array:
@@ -112,7 +97,7 @@ def _cumulative(x: Array, axis: Host, *, node: OperatorNode, exclusive: int, rev
     function, first = (lax.cumsum, 0) if node.op_type == "CumSum" else (lax.cumprod, 1)
     at = int(axis.item()) % x.ndim
     if exclusive:
-        # Each element gets the one before it, the first the neutral one.
+        # Shift by one; the first element becomes the neutral one.
         edge = jnp.full_like(lax.slice_in_dim(x, 0, 1, axis=at), first)
         inner = lax.slice_in_dim(x, 1, None, axis=at) if reverse else lax.slice_in_dim(x, 0, -1, axis=at)
         x = jnp.concatenate([inner, edge] if reverse else [edge, inner], at)
@@ -121,9 +106,9 @@ def _cumulative(x: Array, axis: Host, *, node: OperatorNode, exclusive: int, rev
 
 @operator("TopK")
 def _top_k(x: Array, k: Host, *, axis: int, largest: int) -> tuple[Array, ...]:
-    """Equal values in the order of their positions, as ONNX asks."""
+    """Equal values are in the order of their positions, as ONNX requires."""
     count = int(k.item())
-    # Bits turned over order integers the other way round without overflow.
+    # Inverted bits reverse the order of integers without overflow.
     keys = x if not largest else -x if jnp.issubdtype(x.dtype, jnp.inexact) else ~x
     order = jnp.argsort(keys, axis=axis, stable=True)
     indices = lax.slice_in_dim(order, 0, count, axis=axis)
@@ -134,10 +119,10 @@ def _top_k(x: Array, k: Host, *, axis: int, largest: int) -> tuple[Array, ...]:
 
 
 def _loss(node: OperatorNode, log_probability: Array, target: Array, weight: Array) -> Array:
-    """Logarithms of shape (N, C, d...) and targets of shape (N, d...): a loss each, or one for all."""
+    """The loss for log-probabilities of shape (N, C, d...) and targets of shape (N, d...)."""
     ignored = node.get("ignore_index")
     kept = jnp.ones(target.shape, bool) if ignored is None else target != ignored
-    # An index to be ignored may be none of the classes.
+    # The ignored index need not be a valid class.
     index = jnp.where(kept, target, 0)
     chosen = jnp.take_along_axis(log_probability, jnp.expand_dims(index, 1), 1)[:, 0]
     weights = jnp.ones(target.shape, chosen.dtype) if weight is None else weight[index]
@@ -166,7 +151,7 @@ def _softmax_cross_entropy(
     return _loss(node, log_probability, labels, weight), log_probability
 
 
-# DFT and STFT. Complex numbers are pairs of reals along the last axis, as ONNX has them.
+# DFT and STFT. ONNX stores complex numbers as pairs of reals along the last axis.
 
 
 def _complex(x: Array) -> Array:
@@ -175,7 +160,7 @@ def _complex(x: Array) -> Array:
 
 
 def _exact(x: Array) -> Array:
-    """ONNX's tests of the forward transform were computed in 64 bits: a frequency that is absent is nearer to zero."""
+    """ONNX's tests of the forward transform were computed in 64 bits, where absent frequencies are closer to zero."""
     return x.astype(jnp.float64) if x.dtype.itemsize < 8 else x
 
 

@@ -1,12 +1,12 @@
-"""The register of JAX's operators: which function of JAX's arrays computes a node.
+"""The registry of JAX operators: which function of JAX arrays computes a node.
 
-It is a pure function that JAX can trace, compile and differentiate; XLA fuses what it is written in, so it is written
-for the reader. The shared operators are there first; one of JAX's own takes the place of a shared one.
+It is a pure function that JAX can trace, compile and differentiate. XLA fuses its steps, so it is written for
+readability. The shared operators are registered first, and may be replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -15,38 +15,25 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, SharedMaker
-from levelbench.frameworks.shared.registry import Function, Makers, with_attributes
+from levelbench.frameworks.shared import resize, sequences  # noqa: F401  # they register shared operators, too
+from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, Makers, SharedMaker, with_attributes
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = [
-    "LIBRARY",
-    "PRECISION",
-    "Function",
-    "JaxEntry",
-    "Maker",
-    "find",
-    "maker",
-    "names",
-    "operator",
-    "refuse",
-    "table",
-]
 
 Maker = Callable[[OperatorNode], Function]
 Condition = Callable[[OperatorNode], bool]
 
 
 class JaxEntry(NamedTuple):
-    """How an operator is made."""
+    """How the function of an operator is made."""
 
     make: Maker
     eager: Condition
-    """Whether the shape of an output depends on values, so that the node cannot be compiled as a whole."""
+    """Whether an output shape depends on values, so that the node cannot be compiled."""
     random: bool = False
-    """Whether the function takes a key of JAX's random numbers first."""
+    """Whether the first argument of the function is a JAX random key."""
     backward: Maker | None = None
-    """Makes (gradients, inputs, outputs) -> gradients of inputs, where JAX cannot find them from the inputs alone."""
+    """Makes (gradients, inputs, outputs) -> gradients of inputs, if JAX cannot derive them from the inputs alone."""
 
 
 _MAKERS: Makers[JaxEntry] = Makers("jax")
@@ -56,7 +43,7 @@ names, find, refuse = _MAKERS.names, _MAKERS.find, _MAKERS.refuse
 def maker(
     *names: str, domain: str = "", eager: bool | Condition = False, random: bool = False, backward: Maker | None = None
 ) -> Callable[[Maker], Maker]:
-    """Register what makes the function of a node."""
+    """Register a maker: it returns the function of a node."""
 
     def register(make: Maker) -> Maker:
         condition = eager if callable(eager) else lambda _: eager
@@ -80,14 +67,14 @@ def operator(
     return register
 
 
-def table(functions: Mapping[str, Function]) -> None:
-    """Register the functions of operators."""
+def table(**functions: Function) -> None:
+    """Register the functions of operators by name."""
     for name, function in functions.items():
         operator(name)(function)
 
 
 PRECISION = lax.Precision.HIGHEST
-"""float32 products are taken in float32 on every device: an accelerator's faster ones are not what ONNX asks for."""
+"""Products of float32 are computed in float32 on every device: ONNX does not allow an accelerator's faster formats."""
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
@@ -107,13 +94,13 @@ LIBRARY = ArrayLibrary(
     matmul=partial(jnp.matmul, precision=PRECISION),
     softmax=jax.nn.softmax,
 )
-"""What the shared operators need of JAX."""
+"""What the shared operators need from JAX."""
 
 _EAGER: dict[str, Condition] = {
-    # Made on the host of a shape alone: nothing to compile.
+    # Computed on the host from a shape: nothing to compile.
     "Shape": lambda _: True,
     "Size": lambda _: True,
-    # Without a number of samples, the size of a region says how many there are.
+    # Without a sampling ratio, the number of samples depends on the regions' sizes.
     "RoiAlign": lambda node: int(node["sampling_ratio"]) == 0,
 }
 

@@ -1,7 +1,8 @@
-"""Shapes, indices and constants: Reshape to Transpose, joining and splitting, gathering and scattering, arrays made.
+"""Shapes, indices, constants, and the table lookups of ``ai.onnx.ml`` (LabelEncoder, TreeEnsemble).
 
-Every shape, axis and size is structural, so it is known when the function is traced, and XLA turns most of these into
-nothing. Two answers, NonZero's and Unique's, have a size that only their values tell; they run outside compiled code.
+Shapes, axes and sizes are structural, so they are known at trace time, and most of these operators cost nothing in XLA.
+The output sizes of NonZero and Unique depend on values, so they run outside compiled code. The tables of ``ai.onnx.ml``
+are constants that are looked up for all rows at once.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from levelbench.frameworks.jax.operators.registry import Function, maker, operator, refuse, table
+from levelbench.frameworks.jax.operators.registry import maker, operator, refuse, table
 from levelbench.frameworks.shared.operators import Host, constant_of
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 
@@ -24,23 +26,19 @@ def _squeeze(x: Array, axes: Host | None = None) -> Array:
 
 
 table(
-    {
-        "Unsqueeze": lambda x, axes: jnp.expand_dims(x, tuple(int(each) for each in np.atleast_1d(axes))),
-        "Transpose": lambda x, *, perm=None: jnp.transpose(x, perm),
-    }
+    Concat=lambda *inputs, axis: jnp.concatenate(inputs, axis),
+    Gather=lambda x, indices, *, axis: jnp.take(x, indices, axis),
+    Tile=lambda x, repeats: jnp.tile(x, tuple(int(each) for each in repeats)),
+    Unsqueeze=lambda x, axes: jnp.expand_dims(x, tuple(int(each) for each in np.atleast_1d(axes))),
+    Transpose=lambda x, *, perm=None: jnp.transpose(x, perm),
 )
-
-
-@operator("Concat")
-def _concat(*inputs: Array, axis: int) -> Array:
-    return jnp.concatenate(inputs, axis)
 
 
 @operator("Split")
 def _split(x: Array, sizes: Host | None = None, *, node: OperatorNode, axis: int) -> tuple[Array, ...]:
     count = len(node.outputs)
     length = x.shape[axis]
-    # Parts are equal but for the last one.
+    # Parts are equal except for the last one.
     equal = np.minimum(-(-length // count) * np.arange(1, count + 1), length)
     ends = equal if sizes is None else np.cumsum(sizes)
     starts = [0, *ends[:-1]]
@@ -58,23 +56,18 @@ def _slice(x: Array, starts: Host, ends: Host, axes: Host | None = None, steps: 
 
 
 def _range(start: int, end: int, step: int, length: int) -> slice:
-    """Python's slice with ONNX's bounds: going down, what lies below the first element begins or ends at it."""
+    """Python's slice with ONNX's bounds: for negative steps, positions before the first element are clamped to it."""
     if step < 0:
         return slice(max(start, -length), None if end < -length else end, step)
     return slice(start, end, step)
 
 
-@operator("Tile")
-def _tile(x: Array, repeats: Array) -> Array:
-    return jnp.tile(x, tuple(int(each) for each in repeats))
-
-
 @maker("Pad")
 def _pad(node: OperatorNode) -> Function:
-    """A negative pad cuts off."""
+    """Negative pads crop."""
     mode = node["mode"]
     if mode not in {"constant", "reflect", "edge", "wrap"}:
-        raise refuse(node, f"there is no mode {mode!r}")
+        raise refuse(node, f"unknown mode {mode!r}")
 
     def pad(x: Array, pads: Host, value: Array | None = None, axes: Host | None = None) -> Array:
         places = [int(each) % x.ndim for each in (range(x.ndim) if axes is None else axes)]
@@ -100,12 +93,7 @@ def _center_crop_pad(x: Array, shape: Host, *, axes: Sequence[int] | None = None
     return lax.pad(x, jnp.zeros((), x.dtype), width)
 
 
-# Gathering and scattering by index, Compress, NonZero, Unique. Negative indices count from the end.
-
-
-@operator("Gather")
-def _gather(x: Array, indices: Array, *, axis: int) -> Array:
-    return jnp.take(x, indices, axis)
+# Gathering and scattering by index, NonZero, Unique.
 
 
 @operator("GatherElements")
@@ -117,7 +105,7 @@ def _gather_elements(x: Array, indices: Array, *, axis: int) -> Array:
 
 
 def _write(node: OperatorNode, place: Array, updates: Array) -> Array:
-    """Updates put at a place, or joined with what is there."""
+    """Writes updates, or combines them with the values that are there."""
     match node.get("reduction", "none"):
         case "none":
             return place.set(updates)
@@ -129,7 +117,7 @@ def _write(node: OperatorNode, place: Array, updates: Array) -> Array:
             return place.max(updates)
         case "min":
             return place.min(updates)
-    raise refuse(node, f"there is no reduction {node['reduction']!r}")
+    raise refuse(node, f"unknown reduction {node['reduction']!r}")
 
 
 @operator("Scatter", "ScatterElements")
@@ -146,7 +134,7 @@ def _scatter_nd(x: Array, indices: Array, updates: Array, *, node: OperatorNode)
 
 @operator("TensorScatter")
 def _tensor_scatter(cache: Array, update: Array, start: Array | None = None, *, axis: int, mode: str) -> Array:
-    """Writes a stretch along ``axis`` of each batch element's cache, from an index of its own on."""
+    """Writes a range along ``axis`` of each sample's cache, starting at the sample's own index."""
     circular = mode == "circular"
     moved, written = jnp.moveaxis(cache, axis, 1), jnp.moveaxis(update, axis, 1)
     first = jnp.zeros(cache.shape[0], jnp.int64) if start is None else start.astype(jnp.int64)
@@ -175,14 +163,14 @@ def _unique(x: Array, *, axis: int | None = None, sorted: int) -> tuple[Array, .
     return values, *(each.astype(jnp.int64) for each in (first, inverse, counts))
 
 
-# Arrays out of nothing but their shape: Constant, ConstantOfShape, EyeLike, Range, OneHot, windows, mel filters.
+# Constants.
 
 
 @maker("Constant")
 def _constant(node: OperatorNode) -> Function:
     value = constant_of(node)
     if value is None:
-        raise refuse(node, "strings and sparse tensors are not there")
+        raise refuse(node, "strings and sparse tensors are not supported")
     if value.dtype.kind in "OSUT":
         raise refuse(node, "JAX has no strings")
     return lambda: jnp.asarray(value)
@@ -192,3 +180,97 @@ def _constant(node: OperatorNode) -> Function:
 def _constant_of_shape(shape: Host, *, value: Host | None = None) -> Array:
     fill = np.zeros(1, np.float32) if value is None else value.reshape(-1)
     return jnp.full(tuple(shape.tolist()), fill[0], fill.dtype)
+
+
+_DOMAIN = "ai.onnx.ml"
+_MEMBER = 6
+_AVERAGE, _SUM, _MIN, _MAX = range(4)
+
+
+@maker("LabelEncoder", domain=_DOMAIN)
+def _label_encoder(node: OperatorNode) -> Function:
+    """Maps keys to values; NaN is a valid key."""
+
+    def given(part: str) -> Array:
+        kinds = {"tensor": None, "int64s": np.int64, "floats": np.float32}
+        for kind, dtype in kinds.items():
+            if node.attributes.get(f"{part}_{kind}") is not None:
+                found = np.asarray(node[f"{part}_{kind}"], dtype).reshape(-1)
+                if found.dtype.kind not in "OSUT":
+                    return found
+        raise refuse(node, "JAX has no strings")
+
+    keys, values = given("keys"), given("values")
+    if "default_tensor" in node.attributes:
+        default = np.asarray(node["default_tensor"]).reshape(-1)[0]
+    else:
+        default = node.get("default_int64" if values.dtype.kind in "iu" else "default_float", 0)
+    order = np.argsort(keys, kind="stable")
+    ranked, answers = keys[order], values[order]
+
+    def encode(x: Array) -> Array:
+        place = jnp.clip(jnp.searchsorted(jnp.asarray(ranked), x), 0, len(ranked) - 1)
+        key = jnp.asarray(ranked)[place]
+        known = (key == x) | ((key != key) & (x != x))
+        return jnp.where(known, jnp.asarray(answers)[place], jnp.asarray(default, answers.dtype))
+
+    return encode
+
+
+def _members(node: OperatorNode, modes: Array) -> Array:
+    """(nodes, members): the sets of the membership nodes, padded with NaN, which equals nothing."""
+    values = np.asarray(node.get("membership_values", np.zeros(0)), np.float64).reshape(-1)
+    sets = [each[~np.isnan(each)] for each in np.split(values, np.flatnonzero(np.isnan(values)) + 1)]
+    table = np.full((len(modes), max([len(each) for each in sets] + [1])), np.nan)
+    for at, members in zip(np.flatnonzero(modes == _MEMBER), sets, strict=False):
+        table[at, : len(members)] = members
+    return table
+
+
+def _holds(x: Array, split: Array, mode: Array, members: Array) -> Array:
+    """Whether the comparison of each node is true."""
+    within = jnp.any(x[..., None] == members, -1)
+    tests = [x <= split, x < split, x >= split, x > split, x == split, x != split, within]
+    return jnp.select([mode == at for at in range(len(tests))], tests)
+
+
+@maker("TreeEnsemble", domain=_DOMAIN)
+def _tree_ensemble(node: OperatorNode) -> Function:
+    """All rows descend all trees together; the number of nodes bounds the number of steps."""
+    if int(node["post_transform"]) != 0:
+        raise refuse(node, "post_transform is not implemented")
+    modes = np.asarray(node["nodes_modes"]).reshape(-1)
+    integers = ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_trueleafs", "nodes_falseleafs")
+    feature, yes, no, yes_leaf, no_leaf = (np.asarray(node[name], np.int64) for name in integers)
+    missing = np.asarray(node.get("nodes_missing_value_tracks_true") or np.zeros(len(modes)), bool)
+    splits, members = np.asarray(node["nodes_splits"]).reshape(-1), _members(node, modes)
+    roots, targets = np.asarray(node["tree_roots"], np.int64), np.asarray(node["leaf_targetids"], np.int64)
+    weights, how = np.asarray(node["leaf_weights"]).reshape(-1), int(node["aggregate_function"])
+
+    def tree_ensemble(x: Array) -> Array:
+        shape = (x.shape[0], len(roots))
+
+        def step(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+            at, done = state
+            value = jnp.take_along_axis(x, jnp.asarray(feature)[at], 1)
+            true = _holds(value, jnp.asarray(splits, x.dtype)[at], jnp.asarray(modes)[at], jnp.asarray(members)[at])
+            true |= jnp.isnan(value) & jnp.asarray(missing)[at]
+            following = jnp.where(true, jnp.asarray(yes)[at], jnp.asarray(no)[at])
+            leaf = jnp.where(true, jnp.asarray(yes_leaf)[at], jnp.asarray(no_leaf)[at]) == 1
+            return jnp.where(done, at, following), done | leaf
+
+        start = jnp.broadcast_to(jnp.asarray(roots), shape), jnp.zeros(shape, bool)
+        # A leaf index may be out of range for nodes; lookups with it are ignored.
+        leaf, _ = lax.fori_loop(0, len(modes), step, start)
+        weight, target = jnp.asarray(weights, x.dtype)[leaf], jnp.asarray(targets)[leaf]
+        rows = jnp.arange(x.shape[0])[:, None]
+        limit = jnp.finfo(x.dtype)
+        whole = (x.shape[0], int(node["n_targets"]))
+        if how == _MIN:
+            return jnp.full(whole, limit.max, x.dtype).at[rows, target].min(weight)
+        if how == _MAX:
+            return jnp.full(whole, limit.min, x.dtype).at[rows, target].max(weight)
+        share = weight / len(roots) if how == _AVERAGE else weight
+        return jnp.zeros(whole, x.dtype).at[rows, target].add(share)
+
+    return tree_ensemble

@@ -1,37 +1,38 @@
-"""Operators of sliding windows: convolutions of all kinds and pools, with ONNX's rules of padding.
+"""Sliding windows and images: convolutions, pooling, sampling between elements, NonMaxSuppression.
 
-Every rule (``auto_pad``, ``ceil_mode``) ends in one number of elements before and one behind each axis, which may be
-negative; XLA takes exactly these.
+Every padding rule of ONNX (``auto_pad``, ``ceil_mode``) results in a number of elements before and after each axis,
+which may be negative; XLA takes exactly these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from levelbench.frameworks.jax.arrays import DType
-from levelbench.frameworks.jax.operators.quantization import requantise, shifted
-from levelbench.frameworks.jax.operators.registry import PRECISION, Function, operator, table
+from levelbench.frameworks.jax.operators.elementwise import requantise, shifted
+from levelbench.frameworks.jax.operators.reductions import extreme
+from levelbench.frameworks.jax.operators.registry import PRECISION, maker, operator, refuse, table
 from levelbench.frameworks.shared.operators import Host
 from levelbench.frameworks.shared.windows import Window, Windows, counts_of
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 
 def _pads(windows: Windows, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """The border before and behind each axis, with what the last window reaches out beyond it."""
+    """The padding before and after each axis, including what the last window needs beyond it."""
     needed = windows.needed(sizes)
     return [(before, max(behind, given)) for (before, behind), given in zip(needed, windows.after, strict=True)]
 
 
-# Convolutions of any number of spatial axes: Conv, ConvTranspose, the quantised ones, the causal one, Col2Im.
-# All are XLA's one general convolution. A transposed one is that of an input spread by its strides with the kernel
-# turned round.
+# Convolutions of any number of spatial axes: Conv, ConvTranspose, quantised and causal ones, Col2Im. All use XLA's
+# general convolution. A transposed one dilates the input by the strides and flips the kernel.
 
 
 def _convolve(node: OperatorNode, x: Array, weight: Array) -> Array:
@@ -112,7 +113,7 @@ def _conv_transpose(x: Array, weight: Array, bias: Array | None = None, *, node:
 def _causal_conv(
     x: Array, weight: Array, bias: Array | None = None, past: Array | None = None, *, activation: str = "none"
 ) -> tuple[Array, ...]:
-    """A depthwise convolution along time that begins with the end of what came before."""
+    """A depthwise convolution along time that is padded with the end of the previous chunk."""
     gated = activation in {"silu", "swish"}
     channels, size = x.shape[1], weight.shape[2]
     before = jnp.zeros((*x.shape[:2], size - 1), x.dtype) if past is None else past
@@ -124,7 +125,7 @@ def _causal_conv(
 
 @operator("Col2Im")
 def _col2im(columns: Array, image: Host, block: Host, *, node: OperatorNode) -> Array:
-    """Blocks added up where they overlap: the transpose of cutting an image into blocks."""
+    """Adds up overlapping blocks: the transpose of extracting blocks from an image."""
     spatial, sizes = [int(each) for each in image], [int(each) for each in block]
     windows = Window.of(node).over(spatial, sizes)
     count = len(sizes)
@@ -142,8 +143,8 @@ def _col2im(columns: Array, image: Host, block: Host, *, node: OperatorNode) -> 
     return full[(slice(None), slice(None), *inner)]
 
 
-# Pools of any number of spatial axes: the largest, the mean, the p-norm, over windows or the whole, and MaxUnpool.
-# XLA's ``reduce_window`` is the pool; how many elements a mean divides by is known from the shape alone.
+# Pooling of any number of spatial axes by XLA's ``reduce_window``: maximum, mean and p-norm, and MaxUnpool. The divisor
+# of a mean depends only on the shape.
 
 
 def _spatial(x: Array) -> tuple[int, ...]:
@@ -167,13 +168,8 @@ def _reduce(x: Array, start: Host, function: Function, windows: Windows) -> Arra
     )
 
 
-def _lowest(dtype: DType) -> Array:
-    value = -np.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
-    return np.array(value, dtype)
-
-
 def _elements(x: Array, windows: Windows, fill: Array) -> Array:
-    """(N, C, outputs..., kernel elements): the windows laid out, for what ``reduce_window`` cannot derive."""
+    """(N, C, outputs..., kernel elements): the windows, where ``reduce_window`` has no derivative."""
     padded = lax.pad(
         x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in _pads(windows, x.shape[2:]))]
     )
@@ -188,7 +184,7 @@ def _elements(x: Array, windows: Windows, fill: Array) -> Array:
 
 
 def _positions(shape: tuple[int, ...], windows: Windows, column_major: bool) -> Array:
-    """(outputs..., kernel elements): where in its channel an element lies, along rows or along columns."""
+    """(outputs..., kernel elements): the index of each element within its channel, row-major or column-major."""
     count = len(windows.kernel)
     steps = [1] * count
     for axis in range(1, count) if column_major else range(count - 2, -1, -1):
@@ -205,7 +201,7 @@ def _positions(shape: tuple[int, ...], windows: Windows, column_major: bool) -> 
 def _max_pool(x: Array, *, node: OperatorNode, storage_order: int = 0) -> Array | tuple[Array, ...]:
     indexed = len(node.outputs) > 1 and bool(node.outputs[1])
     windows = Window.of(node).over(x.shape[2:])
-    lowest = _lowest(x.dtype)
+    lowest = np.array(extreme(x.dtype, False), x.dtype)
     if not indexed and set(windows.dilations) == {1}:
         return _reduce(x, lowest, lax.max, windows)
     elements = _elements(x, windows, lowest)
@@ -235,10 +231,8 @@ def _lp_pool(x: Array, *, node: OperatorNode, p: int) -> Array:
 
 
 table(
-    {
-        "GlobalAveragePool": lambda x: jnp.mean(x, _spatial(x), keepdims=True),
-        "GlobalMaxPool": lambda x: jnp.max(x, _spatial(x), keepdims=True),
-    }
+    GlobalAveragePool=lambda x: jnp.mean(x, _spatial(x), keepdims=True),
+    GlobalMaxPool=lambda x: jnp.max(x, _spatial(x), keepdims=True),
 )
 
 
@@ -249,7 +243,7 @@ def _global_lp_pool(x: Array, *, p: int) -> Array:
 
 @operator("MaxUnpool")
 def _max_unpool(x: Array, indices: Array, shape: Host | None = None, *, node: OperatorNode) -> Array:
-    """Values put back to their positions in the pool's input; a larger shape that is asked for has zeros behind."""
+    """Values written to their positions in the pool's input; a larger requested shape is zero-padded at the end."""
     inner = Window.of(node).pooled(x.shape[2:])
     size = prod(x.shape[:2]) * prod(inner)
     flat = jnp.zeros(size, x.dtype).at[indices.reshape(-1)].set(x.reshape(-1))
@@ -259,3 +253,188 @@ def _max_unpool(x: Array, indices: Array, shape: Host | None = None, *, node: Op
     wanted = [int(each) for each in shape]
     zero = jnp.zeros((), x.dtype)
     return lax.pad(full, zero, [(0, want - have, 0) for want, have in zip(wanted, full.shape, strict=True)])
+
+
+# Sampling between the elements of an image. A point is a weighted sum over its neighbours along each axis; a tap is one
+# neighbour with its weight.
+
+
+class _Tap(NamedTuple):
+    """A neighbour along one axis, its position and weight, of shape (batch, points)."""
+
+    place: Any
+    weight: Any
+
+
+def _combine(x: Array, taps: Sequence[Sequence[_Tap]]) -> list[Array]:
+    """(batch, channels, points) for each choice of one tap per axis: value times weight, zero outside the image."""
+    spatial = x.shape[2:]
+    flat = x.reshape(*x.shape[:2], -1)
+    found = []
+    for choice in product(*taps):
+        index: Any = 0
+        weight: Any = 1
+        for tap, length in zip(choice, spatial, strict=True):
+            inside = (tap.place >= 0) & (tap.place < length)
+            index = index * length + jnp.clip(tap.place, 0, length - 1).astype(jnp.int64)
+            weight = weight * jnp.where(inside, tap.weight, 0)
+        values = jnp.take_along_axis(flat, index[:, None], 2)
+        found.append(values * weight[:, None].astype(x.dtype))
+    return found
+
+
+def _linear_taps(place: Array) -> list[_Tap]:
+    low = jnp.floor(place)
+    share = place - low
+    return [_Tap(low, 1 - share), _Tap(low + 1, share)]
+
+
+def _cubic_taps(place: Array) -> list[_Tap]:
+    """Keys' cubic convolution with a = -0.75, as in ONNX and PyTorch."""
+    low, a = jnp.floor(place), -0.75
+    taps = []
+    for step in range(-1, 3):
+        distance = jnp.abs(place - low - step)
+        if step in (0, 1):
+            weight = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+        else:
+            weight = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+        taps.append(_Tap(low + step, weight))
+    return taps
+
+
+def _inside(place: Array, length: int, padding: str, corners: bool) -> Array:
+    """The position in the image that replaces one outside."""
+    if padding == "border":
+        return jnp.clip(place, 0, length - 1)
+    if padding == "reflection":
+        low, high = (0.0, length - 1.0) if corners else (-0.5, length - 0.5)
+        span = high - low
+        if span == 0:
+            return jnp.zeros_like(place)
+        folded = jnp.abs(place - low) % (2 * span)
+        return jnp.clip(jnp.where(folded > span, 2 * span - folded, folded) + low, 0, length - 1)
+    return place
+
+
+@maker("GridSample")
+def _grid_sample(node: OperatorNode) -> Function:
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(node["mode"], node["mode"])
+    padding, corners = node["padding_mode"], bool(node["align_corners"])
+    if mode not in {"linear", "nearest", "cubic"} or padding not in {"zeros", "border", "reflection"}:
+        raise refuse(node, f"unknown mode {mode!r} or padding {padding!r}")
+
+    def taps(place: Array, length: int) -> list[_Tap]:
+        if mode == "cubic":
+            # ONNX's reference and ONNX Runtime move a point beyond the edges of the outer pixels to their centres
+            # before they find its neighbours; PyTorch does not.
+            edge = 0.0 if corners else 0.5
+            beyond = (place < -edge) | (place > length - 1 + edge)
+            start = jnp.where(beyond & (padding == "border"), jnp.clip(place, 0, length - 1), place)
+            return [_Tap(_inside(tap.place, length, padding, corners), tap.weight) for tap in _cubic_taps(start)]
+        inner = _inside(place, length, padding, corners)
+        return [_Tap(jnp.round(inner), jnp.ones_like(inner))] if mode == "nearest" else _linear_taps(inner)
+
+    def grid_sample(x: Array, grid: Array) -> Array:
+        spatial = x.shape[2:]
+        points = grid.reshape(grid.shape[0], -1, grid.shape[-1])
+        axes = []
+        for axis, length in enumerate(spatial):
+            # The grid has the last axis first, in [-1, 1] from edge to edge.
+            at = points[..., len(spatial) - 1 - axis]
+            place = (at + 1) / 2 * (length - 1) if corners else ((at + 1) * length - 1) / 2
+            axes.append(taps(place, length))
+        parts = _combine(x, axes)
+        return sum(parts[1:], parts[0]).reshape(*x.shape[:2], *grid.shape[1:-1]).astype(x.dtype)
+
+    return grid_sample
+
+
+@operator("DeformConv")
+def _deform_conv(
+    x: Array,
+    weight: Array,
+    offset: Array,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    *,
+    node: OperatorNode,
+    group: int,
+    offset_group: int,
+) -> Array:
+    """A convolution whose sampling points are shifted by offsets (Dai et al. 2017, Zhu et al. 2019)."""
+    if x.ndim != 4:
+        raise refuse(node, "it is implemented for two spatial axes")
+    n, channels = x.shape[:2]
+    windows = Window.of(node).over(x.shape[2:], weight.shape[2:])
+    (kh, kw), (oh, ow) = windows.kernel, windows.out
+    moved = offset.reshape(n * offset_group, kh, kw, 2, oh, ow)
+    rows = windows.places(0).T.reshape(1, kh, 1, oh, 1) + moved[:, :, :, 0]
+    columns = windows.places(1).T.reshape(1, 1, kw, 1, ow) + moved[:, :, :, 1]
+    points = [_linear_taps(each.reshape(n * offset_group, -1)) for each in (rows, columns)]
+    parts = _combine(x.reshape(n * offset_group, -1, *x.shape[2:]), points)
+    seen = sum(parts[1:], parts[0]).reshape(n, offset_group, -1, kh * kw, oh * ow)
+    if mask is not None:
+        seen = seen * mask.reshape(n, offset_group, 1, kh * kw, oh * ow)
+    seen = seen.reshape(n, group, channels // group, kh * kw, oh * ow)
+    kernels = weight.reshape(group, -1, channels // group, kh * kw)
+    y = jnp.einsum("ngckp,gmck->ngmp", seen, kernels, precision=PRECISION).reshape(n, -1, oh, ow)
+    return y if bias is None else y + bias.reshape(1, -1, 1, 1)
+
+
+# NonMaxSuppression: the best boxes that do not overlap too much.
+# Overlaps of all pairs are computed at once. The selection is sequential, for all batches and classes together. Only
+# the number of remaining boxes is read from the device.
+
+
+def _corners(boxes: Array, centred: bool) -> tuple[Array, Array]:
+    """Lower and upper corners, (boxes, 2) each, from any two opposite corners or centre and size."""
+    first, second = boxes[:, :2], boxes[:, 2:]
+    if centred:
+        return first - second / 2, first + second / 2
+    return jnp.minimum(first, second), jnp.maximum(first, second)
+
+
+def _overlaps(boxes: Array, centred: bool) -> Array:
+    """Intersection over union of each pair."""
+    low, high = _corners(boxes, centred)
+    shared = jnp.maximum(jnp.minimum(high[:, None], high) - jnp.maximum(low[:, None], low), 0).prod(-1)
+    area = (high - low).prod(-1)
+    union = area[:, None] + area - shared
+    return jnp.where(shared > 0, shared / jnp.where(union > 0, union, 1), 0)
+
+
+@maker("NonMaxSuppression", eager=True)
+def _non_max_suppression(node: OperatorNode) -> Function:
+    centred = bool(node["center_point_box"])
+
+    @jax.jit
+    def choose(boxes: Array, scores: Array, most: int, overlap: float, least: float) -> tuple[Array, ...]:
+        """Per batch and class: the boxes by decreasing score, and which of them remain."""
+        pairs = jax.vmap(lambda each: _overlaps(each, centred))(boxes)
+        order = jnp.argsort(-scores, axis=-1, stable=True)
+
+        def walk(pair: Array, score: Array, ranked: Array) -> Array:
+            ordered = pair[ranked][:, ranked] > overlap
+            allowed = score[ranked] > least
+
+            def step(at: Array, kept: Array) -> Array:
+                free = allowed[at] & ~jnp.any(kept & ordered[at]) & (jnp.sum(kept) < most)
+                return kept.at[at].set(free)
+
+            return lax.fori_loop(0, ranked.shape[0], step, jnp.zeros(ranked.shape[0], bool))
+
+        by_class = jax.vmap(walk, (None, 0, 0))
+        return order, jax.vmap(by_class)(pairs, scores, order)
+
+    def non_max_suppression(
+        boxes: Array, scores: Array, most: Host | None = None, overlap: Host | None = None, least: Host | None = None
+    ) -> Array:
+        limit = 0 if most is None or not most.size else max(int(most.item()), 0)
+        threshold = 0.0 if overlap is None or not overlap.size else float(overlap.item())
+        lowest = -jnp.inf if least is None or not least.size else float(least.item())
+        order, kept = choose(boxes, scores, limit, threshold, lowest)
+        batch, label, rank = jnp.nonzero(kept)
+        return jnp.stack([batch, label, order[batch, label, rank]], 1).astype(jnp.int64)
+
+    return non_max_suppression

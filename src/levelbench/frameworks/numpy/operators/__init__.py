@@ -1,19 +1,15 @@
-"""ONNX's operators in NumPy, vectorised, forward and backward, by family; importing this registers them all."""
+"""Vectorised ONNX operators in NumPy, forward and backward; importing this package registers all of them."""
 
 from levelbench.frameworks.numpy.operators import (  # noqa: F401  # each registers its operators
     activations,
-    attention,
     convolution,
     elementwise,
     indexing,
+    layers,
     linear,
-    loss,
-    normalization,
     pooling,
-    random,
     recurrent,
     reductions,
-    resize,
     shapes,
 )
 from levelbench.frameworks.numpy.operators.kernel import OPERATORS, Kernel

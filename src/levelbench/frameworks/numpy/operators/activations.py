@@ -1,7 +1,6 @@
-"""Activation functions and the softmax family, forward and backward, and the error function behind Gelu.
+"""Activation functions, the softmax family and the error function, forward and backward.
 
-At a kink the gradient is PyTorch's: 0 for Relu at 0, that of the negative side for LeakyRelu, PRelu, Elu, Celu and
-Selu.
+At a kink the gradient is PyTorch's: 0 for Relu at 0, the negative side's for LeakyRelu, PRelu, Elu, Celu and Selu.
 """
 
 from __future__ import annotations
@@ -18,90 +17,60 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Kernel,
     Maker,
     activation,
-    alone,
     blockwise,
+    cast_like,
     is_narrow,
-    keep,
     lift,
     logistic,
     lower,
+    masked,
     negative_expm1,
     quiet,
     register,
+    single_output,
     unbroadcast,
-    within,
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["erf", "erf_slope", "log_softmax", "rows", "softmax"]
-
-
-# erf(x) = x P(x²) / Q(x²) for |x| <= 3.92, and 1 in float32 at the limit: minimax in the relative error, 2.9e-8.
-# The rounding of its steps adds up to 6 units in the last place, near 1.
+# erf(x) = x P(x²) / Q(x²) for |x| <= 3.92, and 1 in float32 at the limit: a minimax fit with relative error 2.9e-8.
+# The rounding of its steps adds up to 6 units in the last place near 1.
 _P = (1.1283791, 0.1903055, 0.052734725, 0.0037605721, 0.00028461782, 2.0491518e-06)
 _Q = (1.0, 0.50198674, 0.11406643, 0.014960049, 0.0011609852, 3.8067577e-05)
 _LIMIT = 3.94
 
 # Constant term first.
 _NEAR_P = (
-    5.55923013010394962768e4,
-    7.00332514112805075473e3,
-    2.23200534594684319226e3,
-    9.00260197203842689217e1,
+    5.55923013010394962768e4, 7.00332514112805075473e3, 2.23200534594684319226e3, 9.00260197203842689217e1,
     9.60497373987051638749e0,
-)
+)  # fmt: skip
 _NEAR_Q = (
-    4.92673942608635921086e4,
-    2.26290000613890934246e4,
-    4.59432382970980127987e3,
-    5.21357949780152679795e2,
-    3.35617141647503099647e1,
-    1.0,
-)
+    4.92673942608635921086e4, 2.26290000613890934246e4, 4.59432382970980127987e3, 5.21357949780152679795e2,
+    3.35617141647503099647e1, 1.0,
+)  # fmt: skip
 _MIDDLE_P = (
-    1.23033935479799725e03,
-    2.05107837782607147e03,
-    1.71204761263407058e03,
-    8.81952221241769090e02,
-    2.98635138197400131e02,
-    6.61191906371416295e01,
-    8.88314979438837594e00,
-    5.64188496988670089e-1,
+    1.23033935479799725e03, 2.05107837782607147e03, 1.71204761263407058e03, 8.81952221241769090e02,
+    2.98635138197400131e02, 6.61191906371416295e01, 8.88314979438837594e00, 5.64188496988670089e-1,
     2.15311535474403846e-8,
-)
+)  # fmt: skip
 _MIDDLE_Q = (
-    1.23033935480374942e03,
-    3.43936767414372164e03,
-    4.36261909014324716e03,
-    3.29079923573345963e03,
-    1.62138957456669019e03,
-    5.37181101862009858e02,
-    1.17693950891312499e02,
-    1.57449261107098347e01,
+    1.23033935480374942e03, 3.43936767414372164e03, 4.36261909014324716e03, 3.29079923573345963e03,
+    1.62138957456669019e03, 5.37181101862009858e02, 1.17693950891312499e02, 1.57449261107098347e01,
     1.0,
-)
+)  # fmt: skip
 _FAR_P = (
-    6.58749161529837803e-4,
-    1.60837851487422766e-2,
-    1.25781726111229246e-1,
-    3.60344899949804439e-1,
-    3.05326634961232344e-1,
-    1.63153871373020978e-2,
-)
+    6.58749161529837803e-4, 1.60837851487422766e-2, 1.25781726111229246e-1, 3.60344899949804439e-1,
+    3.05326634961232344e-1, 1.63153871373020978e-2,
+)  # fmt: skip
 _FAR_Q = (
-    2.33520497626869185e-3,
-    6.05183413124413191e-2,
-    5.27905102951428412e-1,
-    1.87295284992346725e00,
-    2.56852019228982242e00,
-    1.0,
-)
+    2.33520497626869185e-3, 6.05183413124413191e-2, 5.27905102951428412e-1, 1.87295284992346725e00,
+    2.56852019228982242e00, 1.0,
+)  # fmt: skip
 _NEAR, _MIDDLE, _FAR = 1.0, 4.0, 6.0
 _INVERSE_ROOT_PI = 0.5641895835477563
 
 
 def erf(out: Array, x: Array) -> None:
-    """Fill ``out`` with 2/sqrt(pi) times the integral of exp(-t²) from 0 to x; float32 or float64, flat."""
+    """Fill ``out`` with the error function, 2/sqrt(pi) times the integral of exp(-t²) from 0 to x; flat arrays."""
     if x.dtype == np.float32:
         _erf_float32(out, x)
     else:
@@ -127,7 +96,7 @@ def _horner(coefficients: Sequence[float], x: NDArray[np.float64]) -> Array:
 
 
 def _estrin(coefficients: Sequence[float], x: Array, square: Array) -> Array:
-    """A polynomial of degree 5 by pairs of powers: fewer roundings follow each other than in Horner's scheme."""
+    """A polynomial of degree 5 in Estrin's scheme, which accumulates fewer roundings than Horner's."""
     c0, c1, c2, c3, c4, c5 = (np.float32(each) for each in coefficients)
     result: Array = x * c5
     result += c4
@@ -153,7 +122,7 @@ def _erf_float32(out: Array, x: Array) -> None:
 
 def _erf_float64(x: NDArray[np.float64]) -> Array:
     size = np.abs(x)
-    # All elements first take the formula of small ones: it leaves NaN as it is.
+    # The formula for small values is applied to all elements first: it keeps NaN.
     result = np.minimum(size, _NEAR)
     result = np.copysign(result, x)
     square = result * result
@@ -173,12 +142,12 @@ def _erf_float64(x: NDArray[np.float64]) -> Array:
 
 
 def _gaussian(y: NDArray[np.float64]) -> Array:
-    """exp(-y²), with y² split so that its rounding is not magnified: y = h + (y - h), h a multiple of 1/16."""
+    """exp(-y²), with y² split so that its rounding is not amplified: y = h + (y - h), h a multiple of 1/16."""
     coarse = np.floor(y * 16.0) / 16.0
     return np.exp(-coarse * coarse) * np.exp(-(y - coarse) * (y + coarse))
 
 
-# Activation functions with a kink or an exponential side, forward and backward.
+# Activation functions with a kink or an exponential side.
 
 
 @register("Relu")
@@ -186,7 +155,7 @@ def _relu(node: OperatorNode) -> Kernel:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (gradient * (output > 0),)
 
-    return Kernel(lambda x: np.asarray(np.maximum(x, x.dtype.type(0))), alone(backward))
+    return Kernel(lambda x: np.asarray(np.maximum(x, x.dtype.type(0))), single_output(backward))
 
 
 @register("LeakyRelu")
@@ -194,7 +163,7 @@ def _leaky_relu(node: OperatorNode) -> Kernel:
     alpha = node["alpha"]
 
     def fill(out: Array, x: Array) -> None:
-        # The greater of two products takes two passes, selecting takes three times as long.
+        # The maximum of two products takes two passes; np.where takes three times as long.
         if 0 < alpha <= 1:
             np.multiply(x, x.dtype.type(alpha), out=out)
             np.maximum(x, out, out=out)
@@ -212,7 +181,7 @@ def _leaky_relu(node: OperatorNode) -> Kernel:
 
 @register("PRelu")
 def _prelu(node: OperatorNode) -> Kernel:
-    """x, times ``slope`` where it is negative; ``slope`` broadcasts to x."""
+    """X where it is positive, else x times ``slope``, which broadcasts to x."""
 
     def forward(x: Array, slope: Array) -> Array:
         wide = lift(x)
@@ -223,7 +192,7 @@ def _prelu(node: OperatorNode) -> Kernel:
                 return lower(np.maximum(y, wide), x.dtype)
             if not np.all(np.isfinite(factor)):
                 return lower(np.where(wide < 0, wide * factor, wide), x.dtype)
-            # Slopes of any sign: four passes over the whole array, up to six times the time of PyTorch's.
+            # Slopes of any sign: four passes over the whole array, up to six times PyTorch's time.
             y = np.asarray(np.minimum(wide, zero))
             y *= factor
             y += np.maximum(wide, zero)
@@ -234,13 +203,13 @@ def _prelu(node: OperatorNode) -> Kernel:
         steep = (x > 0).astype(x.dtype)
         by_x = g * (steep + (1 - steep) * slope)
         by_slope = g * np.minimum(x, x.dtype.type(0))
-        return within(by_x, inputs[0]), within(unbroadcast(by_slope, slope.shape), inputs[1])
+        return cast_like(by_x, inputs[0]), cast_like(unbroadcast(by_slope, slope.shape), inputs[1])
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 def _exponential(x: Array, alpha: float, below: float, above: float) -> Array:
-    """``above`` times x for positive x, ``below`` times (exp(x / alpha) - 1) for the others."""
+    """``above`` times x for positive x, else ``below`` times (exp(x / alpha) - 1)."""
     result = negative_expm1(x if alpha == 1 else x / x.dtype.type(alpha))
     result *= x.dtype.type(below)
     positive = np.maximum(x, x.dtype.type(0))
@@ -250,15 +219,19 @@ def _exponential(x: Array, alpha: float, below: float, above: float) -> Array:
     return result
 
 
-def _exponential_unit(alpha: float, below: float, above: float) -> Kernel:
-    """Elu, Celu and Selu: ``below`` times (exp(x / alpha) - 1) up to 0, then ``above`` times x."""
+@register("Elu", "Celu", "Selu")
+def _exponential_unit(node: OperatorNode) -> Kernel:
+    """``below`` times (exp(x / alpha) - 1) up to 0, ``above`` times x beyond."""
+    alpha = node["alpha"] if node.op_type == "Celu" else 1.0
+    above = node.get("gamma", 1.0)
+    below = above * node["alpha"]
 
     def fill(out: Array, x: Array) -> None:
         out[...] = _exponential(x, alpha, below, above)
 
     def slope(x: Array, y: Array) -> Array:
         if below == alpha * above:
-            # Both sides meet at 0 with one slope, so that of the negative one serves the other, too.
+            # Both sides have the same slope at 0, so the formula of the negative side covers both.
             side = np.minimum(y, x.dtype.type(0))
             side += x.dtype.type(below)
             side *= x.dtype.type(1 / alpha)
@@ -266,26 +239,11 @@ def _exponential_unit(alpha: float, below: float, above: float) -> Kernel:
         positive = x > 0
         side = y + x.dtype.type(below)
         side *= x.dtype.type(1 / alpha)
-        side = keep(side, ~positive)
+        side = masked(side, ~positive)
         side += positive * x.dtype.type(above)
         return side
 
     return activation(fill, slope)
-
-
-@register("Elu")
-def _elu(node: OperatorNode) -> Kernel:
-    return _exponential_unit(1.0, node["alpha"], 1.0)
-
-
-@register("Celu")
-def _celu(node: OperatorNode) -> Kernel:
-    return _exponential_unit(node["alpha"], node["alpha"], 1.0)
-
-
-@register("Selu")
-def _selu(node: OperatorNode) -> Kernel:
-    return _exponential_unit(1.0, node["gamma"] * node["alpha"], node["gamma"])
 
 
 @register("HardSigmoid")
@@ -302,7 +260,7 @@ def _hard_sigmoid(node: OperatorNode) -> Kernel:
 
 @register("HardSwish")
 def _hard_swish(node: OperatorNode) -> Kernel:
-    """The product x max(0, min(1, x/6 + 1/2))."""
+    """X max(0, min(1, x/6 + 1/2))."""
 
     def fill(out: Array, x: Array) -> None:
         np.multiply(x, x.dtype.type(1 / 6), out=out)
@@ -311,10 +269,10 @@ def _hard_swish(node: OperatorNode) -> Kernel:
         out *= x
 
     def slope(x: Array, y: Array) -> Array:
-        # Two kinks: ten passes, four times the time of PyTorch's.
+        # Two kinks: ten passes, four times PyTorch's time.
         middle = x * x.dtype.type(1 / 3)
         middle += x.dtype.type(0.5)
-        keep(middle, np.abs(x) < 3, out=middle)
+        masked(middle, np.abs(x) < 3, out=middle)
         middle += x >= 3
         return middle
 
@@ -323,7 +281,7 @@ def _hard_swish(node: OperatorNode) -> Kernel:
 
 @register("Softsign")
 def _softsign(node: OperatorNode) -> Kernel:
-    """The quotient x / (1 + |x|)."""
+    """X / (1 + |x|)."""
 
     def fill(out: Array, x: Array) -> None:
         np.abs(x, out=out)
@@ -338,14 +296,14 @@ def _thresholded_relu(node: OperatorNode) -> Kernel:
     alpha = node["alpha"]
 
     def fill(out: Array, x: Array) -> None:
-        keep(x, x > alpha, out=out)
+        masked(x, x > alpha, out=out)
 
     return activation(fill, lambda x, y: (x > alpha).astype(x.dtype))
 
 
 @register("Shrink")
 def _shrink(node: OperatorNode) -> Kernel:
-    """Answers x + bias below -lambd, x - bias above lambd, 0 between."""
+    """X + bias below -lambd, x - bias above lambd, 0 in between."""
     bias, limit = node["bias"], node["lambd"]
 
     def fill(out: Array, x: Array) -> None:
@@ -354,23 +312,22 @@ def _shrink(node: OperatorNode) -> Kernel:
             return
         outside = np.abs(x) > limit
         np.subtract(x, np.copysign(x.dtype.type(bias), x) if bias else x.dtype.type(0), out=out)
-        keep(out, outside, out=out)
+        masked(out, outside, out=out)
 
     return activation(fill, lambda x, y: (np.abs(x) > limit).astype(x.dtype))
 
 
-# Smooth activation functions, forward and backward: Gelu, Sigmoid, Swish, SwiGLU, Mish, Softplus.
-# All are made of one exponential, tanh or erf, and of products done in place.
+# Smooth activation functions: one exponential, tanh or erf each, and products done in place.
 
 
 @register("Gelu")
 def _gelu(node: OperatorNode) -> Kernel:
-    """The product of x and the normal distribution's probability of less than x, or its approximation by tanh."""
+    """X times the standard normal distribution function of x, or its approximation by tanh."""
     if node["approximate"] == "tanh":
         return _gelu_tanh()
 
     def fill(out: Array, x: Array) -> None:
-        # Its erf is most of the time, forward and backward: up to six times PyTorch's (NumPy has none).
+        # erf takes most of the time, up to six times PyTorch's: NumPy has none.
         erf(out, x * x.dtype.type(sqrt(0.5)))
         out += 1
         out *= x
@@ -422,7 +379,7 @@ def _sigmoid(node: OperatorNode) -> Kernel:
 
 @register("Swish")
 def _swish(node: OperatorNode) -> Kernel:
-    """The product x sigmoid(alpha x)."""
+    """X sigmoid(alpha x)."""
     alpha = node["alpha"]
 
     def fill(out: Array, x: Array) -> None:
@@ -444,7 +401,7 @@ def _swish_slope(x: Array, alpha: float) -> Array:
 
 @register("SwiGLU")
 def _swiglu(node: OperatorNode) -> Kernel:
-    """The product a sigmoid(alpha a) b, for a and b of one shape."""
+    """A sigmoid(alpha a) b, for a and b of one shape."""
     alpha = node["alpha"]
 
     def fill(out: Array, a: Array, b: Array) -> None:
@@ -459,15 +416,15 @@ def _swiglu(node: OperatorNode) -> Kernel:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return blockwise(by_a, gradient, *inputs), blockwise(fill, inputs[0], gradient)
 
-    return Kernel(lambda a, b: blockwise(fill, a, b), alone(backward))
+    return Kernel(lambda a, b: blockwise(fill, a, b), single_output(backward))
 
 
 @register("Mish")
 def _mish(node: OperatorNode) -> Kernel:
-    """The product x tanh(ln(1 + exp(x))), by n / (n + 2) with n = exp(x) (exp(x) + 2): one exponential, and no tanh."""
+    """X tanh(ln(1 + exp(x))), as x n / (n + 2) with n = exp(x) (exp(x) + 2): one exponential and no tanh."""
 
     def gate(x: Array) -> Array:
-        # From 20 on n / (n + 2) rounds to 1 in float64, too.
+        # From x = 20 on, n / (n + 2) rounds to 1 even in float64.
         power = np.exp(np.minimum(x, x.dtype.type(20)))
         power *= power + 2
         power /= power + 2
@@ -486,13 +443,13 @@ def _mish(node: OperatorNode) -> Kernel:
 
 @register("Softplus")
 def _softplus(node: OperatorNode) -> Kernel:
-    """ln(1 + exp(x)), as max(x, 0) + ln(1 + exp(-|x|))."""
+    """ln(1 + exp(x)), computed as max(x, 0) + ln(1 + exp(-|x|))."""
 
     def fill(out: Array, x: Array) -> None:
         np.abs(x, out=out)
         np.negative(out, out=out)
         np.exp(out, out=out)
-        # ln(1 + u) without the C library's log1p: the rounding of 1 + u is divided out (Kahan).
+        # ln(1 + u) without the C library's slow log1p: the rounding error of 1 + u is divided out (Kahan).
         rounded = out + 1
         step = rounded - 1
         np.log(rounded, out=rounded)
@@ -511,9 +468,8 @@ def _softplus(node: OperatorNode) -> Kernel:
     return activation(fill, slope)
 
 
-# Softmax, LogSoftmax and Hardmax along one axis, forward and backward.
-# The largest element is subtracted first, so that no exponential overflows; the passes that follow are done in place
-# over blocks that stay in the cache.
+# Softmax, LogSoftmax and Hardmax along one axis, in place over blocks that stay in the cache. The maximum is subtracted
+# first, so that no exponential overflows.
 
 
 _BLOCK = 1 << 16
@@ -521,7 +477,7 @@ _SHORT = 64
 
 
 def rows(function: Callable[..., None], axis: int, *arrays: Array) -> Array:
-    """``function(out, *blocks)`` over blocks of shape (outer, axis, inner); ``out`` may be none of the others."""
+    """``function(out, *blocks)`` over blocks of shape (outer, axis, inner); ``out`` must not alias the others."""
     first = arrays[0]
     if first.ndim == 0 or first.size == 0:
         shape: tuple[int, ...] = (1, 1, 1) if first.ndim == 0 else (0, 1, 1)
@@ -549,7 +505,7 @@ def rows(function: Callable[..., None], axis: int, *arrays: Array) -> Array:
 
 
 def _short_rows(function: Callable[..., None], target: Array, flat: Sequence[Array], step: int) -> None:
-    """The same with the short axis in front: NumPy reduces long runs side by side, but starts anew for each row."""
+    """The same with the short axis first: NumPy vectorises over long inner axes, but pays an overhead for each row."""
     with quiet():
         for start in range(0, len(target), step):
             blocks = [np.array(lift(each[start : start + step]).T, order="C")[None] for each in flat]
@@ -559,14 +515,14 @@ def _short_rows(function: Callable[..., None], target: Array, flat: Sequence[Arr
 
 
 def softmax(out: Array, x: Array) -> None:
-    """Fill ``out`` with exp(x) over its sum along axis 1; both (outer, axis, inner)."""
+    """Fill ``out`` with exp(x) divided by its sum along axis 1; both are (outer, axis, inner)."""
     np.subtract(x, x.max(axis=1, keepdims=True), out=out)
     np.exp(out, out=out)
     out /= out.sum(axis=1, keepdims=True)
 
 
 def log_softmax(out: Array, x: Array) -> None:
-    """Fill ``out`` with x minus the logarithm of the sum of exp(x) along axis 1; both (outer, axis, inner)."""
+    """Fill ``out`` with x minus the log of the sum of exp(x) along axis 1; both are (outer, axis, inner)."""
     np.subtract(x, x.max(axis=1, keepdims=True), out=out)
     out -= np.log(np.exp(out).sum(axis=1, keepdims=True))
 
@@ -589,7 +545,7 @@ def _maker(fill: Callable[..., None], pull: Callable[..., None]) -> Maker:
         def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
             return (rows(pull, axis, gradient, output),)
 
-        return Kernel(lambda x: rows(fill, axis, x), alone(backward))
+        return Kernel(lambda x: rows(fill, axis, x), single_output(backward))
 
     return maker
 
@@ -600,7 +556,7 @@ register("LogSoftmax")(_maker(log_softmax, _log_softmax_gradient))
 
 @register("Hardmax")
 def _hardmax(node: OperatorNode) -> Kernel:
-    """1 at the first of the largest elements along the axis, else 0; its gradient is zero."""
+    """1 at the first maximum along the axis, else 0; its gradient is zero."""
 
     def forward(x: Array) -> Array:
         result = np.zeros_like(x)
@@ -609,4 +565,4 @@ def _hardmax(node: OperatorNode) -> Kernel:
             np.put_along_axis(result, chosen, np.ones((), x.dtype), axis=node["axis"])
         return result
 
-    return Kernel(forward, alone(lambda gradient, inputs, output: (np.zeros_like(inputs[0]),)))
+    return Kernel(forward, single_output(lambda gradient, inputs, output: (np.zeros_like(inputs[0]),)))

@@ -1,4 +1,4 @@
-"""Conv and ConvTranspose as products of matrices, and where the windows of convolutions and pools lie."""
+"""Conv and ConvTranspose of any number of spatial axes as matrix products, forward and backward."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Inputs,
     Kernel,
     Wanted,
+    cast_like,
     is_real,
     lift,
     lower,
     quiet,
     register,
-    within,
 )
 from levelbench.frameworks.shared.windows import Window, Windows
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["correlate", "crop", "input_gradient", "pad", "weight_gradient"]
 
 
 def _view(windows: Windows, padded: Array) -> Array:
@@ -41,7 +39,7 @@ def _view(windows: Windows, padded: Array) -> Array:
 
 
 def pad(x: Array, before: Sequence[int], after: Sequence[int], value: float = 0) -> Array:
-    """``x`` (batch, channels, spatial axes) with a border of ``value``; itself, contiguous, where there is none."""
+    """``x`` (batch, channels, spatial axes) padded with ``value``; ``x`` itself, contiguous, without padding."""
     if not any(before) and not any(after):
         return np.ascontiguousarray(x)
     sizes = tuple(b + n + a for b, n, a in zip(before, x.shape[2:], after, strict=True))
@@ -52,28 +50,28 @@ def pad(x: Array, before: Sequence[int], after: Sequence[int], value: float = 0)
 
 
 def crop(padded: Array, before: Sequence[int], spatial: Sequence[int]) -> Array:
-    """The array inside the border: the reverse of :func:`pad`."""
+    """The array without its padding: the inverse of :func:`pad`."""
     inside: Any = (..., *(slice(b, b + n) for b, n in zip(before, spatial, strict=True)))
     found: Array = padded[inside]
     return found
 
 
-# The three products behind Conv and ConvTranspose: a correlation and its gradients by the input and by the weight.
-# Windows are copied next to each other (im2col) a few images at a time, so that the copies stay in the cache and one
-# product of matrices for each group does the arithmetic. Depthwise convolutions pay for it: their products are vectors
+# The three products behind Conv and ConvTranspose: a correlation, and its gradients by the input and the weight.
+# Windows are copied next to each other (im2col) for a few images at a time, so that the copies stay in the cache, and
+# one matrix product per group does the arithmetic. This is slow for depthwise convolutions: their products are vectors
 # times matrices, bound by the copies, and take about four times as long as PyTorch's.
 
 
 _BLOCK = 1 << 18
-"""Elements of the copied windows of a block: about 1 MiB of float32, which the caches of a core hold."""
+"""Elements of the copied windows per block: about 1 MiB of float32, which fits the caches of a core."""
 
 _WIDE = 4
-"""With more outputs than so many times the inputs, adding up windows of the input is cheaper than copying those of the
-gradient."""
+"""With more than this many times as many outputs as inputs, adding up windows of the input is cheaper than copying
+windows of the gradient."""
 
 
 class _Block(NamedTuple):
-    """Images and rows (positions on the first spatial axis) of the output that are computed at once."""
+    """The images and rows (positions on the first spatial axis) of the output that are computed at once."""
 
     images: slice
     rows: slice
@@ -85,7 +83,7 @@ def correlate(
 ) -> Array:
     """Conv: x (N, C, spatial axes), weight (M, C / group, kernel), bias (M) to (N, M, ``windows.out``).
 
-    Where all windows fit one block, they are put into ``kept``: :func:`weight_gradient` can use them again.
+    If all windows fit one block, they are added to ``kept``, so that :func:`weight_gradient` can reuse them.
     """
     if _is_pointwise(windows):
         return _pointwise(x, _matrix(weight, group), bias)
@@ -106,7 +104,7 @@ def correlate(
 def _by_windows(
     padded: Array, weight: Array, windows: Windows, group: int, kept: list[Array] | None
 ) -> Iterator[tuple[_Block, Array]]:
-    """Each block of the output (images, outputs, rows), as one product with whole windows."""
+    """Each block of the output (images, outputs, rows), as one product with the whole windows."""
     matrix = _matrix(weight, group)
     for block, columns in _columns(padded, windows, group):
         yield block, np.matmul(matrix, columns).reshape(len(weight), *block.shape).swapaxes(0, 1)
@@ -115,15 +113,15 @@ def _by_windows(
 
 
 def _pays_by_rows(weight: Array, windows: Windows, group: int) -> bool:
-    """Whether the outputs to be added up are fewer than the elements of windows that need no copy."""
+    """Whether adding up the outputs costs less than the copies of windows that it saves."""
     saved = group * weight.shape[1] * prod(windows.kernel[1:])
     return windows.strides[0] == 1 and windows.kernel[0] > 1 and len(weight) <= saved
 
 
 def _by_rows(padded: Array, weight: Array, windows: Windows, group: int) -> Iterator[tuple[_Block, Array]]:
-    """As :func:`_by_windows`, where the first stride is 1: for each row of the kernel a product, all added up.
+    """Like :func:`_by_windows`, for a first stride of 1: the sum of one product per kernel row.
 
-    Windows are copied along the other axes alone; the rows that a row of the kernel sees are a slice of the copy.
+    Windows are copied only along the other axes; the rows that a kernel row covers are a slice of the copy.
     """
     outputs = len(weight)
     channels, inner, reach = padded.shape[1], prod(windows.out[1:]), windows.reach[0]
@@ -145,9 +143,9 @@ def _by_rows(padded: Array, weight: Array, windows: Windows, group: int) -> Iter
 
 
 def input_gradient(g: Array, weight: Array, windows: Windows, group: int, spatial: tuple[int, ...]) -> Array:
-    """The gradient (N, C, ``spatial``) by the input, given that by the output, (N, M, ``windows.out``).
+    """The gradient (N, C, ``spatial``) of the input, given the output's, (N, M, ``windows.out``).
 
-    This is also what ConvTranspose computes.
+    ConvTranspose computes the same.
     """
     channels = group * weight.shape[1]
     if _is_pointwise(windows):
@@ -171,7 +169,7 @@ def input_gradient(g: Array, weight: Array, windows: Windows, group: int, spatia
 
 
 def weight_gradient(x: Array, g: Array, windows: Windows, group: int, kept: Sequence[Array] = ()) -> Array:
-    """The gradient (M, C / group, kernel) by the weight, given that by the output."""
+    """The gradient (M, C / group, kernel) of the weight, given the output's."""
     outputs, inputs = g.shape[1], x.shape[1] // group
     if kept:
         whole = _Block(slice(None), slice(None), (len(g), *windows.out))
@@ -187,7 +185,7 @@ def _matrix(weight: Array, group: int) -> Array:
 
 
 def _turned(weight: Array, group: int) -> Array:
-    """The weight of the correlation that undoes a stride of 1: mirrored in space, inputs and outputs swapped."""
+    """The weight for the input gradient at stride 1: mirrored in space, inputs and outputs swapped."""
     outputs, inputs, *kernel = weight.shape
     turned = weight.reshape(group, outputs // group, inputs, *kernel).swapaxes(1, 2)
     mirror: Any = (..., *(slice(None, None, -1) for _ in kernel))
@@ -199,7 +197,7 @@ def _is_pointwise(windows: Windows) -> bool:
 
 
 def _pointwise(x: Array, matrix: Array, bias: Array | None) -> Array:
-    """A kernel of one element: a product for each image, on the arrays as they lie."""
+    """A 1x1 kernel: one product per image, without copies of windows."""
     group, outputs, inputs = matrix.shape
     images = np.ascontiguousarray(x).reshape(len(x), group, inputs, prod(x.shape[2:]))
     result = np.matmul(matrix, images).reshape(len(x), group * outputs, *x.shape[2:])
@@ -209,7 +207,7 @@ def _pointwise(x: Array, matrix: Array, bias: Array | None) -> Array:
 
 
 def _mirrored(windows: Windows, spatial: tuple[int, ...]) -> Windows | None:
-    """The windows on the gradient of the output; ``None`` with a stride, or a border wider than the kernel."""
+    """The windows on the output's gradient; ``None`` with a stride above 1 or padding wider than the kernel."""
     before = tuple(reach - 1 - b for reach, b in zip(windows.reach, windows.before, strict=True))
     sizes = zip(spatial, windows.out, before, windows.reach, strict=True)
     after = tuple(n - out - b + reach - 1 for n, out, b, reach in sizes)
@@ -219,7 +217,7 @@ def _mirrored(windows: Windows, spatial: tuple[int, ...]) -> Windows | None:
 
 
 def _blocks(batch: int, height: int, out: tuple[int, ...]) -> Iterator[_Block]:
-    """Covers all images and rows with blocks of about ``_BLOCK`` elements, for ``height`` elements a window."""
+    """Covers all images and rows with blocks of about ``_BLOCK`` elements, for ``height`` elements per window."""
     row = max(height * prod(out[1:]), 1)
     rows = min(max(_BLOCK // row, 1), max(out[0], 1))
     images = max(_BLOCK // (row * max(out[0], 1)), 1)
@@ -231,7 +229,7 @@ def _blocks(batch: int, height: int, out: tuple[int, ...]) -> Iterator[_Block]:
 
 
 def _columns(padded: Array, windows: Windows, group: int) -> Iterator[tuple[_Block, Array]]:
-    """The windows of each block as (group, elements of a window, windows); the memory is used again."""
+    """The windows of each block as (group, elements per window, windows); the memory is reused."""
     view = _view(windows, padded)
     channels, rank = padded.shape[1], len(windows.out)
     elements = channels * prod(windows.kernel)
@@ -249,13 +247,12 @@ def _columns(padded: Array, windows: Windows, group: int) -> Iterator[tuple[_Blo
 
 
 def _rows(g: Array, block: _Block, group: int) -> Array:
-    """The block of a gradient as (group, channels of a group, windows)."""
+    """The block of a gradient as (group, channels per group, windows)."""
     part = g[block.images, :, block.rows].swapaxes(0, 1)
     return np.ascontiguousarray(part).reshape(group, g.shape[1] // group, -1)
 
 
-# Conv and ConvTranspose of any number of spatial axes, forward and backward.
-# Each is the other's gradient by the input, so both are made of the same three products.
+# Conv and ConvTranspose: each is the other's input gradient, so both use the same three products.
 
 
 @register("Conv")
@@ -292,7 +289,7 @@ def _conv(node: OperatorNode) -> Kernel:
 
 @register("ConvTranspose")
 def _conv_transpose(node: OperatorNode) -> Kernel:
-    """Conv's gradient by its input as an operator; the weight is (C, M / group, kernel)."""
+    """The input gradient of a Conv; the weight is (C, M / group, kernel)."""
     group = int(node["group"])
 
     def forward(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -319,21 +316,21 @@ def _conv_transpose(node: OperatorNode) -> Kernel:
 
 
 def _answer(inputs: Inputs, found: tuple[Array | None, ...], g: Array) -> Arrays:
-    """The gradients by x and weight in the dtypes of these, and that by the bias, if there is one."""
-    answer = [None if each is None else within(each, like) for each, like in zip(found, inputs, strict=False)]
+    """The gradients of x and weight in their dtypes, and of the bias if there is one."""
+    answer = [None if each is None else cast_like(each, like) for each, like in zip(found, inputs, strict=False)]
     if len(inputs) > 2:
         bias = inputs[2]
-        answer.append(None if bias is None else within(g.sum(axis=(0, *range(2, g.ndim))), bias))
+        answer.append(None if bias is None else cast_like(g.sum(axis=(0, *range(2, g.ndim))), bias))
     return tuple(answer)
 
 
 def _need_real(node: OperatorNode, x: Array) -> None:
     if not is_real(x):
-        raise UnsupportedError(f"{node.title} of {x.dtype} on numpy", "it multiplies floats only", "cast the input")
+        raise UnsupportedError(f"{node.title} of {x.dtype} on numpy", "it takes floating-point types", "cast the input")
 
 
 def _transposed(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[Windows, tuple[int, ...]]:
-    """The windows of the correlation that this is the gradient of, and the sizes of its input: our output."""
+    """The windows of the corresponding Conv, and the sizes of its input, which is our output."""
     window = Window.of(node).filled(len(spatial), kernel)
     lost = window.lost(spatial, node.get("output_padding"), node.get("output_shape"))
     sizes = tuple(
@@ -341,9 +338,9 @@ def _transposed(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int
     )
     for size, (first, _) in zip(sizes, lost, strict=True):
         if first < 0:
-            reason = f"an output of {size} is longer than all its windows, at both ends"
+            reason = f"the output size {size} exceeds what the windows cover, at both ends"
             raise UnsupportedError(f"{node.title} on numpy", reason, "give output_padding instead")
     before, after = zip(*lost, strict=True)
-    # What no window reaches needs no border either.
+    # Elements that no window reaches need no padding.
     after = tuple(max(each, 0) for each in after)
     return Windows(window.kernel, window.strides, window.dilations, before, after, tuple(spatial)), sizes

@@ -1,8 +1,7 @@
-"""Element by element: functions of one array, arithmetic, comparisons, logic, bits and casts.
+"""Element-wise operators: functions of one array, arithmetic, comparisons, logic, bits and casts.
 
-A function is a ufunc of NumPy and its derivative an expression of (gradient, x, y). Where a function has a kink or a
-step, its gradient is the one that PyTorch takes: sign(0) = 0 for Abs, zero for Floor, Ceil, Round and Sign, the full
-gradient at both bounds of Clip.
+A function is a NumPy ufunc, and its derivative an expression of (gradient, x, y). At a kink or step the gradient is
+PyTorch's: sign(0) = 0 for Abs, zero for Floor, Ceil, Round and Sign, the full gradient at both bounds of Clip.
 """
 
 from __future__ import annotations
@@ -20,35 +19,32 @@ from levelbench.frameworks.numpy.operators.activations import erf, erf_slope
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
-    DType,
     Inputs,
     Kernel,
     Maker,
-    alone,
     blockwise,
+    cast_like,
     is_narrow,
     is_real,
-    keep,
     lift,
     lower,
+    masked,
     quiet,
     register,
     selective,
+    single_output,
     unbroadcast,
-    within,
     working,
 )
-from levelbench.frameworks.shared.operators import POINTWISE, is_inf
-from levelbench.frameworks.shared.registry import with_attributes
+from levelbench.frameworks.shared.operators import POINTWISE, is_inf, with_attributes
+from levelbench.operators.contract import DType
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["no_gradient"]
 
 Derivative = Callable[[Array, Array, Array], Array]
 """(gradient of y, x, y) -> gradient of x, element by element."""
 
-# NumPy vectorises Tan, Asin to Atanh, Sinh and Cosh with AVX-512 alone; elsewhere they are the C library's, one element
-# at a time, and up to 16 times slower than PyTorch's. They are exact to the last place, so they stay.
+# NumPy vectorises Tan, Asin to Atanh, Sinh and Cosh only with AVX-512; elsewhere it calls the C library for each
+# element, which is up to 16 times slower than PyTorch but exact to the last place.
 _DERIVATIVES: dict[str, Derivative] = {
     "Abs": lambda g, x, y: g * np.sign(x),
     "Acos": lambda g, x, y: -g / np.sqrt((1 - x) * (1 + x)),
@@ -82,7 +78,7 @@ def _pull(derivative: Derivative) -> Callable[..., Arrays]:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (blockwise(fill, gradient, inputs[0], output),)
 
-    return alone(backward)
+    return single_output(backward)
 
 
 def _maker(function: np.ufunc, derivative: Derivative) -> Maker:
@@ -100,24 +96,24 @@ def _maker(function: np.ufunc, derivative: Derivative) -> Maker:
 
 
 for _name, _derivative in _DERIVATIVES.items():
-    # ONNX rounds halves to the even neighbour, as rint does.
+    # ONNX rounds halves to even, as rint does.
     register(_name)(_maker(np.rint if _name == "Round" else getattr(np, POINTWISE[_name]), _derivative))
 
 
 @register("Erf")
 def _erf(node: OperatorNode) -> Kernel:
-    """2/sqrt(pi) times the integral of exp(-t²) from 0 to x. Integers: the value is cut off to one of them."""
+    """2/sqrt(pi) times the integral of exp(-t²) from 0 to x; for integers the result is truncated."""
 
     def forward(x: Array) -> Array:
         return blockwise(erf, x) if is_real(x) else lower(blockwise(erf, x.astype(np.float64)), x.dtype)
 
-    # 24 passes over each block: about three times the time of PyTorch's, which has a vectorised one.
+    # 24 passes over each block: about three times the time of PyTorch's vectorised kernel.
     return Kernel(forward, _pull(lambda g, x, y: g * erf_slope(x)))
 
 
 @register("Identity")
 def _identity(node: OperatorNode) -> Kernel:
-    return Kernel(lambda x: x, alone(lambda gradient, inputs, output: (gradient,)))
+    return Kernel(lambda x: x, single_output(lambda gradient, inputs, output: (gradient,)))
 
 
 @register("IsNaN")
@@ -132,7 +128,7 @@ def _is_inf(node: OperatorNode) -> Kernel:
 
 @register("Clip")
 def _clip(node: OperatorNode) -> Kernel:
-    """min(max(x, low), high): ``high`` wins where the bounds cross; NaN stays."""
+    """min(max(x, low), high): ``high`` wins if low > high; NaN stays NaN."""
 
     def forward(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
         y = x if low is None else np.maximum(x, low)
@@ -145,8 +141,8 @@ def _clip(node: OperatorNode) -> Kernel:
             inside &= x >= low
         if high is not None:
             inside &= x <= high
-        taken = keep(np.ascontiguousarray(lift(gradient)).reshape(x.shape), inside)
-        found: list[Array | None] = [within(taken, x)]
+        taken = masked(np.ascontiguousarray(lift(gradient)).reshape(x.shape), inside)
+        found: list[Array | None] = [cast_like(taken, x)]
         if len(inputs) > 1:
             below = None if low is None else (x < low if high is None else (x < low) & (low < high))
             found.append(_bound(gradient, below, low))
@@ -155,34 +151,34 @@ def _clip(node: OperatorNode) -> Kernel:
             found.append(_bound(gradient, above, high))
         return tuple(found)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 def _bound(gradient: Array, taken: Array | None, bound: Array | None) -> Array | None:
-    """The gradient of a bound: the sum of those of the elements that took its value."""
+    """The gradient of a bound: the sum over the elements that were clipped to it."""
     if taken is None or bound is None:
         return None
-    return within(unbroadcast(np.where(taken, lift(gradient), 0), bound.shape), bound)
+    return cast_like(unbroadcast(np.where(taken, lift(gradient), 0), bound.shape), bound)
 
 
-# Arithmetic of two or more arrays that broadcast: Add to Pow, Max, Min, Sum, Mean, Where.
-# An input that was broadcast has the sum of the gradients of its copies. Ties in Max and Min share the gradient
-# evenly, as PyTorch's do.
+# Arithmetic of two or more arrays with broadcasting: Add to Pow, Max, Min, Sum, Mean, Where.
+# A broadcast input gets the sum of the gradients of its copies. Ties in Max and Min share the gradient evenly, as in
+# PyTorch.
 
 
 Partial = Callable[[Array, Array, Array, Array], Array]
-"""(gradient, a, b, output) -> the gradient of one of the two, not yet summed over broadcast axes."""
+"""(gradient, a, b, output) -> the gradient of a or b, not yet summed over broadcast axes."""
 
 
 def _backward(first: Partial, second: Partial) -> Callable[..., Arrays]:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         values = (lift(gradient), lift(inputs[0]), lift(inputs[1]), lift(output))
         return tuple(
-            within(unbroadcast(partial(*values), each.shape), each) if is_real(each) else None
+            cast_like(unbroadcast(partial(*values), each.shape), each) if is_real(each) else None
             for partial, each in zip((first, second), inputs, strict=True)
         )
 
-    return alone(backward)
+    return single_output(backward)
 
 
 def _binary(function: Callable[[Array, Array], Any], first: Partial, second: Partial) -> Maker:
@@ -198,7 +194,7 @@ def _divide(a: Array, b: Array) -> Any:
     if a.dtype.kind not in "iu":
         return np.divide(a, b)
     quotient, remainder = np.floor_divide(a, b), np.remainder(a, b)
-    # ONNX rounds towards zero, floor_divide down.
+    # ONNX truncates towards zero; floor_divide rounds down.
     return quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype) if a.dtype.kind == "i" else quotient
 
 
@@ -212,8 +208,8 @@ register("Div")(_binary(_divide, lambda g, a, b, y: g / b, lambda g, a, b, y: -g
 def _mod(node: OperatorNode) -> Kernel:
     """The remainder, with the sign of the divisor or, with ``fmod``, of the dividend.
 
-    NumPy computes float remainders exactly, one element at a time with the C library's fmod: up to 18 times the time of
-    PyTorch's, which subtracts a rounded product.
+    NumPy computes float remainders exactly, with the C library's fmod for each element: up to 18 times PyTorch's time,
+    which subtracts a rounded product.
     """
     function, whole = (np.fmod, np.trunc) if node["fmod"] else (np.mod, np.floor)
     return _binary(function, lambda g, a, b, y: g, lambda g, a, b, y: -g * whole(a / b))(node)
@@ -221,7 +217,7 @@ def _mod(node: OperatorNode) -> Kernel:
 
 @register("Pow")
 def _pow(node: OperatorNode) -> Kernel:
-    """The power of x by ``exponent``, in the dtype of x; 0 where the derivative of 0^0 by x would be NaN."""
+    """X to the power of ``exponent``, in the dtype of x; the derivative of 0^0 by x is 0, not NaN."""
 
     def forward(x: Array, exponent: Array) -> Array:
         with quiet():
@@ -234,10 +230,10 @@ def _pow(node: OperatorNode) -> Kernel:
             by_x = g * (exponent * _power(x, exponent - 1))
             if not np.all(exponent):
                 by_x = np.where(exponent == 0, 0, by_x)
-            found[0] = within(unbroadcast(by_x, x.shape), inputs[0])
+            found[0] = cast_like(unbroadcast(by_x, x.shape), inputs[0])
         if wanted[1]:
             slope = np.where((x == 0) & (exponent >= 0), 0, _power(x, exponent) * np.log(x))
-            found[1] = within(unbroadcast(g * slope, exponent.shape), inputs[1])
+            found[1] = cast_like(unbroadcast(g * slope, exponent.shape), inputs[1])
         return found
 
     return Kernel(forward, selective(backward), selective=True)
@@ -247,7 +243,7 @@ _EXACT_IN_FLOAT32 = 1 << 24
 
 
 def _alike(exponent: Array, x: Array) -> Array:
-    """The exponent in the working dtype of a real x, where that holds it; NumPy would otherwise compute in float64."""
+    """The exponent in the working dtype of a real x if it fits exactly; NumPy would otherwise compute in float64."""
     exponent = lift(exponent)
     if not is_real(x) or exponent.dtype.kind == "f":
         return exponent
@@ -257,7 +253,7 @@ def _alike(exponent: Array, x: Array) -> Array:
 
 def _power(x: Array, exponent: Array) -> Any:
     if exponent.size == 1 and x.dtype.kind == "f" and x.ndim >= exponent.ndim:
-        # What np.power takes ten times as long for.
+        # np.power takes ten times as long for these.
         match exponent.item():
             case 1:
                 return x
@@ -280,11 +276,11 @@ def _extremum(function: np.ufunc) -> Maker:
         share = lift(gradient) / sum((each.astype(np.int8) for each in ties[1:]), ties[0].astype(np.int8))
         share = share.astype(working(gradient.dtype), copy=False)
         return tuple(
-            within(unbroadcast(np.where(tie, share, 0), each.shape), each)
+            cast_like(unbroadcast(np.where(tie, share, 0), each.shape), each)
             for tie, each in zip(ties, inputs, strict=True)
         )
 
-    kernel = Kernel(forward, alone(backward))
+    kernel = Kernel(forward, single_output(backward))
     return lambda node: kernel
 
 
@@ -306,14 +302,14 @@ def _accumulate(mean: bool) -> Maker:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
         wide = lift(gradient)
         share = wide / wide.dtype.type(len(inputs)) if mean else wide
-        return tuple(within(unbroadcast(share, each.shape), each) for each in inputs)
+        return tuple(cast_like(unbroadcast(share, each.shape), each) for each in inputs)
 
-    kernel = Kernel(forward, alone(backward))
+    kernel = Kernel(forward, single_output(backward))
     return lambda node: kernel
 
 
 def _add_to(total: Any, each: Array) -> Any:
-    """In place, where the sum has the shape already: it is ours."""
+    """In place if the sum already has the final shape: nothing else uses it."""
     if isinstance(total, np.ndarray) and np.broadcast_shapes(total.shape, each.shape) == total.shape:
         return np.add(total, each, out=total)
     return np.add(total, each)
@@ -332,17 +328,16 @@ def _where(node: OperatorNode) -> Kernel:
         g = lift(gradient)
         zero = np.zeros((), g.dtype)
         by_x, by_y = np.where(condition, g, zero), np.where(condition, zero, g)
-        return None, within(unbroadcast(by_x, x.shape), x), within(unbroadcast(by_y, y.shape), y)
+        return None, cast_like(unbroadcast(by_x, x.shape), x), cast_like(unbroadcast(by_y, y.shape), y)
 
-    return Kernel(np.where, alone(backward))
+    return Kernel(np.where, single_output(backward))
 
 
-# Comparisons, logic and bits: operators whose answers have no gradient.
-# None of them passes a gradient on, so their backward answers ``None`` for every input.
+# Comparisons, logic and bits: operators without a gradient.
 
 
 def no_gradient(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> tuple[None, ...]:
-    """The backward of what is not differentiable: ``None`` an input."""
+    """The backward of an operator that is not differentiable: ``None`` for each input."""
     return (None,) * len(inputs)
 
 
@@ -364,9 +359,9 @@ for _name in (
 
 @register("BitShift")
 def _bit_shift(node: OperatorNode) -> Kernel:
-    """Shifts bits; past the width, or by a negative amount, what the extension of the sign leaves: 0 or -1.
+    """Shifts bits; by the width or more, or by a negative amount, only the sign extension is left: 0 or -1.
 
-    A left shift is done on the unsigned type of the width, so that bits fall off past the sign.
+    A left shift uses the unsigned type of the same width, so that bits are shifted out through the sign.
     """
     left = node["direction"] == "LEFT"
 
@@ -377,17 +372,17 @@ def _bit_shift(node: OperatorNode) -> Kernel:
             unsigned = np.dtype(f"u{x.dtype.itemsize}")
             moved = np.left_shift(x.view(unsigned), np.where(outside, 0, amount).astype(unsigned))
             return np.where(outside, np.zeros((), x.dtype), np.asarray(moved).view(x.dtype))
-        # Shifting by all but one of the bits leaves the sign alone in a signed type; a second shift clears an unsigned.
+        # Shifting a signed type by all bits but one leaves only the sign; an unsigned type is cleared below.
         moved = np.right_shift(x, np.where(outside, width - 1, amount).astype(x.dtype))
         return np.asarray(moved if x.dtype.kind == "i" else np.where(outside, np.zeros((), x.dtype), moved))
 
     return Kernel(forward, no_gradient)
 
 
-# Cast and CastLike between the types that NumPy converts as ONNX asks; the rest is left to ONNX's own reference.
-# Strings and types of eight bits and fewer have rules of their own (saturation, rounding modes, text), and no speed to
-# gain, so a call with one of them raises ``UnsupportedError``, which means: take the reference. NumPy converts float16
-# one element at a time, so that takes up to 20 times the time of PyTorch's.
+# Cast and CastLike between types that NumPy converts as ONNX specifies; the others are left to ONNX's reference.
+# Strings and types of eight bits and fewer have special rules (saturation, rounding modes, text) and are not worth
+# optimising, so they raise ``UnsupportedError``, which selects the reference. NumPy converts float16 one element at a
+# time, which takes up to 20 times PyTorch's time.
 
 
 _PLAIN = frozenset(np.dtype(each) for each in (*"?bBhHiIqQefd", ml_dtypes.bfloat16))
@@ -398,7 +393,7 @@ def _convert(node: OperatorNode, dtype: Callable[..., DType]) -> Kernel:
         target = dtype(*like)
         if target not in _PLAIN or x.dtype not in _PLAIN:
             asked = f"{node.op_type} from {x.dtype} to {target}"
-            raise UnsupportedError(asked, "numpy's own is for plain numbers", "use onnx.reference")
+            raise UnsupportedError(asked, "the NumPy kernel casts plain numbers only", "use onnx.reference")
         with quiet():
             return x if x.dtype == target else np.asarray(x.astype(target))
 
@@ -415,7 +410,7 @@ def _convert(node: OperatorNode, dtype: Callable[..., DType]) -> Kernel:
 def _cast(node: OperatorNode) -> Kernel:
     target = np.dtype(helper.tensor_dtype_to_np_dtype(node["to"]))
     if target not in _PLAIN:
-        raise UnsupportedError(f"Cast to {target}", "numpy's own is for plain numbers", "use onnx.reference")
+        raise UnsupportedError(f"Cast to {target}", "the NumPy kernel casts plain numbers only", "use onnx.reference")
     return _convert(node, lambda: target)
 
 

@@ -1,4 +1,4 @@
-"""Reading and writing elements by index, with their gradients."""
+"""Reading, writing and selecting elements by index, with gradients."""
 
 from __future__ import annotations
 
@@ -15,33 +15,31 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Arrays,
     Inputs,
     Kernel,
-    alone,
+    cast_like,
     is_narrow,
     is_real,
     lift,
     lower,
     quiet,
     register,
-    within,
+    single_output,
 )
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["add_rows", "flat_positions", "flat_rows", "wrapped"]
-
 
 def wrapped(indices: Array, size: int) -> Array:
-    """Indices with those that count from the end made positive; ``UsageError`` for one outside [-size, size)."""
+    """Indices with negative ones made positive; ``UsageError`` for one outside [-size, size)."""
     if not indices.size:
         return indices
     low, high = int(indices.min()), int(indices.max())
     if low < -size or high >= size:
-        found = f"an index is {low if low < -size else high}, and the axis has {size}"
-        raise UsageError("gathering or scattering along an axis", found, "give indices within it")
+        found = f"index {low if low < -size else high} on an axis of size {size}"
+        raise UsageError("gathering or scattering along an axis", found, "give indices within the axis")
     return np.where(indices < 0, indices + size, indices) if low < 0 else indices
 
 
 def add_rows(rows: Array, indices: Array, count: int) -> Array:
-    """(count, width), with each of ``rows`` (n, width) added at its index of ``indices`` (n,), all in [0, count)."""
+    """(count, width), with each of ``rows`` (n, width) added at its index in ``indices`` (n,), all in [0, count)."""
     result = np.zeros((count, rows.shape[1]), rows.dtype)
     if rows.shape[1] == 1:
         np.add.at(result[:, 0], indices, rows[:, 0])
@@ -55,7 +53,7 @@ def add_rows(rows: Array, indices: Array, count: int) -> Array:
 
 @register("Gather")
 def _gather(node: OperatorNode) -> Kernel:
-    """Slices of x along ``axis`` by ``indices``, which may count from the end; an embedding, on axis 0."""
+    """Slices of x along ``axis`` at ``indices``, which may be negative; on axis 0 an embedding."""
     axis = node["axis"]
 
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
@@ -66,13 +64,13 @@ def _gather(node: OperatorNode) -> Kernel:
         rest = (*x.shape[:at], *x.shape[at + 1 :])
         moved = lift(gradient).transpose(order).reshape(indices.size, prod(rest))
         summed = add_rows(moved, wrapped(indices.reshape(-1), size), size).reshape(size, *rest)
-        return within(np.moveaxis(summed, 0, at), x), None
+        return cast_like(np.moveaxis(summed, 0, at), x), None
 
-    return Kernel(lambda x, indices: np.asarray(np.take(x, indices, axis)), alone(backward))
+    return Kernel(lambda x, indices: np.asarray(np.take(x, indices, axis)), single_output(backward))
 
 
 def flat_positions(shape: Sequence[int], indices: Array, axis: int) -> Array:
-    """Positions in a flattened array of ``shape`` of elements that ``indices`` choose along ``axis``."""
+    """Positions in the flattened array of the elements that ``indices`` select along ``axis``."""
     axis %= len(shape)
     positions = wrapped(indices, shape[axis]).astype(np.int64)
     strides = [prod(shape[at + 1 :]) for at in range(len(shape))]
@@ -96,15 +94,15 @@ def _gather_elements(node: OperatorNode) -> Kernel:
         x, indices = inputs
         result = np.zeros(x.size, lift(gradient[:0]).dtype)
         np.add.at(result, flat_positions(x.shape, indices, axis).reshape(-1), lift(gradient).reshape(-1))
-        return within(result.reshape(x.shape), x), None
+        return cast_like(result.reshape(x.shape), x), None
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 def flat_rows(shape: Sequence[int], indices: Array, batch: int) -> tuple[Array, int]:
-    """Rows that the last axis of ``indices`` points to, flattened, and the number of elements of a row.
+    """The rows that the last axis of ``indices`` selects, flattened, and the number of elements per row.
 
-    ``shape`` is (batch axes, indexed axes, axes of a row), of which the first ``batch`` are shared with ``indices``.
+    ``shape`` is (batch axes, indexed axes, row axes); the first ``batch`` axes are shared with ``indices``.
     """
     depth = indices.shape[-1]
     sizes = shape[batch : batch + depth]
@@ -132,14 +130,14 @@ def _gather_nd(node: OperatorNode) -> Kernel:
         if not width:
             return np.zeros_like(x), None
         summed = add_rows(lift(gradient).reshape(-1, width), rows, x.size // width)
-        return within(summed.reshape(x.shape), x), None
+        return cast_like(summed.reshape(x.shape), x), None
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 @register("OneHot")
 def _one_hot(node: OperatorNode) -> Kernel:
-    """``values`` is (off, on); an index outside [-depth, depth) is off everywhere."""
+    """``values`` is (off, on); an index outside [-depth, depth) gives only off values."""
     axis = node["axis"]
 
     def hits(indices: Array, depth: Array) -> Array:
@@ -158,14 +156,14 @@ def _one_hot(node: OperatorNode) -> Kernel:
             return None, None, None
         hit, wide = hits(inputs[0], inputs[1]), lift(gradients[0])
         on = wide.sum(where=hit)
-        return None, None, within(np.stack([wide.sum(where=~hit), on]), inputs[2])
+        return None, None, cast_like(np.stack([wide.sum(where=~hit), on]), inputs[2])
 
     return Kernel(forward, backward)
 
 
 @register("ReverseSequence")
 def _reverse_sequence(node: OperatorNode) -> Kernel:
-    """The first ``sequence_lens[b]`` steps of each sequence b in reverse, the others as they are."""
+    """Reverses the first ``sequence_lens[b]`` steps of each sequence b; the others stay."""
     batch_axis, time_axis = node["batch_axis"], node["time_axis"]
 
     def reverse(x: Array, lengths: Array) -> Array:
@@ -175,23 +173,23 @@ def _reverse_sequence(node: OperatorNode) -> Kernel:
         turned = moved[order, np.arange(x.shape[batch_axis])[None, :]]
         return np.moveaxis(turned, (0, 1), (time_axis, batch_axis))
 
-    return Kernel(reverse, alone(lambda gradient, inputs, output: (reverse(gradient, inputs[1]), None)))
+    return Kernel(reverse, single_output(lambda gradient, inputs, output: (reverse(gradient, inputs[1]), None)))
 
 
 # ScatterElements and ScatterND with their reductions, forward and backward.
-# Both write rows of a flattened array at flat positions (ScatterElements' rows are of one element), so one
-# implementation serves them. Without a reduction, of several updates to a place the last stays, and ONNX defines no
-# gradient for that: each gets the whole. Where min and max are tied, the gradient is shared evenly, as PyTorch does.
+# Both write rows of a flattened array at flat positions (rows of one element for ScatterElements), so they share one
+# implementation. Without a reduction, the last of several updates to a position wins; ONNX defines no gradient for
+# that, so each update gets the whole gradient. Ties of min and max share the gradient evenly, as in PyTorch.
 
 
 Locate = Callable[[Sequence[int], Array], tuple[Array, int]]
-"""(shape of data, indices) -> rows of the flattened data, elements of a row."""
+"""(shape of data, indices) -> rows of the flattened data, elements per row."""
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def _scattered(data: Array, rows: Array, updates: Array, reduction: str) -> Array:
-    """A copy of ``data`` (count, width) with ``updates`` (n, width) put at ``rows`` or combined with what is there."""
+    """A copy of ``data`` (count, width) with ``updates`` (n, width) written to ``rows`` or combined with them."""
     result = data.copy()
     if reduction == "none":
         result[rows] = updates
@@ -223,7 +221,7 @@ def _pulled(g: Array, data: Array, rows: Array, updates: Array, y: Array, reduct
 
 
 def _pulled_product(g: Array, data: Array, rows: Array, updates: Array) -> tuple[Array, Array]:
-    """Products of all others: zeros are counted, and only the rest is multiplied and divided by."""
+    """Products of all other values: zeros are counted, and only the others are multiplied and divided by."""
     zero = updates == 0
     filled = np.where(zero, updates.dtype.type(1), updates)
     product = _scattered(np.ones_like(data), rows, filled, "mul")
@@ -252,10 +250,10 @@ def _scatter(locate: Locate, reduction: str) -> Kernel:
             return gradient, None, np.zeros_like(updates)
         g, x, u, y = (lift(each).reshape(-1, width) for each in (gradient, data, updates, output))
         by_data, by_updates = _pulled(g, x, rows, u, y, reduction)
-        found = within(by_data.reshape(data.shape), data), within(by_updates.reshape(updates.shape), updates)
+        found = cast_like(by_data.reshape(data.shape), data), cast_like(by_updates.reshape(updates.shape), updates)
         return found[0], None, found[1]
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 @register("ScatterElements", "Scatter")
@@ -273,16 +271,16 @@ def _scatter_nd(node: OperatorNode) -> Kernel:
     return _scatter(lambda shape, indices: flat_rows(shape, indices, 0), node.get("reduction", "none"))
 
 
-# Operators that choose elements: TopK, Compress, NonZero, Trilu.
-# The largest of a row are found by a partial sort of values, and the lowest indices among equals by counting them;
-# only what was chosen is sorted.
+# Operators that select elements: TopK, Compress, NonZero, Trilu.
+# TopK finds the largest values of a row by a partial sort and the lowest indices among equal ones by counting; only the
+# selected elements are sorted.
 
 
 @register("TopK")
 def _top_k(node: OperatorNode) -> Kernel:
-    """The k largest or smallest along ``axis`` in order, and their indices; the lower index first among equals.
+    """The k largest or smallest values along ``axis``, sorted, and their indices; the lower index first among equals.
 
-    NaN counts as larger than any number. ``sorted=0`` leaves the order open, so it is sorted, too.
+    NaN counts as larger than any number. ``sorted=0`` allows any order, so the result is sorted then, too.
     """
     axis, largest = node["axis"], bool(node["largest"])
 
@@ -305,10 +303,10 @@ def _top_k(node: OperatorNode) -> Kernel:
 
 
 def _in_order(rows: Array, largest: bool) -> Array:
-    """Indices that sort the last axis, equal elements by index."""
+    """Indices that sort the last axis stably."""
     if not largest:
         return np.argsort(rows, axis=-1, kind="stable")
-    # Backwards twice: it holds for unsigned integers, too, which have no negative.
+    # Reversed twice rather than negated, so that it works for unsigned integers.
     backwards = np.argsort(rows[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     return np.asarray(rows.shape[-1] - 1 - backwards)
 
@@ -334,28 +332,22 @@ def _best(rows: Array, k: int, largest: bool) -> Array:
 
 @register("Compress")
 def _compress(node: OperatorNode) -> Kernel:
-    """Slices of x (elements of it flattened, without ``axis``) where the condition holds; a short one is false on."""
+    """Slices of x (or elements of the flattened x, without ``axis``) where the condition is true; it may be short."""
     axis = node.get("axis")
 
-    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> Arrays:
         x, condition = inputs
-        if gradients[0] is None or not is_real(x):
-            return None, None
-        chosen = np.flatnonzero(condition)
-        if axis is None:
-            flat = np.zeros(x.size, x.dtype)
-            flat[chosen] = gradients[0]
-            return flat.reshape(x.shape), None
-        result = np.zeros_like(x)
-        np.moveaxis(result, axis, 0)[chosen] = np.moveaxis(gradients[0], axis, 0)
-        return result, None
+        result = np.zeros_like(x if axis is not None else x.reshape(-1))
+        along = axis or 0
+        np.moveaxis(result, along, 0)[np.flatnonzero(condition)] = np.moveaxis(gradient, along, 0)
+        return result.reshape(x.shape), None
 
-    return Kernel(lambda x, condition: np.compress(condition, x, axis), backward)
+    return Kernel(lambda x, condition: np.compress(condition, x, axis), single_output(backward))
 
 
 @register("NonZero")
 def _non_zero(node: OperatorNode) -> Kernel:
-    """Indices of elements that are not zero, (rank, count), in row order."""
+    """Indices of the nonzero elements, (rank, count), in row-major order."""
 
     def forward(x: Array) -> Array:
         if x.ndim == 0:
@@ -367,16 +359,13 @@ def _non_zero(node: OperatorNode) -> Kernel:
 
 @register("Trilu")
 def _trilu(node: OperatorNode) -> Kernel:
-    """The upper or lower triangle of each matrix, from the k-th diagonal on."""
+    """The upper or lower triangle of each matrix, relative to the k-th diagonal."""
     part = np.triu if node["upper"] else np.tril
 
-    def triangle(x: Array, k: Array | None) -> Array:
+    def triangle(x: Array, k: Array | None = None) -> Array:
         return part(x, 0 if k is None else int(np.asarray(k).item()))
 
-    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
-        rest = (None,) * (len(inputs) - 1)
-        if gradients[0] is None or not is_real(inputs[0]):
-            return None, *rest
-        return triangle(gradients[0], inputs[1] if rest else None), *rest
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> Arrays:
+        return triangle(gradient, *inputs[1:]), *(None,) * (len(inputs) - 1)
 
-    return Kernel(lambda x, k=None: triangle(x, k), backward)
+    return Kernel(triangle, single_output(backward))

@@ -1,6 +1,6 @@
-"""What NumPy's operators are made of: kernels and their registry, working dtypes, evaluation in blocks.
+"""Building blocks of the NumPy operators: kernels and their registry, working dtypes, evaluation in blocks.
 
-A maker reads the node's attributes once and answers with plain functions of arrays, so a call looks nothing up.
+A maker reads the node's attributes once and returns plain functions of arrays, so a call looks nothing up.
 """
 
 from __future__ import annotations
@@ -18,62 +18,29 @@ from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import DType, Pullback
 from levelbench.operators.node import OperatorNode
 
-__all__ = [
-    "OPERATORS",
-    "Array",
-    "Arrays",
-    "DType",
-    "Differentiated",
-    "Fill",
-    "Inputs",
-    "Kernel",
-    "Maker",
-    "OneOutput",
-    "Slope",
-    "Wanted",
-    "activation",
-    "alone",
-    "as_outputs",
-    "blockwise",
-    "is_narrow",
-    "is_real",
-    "keep",
-    "lift",
-    "logistic",
-    "lower",
-    "negative_expm1",
-    "quiet",
-    "register",
-    "selective",
-    "unbroadcast",
-    "within",
-    "working",
-]
-
-
 Array = NDArray[Any]
 Inputs = Sequence[Any]
-"""Arrays, one an input of a node, ``None`` for one that is left out: an operator knows which must be there."""
+"""One array per input of a node, ``None`` for an optional one that is left out."""
 Arrays = tuple[Any, ...]
-"""Arrays by position, ``None`` where there is none: outputs, or gradients of inputs."""
+"""Outputs or gradients of inputs by position, ``None`` where there is none."""
 
 Wanted = Sequence[bool] | None
-"""Which inputs' gradients somebody wants; ``None``: all."""
+"""Which inputs need a gradient; ``None``: all."""
 
 
 Differentiated = tuple[Arrays, Pullback]
-"""Outputs, and what takes their gradients to those of the inputs."""
+"""Outputs and their pullback."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a node computes. A function that meets what it does not cover raises ``UnsupportedError``.
+    """The functions of a node. They raise ``UnsupportedError`` for inputs that they do not cover.
 
     ``forward(*inputs)`` returns an array or a tuple of the outputs. ``backward(gradients, inputs, outputs)`` returns
-    one gradient an input, ``None`` where there is none. ``vjp(*inputs)`` saves work where both are wanted: it returns
-    (tuple of outputs, pullback) with ``pullback(*gradients)`` as backward's answer. Where the kernel is ``selective``,
-    its backward and vjp also take the keyword ``wanted``, one bool an input (``None``: all), and leave out the
-    gradients that nobody wants.
+    one gradient per input, ``None`` where there is none. ``vjp(*inputs)`` saves work where both are needed: it returns
+    (tuple of outputs, pullback), and ``pullback(*gradients)`` returns what backward would. If the kernel is
+    ``selective``, its backward and vjp also take the keyword ``wanted``, one bool per input (``None``: all), and skip
+    the other gradients.
     """
 
     forward: Callable[..., Any]
@@ -82,28 +49,28 @@ class Kernel:
     selective: bool = False
 
     def differentiate(self, inputs: Inputs, wanted: Wanted = None) -> Differentiated:
-        """The outputs and a function of their gradients; ``UnsupportedError`` where there is no gradient."""
+        """The outputs and their pullback; ``UnsupportedError`` if the operator has no gradient."""
         choice = {"wanted": wanted} if self.selective else {}
         if self.vjp is not None:
             return self.vjp(*inputs, **choice)
         backward = self.backward
         if backward is None:
-            raise UnsupportedError("a gradient on numpy", "the operator has none here", "use another framework")
+            raise UnsupportedError("a gradient on numpy", "the operator has none on numpy", "use another framework")
         outputs = as_outputs(self.forward(*inputs))
         return outputs, lambda *gradients: backward(gradients, inputs, outputs, **choice)
 
 
 def as_outputs(found: Array | Arrays) -> Arrays:
-    """What a forward returned, as a tuple."""
+    """The result of a forward as a tuple."""
     return found if isinstance(found, tuple) else (found,)
 
 
 Maker = Callable[[OperatorNode], Kernel]
-"""Makes the kernel of a node. What it does not cover it refuses with ``UnsupportedError``: then ONNX's is taken."""
+"""Makes the kernel of a node; ``UnsupportedError`` for a node that it does not cover: then ONNX's reference is used."""
 
 
 OPERATORS: dict[str, Maker] = {}
-"""The makers of all operators that are ours, by name; onnx.reference has the rest."""
+"""The makers of all operators that we implement, by name."""
 
 
 def register(*names: str) -> Callable[[Maker], Maker]:
@@ -119,12 +86,12 @@ def register(*names: str) -> Callable[[Maker], Maker]:
     return add
 
 
-# What element-wise operators share: the dtype that they compute in, and evaluation in blocks that stay in the cache.
-# A formula of ten passes over an array is bound by memory, unless each pass finds its block in the cache.
+# Working dtypes, and evaluation in blocks that stay in the cache: a formula that passes ten times over a whole array
+# is bound by memory.
 
 
 OneOutput = Callable[[Array, Sequence[Any], Array], tuple[Array | None, ...]]
-"""(gradient of the output, inputs, output) -> the gradients of the inputs."""
+"""(gradient of the output, inputs, output) -> gradients of the inputs."""
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 _NARROW = frozenset(
@@ -134,37 +101,37 @@ _NARROW = frozenset(
 _BITS: dict[int, np.dtype[Any]] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 _BLOCK = 1 << 15
-"""Elements of a block: three float32 arrays of it fit a second-level cache; Python's cost a block is below a tenth."""
+"""Elements per block: three float32 blocks fit a second-level cache, and Python's overhead stays below a tenth."""
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether it is a floating-point type narrower than float32, which is computed in float32 and rounded once."""
+    """Whether it is a floating-point type narrower than float32; those are computed in float32 and rounded once."""
     return dtype in _NARROW
 
 
 def is_real(array: Array | None) -> bool:
-    """Whether a value has a gradient: it is there and its elements are floating-point numbers."""
+    """Whether a value can have a gradient: it is present and floating-point."""
     return array is not None and (array.dtype.kind == "f" or array.dtype in _NARROW)
 
 
 def working(dtype: DType) -> DType:
-    """The dtype to compute in: float32 for a narrow one, else itself."""
+    """The dtype to compute in: float32 for a narrow one, otherwise the dtype itself."""
     return np.dtype(np.float32) if dtype in _NARROW else dtype
 
 
 def lift(array: Array) -> Array:
     """The array in its working dtype."""
-    # Most are wide, and their size says so sooner than a look into the set.
+    # Most arrays are wide, and checking the item size is faster than a set lookup.
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype in _NARROW else array
 
 
 def lower(array: Any, dtype: DType) -> Array:
-    """A result in the dtype that is asked for; an array even where NumPy makes a scalar of no dimensions."""
+    """A result as an array of this dtype, also where NumPy returns a scalar."""
     return np.asarray(array) if array.dtype == dtype else np.asarray(array).astype(dtype)
 
 
 class _Nothing:
-    """A context that does nothing, in a tenth of the time that NumPy takes to change its error state."""
+    """A context that does nothing; NumPy takes ten times as long to change its error state."""
 
     def __enter__(self) -> None: ...
 
@@ -175,12 +142,12 @@ _NOTHING = _Nothing()
 
 
 def quiet() -> AbstractContextManager[None]:
-    """Infinities and NaN are results here, not events: no warning about them."""
+    """Suppresses NumPy's warnings: infinities and NaN are valid results here."""
     return _NOTHING if QuietPass.open else np.errstate(all="ignore")
 
 
 class QuietPass:
-    """What runs many operators silences NumPy once for all of them: inside, :func:`quiet` costs next to nothing."""
+    """Suppresses NumPy's warnings once for many operators: inside, :func:`quiet` costs almost nothing."""
 
     open = 0
 
@@ -194,8 +161,8 @@ class QuietPass:
         self._state.__exit__(*error)
 
 
-def alone(function: OneOutput) -> Callable[..., Arrays]:
-    """The backward of an operator with one output that only real inputs matter to."""
+def single_output(function: OneOutput) -> Callable[..., Arrays]:
+    """The backward of an operator with one output; skipped if no input can have a gradient."""
 
     def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
         if gradients[0] is None or not any(is_real(each) for each in inputs):
@@ -207,7 +174,7 @@ def alone(function: OneOutput) -> Callable[..., Arrays]:
 
 
 def selective(function: Callable[[Array, Inputs, Sequence[bool]], Inputs]) -> Callable[..., Arrays]:
-    """The same for ``function(gradient, inputs, wanted)`` of a selective kernel: ``wanted`` has a bool an input."""
+    """The same for ``function(gradient, inputs, wanted)`` of a selective kernel; ``wanted`` has one bool per input."""
 
     def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs, wanted: Wanted = None) -> Arrays:
         chosen = [is_real(each) and (wanted is None or wanted[at]) for at, each in enumerate(inputs)]
@@ -219,15 +186,15 @@ def selective(function: Callable[[Array, Inputs, Sequence[bool]], Inputs]) -> Ca
     return backward
 
 
-def within(array: Array, like: Array) -> Array:
-    """A gradient as an array of the dtype of the value that it belongs to."""
+def cast_like(array: Array, like: Array) -> Array:
+    """A gradient as an array with the dtype of its value."""
     return lower(np.asarray(array), like.dtype)
 
 
-def keep(values: Array, mask: Array, out: Array | None = None) -> Array:
-    """``values`` where ``mask`` holds, else 0, infinite and NaN ones, too; float32 or float64, all of one shape.
+def masked(values: Array, mask: Array, out: Array | None = None) -> Array:
+    """``values`` where ``mask`` is true, else 0, even for infinity and NaN; float32 or float64, all of one shape.
 
-    By bits, which takes three passes; ``where`` tests element by element, and takes ten times as long on random masks.
+    Uses bit masks, in three passes; ``where`` branches per element and takes ten times as long on random masks.
     """
     bits = _BITS[values.dtype.itemsize]
     chosen = mask.astype(bits)
@@ -237,9 +204,10 @@ def keep(values: Array, mask: Array, out: Array | None = None) -> Array:
 
 
 def blockwise(function: Callable[..., None], *arrays: Array) -> Array:
-    """``function(out, *blocks)`` over blocks of flattened ``arrays`` of one shape; the result has the first's dtype.
+    """``function(out, *blocks)`` over blocks of the flattened ``arrays``; the result has the dtype of the first.
 
-    ``function`` fills ``out`` with element-wise operations; it sees working dtypes and may overwrite only ``out``.
+    The arrays have one shape. ``function`` fills ``out`` element-wise; it gets working dtypes and may modify only
+    ``out``.
     """
     first = arrays[0]
     order, dtype, size = _order(arrays), first.dtype, first.size
@@ -261,14 +229,13 @@ def blockwise(function: Callable[..., None], *arrays: Array) -> Array:
 
 
 def _order(arrays: Sequence[Array]) -> Any:
-    """Fortran's order where all arrays have it, which saves copying them; else C's."""
+    """Fortran order if all arrays have it, which saves copies; otherwise C order."""
     if all(each.flags.c_contiguous for each in arrays):
         return "C"
     return "F" if all(each.flags.f_contiguous for each in arrays) else "C"
 
 
-# What activation functions are made of: a function that fills a block, and its derivative.
-# Each is a few passes over a block in the cache, written into the output.
+# Activation functions: a function that fills a block, and its derivative.
 
 
 Fill = Callable[[Array, Array], None]
@@ -289,11 +256,11 @@ def activation(fill: Fill, slope: Slope) -> Kernel:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (blockwise(pull, gradient, inputs[0], output),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 def negative_expm1(x: Array) -> Array:
-    """exp(min(x, 0)) - 1 without cancellation: 2t / (1 - t) with t = tanh(x/2), which NumPy vectorises unlike expm1."""
+    """exp(min(x, 0)) - 1 without cancellation: 2t / (1 - t) with t = tanh(x/2). NumPy vectorises tanh but not expm1."""
     half = np.minimum(x, x.dtype.type(0))
     half *= x.dtype.type(0.5)
     np.tanh(half, out=half)
@@ -310,16 +277,16 @@ def logistic(out: Array, x: Array) -> None:
     np.reciprocal(out, out=out)
 
 
-# The reverse of broadcasting: sums of a gradient over what was repeated.
+# The reverse of broadcasting: sums of a gradient over the repeated axes.
 
 
 def unbroadcast(gradient: Array, shape: Sequence[int]) -> Array:
-    """``gradient`` of a value that was broadcast from ``shape``, in that shape; itself where they are the same."""
+    """``gradient`` of a value that was broadcast from ``shape``, summed to that shape; unchanged if it has it."""
     if gradient.shape == tuple(shape):
         return gradient
     lead = gradient.ndim - len(shape)
     if gradient.shape[lead:] == tuple(shape):
-        # The usual case, a bias: worth three microseconds.
+        # The usual case, a bias: this saves three microseconds.
         found: NDArray[Any] = np.add.reduce(gradient, axis=tuple(range(lead)), dtype=gradient.dtype)
         return found
     axes = tuple(range(lead)) + tuple(

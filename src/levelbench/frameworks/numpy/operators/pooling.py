@@ -1,4 +1,4 @@
-"""Pools: maxima, averages and p-norms of windows or of whole images, forward and backward."""
+"""Pooling (maxima, averages and p-norms of windows or whole images) and Resize, forward and backward."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from typing import Any
 
 import numpy as np
 
+from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
-    DType,
     Inputs,
     Kernel,
-    alone,
     is_real,
     lift,
     lower,
     quiet,
     register,
+    single_output,
 )
+from levelbench.frameworks.shared.resize import AxisChange, Taps, changes_of, rule_of, taps_of
 from levelbench.frameworks.shared.windows import Window, Windows, counts_of
+from levelbench.operators.contract import DType
 from levelbench.operators.node import OperatorNode
 
 
 @register("AveragePool")
 def _average_pool(node: OperatorNode) -> Kernel:
-    """The mean of each window; the border counts if ``count_include_pad``, what lies behind it never does."""
+    """The mean of each window; padding counts if ``count_include_pad`` is set, anything beyond it never does."""
     window = Window.of(node)
     with_border = bool(node["count_include_pad"])
 
@@ -44,7 +46,7 @@ def _average_pool(node: OperatorNode) -> Kernel:
         share = g / counts_of(windows, x.shape[2:], with_border).astype(g.dtype)
         return (lower(_spread_sums(share, windows, x.shape), x.dtype),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 @register("LpPool")
@@ -63,7 +65,7 @@ def _lp_pool(node: OperatorNode) -> Kernel:
         spread = _spread_sums(_by_norm(lift(gradient), lift(y), p), windows, x.shape)
         return (lower(spread * _slope(x, p), inputs[0].dtype),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 @register("GlobalAveragePool")
@@ -78,7 +80,7 @@ def _global_average_pool(node: OperatorNode) -> Kernel:
         share = lift(gradient) / prod(x.shape[2:])
         return (np.broadcast_to(lower(share, x.dtype), x.shape),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 @register("GlobalLpPool")
@@ -94,7 +96,7 @@ def _global_lp_pool(node: OperatorNode) -> Kernel:
         x = lift(inputs[0])
         return (lower(_by_norm(lift(gradient), lift(y), p) * _slope(x, p), inputs[0].dtype),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 def _power(x: Array, p: int) -> Array:
@@ -110,7 +112,7 @@ def _root(x: Array, p: int) -> Array:
 
 
 def _by_norm(gradient: Array, y: Array, p: int) -> Array:
-    """The gradient over y^(p - 1); zero where y is, as PyTorch has it."""
+    """The gradient divided by y^(p - 1); zero where y is zero, as in PyTorch."""
     return np.divide(gradient, y ** (p - 1), out=np.zeros_like(gradient), where=y != 0)
 
 
@@ -122,7 +124,7 @@ def _slope(x: Array, p: int) -> Array:
 
 
 def _sum(x: Array, windows: Windows) -> Array:
-    """The sums of all windows, the border being zero; always a new array."""
+    """The sums of all windows with zero padding; always a new array."""
     found = x
     for axis, size in enumerate(x.shape[2:]):
         lead = (slice(None),) * (2 + axis)
@@ -146,18 +148,18 @@ def _spread_sums(gradient: Array, windows: Windows, shape: Sequence[int]) -> Arr
     return found
 
 
-# MaxPool and GlobalMaxPool, forward and backward, with the indices of the maxima.
-# The maximum over a window is taken axis by axis, each time over a few shifted views of the whole array; no border is
-# added, since each position in the kernel knows for which windows it lies inside.
+# MaxPool and GlobalMaxPool, with the indices of the maxima.
+# The maximum over a window is taken axis by axis, each time over a few shifted views of the whole array. No padding is
+# added, because each kernel position knows for which windows it lies inside.
 
 
 _BLOCK = 1 << 16
-"""Windows that the gradient of MaxPool spreads at once: about as many as the caches of a core hold."""
+"""Windows per block in the gradient of MaxPool: about as many as fit the caches of a core."""
 
 
 @register("MaxPool")
 def _max_pool(node: OperatorNode) -> Kernel:
-    """The maximum of each window; of several, Indices and the gradient take the first in row-major order."""
+    """The maximum of each window; among equal maxima, Indices and the gradient take the first in row-major order."""
     window = Window.of(node)
     with_indices = len(node.outputs) > 1 and bool(node.outputs[1])
     column_major = bool(node.get("storage_order", 0))
@@ -172,12 +174,12 @@ def _max_pool(node: OperatorNode) -> Kernel:
         windows = window.over(inputs[0].shape[2:])
         return (_spread(gradient, inputs[0], y, windows),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 @register("GlobalMaxPool")
 def _global_max_pool(node: OperatorNode) -> Kernel:
-    """The maximum over all spatial axes; the gradient goes to the first of several."""
+    """The maximum over all spatial axes; the gradient goes to the first of equal maxima."""
 
     def forward(x: Array) -> Array:
         return np.asarray(x.max(axis=tuple(range(2, x.ndim)), keepdims=True))
@@ -189,7 +191,7 @@ def _global_max_pool(node: OperatorNode) -> Kernel:
         np.put_along_axis(flat, first, gradient.reshape(first.shape).astype(x.dtype, copy=False), axis=2)
         return (flat.reshape(x.shape),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 def _lowest(dtype: DType) -> Any:
@@ -205,7 +207,7 @@ def _maximum(x: Array, windows: Windows) -> Array:
         lead = (slice(None),) * (2 + axis)
         seen = list(windows.along(axis, size))
         y, started = np.empty(shape, x.dtype), False
-        # Where one position is inside for every window, it takes the place of an initial value.
+        # A kernel position that is inside for every window replaces the initial value.
         whole = slice(0, windows.out[axis])
         for out, part in sorted(seen, key=lambda each: each[0] != whole):
             if not started:
@@ -223,9 +225,9 @@ def _maximum(x: Array, windows: Windows) -> Array:
 
 
 def _hits(x: Array, y: Array, windows: Windows) -> Iterator[tuple[Array, Any, Any]]:
-    """For each position in the kernel: the windows whose first maximum it is, where they are, what they see."""
+    """For each kernel position: the windows whose first maximum it is, where they are, and the elements they cover."""
     free = np.ones(y.shape, bool)
-    # A maximum that is NaN equals nothing, itself included.
+    # NaN does not equal itself.
     with_nan = is_real(y) and bool(np.isnan(y).any())
     for out, seen in windows.inside(x.shape[2:]):
         here: Any = (..., *out)
@@ -240,9 +242,9 @@ def _hits(x: Array, y: Array, windows: Windows) -> Iterator[tuple[Array, Any, An
 
 
 def _indices(x: Array, y: Array, windows: Windows, column_major: bool) -> Array:
-    """ONNX's Indices: the position of each maximum in ``x`` as if flattened."""
+    """ONNX's Indices: the position of each maximum in the flattened ``x``."""
     spatial = x.shape[2:]
-    # Only the spatial part can be column-major; images and channels count before it.
+    # Only the spatial axes can be column-major; images and channels come first.
     steps = [prod(spatial[:axis]) if column_major else prod(spatial[axis + 1 :]) for axis in range(len(spatial))]
     grids: Any = np.indices(spatial, sparse=True)
     inner: Any = sum(grid * step for grid, step in zip(grids, steps, strict=True))
@@ -255,10 +257,10 @@ def _indices(x: Array, y: Array, windows: Windows, column_major: bool) -> Array:
 
 
 def _spread(gradient: Array, x: Array, y: Array, windows: Windows) -> Array:
-    """The gradient by ``x``: each of ``gradient`` goes to its window's first maximum."""
+    """The gradient of ``x``: each element of ``gradient`` goes to the first maximum of its window."""
     disjoint = all(s >= r for s, r in zip(windows.strides, windows.reach, strict=True))
     result = np.zeros(x.shape, x.dtype)
-    # A product with 0 and 1 is much faster than a choice, but would make NaN of an infinite gradient.
+    # A product with 0 and 1 is much faster than np.where, but would turn an infinite gradient into NaN.
     finite = bool(np.isfinite(gradient).all())
     step = max(_BLOCK // max(prod(y.shape[1:]), 1), 1)
     for start in range(0, len(x), step):
@@ -269,3 +271,76 @@ def _spread(gradient: Array, x: Array, y: Array, windows: Windows) -> Array:
             target = result[images][seen]
             np.copyto(target, share) if disjoint else np.add(target, share, out=target)
     return result
+
+
+_MANY = 4
+"""With more elements than this per output, a matrix product is faster."""
+
+
+@register("Resize")
+def _resize(node: OperatorNode) -> Kernel:
+    rule = rule_of(node)
+    nearest = rule.mode == "nearest"
+
+    def forward(x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None) -> Array:
+        if not nearest and not is_real(x):
+            raise UnsupportedError(
+                f"Resize of {x.dtype} on numpy", "it interpolates floating-point types", "cast the input"
+            )
+        found = x if nearest else lift(x)
+        for each in changes_of(node, x.shape, roi, scales, sizes):
+            taps = taps_of(each, rule)
+            found = _along(found, each, taps)
+            if taps.outside is not None and taps.outside.any():
+                found[(slice(None),) * each.axis + (taps.outside,)] = rule.extrapolation
+        return lower(found, x.dtype)
+
+    def backward(gradient: Array, inputs: Inputs, y: Array) -> tuple[Array | None, ...]:
+        x, *others = inputs
+        found = lift(gradient)
+        for each in reversed(changes_of(node, x.shape, *others)):
+            found = _back(found, each, taps_of(each, rule))
+        return lower(found, x.dtype), *(None,) * len(others)
+
+    return Kernel(forward, single_output(backward))
+
+
+def _along(x: Array, each: AxisChange, taps: Taps) -> Array:
+    indices, weights, _ = taps
+    if indices.shape[1] > _MANY:
+        return _product(_axis_matrix(taps, each.size, x.dtype), x, each.axis)
+    if indices.shape[1] == 1:
+        return x.take(indices[:, 0], axis=each.axis)
+    shape = (-1, *(1,) * (x.ndim - each.axis - 1))
+    found: Array | None = None
+    for index, weight in zip(indices.T, weights.T, strict=True):
+        part = x.take(index, axis=each.axis)
+        part *= weight.reshape(shape).astype(x.dtype)
+        found = part if found is None else np.add(found, part, out=found)
+    assert found is not None
+    return found
+
+
+def _back(g: Array, each: AxisChange, taps: Taps) -> Array:
+    matrix = _axis_matrix(taps, each.size, g.dtype)
+    if taps.outside is not None:
+        matrix[taps.outside] = 0
+    return _product(matrix.T, g, each.axis)
+
+
+def _axis_matrix(taps: Taps, size: int, dtype: DType) -> Array:
+    """The linear map of an axis as a matrix (outputs, ``size``)."""
+    found = np.zeros((len(taps.places), size), dtype)
+    rows = np.arange(len(taps.places))
+    for column, weight in zip(taps.places.T, taps.weights.T, strict=True):
+        found[rows, column] += weight.astype(dtype)
+    return found
+
+
+def _product(matrix: Array, x: Array, axis: int) -> Array:
+    """``matrix`` times ``x`` along an axis."""
+    shape = x.shape
+    if axis == x.ndim - 1:
+        return (np.ascontiguousarray(x).reshape(-1, shape[-1]) @ matrix.T).reshape(*shape[:-1], len(matrix))
+    stack = np.ascontiguousarray(x).reshape(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+    return np.matmul(matrix, stack).reshape(*shape[:axis], len(matrix), *shape[axis + 1 :])

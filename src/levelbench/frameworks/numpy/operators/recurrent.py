@@ -15,21 +15,19 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Differentiated,
     Inputs,
     Kernel,
+    cast_like,
     lift,
     logistic,
     lower,
     quiet,
     register,
-    within,
 )
-from levelbench.frameworks.shared.sequences import USUAL, activations_of
+from levelbench.frameworks.shared.sequences import DEFAULT_ACTIVATIONS, activations_of
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["Cell", "Gate", "GruCell", "LstmCell", "Pulled", "RnnCell", "Unrolled", "gates_of"]
 
 
 class Gate(NamedTuple):
-    """``apply(x)`` is the activation; ``slope(x, y)`` its derivative at x, where it is y."""
+    """``apply(x)`` is the activation; ``slope(x, y)`` its derivative at x, where its value is y."""
 
     apply: Callable[[Array], Array]
     slope: Callable[[Array, Array], Array]
@@ -45,7 +43,7 @@ def _softplus(x: Array) -> Array:
     return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
 
 
-# Each makes a gate of (alpha, beta).
+# Each entry makes a gate from (alpha, beta).
 _MAKERS: dict[str, Callable[[Any, Any], Gate]] = {
     "affine": lambda a, b: Gate(lambda x: a * x + b, lambda x, y: np.full_like(x, a)),
     "elu": lambda a, b: Gate(
@@ -70,39 +68,39 @@ _MAKERS: dict[str, Callable[[Any, Any], Gate]] = {
 
 
 def gates_of(node: OperatorNode) -> list[list[Gate]]:
-    """The gates of each direction; ``UnsupportedError`` for a function that ONNX does not list."""
-    gates, each = [_gate(*chosen) for chosen in activations_of(node)], len(USUAL[node.op_type])
+    """The gates of each direction; ``UnsupportedError`` for an activation that ONNX does not list."""
+    gates, each = [_gate(*chosen) for chosen in activations_of(node)], len(DEFAULT_ACTIVATIONS[node.op_type])
     return [gates[at : at + each] for at in range(0, len(gates), each)]
 
 
 def _gate(name: str, alpha: float | None, beta: float | None) -> Gate:
     if name not in _MAKERS:
         known = ", ".join(_MAKERS)
-        raise UnsupportedError(f"the activation {name!r} on numpy", f"ONNX names {known}", "use one of these")
+        raise UnsupportedError(f"the activation {name!r} on numpy", f"ONNX lists {known}", "use one of these")
     return _MAKERS[name](alpha, beta)
 
 
-# One step of an RNN, a GRU and an LSTM, forward and backward.
-# What does not depend on the step before (x W' + b) is computed for all steps at once and comes in as ``x``; likewise
-# a step only hands back the gradients by what entered its gates, from which those of the weights follow.
+# One step of an RNN, GRU or LSTM, forward and backward.
+# What does not depend on the previous step (x W' + b) is computed for all steps at once and passed in as ``x``. The
+# backward of a step likewise returns only the gradients of its gate inputs; the weights' are computed at the end.
 
 
 States = tuple[Array, ...]
 
 
 class Pulled(NamedTuple):
-    """What a step's backward hands back, (batch, gates * hidden) for the first two."""
+    """The gradients that the backward of a step returns; the first two are (batch, gates * hidden)."""
 
     by_x: Array
-    """The gradient by ``x``."""
+    """The gradient of ``x``."""
     by_recurrent: Array
-    """The gradient by what the recurrent weights contribute."""
+    """The gradient of the recurrent weights' contribution."""
     states: States
-    """The gradients by the states before the step."""
+    """The gradients of the states before the step."""
 
 
 class Cell(ABC):
-    """A step of one direction: ``recurrent`` is R (gates * hidden, hidden), ``clip`` a bound on what enters a gate."""
+    """A step of one direction: ``recurrent`` is R (gates * hidden, hidden), ``clip`` the bound on gate inputs."""
 
     def __init__(self, recurrent: Array, gates: Sequence[Gate], clip: float | None) -> None:
         self.recurrent = recurrent
@@ -112,20 +110,20 @@ class Cell(ABC):
 
     @abstractmethod
     def forward(self, x: Array, states: States) -> tuple[States, Any]:
-        """The states after the step, the hidden one first, and what :meth:`backward` needs."""
+        """The states after the step, the hidden state first, and the values that :meth:`backward` needs."""
 
     @abstractmethod
     def backward(self, gradients: States, saved: Any) -> Pulled:
-        """Given the gradients by the states after the step."""
+        """The gradients, given those of the states after the step."""
 
     def bounded(self, x: Array) -> Array:
-        """What enters a gate, clipped."""
+        """A gate's input, clipped."""
         return x if self.clip is None else np.clip(x, -self.clip, self.clip)
 
     def through(self, gradient: Array, gate: Gate, x: Array, y: Array) -> Array:
-        """The gradient by what enters a gate, given that by what leaves it."""
+        """The gradient of a gate's input, given its output's."""
         found = gradient * gate.slope(x, y)
-        # Where it was clipped, x lies on the bound.
+        # A clipped x lies on the bound.
         return found if self.clip is None else np.where(np.abs(x) < self.clip, found, 0).astype(x.dtype)
 
 
@@ -133,13 +131,11 @@ class RnnCell(Cell):
     """H' = f(x + H R')."""
 
     def forward(self, x: Array, states: States) -> tuple[States, Any]:
-        """As above."""
         a = self.bounded(x + states[0] @ self.recurrent.T)
         h = self.gates[0].apply(a)
         return (h,), (a, h)
 
     def backward(self, gradients: States, saved: Any) -> Pulled:
-        """As above."""
         by_a = self.through(gradients[0], self.gates[0], *saved)
         return Pulled(by_a, by_a, (by_a @ self.recurrent,))
 
@@ -149,10 +145,9 @@ class GruCell(Cell):
 
     linear_before_reset = False
     recurrent_bias: Any = 0
-    """That of n, added before the reset."""
+    """The recurrent bias of n, added before the reset."""
 
     def forward(self, x: Array, states: States) -> tuple[States, Any]:
-        """As above."""
         (h,), n = states, self.hidden
         f, g = self.gates
         a = self.bounded(x[:, : 2 * n] + h @ self.recurrent[: 2 * n].T)
@@ -165,7 +160,7 @@ class GruCell(Cell):
         return (new + z * (h - new),), (h, a, both, inner, c, new)
 
     def backward(self, gradients: States, saved: Any) -> Pulled:
-        """As above; by_recurrent of n is that by ``inner R'``, or by ``inner`` if linear before reset."""
+        """In by_recurrent, n has the gradient of ``inner R'``, or of ``inner`` if linear before reset."""
         (by_h,), (h, a, both, inner, c, new) = gradients, saved
         n = self.hidden
         z, r = both[:, :n], both[:, n:]
@@ -189,11 +184,10 @@ class LstmCell(Cell):
     """i, o, f, c from x + H R' (o after the new C); C' = f C + i c; H' = o h(C')."""
 
     peepholes: Array | None = None
-    """(3, hidden) by which C enters i, o and f."""
+    """(3, hidden), the weights of C in i, o and f."""
     input_forget = False
 
     def forward(self, x: Array, states: States) -> tuple[States, Any]:
-        """As above."""
         (h, cell), n = states, self.hidden
         f, g, last = self.gates
         a = x + h @ self.recurrent.T
@@ -204,7 +198,7 @@ class LstmCell(Cell):
             a = self.bounded(a)
             y = f.apply(a[:, : 3 * n])
         else:
-            # The output gate sees the new C, and must wait for it.
+            # The output gate depends on the new C.
             a[:, :n], a[:, 2 * n :] = self.bounded(a[:, :n]), self.bounded(a[:, 2 * n :])
             y = np.empty_like(a[:, : 3 * n])
             y[:, :n], y[:, 2 * n :] = f.apply(a[:, :n]), f.apply(a[:, 2 * n : 3 * n])
@@ -220,7 +214,6 @@ class LstmCell(Cell):
         return (y[:, n : 2 * n] * shown, after), (cell, a, y, new, after, shown)
 
     def backward(self, gradients: States, saved: Any) -> Pulled:
-        """As above."""
         (by_h, by_after), (cell, a, y, new, after, shown) = gradients, saved
         n = self.hidden
         f, g, last = self.gates
@@ -242,18 +235,18 @@ class LstmCell(Cell):
         return Pulled(by_a, by_a, (by_a @ self.recurrent, by_cell))
 
 
-# A recurrent cell run over a sequence in one direction, and its gradients (backpropagation through time).
-# Only the recurrent products wait for the step before. Those with W, and the gradients by W, R and b, are one product
-# of matrices each over all steps.
+# A cell run over a sequence in one direction, and its gradients (backpropagation through time).
+# Only the recurrent products depend on the previous step. The products with W and the gradients of W, R and b are one
+# matrix product each over all steps.
 
 
 X, W, R, B, LENGTHS, H, C, P = range(8)
 
 
 class Unrolled:
-    """``y`` (steps, batch, hidden) and the states after the ``last`` step of each sequence.
+    """``y`` (steps, batch, hidden), and in ``last`` the states after the last step of each sequence.
 
-    ``inputs`` are those of the node, time first, in their working dtype; ``keep`` says whether :meth:`pull` follows.
+    ``inputs`` are the node's, time first, in their working dtype; ``keep`` says whether :meth:`pull` will be called.
     """
 
     def __init__(self, cell: Cell, inputs: Inputs, direction: int, backwards: bool, states: int, keep: bool) -> None:
@@ -275,7 +268,7 @@ class Unrolled:
         self.last = self._run(entered, keep)
 
     def _own_bias(self, gates: int) -> Array:
-        """What of the biases enters before the steps: all, but that of n in a GRU that is linear before its reset."""
+        """The biases added before the steps: all but n's recurrent bias in a GRU with linear_before_reset."""
         bias: Array = self._bias[self._at]
         both = bias[:gates] + bias[gates:]
         if isinstance(self._cell, GruCell) and self._cell.linear_before_reset:
@@ -320,11 +313,11 @@ class Unrolled:
         return self._weights(pulled[::-1], states)
 
     def _ended(self, states: tuple[Array, ...], by_y: Array, t: int) -> tuple[Array, ...]:
-        """Where a sequence has ended, y is zero whatever the states."""
+        """After the end of a sequence, y is zero and passes no gradient on."""
         return (states[0] + np.where(self._valid[t], by_y, 0), *states[1:])
 
     def _weights(self, pulled: Sequence[Pulled], states: tuple[Array, ...]) -> dict[int, Array]:
-        """The gradients by all inputs, from those of all steps in the order they were run in."""
+        """The gradients of all inputs, from those of all steps in the order in which they were run."""
         cell, n = self._cell, self._cell.hidden
         steps, batch, _ = self._x.shape
         width = len(self._weight)
@@ -336,7 +329,7 @@ class Unrolled:
         by_input[self._order] = (by_x @ self._weight).reshape(self._x.shape)
         by_r = by_recurrent.T @ before
         if isinstance(cell, GruCell) and not cell.linear_before_reset:
-            # There R multiplies the state after the reset.
+            # In this variant R multiplies the state after the reset.
             by_r[2 * n :] = by_recurrent[:, 2 * n :].T @ np.stack([each[3] for each in self._saved]).reshape(-1, n)
         found = {X: by_input, W: by_x.T @ x, R: by_r, H: states[0]}
         found[B] = np.concatenate([by_x.sum(axis=0), by_recurrent.sum(axis=0)])
@@ -353,15 +346,15 @@ class Unrolled:
 
 
 def _valid(lengths: Array | None, shape: tuple[int, ...]) -> Any:
-    """For each step and sequence, (steps, batch, 1), whether it has not ended; ``None`` where all are whole."""
+    """Whether each sequence has not ended at each step, (steps, batch, 1); ``None`` if all have full length."""
     if lengths is None or bool((np.asarray(lengths) >= shape[0]).all()):
         return None
     return (np.arange(shape[0])[:, None] < np.asarray(lengths)[None, :])[:, :, None]
 
 
-# RNN, GRU and LSTM: directions, lengths, initial states and layouts around a cell, forward and backward.
-# A step whose sequence has ended keeps the states and puts out zeros, so a reversed direction over padded sequences
-# needs no reordering: it starts at the end and waits.
+# RNN, GRU and LSTM: directions, lengths, initial states and layouts around a cell.
+# After its end a sequence keeps its states and outputs zeros, so the reverse direction over padded sequences needs no
+# reordering.
 
 
 MakeCell = Callable[[Sequence[Gate], Sequence[Any], int], Cell]
@@ -446,7 +439,7 @@ def _kernel(node: OperatorNode, make: MakeCell, states: int) -> Kernel:
             if by_batch:
                 found = {at: each.swapaxes(0, 1) if at in (X, H, C) else each for at, each in found.items()}
             return tuple(
-                None if each is None or at == LENGTHS else within(found[at], each) for at, each in enumerate(inputs)
+                None if each is None or at == LENGTHS else cast_like(found[at], each) for at, each in enumerate(inputs)
             )
 
         return outputs(inputs[X], directions), pullback
@@ -455,7 +448,7 @@ def _kernel(node: OperatorNode, make: MakeCell, states: int) -> Kernel:
 
 
 def _gathered(parts: Sequence[dict[int, Array]], wide: Inputs) -> dict[int, Array]:
-    """The directions' gradients by input: their sum for X, one beside another for the rest."""
+    """The gradients of all directions by input: summed for X, stacked for the rest."""
     found = {at: np.stack([part[at] for part in parts]) for at in parts[0] if at != X}
     found[X] = sum(part[X] for part in parts[1:]) + parts[0][X] if len(parts) > 1 else parts[0][X]
     return found

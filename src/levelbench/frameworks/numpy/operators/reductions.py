@@ -1,8 +1,8 @@
-"""Reductions over axes, ArgMax and ArgMin, running sums and products.
+"""Reductions over axes, ArgMax and ArgMin, cumulative sums and products, and losses.
 
-Each reduction is a forward that keeps the reduced axes and a gradient by the kept shapes; which axes, and whether they
-are kept in the end, is decided once for all of them. Ties in ReduceMax and ReduceMin share the gradient evenly, as
-those of PyTorch's amax do.
+Each reduction has a forward that keeps the reduced axes, and a gradient for the kept shapes; the axes and whether they
+are dropped are handled once for all of them. Ties in ReduceMax and ReduceMin share the gradient evenly, as in PyTorch's
+amax.
 """
 
 from __future__ import annotations
@@ -13,38 +13,40 @@ from typing import Any
 
 import numpy as np
 
+from levelbench.frameworks.numpy.operators.activations import log_softmax, rows
 from levelbench.frameworks.numpy.operators.elementwise import no_gradient
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
-    DType,
+    Differentiated,
     Inputs,
     Kernel,
     Maker,
-    alone,
+    cast_like,
     is_narrow,
     is_real,
     lift,
     lower,
     quiet,
     register,
-    within,
+    single_output,
 )
 from levelbench.frameworks.shared.operators import reduction_axes
+from levelbench.operators.contract import DType, Pullback
 from levelbench.operators.node import OperatorNode
 
 Axes = tuple[int, ...]
 Forward = Callable[[Array, Axes], Array]
-"""(x, axes) -> the result with reduced axes of size 1."""
+"""(x, axes) -> the result, with reduced axes of size 1."""
 Gradient = Callable[[Array, Array, Array, Axes], Array]
-"""(gradient, x, result, axes), all with reduced axes of size 1 -> what broadcasts to the gradient of x."""
+"""(gradient, x, result, axes), with reduced axes of size 1 -> a value that broadcasts to the gradient of x."""
 
 _SHORT = 64
 _RUN = 256
 
 
 def _axes(node: OperatorNode, rank: int, given: Array | None) -> Axes:
-    """The axes to reduce: an input of newer versions of an operator, an attribute of older ones."""
+    """The axes to reduce: an input in newer versions of an operator, an attribute in older ones."""
     axes = node.get("axes") if given is None else np.asarray(given).reshape(-1).tolist()
     return reduction_axes(axes, rank, bool(node.get("noop_with_empty_axes", 0)))
 
@@ -59,18 +61,14 @@ def _reduction(reduce: Forward, pull: Gradient) -> Maker:
                 y = lower(reduce(lift(x), axes), x.dtype)
             return y if keep else y.reshape([size for at, size in enumerate(x.shape) if at not in axes])
 
-        def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
-            x, rest = inputs[0], (None,) * (len(inputs) - 1)
-            if gradients[0] is None or not is_real(x):
-                return None, *rest
-            axes = _axes(node, x.ndim, inputs[1] if len(inputs) > 1 else None)
+        def backward(gradient: Array, inputs: Inputs, output: Array) -> Arrays:
+            x, given = (*inputs, None)[:2]
+            axes = _axes(node, x.ndim, given)
             kept = _kept(x, axes)
-            wide = [lift(each).reshape(kept) for each in (gradients[0], outputs[0])]
-            with quiet():
-                found = np.broadcast_to(pull(wide[0], lift(x), wide[1], axes), x.shape)
-            return within(found, x), *rest
+            found = pull(lift(gradient).reshape(kept), lift(x), lift(output).reshape(kept), axes)
+            return cast_like(np.broadcast_to(found, x.shape), x), *(None,) * (len(inputs) - 1)
 
-        return Kernel(forward, backward)
+        return Kernel(forward, single_output(backward))
 
     return maker
 
@@ -84,14 +82,14 @@ def _kept(x: Array, axes: Axes) -> list[int]:
 
 
 def _trailing(x: Array, axes: Axes) -> int:
-    """The number of elements reduced to one, if the axes are the last ones and there is something to reduce; else 0."""
+    """How many elements are reduced to one if the axes are the last ones and x is not empty; else 0."""
     return _count(x, axes) if x.size and axes == tuple(range(x.ndim - len(axes), x.ndim)) else 0
 
 
 def _sum(x: Array, axes: Axes) -> Array:
     count = _trailing(x, axes)
     if x.dtype.kind == "f" and 1 < count < _SHORT:
-        # NumPy starts anew for each row; a product with ones does not.
+        # NumPy pays an overhead for each row; a product with ones does not.
         return (x.reshape(-1, count) @ np.ones(count, x.dtype)).reshape(_kept(x, axes))
     rows = _leading(x, axes)
     if x.dtype.kind == "f" and rows > _RUN and x.flags.c_contiguous:
@@ -100,12 +98,12 @@ def _sum(x: Array, axes: Axes) -> Array:
 
 
 def _leading(x: Array, axes: Axes) -> int:
-    """The number of rows that are added up, if the axes are the first ones, but not all; else 0."""
+    """How many rows are added up if the axes are the first ones, but not all; else 0."""
     return _count(x, axes) if x.size and len(axes) < x.ndim and axes == tuple(range(len(axes))) else 0
 
 
 def _sum_of_rows(rows: Array) -> Array:
-    """The sum of rows in runs, then of the runs' sums: NumPy adds rows one by one, and the error grows with them."""
+    """The sum of rows in runs, then of the sums of runs: NumPy adds rows one by one, so its error grows with them."""
     while len(rows) > _RUN:
         whole = len(rows) // _RUN * _RUN
         sums = np.add.reduce(rows[:whole].reshape(-1, _RUN, rows.shape[1]), axis=1)
@@ -116,19 +114,19 @@ def _sum_of_rows(rows: Array) -> Array:
 def _mean(x: Array, axes: Axes) -> Array:
     if x.dtype.kind == "f":
         return _sum(x, axes) / x.dtype.type(_count(x, axes))
-    # Integers are cut off towards zero.
+    # Integer means are truncated towards zero.
     return np.trunc(np.add.reduce(x, axis=axes, keepdims=True, dtype=np.float64) / _count(x, axes))
 
 
 def _real(x: Array) -> Array:
-    """Integers as float64: what goes through a square root or a logarithm is cut off to an integer at the end."""
+    """Integers as float64: results of square roots and logarithms are truncated to integers at the end."""
     return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
 def _log_sum_exp(x: Array, axes: Axes) -> Array:
     x = _real(x)
     top = np.maximum.reduce(x, axis=axes, keepdims=True, initial=-np.inf)
-    # An infinite maximum is not subtracted: infinity minus itself is no number.
+    # An infinite maximum is not subtracted: infinity minus infinity is NaN.
     base = np.where(np.isfinite(top), top, x.dtype.type(0))
     shifted = np.asarray(x - base)
     np.exp(shifted, out=shifted)
@@ -148,7 +146,7 @@ def _extreme(function: np.ufunc, sign: int) -> Maker:
             return np.asarray(function.reduce(x, axis=axes, keepdims=True, initial=_least(x.dtype, sign)))
         count = _trailing(x, axes)
         if 1 < count < _SHORT:
-            # NumPy starts anew for each row, but reduces rows that lie side by side together.
+            # NumPy pays an overhead for each row, but reduces transposed rows together.
             columns = np.array(x.reshape(-1, count).T, order="C")
             return np.asarray(function.reduce(columns, axis=0)).reshape(_kept(x, axes))
         return np.asarray(function.reduce(x, axis=axes, keepdims=True))
@@ -162,7 +160,7 @@ def _extreme(function: np.ufunc, sign: int) -> Maker:
 
 
 def _least(dtype: DType, sign: int) -> Any:
-    """What an empty set has as maximum (``sign`` -1) or minimum."""
+    """The maximum (``sign`` -1) or minimum of an empty set."""
     if dtype.kind == "b":
         return sign > 0
     if dtype.kind in "iu":
@@ -171,12 +169,12 @@ def _least(dtype: DType, sign: int) -> Any:
 
 
 def _product(x: Array, axes: Axes) -> Array:
-    # NumPy multiplies one after the other, where PyTorch has several chains: up to 12 times its time.
+    # NumPy multiplies sequentially, where PyTorch has several chains: up to 12 times PyTorch's time.
     return np.asarray(np.multiply.reduce(x, axis=axes, keepdims=True, dtype=x.dtype))
 
 
 def _product_gradient(g: Array, x: Array, y: Array, axes: Axes) -> Array:
-    """The product of all others: y / x, but without division where there are zeros."""
+    """The product of all other elements: y / x, or without division if there are zeros."""
     if np.all(x):
         return g * y / x
     rest = [axis for axis in range(x.ndim) if axis not in axes]
@@ -230,8 +228,8 @@ register("ArgMin")(_position(np.argmin))
 
 
 # CumSum and CumProd, forward and backward.
-# ``reverse`` flips the axis and ``exclusive`` shifts it by one, so the plain cumulative sum and product,
-# and their gradients, are all that there is to compute. NumPy adds one after the other: up to 8 times PyTorch's time.
+# ``reverse`` flips the axis and ``exclusive`` shifts it by one, so only the plain cumulative sum and product and their
+# gradients are computed. NumPy accumulates sequentially: up to 8 times PyTorch's time.
 
 
 def _sum_gradient(gradient: Array, x: Array) -> Array:
@@ -239,9 +237,9 @@ def _sum_gradient(gradient: Array, x: Array) -> Array:
 
 
 def _running_product_gradient(gradient: Array, x: Array) -> Array:
-    """The sum of gradient times product from each element on, over the element.
+    """The sum of gradient times product from each element on, divided by the element.
 
-    Where a zero is the first of its row, the products that hold it are taken without it; nothing passes it.
+    For the first zero in a row, the products are taken without it; elements after it get no gradient.
     """
     zeros = x == 0
     first = zeros & (np.cumsum(zeros, axis=-1) == 1)
@@ -254,7 +252,7 @@ def _running_product_gradient(gradient: Array, x: Array) -> Array:
 
 
 def _shift(x: Array, first: float) -> Array:
-    """Moved by one along the last axis, ``first`` in front."""
+    """Shifted by one along the last axis, with ``first`` at the start."""
     result = np.full_like(x, first)
     result[..., 1:] = x[..., :-1]
     return result
@@ -270,7 +268,7 @@ def _cumulative(function: Callable[..., Array], start: float, pull: Callable[[Ar
 
         def back(y: Array, axis: Array, like: Array) -> Array:
             restored = np.moveaxis(np.flip(y, -1) if reverse else y, -1, int(np.asarray(axis).item()))
-            return within(restored, like)
+            return cast_like(restored, like)
 
         def forward(x: Array, axis: Array) -> Array:
             rows = turned(x, axis)
@@ -285,10 +283,191 @@ def _cumulative(function: Callable[..., Array], start: float, pull: Callable[[Ar
             with quiet():
                 return back(pull(rows, turned(x, axis)), axis, x), None
 
-        return Kernel(forward, alone(backward))
+        return Kernel(forward, single_output(backward))
 
     return maker
 
 
 register("CumSum")(_cumulative(np.cumsum, 0, _sum_gradient))
 register("CumProd")(_cumulative(np.cumprod, 1, _running_product_gradient))
+
+
+_WORKING = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def is_plain(scores: Array, target: Array) -> bool:
+    """Whether these are rows of scores in a working dtype with one label each, as for :func:`mean_cross_entropy`."""
+    return scores.ndim == 2 and target.ndim == 1 and scores.size > 0 and scores.dtype in _WORKING
+
+
+def mean_cross_entropy(scores: Array, target: Array) -> tuple[Array, Pullback]:
+    """The mean of -log softmax(scores)[target], and its pullback; scores (batch, classes), target (batch,)."""
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    rows = np.arange(len(target))
+    chosen = shifted[rows, target]
+    np.exp(shifted, out=shifted)
+    sums = shifted.sum(axis=1, keepdims=True)
+    loss = np.asarray((np.log(sums[:, 0]) - chosen).mean(dtype=scores.dtype))
+
+    def pullback(*gradients: Array | None) -> tuple[Array | None, ...]:
+        if gradients[0] is None:
+            return None, None
+        share = scores.dtype.type(gradients[0]) / scores.dtype.type(len(target))
+        gradient = shifted * (share / sums)
+        gradient[rows, target] -= share
+        return gradient, None
+
+    return loss, pullback
+
+
+# NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss pick and weight one class per position. An ignored target has
+# weight 0, and the mean divides by the sum of weights, as in PyTorch.
+
+
+class _Likelihood:
+    """The weighted loss of the targets: ``log_prob`` (N, C, d1, ...), ``target`` (N, d1, ...), ``weight`` (C)."""
+
+    def __init__(self, node: OperatorNode) -> None:
+        self._ignored = node.get("ignore_index")
+        self._reduction = node["reduction"]
+
+    def _places(self, log_prob: Array, target: Array, weight: Array | None) -> tuple[Array, Array | None]:
+        """The class of each position, with a class axis, and its weight (``None``: all 1)."""
+        kept = None if self._ignored is None else target != self._ignored
+        place = target if kept is None else np.where(kept, target, 0)
+        scale = None if weight is None else lift(weight)[place]
+        if kept is not None:
+            scale = kept.astype(log_prob.dtype) if scale is None else np.where(kept, scale, scale.dtype.type(0))
+        return np.expand_dims(place, 1), scale
+
+    def forward(self, log_prob: Array, target: Array, weight: Array | None) -> Array:
+        """The loss, in a working dtype."""
+        place, scale = self._places(log_prob, target, weight)
+        loss = np.take_along_axis(log_prob, place, 1).squeeze(1)
+        np.negative(loss, out=loss)
+        if scale is not None:
+            # Ignored positions count as zero, even where the loss is infinite.
+            loss = np.where(scale == 0, scale, loss * scale)
+        if self._reduction == "none":
+            return loss
+        total = np.asarray(loss.sum())
+        if self._reduction == "sum":
+            return total
+        return np.asarray(total / (loss.dtype.type(loss.size) if scale is None else scale.sum()))
+
+    def coefficients(
+        self, gradient: Array, log_prob: Array, target: Array, weight: Array | None
+    ) -> tuple[Array, Array]:
+        """The class of each position and the negative gradient of its log-probability, both with a class axis."""
+        place, scale = self._places(log_prob, target, weight)
+        if self._reduction == "mean":
+            gradient = gradient / (gradient.dtype.type(target.size) if scale is None else scale.sum())
+        share = np.broadcast_to(gradient, target.shape) if scale is None else gradient * scale
+        return place, np.expand_dims(share, 1)
+
+    def weight_gradient(self, gradient: Array, log_prob: Array, target: Array, weight: Array) -> Array:
+        """The gradient of ``weight``: a mean depends on it through its terms and its divisor."""
+        place, scale = self._places(log_prob, target, weight)
+        terms = -np.take_along_axis(log_prob, place, 1).squeeze(1)
+        share: Any = gradient
+        if self._reduction == "mean":
+            total = scale.sum() if scale is not None else 1
+            share = gradient / total
+            terms = terms - self.forward(log_prob, target, weight)
+        kept = True if self._ignored is None else target != self._ignored
+        found = np.where(kept, terms * share, 0).reshape(-1)
+        return np.bincount(place.reshape(-1), found, minlength=weight.size).astype(gradient.dtype)
+
+
+@register("NegativeLogLikelihoodLoss")
+def _negative_log_likelihood(node: OperatorNode) -> Kernel:
+    loss = _Likelihood(node)
+
+    def forward(log_prob: Array, target: Array, weight: Array | None = None) -> Array:
+        with quiet():
+            return lower(loss.forward(lift(log_prob), target, weight), log_prob.dtype)
+
+    def backward(gradient: Array, inputs: Inputs, output: Array) -> Arrays:
+        log_prob, target, weight = (*inputs, None)[:3]
+        wide, g = lift(log_prob), lift(gradient)
+        place, share = loss.coefficients(g, wide, target, weight)
+        result = np.zeros_like(wide)
+        np.put_along_axis(result, place, -share, 1)
+        by_weight = cast_like(loss.weight_gradient(g, wide, target, lift(weight)), weight) if is_real(weight) else None
+        return (cast_like(result, log_prob), None, by_weight)[: len(inputs)]
+
+    return Kernel(forward, single_output(backward))
+
+
+@register("SoftmaxCrossEntropyLoss")
+def _softmax_cross_entropy(node: OperatorNode) -> Kernel:
+    """The loss and, if it is named, the log-probabilities."""
+    general = _general(node)
+    if len(node.outputs) > 1 or len(node.inputs) > 2 or node["reduction"] != "mean" or "ignore_index" in node:
+        return general
+
+    def forward(scores: Array, target: Array) -> tuple[Array, ...]:
+        return vjp(scores, target)[0]
+
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
+        return vjp(*inputs)[1](*gradients)
+
+    def vjp(scores: Array, target: Array) -> Differentiated:
+        if not is_plain(scores, target):
+            return general.differentiate((scores, target))
+        with quiet():
+            value, pullback = mean_cross_entropy(scores, target)
+        return (value,), pullback
+
+    return Kernel(forward, backward, vjp)
+
+
+def _general(node: OperatorNode) -> Kernel:
+    loss, both = _Likelihood(node), len(node.outputs) > 1
+
+    def compute(scores: Array, target: Array, weight: Array | None) -> tuple[Array, Array]:
+        with quiet():
+            log_prob = rows(log_softmax, 1, lift(scores))
+            return loss.forward(log_prob, target, weight), log_prob
+
+    def answer(scores: Array, value: Array, log_prob: Array) -> tuple[Array, ...]:
+        first = lower(value, scores.dtype)
+        return (first, lower(log_prob, scores.dtype)) if both else (first,)
+
+    def pull(gradients: Inputs, inputs: Inputs, log_prob: Array) -> Arrays:
+        scores, target, weight = (*inputs, None)[:3]
+        by_loss = gradients[0]
+        by_log = lift(gradients[1]) if len(gradients) > 1 and gradients[1] is not None else None
+        rest: tuple[Any, ...] = (None,) * (len(inputs) - 1)
+        if by_loss is None and by_log is None:
+            return None, *rest
+        with quiet():
+            result = np.exp(log_prob)
+            total: Any = 0
+            if by_loss is not None:
+                place, share = loss.coefficients(lift(by_loss), log_prob, target, weight)
+                total = share
+            if by_log is not None:
+                total = total - by_log.sum(axis=1, keepdims=True)
+            result *= total
+            if by_log is not None:
+                result += by_log
+            if by_loss is not None:
+                np.put_along_axis(result, place, np.take_along_axis(result, place, 1) - share, 1)
+            if is_real(weight) and by_loss is not None:
+                found = loss.weight_gradient(lift(by_loss), log_prob, target, lift(weight))
+                rest = (None, lower(found, weight.dtype))
+        return cast_like(result, scores), *rest
+
+    def forward(scores: Array, target: Array, weight: Array | None = None) -> tuple[Array, ...]:
+        return answer(scores, *compute(scores, target, weight))
+
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
+        # Recomputes the log-probabilities, which takes up to five times PyTorch's backward; vjp keeps them.
+        return pull(gradients, inputs, rows(log_softmax, 1, lift(inputs[0])))
+
+    def vjp(*inputs: Any) -> Differentiated:
+        value, log_prob = compute(*(*inputs, None)[:3])
+        return answer(inputs[0], value, log_prob), lambda *gradients: pull(gradients, inputs, log_prob)
+
+    return Kernel(forward, backward, vjp)

@@ -1,4 +1,4 @@
-"""Operators that arrange elements: reshapes, transpositions, joining and splitting, slices, padding, tiles."""
+"""Operators that rearrange elements: reshapes, transpositions, joining and splitting, slices, padding, tiles."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from levelbench.frameworks.numpy.operators.kernel import (
     Arrays,
     Inputs,
     Kernel,
-    alone,
+    cast_like,
     is_narrow,
     is_real,
     lift,
     register,
+    single_output,
     unbroadcast,
-    within,
 )
 from levelbench.frameworks.shared.operators import (
     constant_of,
@@ -31,8 +31,9 @@ from levelbench.frameworks.shared.operators import (
     shape,
     size,
     space_to_depth,
+    with_attributes,
 )
-from levelbench.frameworks.shared.registry import Function, with_attributes
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 
@@ -45,13 +46,13 @@ def _integers(given: Array) -> list[int]:
 
 
 def _shared(function: Function, node: OperatorNode) -> Function:
-    """An operator that is written for every namespace of arrays, on NumPy's."""
+    """A shared operator on NumPy's namespace."""
     return with_attributes(function, node, {"xp": np, "array": np.asarray})
 
 
 @register("Reshape", "Flatten")
 def _reshape(node: OperatorNode) -> Kernel:
-    return Kernel(_shared(reshape if node.op_type == "Reshape" else flatten, node), alone(_reshaped))
+    return Kernel(_shared(reshape if node.op_type == "Reshape" else flatten, node), single_output(_reshaped))
 
 
 @register("Squeeze")
@@ -59,12 +60,12 @@ def _squeeze(node: OperatorNode) -> Kernel:
     def forward(x: Array, axes: Array | None = None) -> Array:
         return np.squeeze(x) if axes is None else np.squeeze(x, tuple(_integers(axes)))
 
-    return Kernel(forward, alone(_reshaped))
+    return Kernel(forward, single_output(_reshaped))
 
 
 @register("Unsqueeze")
 def _unsqueeze(node: OperatorNode) -> Kernel:
-    return Kernel(lambda x, axes: np.expand_dims(x, tuple(_integers(axes))), alone(_reshaped))
+    return Kernel(lambda x, axes: np.expand_dims(x, tuple(_integers(axes))), single_output(_reshaped))
 
 
 @register("Transpose")
@@ -74,17 +75,17 @@ def _transpose(node: OperatorNode) -> Kernel:
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array, ...]:
         return (gradient.transpose(None if order is None else np.argsort(order)),)
 
-    return Kernel(lambda x: x.transpose(order), alone(backward))
+    return Kernel(lambda x: x.transpose(order), single_output(backward))
 
 
 @register("Expand")
 def _expand(node: OperatorNode) -> Kernel:
-    """The answer is a read-only view."""
+    """The output is a read-only view."""
 
     def backward(gradient: Array, inputs: Inputs, output: Array) -> tuple[Array | None, ...]:
-        return within(unbroadcast(lift(gradient), inputs[0].shape), inputs[0]), None
+        return cast_like(unbroadcast(lift(gradient), inputs[0].shape), inputs[0]), None
 
-    return Kernel(_shared(expand, node), alone(backward))
+    return Kernel(_shared(expand, node), single_output(backward))
 
 
 @register("Tile")
@@ -93,9 +94,9 @@ def _tile(node: OperatorNode) -> Kernel:
         x, repeats = inputs
         pairs = [size for pair in zip(_integers(repeats), x.shape, strict=True) for size in pair]
         summed = lift(gradient).reshape(pairs).sum(axis=tuple(range(0, 2 * x.ndim, 2)))
-        return within(summed, x), None
+        return cast_like(summed, x), None
 
-    return Kernel(lambda x, repeats: np.tile(x, _integers(repeats)), alone(backward))
+    return Kernel(lambda x, repeats: np.tile(x, _integers(repeats)), single_output(backward))
 
 
 @register("DepthToSpace", "SpaceToDepth")
@@ -103,7 +104,7 @@ def _blocks(node: OperatorNode) -> Kernel:
     both = {"DepthToSpace": _shared(depth_to_space, node), "SpaceToDepth": _shared(space_to_depth, node)}
     forward = both.pop(node.op_type)
     (back,) = both.values()
-    return Kernel(forward, alone(lambda gradient, inputs, output: (back(gradient),)))
+    return Kernel(forward, single_output(lambda gradient, inputs, output: (back(gradient),)))
 
 
 @register("Shape", "Size")
@@ -113,7 +114,7 @@ def _shape(node: OperatorNode) -> Kernel:
 
 @register("Range")
 def _range(node: OperatorNode) -> Kernel:
-    """Numbers from start up to limit by delta; narrow floating-point types in that of ``stash_type``."""
+    """Numbers from start up to limit by delta; narrow floating-point types are computed in ``stash_type``."""
     wide = np.float64 if node.get("stash_type", 1) == 11 else np.float32
 
     def forward(start: Array, limit: Array, delta: Array) -> Array:
@@ -144,9 +145,8 @@ def _constant(node: OperatorNode) -> Kernel:
     return Kernel(lambda: array, no_gradient)
 
 
-# Concat, Split, Slice and Pad, forward and backward.
-# Each copies whole blocks, so the gradient of a block is the block of the gradient; only padding that repeats elements
-# adds some of them up.
+# Concat, Split, Slice and Pad. Each copies whole blocks, so the gradient of a block is the block of the gradient; only
+# padding that repeats elements adds gradients up.
 
 
 def _along(axis: int, rank: int, part: slice) -> tuple[slice, ...]:
@@ -161,12 +161,12 @@ def _concat(node: OperatorNode) -> Kernel:
         ends = np.cumsum([each.shape[axis] for each in inputs])[:-1]
         return tuple(np.split(gradient, ends, axis))
 
-    return Kernel(lambda *inputs: np.concatenate(inputs, axis), alone(backward))
+    return Kernel(lambda *inputs: np.concatenate(inputs, axis), single_output(backward))
 
 
 @register("Split")
 def _split(node: OperatorNode) -> Kernel:
-    """Views of x; without ``split`` equal ones, of which the last is smaller where it must be."""
+    """Views of x; without ``split`` they are equal, except that the last may be smaller."""
     axis, count = node["axis"], node.get("num_outputs") or len(node.outputs)
 
     def forward(x: Array, split: Array | None = None) -> tuple[Array, ...]:
@@ -190,7 +190,7 @@ def _split(node: OperatorNode) -> Kernel:
 
 @register("Slice")
 def _slice(node: OperatorNode) -> Kernel:
-    """A view of x; negative steps walk back, positions outside are moved to the edge."""
+    """A view of x; negative steps go backwards, positions outside are clamped to the edge."""
 
     def parts(
         x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
@@ -208,11 +208,11 @@ def _slice(node: OperatorNode) -> Kernel:
         result[parts(*inputs)] = gradient
         return result, *(None,) * (len(inputs) - 1)
 
-    return Kernel(lambda x, *where: x[parts(x, *where)], alone(backward))
+    return Kernel(lambda x, *where: x[parts(x, *where)], single_output(backward))
 
 
 def _part(size: int, start: int, end: int, step: int) -> slice:
-    """ONNX's slice: unlike Python's, a start before the first place is moved to it when it walks back, too."""
+    """ONNX's slice: unlike in Python, a start before the first element is clamped to it for negative steps, too."""
     first, last = (each + size if each < 0 else each for each in (start, end))
     if step > 0 or not size:
         return slice(max(first, 0), max(last, 0), step)
@@ -222,7 +222,7 @@ def _part(size: int, start: int, end: int, step: int) -> slice:
 
 @register("Pad")
 def _pad(node: OperatorNode) -> Kernel:
-    """Padding by a constant, the edge, the mirror image or the other side; negative pads cut off."""
+    """Pads with a constant, the edge, a reflection or by wrapping; negative pads crop."""
     mode = node["mode"]
 
     def widths(x: Array, pads: Array, axes: Array | None = None) -> list[tuple[int, int]]:
@@ -259,14 +259,14 @@ def _pad(node: OperatorNode) -> Kernel:
             result[kept] = wide
         by_value = None
         if mode == "constant" and is_real(value):
-            by_value = within((wide.sum() - wide[inner].sum()).reshape(value.shape), value)
+            by_value = cast_like((wide.sum() - wide[inner].sum()).reshape(value.shape), value)
         return (result, None, by_value, None)[: len(inputs)]
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 def _kept(shape: Sequence[int], pairs: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
-    """What negative pads leave."""
+    """The part that negative pads leave."""
     return tuple(slice(max(-b, 0), size - max(-a, 0)) for (b, a), size in zip(pairs, shape, strict=True))
 
 
@@ -279,7 +279,7 @@ def _framed(x: Array, pairs: Sequence[tuple[int, int]], value: Any) -> Array:
 
 
 def _fill(result: Array, axis: int, pair: tuple[int, int], mode: str) -> None:
-    """Fill the padding of an axis from its middle; the other axes' padding takes part once it is filled."""
+    """Fill the padding of an axis from its inner part, including padding of other axes that is already filled."""
     before, after = pair
     size, rank = result.shape[axis] - before - after, result.ndim
     sources = _sources(size, pair, mode) + before
@@ -289,19 +289,19 @@ def _fill(result: Array, axis: int, pair: tuple[int, int], mode: str) -> None:
 
 
 def _sources(size: int, pair: tuple[int, int], mode: str) -> Array:
-    """Which element of an axis each one of the padded axis repeats."""
+    """For each element of the padded axis, the index of the element that it repeats."""
     return np.pad(np.arange(size), pair, mode=mode)  # type: ignore[call-overload]
 
 
 def _folded(gradient: Array, axis: int, pair: tuple[int, int], mode: str) -> Array:
-    """The gradient of an axis before it was padded: that of its padding is added where it came from."""
+    """The gradient before an axis was padded: the padding's gradient is added to the elements that it repeats."""
     before, after = pair
     if not (before or after):
         return gradient
     size = gradient.shape[axis] - before - after
     sources, rank = _sources(size, pair, mode).tolist(), gradient.ndim
     result = gradient[_along(axis, rank, slice(before, before + size))].copy()
-    # One step a row of padding, which is a few; each adds a whole row.
+    # One step per row of padding; there are few, and each step adds a whole row.
     for at in (*range(before), *range(before + size, before + size + after)):
         to = sources[at]
         result[_along(axis, rank, slice(to, to + 1))] += gradient[_along(axis, rank, slice(at, at + 1))]

@@ -1,7 +1,7 @@
-"""PyTorch's own data parallelism as schemes, to measure ours against: DDP and FSDP2.
+"""PyTorch's own data parallelism as schemes, DDP and FSDP2, as baselines for ours.
 
-These are yardsticks, so what talks is the library itself, with its own messages under the library's own names. They
-pass by the communicator, which therefore counts none of them; ``traffic`` is what their papers say.
+The library itself communicates, without the communicator, which therefore does not count its messages; ``traffic`` is
+what the papers state.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import ClassVar, final
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError
 
-__all__ = ["HOOKS", "DistributedDataParallel", "FullyShardedDataParallel"]
-
 HOOKS = ("none", "fp16", "bf16", "power-sgd")
 _LIBRARIES = ("gloo", "nccl")
 
@@ -27,13 +25,13 @@ _LIBRARIES = ("gloo", "nccl")
 class DistributedDataParallel(Scheme):
     """``torch.nn.parallel.DistributedDataParallel`` around the executor's own forward and its own tensors.
 
-    ``hook`` is one of PyTorch's communication hooks: gradients travel as fp16, bf16 (NCCL alone) or as PowerSGD's
-    factors of rank ``power_rank`` from step ``power_start`` on; with one of these p ranks are no longer one process.
-    ``unused`` says that the loss may depend on other parameters from step to step.
+    ``hook`` is one of PyTorch's communication hooks: gradients are sent as fp16, as bf16 (NCCL only) or, from step
+    ``power_start`` on, as PowerSGD's factors of rank ``power_rank``; with a hook, p ranks are no longer equivalent to
+    one process. ``unused`` says that the loss may depend on different parameters in different steps.
 
-    DDP takes the mean over ranks, so the loss is multiplied by share · ranks before its backward pass: the result is
-    the gradient of the whole batch also where parts differ. Buffers are not broadcast at each step. What is hidden
-    behind the backward pass counts as phase ``backward``.
+    DDP averages over ranks, so the loss is multiplied by share · ranks before its backward pass: the result is the
+    gradient of the whole batch even if the parts differ in size. Buffers are not broadcast at each step. Communication
+    that overlaps with the backward pass counts as phase ``backward``.
     """
 
     bucket_mb: float = 25.0
@@ -55,28 +53,26 @@ class DistributedDataParallel(Scheme):
         if self.hook not in HOOKS:
             raise UnknownNameError("hook of DDP", self.hook, HOOKS)
         if not self.bucket_mb > 0:
-            raise DefinitionError(f"ddp with bucket_mb={self.bucket_mb}", "it is not positive", "choose more")
+            raise DefinitionError(f"ddp with bucket_mb={self.bucket_mb}", "it is not positive", "choose a positive one")
         if self.power_rank < 1 or self.power_start < 2:
             found = f"power_rank={self.power_rank}, power_start={self.power_start}"
-            raise DefinitionError("ddp with PowerSGD", found, "choose a rank from 1 and a start from 2")
+            raise DefinitionError("ddp with PowerSGD", found, "choose a rank of at least 1 and a start of at least 2")
         object.__setattr__(self, "consistent", self.hook == "none")
 
     def load(self) -> None:
-        """PyTorch's part of it, which takes seconds."""
         importlib.import_module("levelbench.frameworks.torch.distributed.steppers")
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work, with rank 0's parameters and buffers."""
         _require(self.name, worker)
         from levelbench.frameworks.torch.distributed.steppers import DdpStepper
 
         return DdpStepper(self, worker)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """The bytes of a ring over all gradients at once, not counted and not exact: DDP cuts them into buckets.
+        """The bytes of one ring all-reduce over all gradients; an estimate, as DDP splits them into buckets.
 
-        Messages are those of as many rings as there are full buckets. With PowerSGD the bytes are its factors', with
-        what is no matrix as it is; in the first ``power_start`` steps it sends all.
+        Messages are those of one ring per full bucket. With PowerSGD the bytes are those of its factors, plus tensors
+        that are not matrices; in the first ``power_start`` steps it sends everything.
         """
         from levelbench.distributed import traffic
 
@@ -87,27 +83,27 @@ class DistributedDataParallel(Scheme):
         return Traffic(whole.sent_bytes, whole.messages * buckets)
 
     def _elements(self, shape: tuple[int, ...]) -> int:
-        """What is sent of a gradient: all, or the two factors of what PowerSGD finds worth it."""
+        """How many elements of a gradient are sent: all, or the two factors if PowerSGD compresses it."""
         whole = prod(shape)
         if self.hook != "power-sgd" or len(shape) < 2:
             return whole
         factors = self.power_rank * (shape[0] + whole // max(1, shape[0]))
-        # PyTorch's default: a matrix that would not shrink to a half is sent whole.
+        # PyTorch's default: a matrix that would not shrink to less than half is sent whole.
         return factors if 2 * factors < whole else whole
 
 
 @final
 @dataclass(frozen=True)
 class FullyShardedDataParallel(Scheme):
-    """FSDP2 (``torch.distributed.fsdp.fully_shard``): each rank keeps a part of every parameter and of its state.
+    """FSDP2 (``torch.distributed.fsdp.fully_shard``): each rank keeps a shard of every parameter and its state.
 
-    The parts are gathered before the forward pass and, with ``reshard``, again before the backward pass; gradients are
-    reduced and scattered. Our optimizer works on this rank's parts, so it must be elementwise: one that looks across a
+    Shards are gathered before the forward pass and, with ``reshard``, again before the backward pass; gradients are
+    reduced and scattered. Our optimizer works on this rank's shards, so it must be elementwise: one that needs a whole
     parameter (Muon, LARS, clipping by a norm) is refused, and so is one that averages.
 
-    The executor's own parameters stay beside the parts and are filled before an evaluation, where all ranks
-    :meth:`~levelbench.distributed.scheme.SchemeStepper.meet`: this measures FSDP's time and traffic, not what it saves
-    of memory. Loss and shares are as for DDP.
+    The executor's own parameters are kept as well and filled before an evaluation, where all ranks
+    :meth:`~levelbench.distributed.scheme.SchemeStepper.meet`: this measures FSDP's time and traffic, not its memory
+    savings. Loss and shares are as in DDP.
     """
 
     reshard: bool = False
@@ -122,20 +118,18 @@ class FullyShardedDataParallel(Scheme):
     counted: ClassVar[bool] = False
 
     def load(self) -> None:
-        """PyTorch's part of it, which takes seconds."""
         importlib.import_module("levelbench.frameworks.torch.distributed.steppers")
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work, with rank 0's parameters and buffers."""
         _require(self.name, worker)
         from levelbench.frameworks.torch.distributed.steppers import FsdpStepper
 
         return FsdpStepper(self, worker)
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """One all-gather, or two with ``reshard``, and one reduce-scatter of all parameters, cut by first axis.
+        """One all-gather, or two with ``reshard``, and one reduce-scatter of all parameters, sharded by first axis.
 
-        Not counted: as the library is asked for it, each rank's part padded to that of rank 0.
+        Computed, not counted: each rank's shard is padded to the size of rank 0's.
         """
         from levelbench.distributed import traffic
 
@@ -148,6 +142,6 @@ def _require(name: str, worker: Worker) -> None:
     if worker.communicator.name not in _LIBRARIES:
         raise UnsupportedError(
             f"scheme {name!r} over {worker.communicator.name}",
-            "it talks over PyTorch's process group",
+            "it communicates over PyTorch's process group",
             "use --communicator gloo, or the scheme all-reduce",
         )

@@ -1,4 +1,4 @@
-"""DDP and FSDP2 at work, around an executor whose training passes go through a wrapped module."""
+"""Steppers for DDP and FSDP2, around an executor whose training passes go through a wrapped module."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch._dynamo
+import torch._dynamo  # Otherwise imported when the first module is wrapped, which is timed.
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,9 +22,10 @@ from levelbench.distributed.schemes.base import (
     those_under,
     under,
 )
-from levelbench.errors import UnsupportedError, UsageError
+from levelbench.errors import UnsupportedError
+from levelbench.frameworks import no_forward
 from levelbench.frameworks.torch.communicator import raise_lost
-from levelbench.frameworks.torch.executor import TorchExecutor
+from levelbench.frameworks.torch.executor import LeafExecutor, TorchExecutor
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
@@ -34,40 +35,23 @@ from levelbench.training.optimizers.wrappers import Native
 if TYPE_CHECKING:
     from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
 
-__all__ = ["DdpStepper", "FsdpStepper", "WrappedExecutor", "leaves_of", "loss_of"]
-
-
-# The first module that is wrapped would import it, on the clock of whoever wraps it.
-
 
 _FORWARD, _BACKWARD = (f"a {name} pass through PyTorch's data parallelism" for name in ("forward", "backward"))
 
 
-def leaves_of(executor: Executor, scheme: str) -> dict[str, Tensor]:
-    """The tensors that autograd gives gradients, by parameter: those that the loss may depend on."""
-    leaves: dict[str, Tensor] | None = getattr(executor, "_leaves", None)
-    if leaves is None:
-        raise UnsupportedError(
-            f"scheme {scheme!r} on a {type(executor).__name__}",
-            "it has no tensors of autograd's",
-            "use framework torch",
-        )
-    read = getattr(executor, "_trained_names", leaves)
-    return {name: leaves[name] for name in read}
-
-
-def loss_of(executor: Any) -> Tensor:
-    """The loss of the forward pass that just was, with its graph, which is taken from the executor."""
-    loss, executor._loss = executor._loss, None
-    found: Tensor = loss
-    return found
+def leaf_executor(executor: Executor, scheme: str) -> LeafExecutor:
+    """The executor; ``UnsupportedError`` if autograd does not differentiate it."""
+    if not isinstance(executor, LeafExecutor):
+        asked = f"scheme {scheme!r} on a {type(executor).__name__}"
+        raise UnsupportedError(asked, "it has no autograd tensors", "use framework torch")
+    return executor
 
 
 class WrappedExecutor(Executor):
-    """``executor`` whose training passes go through ``module``, which answers with the loss and its graph.
+    """``executor`` whose training passes go through ``module``, which returns the loss with its graph.
 
-    ``weight`` is asked for at each forward pass: by how much the loss counts in the mean over ranks. ``local`` makes of
-    a leaf, or of its gradient, what the optimizer works on.
+    ``weight()`` is the weight of the loss in the mean over ranks, called at each forward pass. ``local`` maps a leaf or
+    its gradient to the tensor that the optimizer works on.
     """
 
     def __init__(
@@ -85,7 +69,6 @@ class WrappedExecutor(Executor):
         self._loss: Tensor | None = None
 
     def infer(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """The executor's own."""
         found: tuple[Tensor, ...] = self._executor.infer(*inputs)
         return found
 
@@ -102,10 +85,10 @@ class WrappedExecutor(Executor):
         return detached
 
     def backward(self) -> Mapping[str, Tensor]:
-        """The gradients that the library leaves: of the whole batch. They are its own until the next backward pass."""
+        """The library's gradients, those of the whole batch. They stay valid until the next backward pass."""
         loss, self._loss = self._loss, None
         if loss is None:
-            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+            raise no_forward()
         for leaf in self._leaves.values():
             leaf.grad = None
         try:
@@ -120,38 +103,37 @@ class WrappedExecutor(Executor):
         }
 
     def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
-        """The executor's own."""
         return self._executor.operator_times(*inputs, repeats=repeats)
 
 
-# DDP at work: a module without parameters of its own, around an executor's tensors.
+# DDP: a module around an executor's tensors.
 
 
 class _Network(torch.nn.Module):
     """An executor's forward pass, over the executor's own tensors."""
 
-    def __init__(self, executor: Executor, leaves: Mapping[str, Tensor]) -> None:
+    def __init__(self, executor: LeafExecutor, leaves: Mapping[str, Tensor]) -> None:
         super().__init__()
         self._executor = executor
-        # Not register_parameter: that takes its own type alone, and the graph hangs on these very tensors.
+        # Not register_parameter: it requires nn.Parameter, and the graph depends on these very tensors.
         for at, leaf in enumerate(leaves.values()):
             self._parameters[f"p{at}"] = leaf  # type: ignore[assignment,unused-ignore]
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The loss."""
         self._executor.forward(*inputs)
-        return loss_of(self._executor)
+        return self._executor.take_loss()
 
 
 class DdpStepper(BaseStepper):
-    """The worker's optimizer on gradients that DDP has averaged."""
+    """The worker's optimizer on gradients averaged by DDP."""
 
     kept = True
 
     def __init__(self, scheme: DistributedDataParallel, worker: Worker) -> None:
         super().__init__(worker)
-        executor, size = worker.executor, worker.communicator.size
-        leaves = leaves_of(executor, scheme.name)
+        executor, size = leaf_executor(worker.executor, scheme.name), worker.communicator.size
+        leaves = executor.trained
         self._hook = scheme.hook
         self._unread = [name for name in executor.parameters if name not in leaves]
         try:
@@ -164,11 +146,11 @@ class DdpStepper(BaseStepper):
 
     @property
     def unkept(self) -> str | None:
-        """With PowerSGD the library's hook holds what it left out, and does not give it away."""
-        return "PyTorch's PowerSGD hook keeps what it left out to itself" if self._hook == "power-sgd" else None
+        """PyTorch's PowerSGD hook does not expose its error feedback."""
+        return "PyTorch's PowerSGD hook does not expose its error feedback" if self._hook == "power-sgd" else None
 
     def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
-        """What is left is the update."""
+        """DDP has already averaged the gradients, so only the update is left."""
         if self._unread:
             zeros = {name: torch.zeros_like(self.parameters[name]) for name in self._unread}
             gradients = {**gradients, **zeros}
@@ -179,7 +161,7 @@ def _around(network: _Network, scheme: DistributedDataParallel) -> torch.nn.para
     return torch.nn.parallel.DistributedDataParallel(
         network,
         bucket_cap_mb=scheme.bucket_mb,
-        # All ranks have rank 0's by now.
+        # All ranks already have rank 0's parameters.
         init_sync=False,
         broadcast_buffers=False,
         find_unused_parameters=scheme.unused,
@@ -196,7 +178,7 @@ def _hook(scheme: DistributedDataParallel, module: Any, library: str) -> None:
         module.register_comm_hook(None, default_hooks.fp16_compress_hook)
     elif scheme.hook == "bf16":
         if library != "nccl":
-            raise UnsupportedError("ddp with the hook bf16", f"PyTorch has none over {library}", "use fp16, or nccl")
+            raise UnsupportedError("ddp with the hook bf16", f"it is not available over {library}", "use fp16, or nccl")
         module.register_comm_hook(None, default_hooks.bf16_compress_hook)
     elif scheme.hook == "power-sgd":
         state = powerSGD_hook.PowerSGDState(
@@ -207,7 +189,7 @@ def _hook(scheme: DistributedDataParallel, module: Any, library: str) -> None:
         module.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
 
 
-# FSDP2 at work: parameters that live in parts, gathered for the executor's own forward pass.
+# FSDP2: sharded parameters, gathered for the executor's own forward pass.
 
 
 _ELEMENTWISE = frozenset(
@@ -236,11 +218,11 @@ class _ShardedNetwork(torch.nn.Module):
             arrays[place] = getattr(self, f"p{at}")
         self._runner.arrays = tuple(arrays)
         self._executor.forward(*inputs)
-        return loss_of(self._executor)
+        return self._executor.take_loss()
 
 
 class FsdpStepper(SchemeStepper):
-    """The worker's optimizer on this rank's parts."""
+    """The worker's optimizer on this rank's shards."""
 
     kept = True
 
@@ -252,36 +234,34 @@ class FsdpStepper(SchemeStepper):
         _require_elementwise(worker.optimizer)
         begin_as_rank_zero(worker)
         self._worker, self._whole = worker, executor.parameters
-        leaves = leaves_of(executor, scheme.name)
+        leaves = executor.trained
         module = _ShardedNetwork(executor, leaves)
         device = next(iter(leaves.values())).device.type
         mesh = init_device_mesh(device, (communicator.size,))
         fully_shard(module, mesh=mesh, reshard_after_forward=scheme.reshard)
         self._sharded: dict[str, Any] = dict(zip(leaves, module.parameters(), strict=True))
-        # Views of the parts: an update of them is one of the module's.
+        # Views of the shards, so that an update changes the module's parameters.
         self._parts = {name: _part(each) for name, each in self._sharded.items()}
         self.inner = worker.optimizer.start(worker.backend, self._parts)
         weight = communicator.size
         self.executor = WrappedExecutor(executor, module, self._sharded, lambda: self.share * weight, _part)
 
     def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
-        """Update the parts."""
         self._worker.switch(Phase.UPDATE)
         self.inner.step(gradients, step, factor)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The parts of this rank, and the optimizer's state of them."""
+        """The rank's shards and the optimizer's state of them."""
         return kept_arrays("part", self._worker.backend, self._parts) | under("optimizer", self.inner.state())
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """All of that."""
         with torch.no_grad():
             for name, each in arrays_of("part", self._worker.backend, state).items():
                 self._parts[name].copy_(each)
         self.inner.restore(those_under("optimizer", state))
 
     def meet(self) -> None:
-        """Gather all parts into the executor's parameters, to be evaluated."""
+        """Gather all shards into the executor's parameters for an evaluation."""
         self._worker.switch(Phase.COMMUNICATE)
         try:
             with torch.no_grad():
@@ -293,7 +273,7 @@ class FsdpStepper(SchemeStepper):
 
 
 def _part(sharded: Any) -> Tensor:
-    """What this rank has of it: a view."""
+    """A view of this rank's shard."""
     part: Tensor = sharded.detach().to_local()
     return part
 
@@ -303,6 +283,6 @@ def _require_elementwise(optimizer: Optimizer) -> None:
     if not rule and not (isinstance(optimizer, Native) and optimizer.name in _ELEMENTWISE):
         raise UnsupportedError(
             f"{type(optimizer).__name__} with the scheme fsdp2",
-            "each rank holds a part of every parameter, and it looks across them",
+            "each rank has only a shard of every parameter, and this optimizer needs whole ones",
             "use an elementwise optimizer that does not average, or the scheme ddp",
         )

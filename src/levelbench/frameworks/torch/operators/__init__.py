@@ -1,16 +1,12 @@
-"""ONNX's operators on PyTorch, by group; importing this registers them all."""
+"""ONNX operators on PyTorch; importing this package registers all of them."""
 
 from levelbench.frameworks.torch.operators import (  # noqa: F401  # each registers its operators
     elementwise,
-    images,
-    normalization,
-    quantization,
-    random,
+    layers,
     reductions,
-    sequences,
     shapes,
     windows,
 )
-from levelbench.frameworks.torch.operators.registry import Function, find, names
+from levelbench.frameworks.torch.operators.registry import find, names
 
-__all__ = ["Function", "find", "names"]
+__all__ = ["find", "names"]

@@ -1,4 +1,8 @@
-"""Element by element: arithmetic, comparisons, logic, bits, activations, the softmax family, casts."""
+"""Element-wise operators: arithmetic, comparisons, logic, bits, activations, the softmax family, casts, quantisation.
+
+Quantisation works per tensor, axis or block. Products of eight-bit integers are exact in double precision up to 2^37
+terms, and PyTorch has fast kernels for doubles but not for integers.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,9 @@ from torch.nn import functional
 
 from levelbench.frameworks.shared.operators import POINTWISE
 from levelbench.frameworks.torch.arrays import FLOAT8, POWER_OF_TWO, SMALL, small_to_bytes, torch_dtype
-from levelbench.frameworks.torch.operators.registry import Function, maker, operator, refuse, table
+from levelbench.frameworks.torch.operators.registry import maker, operator, refuse, table
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["cast", "divide", "modular", "ordered", "remainder", "shift_right", "to_float8", "to_small"]
-
 
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
 _TOP = -(2**63)
@@ -30,14 +32,14 @@ def _wide(value: Any) -> Any:
 
 
 def modular(function: Function, inputs: tuple[Any, ...]) -> Any:
-    """For results that are right modulo a power of two: sums, products, bits, left shifts."""
+    """For results that are correct modulo a power of two: sums, products, bits, left shifts."""
     dtype = _first(inputs)
     found = function(*[_wide(each) for each in inputs])
     return found.to(dtype) if found.dtype == _WIDER[dtype] else found
 
 
 def ordered(function: Function, inputs: tuple[Any, ...]) -> Any:
-    """For results that depend on the order alone: comparisons, maxima, sorting."""
+    """For results that depend only on the order: comparisons, maxima, sorting."""
     dtype = _first(inputs)
     found = function(*[_in_order(each) for each in inputs])
     if isinstance(found, tuple):
@@ -58,7 +60,7 @@ def _back(value: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def divide(function: Function, inputs: tuple[Any, ...]) -> Any:
-    """Quotients: wide integers by ``function``, those of 64 bits without a sign."""
+    """Quotients: in wider integers by ``function``, for 64 bits by unsigned division."""
     if _first(inputs) != torch.uint64:
         return modular(function, inputs)
     a, b = (each.view(torch.int64) for each in inputs)
@@ -66,7 +68,7 @@ def divide(function: Function, inputs: tuple[Any, ...]) -> Any:
 
 
 def remainder(function: Function, inputs: tuple[Any, ...]) -> Any:
-    """Remainders, likewise."""
+    """Remainders, in the same way."""
     if _first(inputs) != torch.uint64:
         return modular(function, inputs)
     a, b = (each.view(torch.int64) for each in inputs)
@@ -74,15 +76,15 @@ def remainder(function: Function, inputs: tuple[Any, ...]) -> Any:
 
 
 def _quotient(a: Tensor, b: Tensor) -> Tensor:
-    """Of 64 bits without a sign: of the halved dividend, then corrected (Warren, Hacker's Delight, section 9-3)."""
+    """The unsigned 64-bit quotient: of the halved dividend, then corrected (Warren, Hacker's Delight, section 9-3)."""
     half = torch.div(_logical_shift(a, torch.ones_like(a)), b, rounding_mode="trunc") << 1
     quotient = half + ((a - half * b) ^ _TOP).ge(b ^ _TOP)
-    # A divisor of 2^63 and up goes into the dividend once, or not at all.
+    # For a divisor of at least 2^63 the quotient is 1 or 0.
     return torch.where(b < 0, (a ^ _TOP).ge(b ^ _TOP).to(torch.int64), quotient)
 
 
 def shift_right(_: Function, inputs: tuple[Any, ...]) -> Tensor:
-    """The logical shift to the right; more bits than there are make zero."""
+    """The logical right shift; by more bits than the width the result is zero."""
     dtype = _first(inputs)
     x, bits = (_wide(each) for each in inputs)
     return _logical_shift(x, bits).to(dtype)
@@ -111,7 +113,7 @@ _OWN: dict[str, Function] = {
     "Neg": torch.neg,
     "Sub": torch.sub,
 }
-"""PyTorch's first name of a function that it knows by several: an alias is a call more."""
+"""PyTorch's primary name of a function that has several: an alias costs an extra call."""
 _UNSIGNED_BY = {
     **dict.fromkeys(("Add", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Mul", "Sub"), modular),
     **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), ordered),
@@ -124,7 +126,7 @@ for _name, _standard in POINTWISE.items():
 
 @operator("Div", unsigned=divide)
 def _div(a: Tensor, b: Tensor) -> Tensor:
-    # ONNX divides integers towards zero, PyTorch's plain division makes floats of them.
+    # ONNX truncates integer division towards zero; PyTorch's plain division returns floats.
     return torch.div(a, b) if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
 
 
@@ -138,26 +140,22 @@ def _pow(base: Tensor, exponent: Tensor) -> Tensor:
     if base.dtype == exponent.dtype:
         return torch.pow(base, exponent)
     if base.is_floating_point():
-        # The result has the base's type; in the exponent's, where that is wider, nothing is lost on the way.
+        # The result has the base's type; computing in a wider exponent type loses nothing.
         wider = torch.promote_types(base.dtype, exponent.dtype) if exponent.is_floating_point() else base.dtype
         return torch.pow(base.to(wider), exponent.to(wider)).to(base.dtype)
     return torch.pow(base, exponent.to(torch.float64 if exponent.is_floating_point() else base.dtype)).to(base.dtype)
 
 
 table(
-    {
-        "Max": lambda *inputs: reduce(torch.maximum, inputs),
-        "Min": lambda *inputs: reduce(torch.minimum, inputs),
-    },
     unsigned=ordered,
+    Max=lambda *inputs: reduce(torch.maximum, inputs),
+    Min=lambda *inputs: reduce(torch.minimum, inputs),
 )
 table(
-    {
-        "Erf": torch.erf,
-        "Identity": lambda x: x,
-        "Mean": lambda *inputs: reduce(torch.add, inputs) / len(inputs),
-        "Sum": lambda *inputs: reduce(torch.add, inputs),
-    }
+    Erf=torch.erf,
+    Identity=lambda x: x,
+    Mean=lambda *inputs: reduce(torch.add, inputs) / len(inputs),
+    Sum=lambda *inputs: reduce(torch.add, inputs),
 )
 
 
@@ -174,36 +172,29 @@ def _bit_shift(x: Tensor, bits: Tensor, *, direction: str) -> Tensor:
         return modular(function, (x, bits)) if left else shift_right(function, (x, bits))
     width = 8 * x.itemsize
     outside = (bits < 0) | (bits >= width)
-    # A shift by all bits or more leaves what the sign alone leaves: PyTorch leaves that open.
+    # A shift by the width or more leaves only the sign; PyTorch does not define it.
     fill = torch.where(x < 0, -1, 0).to(x.dtype) if not left and x.dtype.is_signed else 0
     return torch.where(outside, fill, function(x, bits.clamp(0, width - 1)))
 
 
-# Activation functions, gated ones among them, and the softmax family.
+# Activation functions and the softmax family.
 
 
-# PyTorch's softplus is the identity beyond its threshold; log(1 + exp(-40)) is below half a unit of a double there.
+# Above its threshold PyTorch's softplus is the identity; at 40, log(1 + exp(-40)) is below half an ulp of a double.
 _STRAIGHT = 40.0
 
 table(
-    {
-        "HardSwish": functional.hardswish,
-        "Mish": functional.mish,
-        "Relu": torch.relu,
-        "Sigmoid": torch.sigmoid,
-        "Softsign": functional.softsign,
-    }
-)
-
-
-table(
-    {
-        "Softplus": lambda x: functional.softplus(x, 1.0, _STRAIGHT),
-        "LeakyRelu": lambda x, *, alpha: functional.leaky_relu(x, alpha),
-        "Elu": lambda x, *, alpha: functional.elu(x, alpha),
-        "Celu": lambda x, *, alpha: functional.celu(x, alpha),
-        "Selu": lambda x, *, alpha, gamma: functional.elu(x, alpha) * gamma,
-    }
+    HardSigmoid=lambda x, *, alpha, beta: torch.clamp(x * alpha + beta, 0.0, 1.0),
+    HardSwish=functional.hardswish,
+    Mish=functional.mish,
+    Relu=torch.relu,
+    Sigmoid=torch.sigmoid,
+    Softsign=functional.softsign,
+    Softplus=lambda x: functional.softplus(x, 1.0, _STRAIGHT),
+    LeakyRelu=lambda x, *, alpha: functional.leaky_relu(x, alpha),
+    Elu=lambda x, *, alpha: functional.elu(x, alpha),
+    Celu=lambda x, *, alpha: functional.celu(x, alpha),
+    Selu=lambda x, *, alpha, gamma: functional.elu(x, alpha) * gamma,
 )
 
 
@@ -212,11 +203,6 @@ def _gelu(node: OperatorNode) -> Function:
     if node["approximate"] == "tanh":
         return lambda x: functional.gelu(x, approximate="tanh")
     return functional.gelu
-
-
-@operator("HardSigmoid")
-def _hard_sigmoid(x: Tensor, *, alpha: float, beta: float) -> Tensor:
-    return torch.clamp(x * alpha + beta, 0.0, 1.0)
 
 
 @operator("PRelu")
@@ -248,16 +234,14 @@ def _swish_of(alpha: float) -> Function:
 
 
 table(
-    {
-        "ThresholdedRelu": lambda x, *, alpha: functional.threshold(x, alpha, 0.0),
-        "Softmax": lambda x, *, axis: torch.softmax(x, axis),
-        "LogSoftmax": lambda x, *, axis: torch.log_softmax(x, axis),
-        "Hardmax": lambda x, *, axis: torch.zeros_like(x).scatter_(axis, x.argmax(axis, keepdim=True), 1),
-    }
+    ThresholdedRelu=lambda x, *, alpha: functional.threshold(x, alpha, 0.0),
+    Softmax=lambda x, *, axis: torch.softmax(x, axis),
+    LogSoftmax=lambda x, *, axis: torch.log_softmax(x, axis),
+    Hardmax=lambda x, *, axis: torch.zeros_like(x).scatter_(axis, x.argmax(axis, keepdim=True), 1),
 )
 
 
-# Conversions between types, float8 with saturation and without, and integers below a byte.
+# Conversions between types, including float8 with and without saturation, and integers below a byte.
 
 
 _SPECIAL = frozenset({*FLOAT8, *SMALL, POWER_OF_TWO} - {None})
@@ -266,7 +250,7 @@ _E4M3FN_LIMIT = 464.0
 
 
 def cast(x: Tensor, dtype: torch.dtype, saturate: bool = True, round_mode: str = "up") -> Tensor:
-    """ONNX's Cast: IEEE types overflow to infinity, integers wrap, float8 saturates or overflows as asked."""
+    """ONNX's Cast: IEEE types overflow to infinity, integers wrap, float8 saturates if ``saturate`` is set."""
     if x.dtype in SMALL:
         x = small_to_bytes(x)
     if dtype in FLOAT8:
@@ -281,19 +265,19 @@ def cast(x: Tensor, dtype: torch.dtype, saturate: bool = True, round_mode: str =
 
 
 def to_float8(x: Tensor, dtype: torch.dtype, saturate: bool) -> Tensor:
-    """Rounded to the nearest, ties to even; beyond the largest value that one, or infinity or NaN."""
+    """Round to nearest even; values above the largest become the largest or, without ``saturate``, infinity or NaN."""
     x = x.to(torch.float32)
     if saturate:
         largest = torch.finfo(dtype).max
         return x.clamp(-largest, largest).to(dtype)
     if dtype == torch.float8_e4m3fn:
-        # PyTorch stops at the largest value, 448; from half a step above it ONNX wants NaN.
+        # PyTorch saturates at the largest value, 448; ONNX specifies NaN from half a step above it.
         x = torch.where(x.abs() > _E4M3FN_LIMIT, torch.nan, x)
     return x.to(dtype)
 
 
 def to_small(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Integers of four or two bits, one a byte: the lowest bits of the whole part."""
+    """Integers of four or two bits, one per byte: the lowest bits of the integer part."""
     bits, signed = SMALL[dtype]
     whole = x.to(torch.int32)
     above = 32 - bits
@@ -302,16 +286,16 @@ def to_small(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _to_power_of_two(x: Tensor, saturate: bool, round_mode: str) -> Tensor:
-    """The exponents of x, 2^-127 to 2^127, rounded up, down or to the nearest; NaN is all ones."""
+    """X rounded up, down or to the nearest power of two from 2^-127 to 2^127; NaN is all ones."""
     bits = x.to(torch.float32).view(torch.int32)
     exponent, mantissa = (bits >> 23) & 0xFF, bits & (_MANTISSA - 1)
     half = _MANTISSA // 2
-    # A subnormal number is below 2^-126: rounding up is to 2^-126 once it exceeds 2^-127, whose mantissa is a half.
+    # A subnormal is below 2^-126; it rounds up to 2^-126 if it exceeds 2^-127, whose mantissa is one half.
     subnormal = exponent == 0
     if round_mode == "up":
         carry = torch.where(subnormal, mantissa > half, mantissa > 0)
     elif round_mode == "nearest":
-        # Ties go to the even mantissa, which has one bit: upwards where its hidden bit is the only one.
+        # Ties to even: a tie rounds up if the hidden bit is the only one.
         carry = torch.where(subnormal, mantissa > half, (mantissa > half) | ((mantissa == half) & (exponent > 0)))
     else:
         carry = torch.zeros_like(subnormal)
@@ -354,11 +338,125 @@ def _cast_like(x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = 
 def _bit_cast(node: OperatorNode) -> Function:
     dtype = torch_dtype(node["to"])
     if dtype in SMALL:
-        raise refuse(node, "PyTorch keeps integers of four and two bits in a byte each")
+        raise refuse(node, "PyTorch stores integers of four and two bits in one byte each")
 
     def bit_cast(x: Tensor) -> Tensor:
         if x.dtype in SMALL:
-            raise refuse(node, "PyTorch keeps integers of four and two bits in a byte each")
+            raise refuse(node, "PyTorch stores integers of four and two bits in one byte each")
         return x.view(dtype)
 
     return bit_cast
+
+
+def _aligned(values: Tensor, x: Tensor, axis: int, block: int) -> Tensor:
+    """Scales or zero points that broadcast to ``x``: one, one per index along ``axis``, or one per block."""
+    if values.dim() == 0 or values.numel() == 1:
+        return values.reshape(())
+    if values.dim() == 1 and not block:
+        return values.reshape([-1 if at == axis % x.dim() else 1 for at in range(x.dim())])
+    size = x.shape[axis]
+    # Without a block size, it follows from the number of blocks.
+    length = block or -(-size // values.shape[axis])
+    return values.repeat_interleave(length, axis).narrow(axis, 0, size)
+
+
+def _bounds(dtype: torch.dtype) -> tuple[int, int]:
+    if dtype in SMALL:
+        bits, signed = SMALL[dtype]
+        return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    limits = torch.iinfo(dtype)
+    return limits.min, limits.max
+
+
+def saturated(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """``x`` clipped to the range of an integer type, as that type."""
+    low, high = _bounds(dtype)
+    x = x.clamp(low, high)
+    return to_small(x, dtype) if dtype in SMALL else x.to(dtype)
+
+
+@maker("QuantizeLinear")
+def _quantize_linear(node: OperatorNode) -> Function:
+    axis, block, saturate = node["axis"], node.get("block_size", 0), bool(node.get("saturate", 1))
+    output, precision = node.get("output_dtype", 0), node.get("precision", 0)
+    declared = torch_dtype(output) if output else torch.uint8
+    exact = torch_dtype(precision) if precision else None
+
+    def quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+        dtype = declared if zero is None else zero.dtype
+        scale = _aligned(scale, x, axis, block)
+        quotient = x / scale if exact is None else x.to(exact) / scale.to(exact)
+        if dtype in FLOAT8:
+            return to_float8(quotient, dtype, saturate)
+        whole = torch.round(quotient.to(torch.float32))
+        if zero is not None:
+            whole = whole + _aligned(small_to_bytes(zero).to(torch.float32), x, axis, block)
+        return saturated(whole, dtype)
+
+    return quantize
+
+
+@maker("DequantizeLinear")
+def _dequantize_linear(node: OperatorNode) -> Function:
+    axis, block, output = node["axis"], node.get("block_size", 0), node.get("output_dtype", 0)
+    declared = torch_dtype(output) if output else None
+
+    def dequantize(x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+        dtype = scale.dtype if declared is None else declared
+        values = small_to_bytes(x).to(torch.float32)
+        if zero is not None:
+            values = values - _aligned(small_to_bytes(zero).to(torch.float32), x, axis, block)
+        return (values * _aligned(scale.to(torch.float32), x, axis, block)).to(dtype)
+
+    return dequantize
+
+
+@operator("DynamicQuantizeLinear")
+def _dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    low, high = torch.aminmax(x)
+    low, high = low.clamp(max=0), high.clamp(min=0)
+    scale = (high - low) / 255
+    zero = torch.round((-low / scale).clamp(0, 255))
+    return (torch.round(x / scale) + zero).clamp(0, 255).to(torch.uint8), scale, zero.to(torch.uint8)
+
+
+def shifted(x: Tensor, zero: Tensor | None, by_first: bool = False) -> Tensor:
+    """``x`` minus its zero point, exactly; ``by_first``: zero points run along the first axis."""
+    values = x.double()
+    if zero is None:
+        return values
+    zero = zero.double()
+    if zero.numel() == 1:
+        return values - zero.reshape(())
+    return values - (zero.reshape(-1, *[1] * (x.dim() - 1)) if by_first else zero)
+
+
+def _rows(values: Tensor | None) -> Tensor | None:
+    """Values per row of the first factor, as a column."""
+    return values.unsqueeze(-1) if values is not None and values.dim() == 1 and values.numel() > 1 else values
+
+
+@operator("MatMulInteger")
+def _mat_mul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
+    return torch.matmul(shifted(a, _rows(a_zero)), shifted(b, b_zero)).to(torch.int32)
+
+
+@operator("QLinearMatMul")
+def _q_linear_mat_mul(
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero: Tensor,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero: Tensor,
+    y_scale: Tensor,
+    y_zero: Tensor,
+    *,
+    node: OperatorNode,
+) -> Tensor:
+    if a.dtype in FLOAT8 or b.dtype in FLOAT8:
+        raise refuse(node, "only eight-bit integers are implemented")
+    total = torch.matmul(shifted(a, _rows(a_zero)), shifted(b, b_zero))
+    left = _rows(a_scale)
+    scaled = total * left.double() * b_scale.double() / y_scale.double() if left is not None else total
+    return saturated(torch.round(scaled) + y_zero.double(), y_zero.dtype)

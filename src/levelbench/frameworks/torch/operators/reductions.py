@@ -1,4 +1,4 @@
-"""Reductions along axes, running sums, TopK, matrix products, Fourier transforms and windows, losses."""
+"""Reductions along axes, cumulative sums, TopK, matrix products, losses, Fourier transforms."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from torch.nn import functional
 
 from levelbench.frameworks.shared.operators import Host, reduction_axes
 from levelbench.frameworks.torch.operators.elementwise import modular, ordered
-from levelbench.frameworks.torch.operators.registry import Function, maker, operator, table
+from levelbench.frameworks.torch.operators.registry import maker, operator, table
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 Reduce = Callable[[Tensor, Sequence[int], bool], Tensor]
-"""Takes a tensor, some of its axes in rising order, and whether to keep them."""
+"""Takes a tensor, some of its axes in ascending order, and whether to keep them."""
 
 
 def _total(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
-    # PyTorch would sum integers in, and answer with, 64 bits.
+    # PyTorch would sum integers in 64 bits and return 64 bits.
     return x.sum(axes, keep, dtype=None if x.is_floating_point() else x.dtype)
 
 
@@ -34,20 +35,8 @@ def _product(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
     return x
 
 
-def _largest(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
-    if x.numel() == 0:
-        return _of_nothing(x, axes, keep, False)
-    return torch.amax(x, axes, keep)
-
-
-def _smallest(x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
-    if x.numel() == 0:
-        return _of_nothing(x, axes, keep, True)
-    return torch.amin(x, axes, keep)
-
-
 def _of_nothing(x: Tensor, axes: Sequence[int], keep: bool, largest: bool) -> Tensor:
-    """The neutral element of a minimum (``largest``) or maximum."""
+    """The result for an empty set: the neutral element of a minimum (``largest``) or maximum."""
     if x.dtype == torch.bool:
         value: Any = largest
     elif x.is_floating_point():
@@ -75,14 +64,14 @@ _REDUCTIONS: dict[str, Reduce] = {
     "L2": _norm,
     "LogSum": lambda x, axes, keep: torch.log(_total(x, axes, keep)).to(x.dtype),
     "LogSumExp": _log_sum_exp,
-    "Max": _largest,
+    "Max": lambda x, axes, keep: torch.amax(x, axes, keep) if x.numel() else _of_nothing(x, axes, keep, False),
     "Mean": _mean,
-    "Min": _smallest,
+    "Min": lambda x, axes, keep: torch.amin(x, axes, keep) if x.numel() else _of_nothing(x, axes, keep, True),
     "Prod": _product,
     "Sum": _total,
     "SumSquare": lambda x, axes, keep: _total(x * x, axes, keep),
 }
-# What an operator does to each element where no axis is reduced.
+# What an operator does to each element if no axis is reduced.
 _ELEMENT: dict[str, Function] = {
     "L1": torch.abs,
     "L2": torch.abs,
@@ -133,26 +122,26 @@ def _running(x: Tensor, axis: Host, *, node: OperatorNode, exclusive: int, rever
 
 @operator("TopK", unsigned=ordered)
 def _top_k(x: Tensor, count: Host, *, axis: int, largest: int) -> tuple[Tensor, Tensor]:
-    # Of equal values ONNX wants the one with the lower index first, which torch.topk does not promise.
+    # ONNX orders equal values by index, which torch.topk does not guarantee.
     values, indices = torch.sort(x, stable=True, dim=axis, descending=bool(largest))
     k = int(count.item())
     return values.narrow(axis, 0, k), indices.narrow(axis, 0, k)
 
 
-# Matrix products: general, broadcast, by Einstein's summation, and determinants.
+# Matrix products: MatMul, Gemm and Einsum; determinants.
 
 
-table({"MatMul": torch.matmul}, unsigned=modular)
-table({"Det": torch.linalg.det})
+table(unsigned=modular, MatMul=torch.matmul)
+table(Det=torch.linalg.det)
 
 
 @maker("Gemm", unsigned=modular)
 def _gemm(node: OperatorNode) -> Function:
-    """Alpha A' B' + beta C (ONNX Gemm), by one call of BLAS where C is a row or absent."""
+    """Alpha A' B' + beta C (ONNX Gemm), in one BLAS call if C is a row or absent."""
     alpha, beta = node["alpha"], node["beta"]
     turn_a, turn_b = bool(node["transA"]), bool(node["transB"])
     if alpha == beta == 1.0 and not turn_a and turn_b:
-        # It adds a bias of any shape that goes with the product, as ONNX has it.
+        # It adds a bias of any shape that broadcasts to the product, as ONNX specifies.
         return functional.linear
     if alpha == beta == 1.0 and not turn_a and not turn_b:
         return lambda a, b, c=None: torch.mm(a, b) if c is None else torch.addmm(c, a, b)
@@ -178,10 +167,10 @@ def _einsum(node: OperatorNode) -> Function:
     return lambda *inputs: torch.einsum(equation, *inputs)
 
 
-# Losses over classes: negative log-likelihood and cross-entropy of the softmax, with weights and ignored labels.
+# Losses over classes: negative log-likelihood and softmax cross-entropy, with class weights and an ignored label.
 
 
-# No label has it, for labels are classes.
+# Not a valid label: labels are class indices.
 _NONE_IGNORED = -100
 
 
@@ -198,10 +187,10 @@ def _negative_log_likelihood(node: OperatorNode) -> Function:
 
 
 def _likelihood(logarithms: Tensor, labels: Tensor, weight: Tensor | None, ignored: int, reduction: str) -> Tensor:
-    """Logarithms of shape (batch, classes, ...), labels of shape (batch, ...)."""
+    """Log-probabilities of shape (batch, classes, ...), labels of shape (batch, ...)."""
     if weight is None or not weight.requires_grad:
         return functional.nll_loss(logarithms, labels, weight, ignore_index=ignored, reduction=reduction)
-    # PyTorch's kernel has no gradient for the weights of classes.
+    # PyTorch's kernel has no gradient for class weights.
     kept = labels != ignored
     classes = torch.where(kept, labels, 0)
     shares = torch.where(kept, weight[classes], 0)
@@ -227,12 +216,12 @@ def _softmax_cross_entropy(node: OperatorNode) -> Function:
     return both if logarithms else loss
 
 
-# Signals: discrete Fourier transforms, the short-time one, and windows.
-# ONNX writes a complex number as two last elements, which PyTorch views as complex without a copy.
+# Discrete and short-time Fourier transforms.
+# ONNX stores a complex number as two elements on the last axis, which PyTorch views as complex without a copy.
 
 
 def _signal(x: Tensor) -> Tensor:
-    """Real numbers, or complex ones, without the last axis."""
+    """Real or complex numbers, without the last axis."""
     return x.squeeze(-1) if x.shape[-1] == 1 else torch.view_as_complex(x.contiguous())
 
 
@@ -256,7 +245,7 @@ def _dft(node: OperatorNode) -> Function:
             return _transform(signal, size, at, onesided)
         if not onesided:
             return torch.view_as_real(torch.fft.ifft(signal, size, at))
-        # One side of a spectrum: of an even number of real values, unless it is said.
+        # A one-sided spectrum: of an even number of real values, unless a length is given.
         size = 2 * (x.shape[at] - 1) if length is None else size
         return torch.fft.irfft(signal, size, at).unsqueeze(-1)
 

@@ -1,12 +1,12 @@
-"""The register of PyTorch's operators: which function of tensors computes a node.
+"""The registry of PyTorch operators: which function of tensors computes a node.
 
-It is PyTorch's own wherever that one does the same, so that a call costs what PyTorch's costs. The shared operators are
-there first; one of PyTorch's own takes the place of a shared one.
+It is PyTorch's own function wherever that computes the same, so that a call costs no more than PyTorch's. The shared
+operators are registered first, and may be replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, SharedMaker
-from levelbench.frameworks.shared.registry import Function, Makers, with_attributes
+from levelbench.frameworks.shared import resize, sequences  # noqa: F401  # they register shared operators, too
+from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, Makers, SharedMaker, with_attributes
 from levelbench.frameworks.torch.arrays import from_numpy, torch_dtype
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["Function", "TorchEntry", "device_maker", "find", "library", "maker", "names", "operator", "refuse", "table"]
 
 Retry = Callable[[Function, tuple[Any, ...]], Any]
 DeviceMaker = Callable[[OperatorNode, torch.device], Function]
@@ -28,11 +27,11 @@ Maker = Callable[[OperatorNode], Function]
 
 
 class TorchEntry(NamedTuple):
-    """How an operator is made."""
+    """How the function of an operator is made."""
 
     make: DeviceMaker
     unsigned: Retry | None
-    """How to call the function for unsigned integers for which PyTorch has no kernel of it."""
+    """How to call the function for unsigned integers without a kernel in PyTorch."""
 
 
 _MAKERS: Makers[TorchEntry] = Makers("torch")
@@ -40,7 +39,7 @@ names, find, refuse = _MAKERS.names, _MAKERS.find, _MAKERS.refuse
 
 
 def device_maker(*names: str, domain: str = "", unsigned: Retry | None = None) -> Callable[[DeviceMaker], DeviceMaker]:
-    """Register what makes the function of a node on a device."""
+    """Register a maker: it returns the function of a node on a device."""
 
     def register(make: DeviceMaker) -> DeviceMaker:
         for name in names:
@@ -51,7 +50,7 @@ def device_maker(*names: str, domain: str = "", unsigned: Retry | None = None) -
 
 
 def maker(*names: str, domain: str = "", unsigned: Retry | None = None) -> Callable[[Maker], Maker]:
-    """Register what makes the function of a node."""
+    """Register a maker that does not depend on the device."""
 
     def register(make: Maker) -> Maker:
         device_maker(*names, domain=domain, unsigned=unsigned)(lambda node, _: make(node))
@@ -61,7 +60,7 @@ def maker(*names: str, domain: str = "", unsigned: Retry | None = None) -> Calla
 
 
 def operator(*names: str, domain: str = "", unsigned: Retry | None = None) -> Callable[[Function], Function]:
-    """Register a function of tensors whose keyword-only parameters are attributes; ``device`` is the operator's."""
+    """Register a function of tensors whose keyword-only parameters are attributes, or the operator's ``device``."""
 
     def register(function: Function) -> Function:
         make = device_maker(*names, domain=domain, unsigned=unsigned)
@@ -71,8 +70,8 @@ def operator(*names: str, domain: str = "", unsigned: Retry | None = None) -> Ca
     return register
 
 
-def table(functions: Mapping[str, Function], unsigned: Retry | None = None) -> None:
-    """Register the functions of operators."""
+def table(unsigned: Retry | None = None, **functions: Function) -> None:
+    """Register the functions of operators by name."""
     for name, function in functions.items():
         operator(name, unsigned=unsigned)(function)
 
@@ -88,7 +87,7 @@ def _scan(
 
 
 def library(device: torch.device) -> ArrayLibrary:
-    """What the shared operators need of PyTorch."""
+    """What the shared operators need from PyTorch."""
     return ArrayLibrary(
         xp,
         array=partial(from_numpy, device=device),

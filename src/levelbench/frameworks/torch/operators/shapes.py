@@ -1,4 +1,4 @@
-"""Shapes, indices and constants: reshapes, slices, padding, gathering and scattering, tensors made of numbers."""
+"""Shapes, indices and constants: reshapes, slices, padding, gathering and scattering, constants."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from torch.nn import functional
 
 from levelbench.frameworks.shared.operators import Host, constant_of
 from levelbench.frameworks.torch.arrays import from_numpy
-from levelbench.frameworks.torch.operators.registry import Function, device_maker, maker, operator, refuse, table
+from levelbench.frameworks.torch.operators.registry import device_maker, maker, operator, refuse, table
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["risen"]
 
 
 @maker("Flatten")
@@ -41,11 +40,6 @@ def _transpose(node: OperatorNode) -> Function:
     return lambda x: x.permute(order)
 
 
-@operator("Squeeze")
-def _squeeze(x: Tensor, axes: Host | None = None) -> Tensor:
-    return x.squeeze() if axes is None else x.squeeze(axes.tolist())
-
-
 @operator("Unsqueeze")
 def _unsqueeze(x: Tensor, axes: Host) -> Tensor:
     if axes.size == 1:
@@ -56,9 +50,13 @@ def _unsqueeze(x: Tensor, axes: Host) -> Tensor:
     return x
 
 
-@operator("Concat")
-def _concat(*inputs: Tensor, axis: int) -> Tensor:
-    return torch.cat(inputs, axis)
+table(
+    Concat=lambda *inputs, axis: torch.cat(inputs, axis),
+    GatherElements=lambda x, indices, *, axis: torch.gather(x, axis, non_negative(indices, x.shape[axis])),
+    NonZero=lambda x: torch.nonzero(x).t(),
+    Squeeze=lambda x, axes=None: x.squeeze() if axes is None else x.squeeze(axes.tolist()),
+    Tile=lambda x, repeats: x.repeat(repeats.tolist()),
+)
 
 
 @operator("Split")
@@ -66,7 +64,7 @@ def _split(x: Tensor, sizes: Host | None = None, *, node: OperatorNode, axis: in
     count = len(node.outputs)
     if sizes is not None:
         return torch.split(x, sizes.tolist(), axis)
-    # Equal parts, but the last, which takes what is left.
+    # Equal parts, except that the last one takes the rest.
     length = x.shape[axis]
     part = -(-length // count)
     return torch.split(x, [min(part, max(0, length - part * at)) for at in range(count)], axis)
@@ -82,7 +80,7 @@ def _slice(x: Tensor, starts: Host, ends: Host, axes: Host | None = None, steps:
         if step > 0:
             bounds[axis] = slice(start, end, step)
             continue
-        # PyTorch has no negative strides: take the same elements in rising order, then turn them.
+        # PyTorch has no negative strides: take the same elements in ascending order, then flip them.
         length = x.shape[axis]
         taken = range(*slice(max(start, -length), _end(end), step).indices(length))[::-1]
         bounds[axis] = slice(taken.start, taken.stop, taken.step) if taken else slice(0, 0)
@@ -92,15 +90,8 @@ def _slice(x: Tensor, starts: Host, ends: Host, axes: Host | None = None, steps:
 
 
 def _end(end: int) -> int | None:
-    """Far below zero means before the first element, which Python writes as ``None``."""
+    """A very negative end means before the first element, which Python writes as ``None``."""
     return None if end <= -(2**31) else end
-
-
-table(
-    {
-        "Tile": lambda x, repeats: x.repeat(repeats.tolist()),
-    }
-)
 
 
 @maker("CenterCropPad")
@@ -113,7 +104,7 @@ def _center_crop_pad(node: OperatorNode) -> Function:
         for axis, size in zip(axes, shape.tolist(), strict=True):
             axis %= x.dim()
             change = size - x.shape[axis]
-            # What is odd goes to the end, whether it is cut off or put on.
+            # An odd element is added or removed at the end.
             before = change // 2 if change > 0 else -(-change // 2)
             at = 2 * (x.dim() - 1 - axis)
             ends[at : at + 2] = [before, change - before]
@@ -122,7 +113,7 @@ def _center_crop_pad(node: OperatorNode) -> Function:
     return center_crop_pad
 
 
-# Pad: constants, edges, reflections and wraps, on any axes, with negative numbers that cut off.
+# Pad: constant, edge, reflect and wrap, on any axes; negative pads crop.
 
 
 @operator("Pad")
@@ -135,7 +126,7 @@ def _pad(x: Tensor, pads: Host, constant: Tensor | None = None, axes: Host | Non
     if mode == "constant":
         return _with_constant(x, begins, ends, constant)
     for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        # What is cut off is not reflected or repeated.
+        # Crop first: cropped elements are not reflected or repeated.
         if begin < 0 or end < 0:
             x = x.narrow(axis, max(-begin, 0), x.shape[axis] + min(begin, 0) + min(end, 0))
         if begin > 0 or end > 0:
@@ -149,29 +140,29 @@ def _with_constant(x: Tensor, begins: Sequence[int], ends: Sequence[int], consta
         return functional.pad(x, flat)
     if constant.device.type == "cpu" and not constant.requires_grad:
         return functional.pad(x, flat, value=constant.item())
-    # The value stays where it is: reading it would wait for the device, and lose its gradient.
+    # The value stays on its device: reading it would synchronise, and lose its gradient.
     inside = functional.pad(torch.ones_like(x, dtype=torch.bool), flat)
     return torch.where(inside, functional.pad(x, flat), constant.reshape(()))
 
 
 def _source(length: int, begin: int, end: int, mode: str, device: torch.device) -> Tensor:
-    """Where the elements along an axis are taken from."""
+    """The source index of each element along a padded axis."""
     at = torch.arange(-begin, length + end, device=device)
     if mode == "edge":
         return at.clamp(0, length - 1)
     if mode == "wrap":
         return at % length
-    # Reflections repeat after a way to the last element and back, which are not doubled.
+    # Reflections are periodic: to the last element and back, without repeating either end.
     period = max(1, 2 * (length - 1))
     at = at % period
     return torch.minimum(at, period - at)
 
 
-# Reading elements by index: gathers, one-hot vectors, and what is found by a condition.
+# Reading elements by index: gathers, NonZero, Unique.
 
 
-def risen(indices: Tensor, length: int) -> Tensor:
-    """Indices of int64 in which those that count from the end are counted from the beginning."""
+def non_negative(indices: Tensor, length: int) -> Tensor:
+    """The indices as int64 with negative ones made positive."""
     return torch.where(indices < 0, indices + length, indices).long()
 
 
@@ -180,7 +171,7 @@ def _gather(node: OperatorNode, device: torch.device) -> Function:
     axis, checked = node["axis"], device.type == "cpu"
 
     def take(x: Tensor, indices: Tensor) -> Tensor:
-        """Rows, whose indices count from the beginning."""
+        """Rows at non-negative indices."""
         if axis == 0 and x.dim() == 2 and x.is_floating_point():
             return torch.embedding(x, indices)
         if indices.dim() == 1:
@@ -191,35 +182,22 @@ def _gather(node: OperatorNode, device: torch.device) -> Function:
 
     def gather(x: Tensor, indices: Tensor) -> Tensor:
         if checked:
-            # On the CPU an index out of range is an error, so only then need it be looked at for negative ones.
+            # On the CPU an index out of range is an error, so negative indices are handled only after one.
             try:
                 return take(x, indices)
             except (IndexError, RuntimeError) as error:
                 if "out of" not in str(error):
                     raise
-        return take(x, risen(indices, x.shape[axis]))
+        return take(x, non_negative(indices, x.shape[axis]))
 
     return gather
-
-
-@operator("GatherElements")
-def _gather_elements(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
-    return torch.gather(x, axis, risen(indices, x.shape[axis]))
-
-
-def _non_zero(x: Tensor) -> Tensor:
-    """Indices of shape (rank, count): none, but a count, for a scalar."""
-    return torch.nonzero(x).t()
-
-
-table({"NonZero": _non_zero})
 
 
 @operator("Unique")
 def _unique(x: Tensor, *, axis: int | None = None, sorted: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     at = 0 if axis is None else axis
     source = x.reshape(-1) if axis is None else x
-    # PyTorch has no gradient for it: the values are taken from the source, by where they come first.
+    # torch.unique has no gradient, so the values are taken from the source at their first positions.
     _, inverse, counts = torch.unique(source.detach(), return_inverse=True, return_counts=True, dim=at)
     places = torch.arange(source.shape[at], device=x.device)
     first = torch.full_like(counts, source.shape[at]).scatter_reduce(0, inverse, places, "amin")
@@ -230,7 +208,7 @@ def _unique(x: Tensor, *, axis: int | None = None, sorted: int) -> tuple[Tensor,
     return source.index_select(at, first), first, inverse, counts
 
 
-# Writing elements by index, with or without a reduction of what meets at one place.
+# Writing elements by index, with an optional reduction of updates to the same position.
 
 
 _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
@@ -238,7 +216,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 @operator("Scatter", "ScatterElements")
 def _scatter_elements(x: Tensor, indices: Tensor, updates: Tensor, *, axis: int, reduction: str = "none") -> Tensor:
-    places = risen(indices, x.shape[axis])
+    places = non_negative(indices, x.shape[axis])
     if reduction in _REDUCTIONS:
         return x.scatter_reduce(axis, places, updates, _REDUCTIONS[reduction])
     return x.scatter(axis, places, updates)
@@ -251,9 +229,9 @@ def _scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str =
     depth = indices.shape[-1]
     rows = torch.zeros(indices.shape[:-1], dtype=torch.int64, device=x.device)
     for axis in range(depth):
-        rows = rows * x.shape[axis] + risen(indices[..., axis], x.shape[axis])
+        rows = rows * x.shape[axis] + non_negative(indices[..., axis], x.shape[axis])
     width = math.prod(x.shape[depth:])
-    # Each index names a row of elements, which are written side by side.
+    # Each index names a row of elements.
     places = rows.reshape(-1, 1).expand(-1, width)
     found = x.reshape(-1, width).scatter_reduce(0, places, updates.reshape(-1, width), _REDUCTIONS[reduction])
     return found.reshape(x.shape)
@@ -272,7 +250,7 @@ def _tensor_scatter(cache: Tensor, update: Tensor, starts: Tensor | None = None,
     return cache.scatter(at, places.reshape(shape).expand(update.shape), update)
 
 
-# Operators that make tensors of shapes and numbers: constants, ranges, unit matrices.
+# Constants.
 
 
 @device_maker("Constant")

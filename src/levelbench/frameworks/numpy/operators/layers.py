@@ -1,50 +1,56 @@
-"""Normalisation over the batch, layers, groups, instances, axes and norms, forward and backward."""
+"""Normalisations, Dropout and random tensors, forward and backward.
+
+A node with a seed draws from its own generator, made with the kernel, so that the same calls give the same numbers.
+The others share one generator, which :func:`seed_generator` restarts.
+"""
 
 from __future__ import annotations
 
+import json
+import struct
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import TensorProto, helper
 
-from levelbench.errors import UnsupportedError
+from levelbench.errors import DataError, UnsupportedError
+from levelbench.frameworks.numpy.operators.elementwise import no_gradient
 from levelbench.frameworks.numpy.operators.kernel import (
     Array,
     Arrays,
     Differentiated,
-    DType,
     Inputs,
     Kernel,
-    alone,
+    cast_like,
+    is_real,
     lift,
     lower,
     quiet,
     register,
+    single_output,
     unbroadcast,
-    within,
 )
+from levelbench.operators.contract import DType
 from levelbench.operators.node import OperatorNode
-
-__all__ = ["Standardised", "dots", "stage", "staged", "standardise", "standardise_gradient"]
-
 
 _LONG = 4096
 
 
 def stage(node: OperatorNode) -> DType:
-    """The type that ``stash_type`` asks the statistics to be computed in: float32, unless it is told another."""
+    """The type that ``stash_type`` requests for the statistics; float32 by default."""
     return np.dtype(helper.tensor_dtype_to_np_dtype(node.get("stash_type", TensorProto.FLOAT)))
 
 
 def staged(x: Array, node: OperatorNode) -> Array:
-    """``x`` in its working dtype or, if the node asks for it, in a wider one."""
+    """``x`` in its working dtype or, if the node requests it, in a wider one."""
     wide = lift(x)
     return wide.astype(np.float64) if stage(node) == np.float64 else wide
 
 
 class Standardised(NamedTuple):
-    """``values`` (rows, n), and by row, as columns (rows, 1), the mean and 1 / sqrt(variance + epsilon)."""
+    """``values`` (rows, n), and per row, as columns (rows, 1), the mean and 1 / sqrt(variance + epsilon)."""
 
     values: Array
     mean: Array
@@ -58,7 +64,7 @@ def dots(a: Array, b: Array) -> Array:
 
 
 def standardise(rows: Array, epsilon: float) -> Standardised:
-    """``rows`` (rows, n) standardised; the variance is that of the population."""
+    """``rows`` (rows, n) standardised with the population variance."""
     mean = _mean(rows)
     values = rows - mean
     inverse = 1 / np.sqrt(dots(values, values) / rows.shape[1] + rows.dtype.type(epsilon))
@@ -67,7 +73,7 @@ def standardise(rows: Array, epsilon: float) -> Standardised:
 
 
 def _mean(rows: Array) -> Array:
-    """By row, as a column; short rows as a product of matrices, long ones pairwise, which loses fewer digits."""
+    """The mean per row, as a column: short rows by a matrix product, long ones pairwise, which is more accurate."""
     n = rows.shape[1]
     if n > _LONG or not n:
         return rows.mean(axis=1, keepdims=True)
@@ -79,11 +85,11 @@ def _mean(rows: Array) -> Array:
 def standardise_gradient(
     g: Array, found: Standardised, by_mean: Array | None = None, by_inverse: Array | None = None
 ) -> Array:
-    """The gradient by the rows, given those by the values and, as columns, by the mean and by the inverse."""
+    """The gradient of the rows, given those of the values and, as columns, of the mean and the inverse."""
     n = g.shape[1]
     along = dots(g, found.values) / n
     if by_inverse is not None:
-        # The derivative of the inverse by x is -inverse^2 values / n.
+        # The derivative of the inverse with respect to x is -inverse^2 values / n.
         along = along + by_inverse * (found.inverse / n)
     result: Array = found.values * -along
     result += g
@@ -94,18 +100,18 @@ def standardise_gradient(
     return result
 
 
-# BatchNormalization, InstanceNormalization and GroupNormalization, forward and backward.
-# X - mean is computed before anything is multiplied, which costs a pass over the array and saves the digits that scale
-# * x - scale * mean would lose.
+# BatchNormalization, InstanceNormalization and GroupNormalization.
+# x - mean is computed before any product: that costs a pass over the array, but scale * x - scale * mean would lose
+# digits.
 
 
 @register("BatchNormalization")
 def _batch_normalization(node: OperatorNode) -> Kernel:
-    """By channel, with given statistics or, in training mode, those of the batch (Ioffe and Szegedy 2015)."""
+    """Per channel, with the given statistics or, in training mode, those of the batch (Ioffe and Szegedy 2015)."""
     epsilon, momentum = node["epsilon"], node["momentum"]
     training = bool(node.get("training_mode", 0))
     if len(node.outputs) > 1 and not training:
-        found = "it puts out statistics in training mode only"
+        found = "it returns statistics in training mode only"
         raise UnsupportedError("BatchNormalization on numpy", found, "set training_mode")
     vjp = _train if training else _infer
 
@@ -146,7 +152,7 @@ def _infer(given: tuple[Array, ...], epsilon: float, _: float) -> Differentiated
             by_scale, by_mean = along * inverse, -total * scale * inverse
             by_variance = along * scale * inverse**3 * kind.type(-0.5)
             found = [(g * (scale * inverse)).reshape(x.shape), by_scale, total, by_mean, by_variance]
-            return tuple(within(each.reshape(like.shape), like) for each, like in zip(found, given, strict=True))
+            return tuple(cast_like(each.reshape(like.shape), like) for each, like in zip(found, given, strict=True))
 
     return (lower(y.reshape(x.shape), x.dtype),), pullback
 
@@ -184,36 +190,25 @@ def _train(given: tuple[Array, ...], epsilon: float, momentum: float) -> Differe
                 by_x += values * (_column(by_variance, kind) * (2 * take / count) / inverse)
                 found[4] = _column(by_variance, kind) * keep
             return tuple(
-                np.zeros_like(like) if each is None else within(each.reshape(like.shape), like)
+                np.zeros_like(like) if each is None else cast_like(each.reshape(like.shape), like)
                 for each, like in zip(found, given, strict=True)
             )
 
     return (lower(y.reshape(x.shape), x.dtype), *running), pullback
 
 
-@register("InstanceNormalization")
-def _instance_normalization(node: OperatorNode) -> Kernel:
-    """Each channel of each image standardised by itself, then scaled and shifted by channel."""
+@register("InstanceNormalization", "GroupNormalization")
+def _instance_and_group_normalization(node: OperatorNode) -> Kernel:
+    """Standardises each channel, or each group of channels (Wu and He 2018), of each image, then scales and shifts."""
 
     def differentiate(*inputs: Array, keep: bool = True) -> Differentiated:
-        return _by_channel(inputs, inputs[0].shape[1], node, keep)
-
-    return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
-
-
-@register("GroupNormalization")
-def _group_normalization(node: OperatorNode) -> Kernel:
-    """Groups of channels of each image standardised (Wu and He 2018); scale and bias by channel, by group before 21."""
-    groups = int(node["num_groups"])
-
-    def differentiate(*inputs: Array, keep: bool = True) -> Differentiated:
-        return _by_channel(inputs, groups, node, keep)
+        return _by_channel(inputs, int(node.get("num_groups") or inputs[0].shape[1]), node, keep)
 
     return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
 
 
 def _by_channel(given: tuple[Array, ...], groups: int, node: OperatorNode, keep: bool) -> Differentiated:
-    """Standardises each group of an image, then scales and shifts by channel, or by group if there are as many."""
+    """Standardises each group of an image; scale and bias are per channel or, before opset 21, per group."""
     x, scale, bias = given
     wide = staged(x, node)
     kind = wide.dtype
@@ -233,17 +228,16 @@ def _by_channel(given: tuple[Array, ...], groups: int, node: OperatorNode, keep:
             rows = (g * _column(scale, kind)).reshape(found.values.shape)
             by_x = standardise_gradient(rows, found).reshape(x.shape)
             by_scale, by_bias = np.einsum("ncp,ncp->c", g, values), g.sum(axis=(0, 2))
-        return within(by_x, x), within(by_scale, scale), within(by_bias, bias)
+        return cast_like(by_x, x), cast_like(by_scale, scale), cast_like(by_bias, bias)
 
     return (lower(y.reshape(x.shape), x.dtype),), pullback
 
 
-# LayerNormalization, RMSNormalization and LRN, forward and backward.
-# All three divide by a root mean square; the first two of the trailing axes, the last of nearby channels.
+# LayerNormalization, RMSNormalization and LRN divide by a root mean square of the trailing axes or of nearby channels.
 
 
 def _rows(x: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
-    """``x`` as (rows, elements of the axes from ``axis`` on), and the shape of one value a row."""
+    """``x`` as (rows, elements of the axes from ``axis`` on), and the shape of one value per row."""
     axis = axis % x.ndim
     lead = x.shape[:axis]
     return np.ascontiguousarray(x).reshape(prod(lead), prod(x.shape[axis:])), (*lead, *(1,) * (x.ndim - axis))
@@ -251,7 +245,7 @@ def _rows(x: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
 
 @register("LayerNormalization")
 def _layer_normalization(node: OperatorNode) -> Kernel:
-    """Standardised over the axes from ``axis`` on (Ba, Kiros and Hinton 2016); computed in float32 or wider."""
+    """Standardises over the axes from ``axis`` on (Ba, Kiros and Hinton 2016), in float32 or wider."""
     axis, epsilon = int(node["axis"]), node["epsilon"]
 
     def differentiate(*inputs: Array, keep: bool = True) -> Differentiated:
@@ -269,9 +263,9 @@ def _layer_normalization(node: OperatorNode) -> Kernel:
                 g = np.zeros_like(values) if gradient is None else lift(gradient)
                 others = [None if each is None else lift(each).reshape(-1, 1) for each in (by_mean, by_inverse)]
                 by_x = standardise_gradient((g * lift(scale)).reshape(rows.shape), found, *others).reshape(x.shape)
-                by_scale = within(unbroadcast(g * values, scale.shape), scale)
-                by_bias = None if bias is None else within(unbroadcast(g, bias.shape), bias)
-            return (within(by_x, x), by_scale, by_bias)[: len(inputs)]
+                by_scale = cast_like(unbroadcast(g * values, scale.shape), scale)
+                by_bias = None if bias is None else cast_like(unbroadcast(g, bias.shape), bias)
+            return (cast_like(by_x, x), by_scale, by_bias)[: len(inputs)]
 
         kept = (lower(each.reshape(column), stage(node)) for each in (found.mean, found.inverse))
         return (lower(y, x.dtype), *kept), pullback
@@ -281,7 +275,7 @@ def _layer_normalization(node: OperatorNode) -> Kernel:
 
 @register("RMSNormalization")
 def _rms_normalization(node: OperatorNode) -> Kernel:
-    """Computes x / sqrt(mean of x^2 + epsilon) over the axes from ``axis`` on, scaled (Zhang and Sennrich 2019)."""
+    """Scaled x / sqrt(mean of x^2 + epsilon) over the axes from ``axis`` on (Zhang and Sennrich 2019)."""
     axis, epsilon = int(node["axis"]), node["epsilon"]
 
     def differentiate(x: Array, scale: Array) -> Differentiated:
@@ -301,7 +295,7 @@ def _rms_normalization(node: OperatorNode) -> Kernel:
                 by_x = by_values - values * (dots(by_values, values) / n)
                 by_x *= inverse
                 by_scale = unbroadcast(g * values.reshape(x.shape), scale.shape)
-            return within(by_x.reshape(x.shape), x), within(by_scale, scale)
+            return cast_like(by_x.reshape(x.shape), x), cast_like(by_scale, scale)
 
         return (lower(y, x.dtype),), pullback
 
@@ -310,7 +304,7 @@ def _rms_normalization(node: OperatorNode) -> Kernel:
 
 @register("LRN")
 def _lrn(node: OperatorNode) -> Kernel:
-    """Computes x / (bias + alpha / size * sum of x^2 over ``size`` near channels)^beta (Krizhevsky et al. 2012)."""
+    """X / (bias + alpha / size * sum of x^2 over ``size`` nearby channels)^beta (Krizhevsky et al. 2012)."""
     alpha, beta, bias, size = node["alpha"], node["beta"], node["bias"], int(node["size"])
     before, after = (size - 1) // 2, size // 2
 
@@ -329,15 +323,15 @@ def _lrn(node: OperatorNode) -> Kernel:
         x, g = lift(inputs[0]), lift(gradient)
         root = base(x)
         power = root ** x.dtype.type(-beta)
-        # Each channel is in the windows of those around it, with before and after exchanged.
+        # Each channel is in the windows of its neighbours, with before and after swapped.
         spread = _over_channels(g * x * power / root, after, before)
         return (lower(g * power - x * spread * x.dtype.type(2 * alpha * beta / size), inputs[0].dtype),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 def _over_channels(x: Array, before: int, after: int) -> Array:
-    """The sums over each channel, ``before`` channels before it and ``after`` behind it."""
+    """The sum over each channel, ``before`` channels before it and ``after`` channels after it."""
     channels = x.shape[1]
     found = x.copy()
     for shift in range(1, min(before, channels - 1) + 1):
@@ -347,16 +341,16 @@ def _over_channels(x: Array, before: int, after: int) -> Array:
     return found
 
 
-# LpNormalization and MeanVarianceNormalization, forward and backward: an array divided by a norm of itself.
+# LpNormalization and MeanVarianceNormalization.
 
 
 _EPSILON = 1e-9
-"""What ONNX's definition of MeanVarianceNormalization adds to the standard deviation."""
+"""Added to the standard deviation in ONNX's definition of MeanVarianceNormalization."""
 
 
 @register("LpNormalization")
 def _lp_normalization(node: OperatorNode) -> Kernel:
-    """X over its L1 or L2 norm along an axis; zeros where the norm is zero."""
+    """X divided by its L1 or L2 norm along an axis; zero where the norm is zero."""
     axis, p = node["axis"], node["p"]
 
     def norm(x: Array) -> Array:
@@ -375,14 +369,14 @@ def _lp_normalization(node: OperatorNode) -> Kernel:
         size = norm(x)
         slope = np.sign(x) if p == 1 else y
         by_x = (g - slope * (g * y).sum(axis=axis, keepdims=True)) / size
-        return (within(np.where(size == 0, x.dtype.type(0), by_x), inputs[0]),)
+        return (cast_like(np.where(size == 0, x.dtype.type(0), by_x), inputs[0]),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
 
 
 @register("MeanVarianceNormalization")
 def _mean_variance_normalization(node: OperatorNode) -> Kernel:
-    """X less its mean, over its standard deviation plus 1e-9, along axes."""
+    """(x - mean) / (standard deviation + 1e-9) over ``axes``."""
     axes = tuple(node.get("axes") or (0, 2, 3))
 
     def parts(x: Array) -> tuple[Array, Array]:
@@ -400,6 +394,145 @@ def _mean_variance_normalization(node: OperatorNode) -> Kernel:
         size = deviation + deviation.dtype.type(_EPSILON)
         share = (g * centred).mean(axis=axes, keepdims=True) / (size * size * deviation)
         by_centred = g / size - centred * np.where(deviation == 0, deviation.dtype.type(0), share)
-        return (within(by_centred - by_centred.mean(axis=axes, keepdims=True), inputs[0]),)
+        return (cast_like(by_centred - by_centred.mean(axis=axes, keepdims=True), inputs[0]),)
 
-    return Kernel(forward, alone(backward))
+    return Kernel(forward, single_output(backward))
+
+
+_generators = [np.random.default_rng(0)]
+
+
+def seed_generator(value: int) -> None:
+    """Restart the generator that nodes without a seed draw from."""
+    _generators[0] = np.random.default_rng(value)
+
+
+def generator_state() -> Array:
+    """The state of that generator, as bytes."""
+    return np.frombuffer(json.dumps(_generators[0].bit_generator.state).encode(), np.uint8)
+
+
+def restore_generator(kept: Array) -> None:
+    """Continue from a :func:`generator_state`; ``DataError`` if it is invalid."""
+    generator = np.random.default_rng(0)
+    try:
+        generator.bit_generator.state = json.loads(kept.tobytes())
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError("the state of NumPy's generator", f"it is invalid ({error})", "start the run again") from error
+    _generators[0] = generator
+
+
+def _generator(node: OperatorNode) -> Callable[[], np.random.Generator]:
+    given = node.get("seed")
+    if given is None:
+        return lambda: _generators[0]
+    # ONNX's seeds are floats (Dropout's is an integer); NumPy gets their bits as an integer.
+    own = np.random.default_rng(given if isinstance(given, int) else struct.unpack("<I", struct.pack("<f", given))[0])
+    return lambda: own
+
+
+@register("Dropout")
+def _dropout(node: OperatorNode) -> Kernel:
+    """In training, zero with probability ``ratio``, else x / (1 - ratio); the mask says which elements were kept."""
+    generator, masked = _generator(node), len(node.outputs) > 1
+    if masked and node.opset < 10:
+        raise UnsupportedError(f"Dropout of opset {node.opset}", "its mask is not boolean yet", "use onnx.reference")
+
+    def draw(
+        x: Array, ratio: Array | None = None, training: Array | None = None
+    ) -> tuple[tuple[Array, ...], Array | None, float]:
+        """The outputs, the mask (``None`` if nothing is dropped) and the probability of keeping an element."""
+        kept = _kept(ratio, training)
+        mask = None if kept == 1 else generator().random(x.shape, np.float32) < kept
+        y = x if mask is None else _scaled(x, mask, kept)
+        return ((y, np.ones(x.shape, bool) if mask is None else mask) if masked else (y,)), mask, kept
+
+    def backward(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
+        kept, rest = _kept(*(*inputs, None, None)[1:3]), (None,) * (len(inputs) - 1)
+        if gradients[0] is None or kept == 1:
+            return gradients[0], *rest
+        if len(outputs) > 1 and outputs[1] is not None:
+            return _scaled(gradients[0], outputs[1], kept), *rest
+        mask = outputs[0] != 0
+        if not np.all(mask | (inputs[0] != 0)):
+            found = "the input has zeros, so the output does not show which elements were dropped"
+            raise UnsupportedError("the gradient of Dropout without its mask", found, "name the mask, or use vjp")
+        return _scaled(gradients[0], mask, kept), *rest
+
+    def vjp(*inputs: Array) -> Differentiated:
+        outputs, mask, kept = draw(*inputs)
+        rest = (None,) * (len(inputs) - 1)
+
+        def pullback(*gradients: Array | None) -> Arrays:
+            if gradients[0] is None or mask is None:
+                return gradients[0], *rest
+            return _scaled(gradients[0], mask, kept), *rest
+
+        return outputs, pullback
+
+    return Kernel(lambda *inputs: draw(*inputs)[0], backward, vjp)
+
+
+def _kept(ratio: Array | None, training: Array | None) -> float:
+    """The probability of keeping an element: 1 outside training."""
+    if training is None or not np.asarray(training).item():
+        return 1.0
+    return 1 - (0.5 if ratio is None else float(np.asarray(ratio).reshape(())))
+
+
+def _scaled(x: Array, mask: Array, kept: float) -> Array:
+    """The kept elements divided by the probability of keeping them; 0 elsewhere."""
+    wide = lift(x)
+    return lower(wide * (mask * wide.dtype.type(1 / kept if kept else 0)), x.dtype)
+
+
+def _dtype(node: OperatorNode, like: Array | None = None) -> DType:
+    """The requested dtype, else the input's, else float32."""
+    given = node.get("dtype")
+    if given is None:
+        return np.dtype(np.float32) if like is None else like.dtype
+    return np.dtype(helper.tensor_dtype_to_np_dtype(given))
+
+
+def _drawn(node: OperatorNode) -> Callable[[Sequence[int], DType], Array]:
+    generator, uniform = _generator(node), node.op_type.startswith("RandomUniform")
+    first, second = (node["low"], node["high"]) if uniform else (node["mean"], node["scale"])
+
+    def draw(shape: Sequence[int], dtype: DType) -> Array:
+        wide = np.float64 if dtype == np.float64 else np.float32
+        source = generator()
+        values: Array = np.asarray(source.random(shape, wide) if uniform else source.standard_normal(shape, wide))
+        values *= wide(second - first if uniform else second)
+        values += wide(first)
+        return lower(values, dtype)
+
+    return draw
+
+
+@register("RandomNormal", "RandomUniform")
+def _random(node: OperatorNode) -> Kernel:
+    draw, shape = _drawn(node), list(node["shape"])
+    return Kernel(lambda: draw(shape, _dtype(node)), no_gradient)
+
+
+@register("RandomNormalLike", "RandomUniformLike")
+def _random_like(node: OperatorNode) -> Kernel:
+    """The input only gives the shape, so its gradient is zero."""
+    draw = _drawn(node)
+    return Kernel(lambda x: draw(x.shape, _dtype(node, x)), _zero)
+
+
+@register("Bernoulli")
+def _bernoulli(node: OperatorNode) -> Kernel:
+    """1 with the probability given by the input, else 0; its gradient is zero, as in PyTorch."""
+    generator = _generator(node)
+
+    def forward(x: Array) -> Array:
+        wide = np.float64 if x.dtype == np.float64 else np.float32
+        return lower(generator().random(x.shape, wide) < lift(x), _dtype(node, x))
+
+    return Kernel(forward, _zero)
+
+
+def _zero(gradients: Inputs, inputs: Inputs, outputs: Inputs) -> Arrays:
+    return tuple(np.zeros_like(each) if is_real(each) else None for each in inputs)
