@@ -236,9 +236,10 @@ def test_a_run_that_was_interrupted_and_made_again_is_doubted_if_it_took_longer(
     assert any("interrupted and not counted" in each for each in found) is doubted
 
 
-def test_other_inputs_with_the_same_labels_are_refused(run, group):
+@pytest.mark.parametrize("which", ["inputs", "whole_inputs"])
+def test_other_inputs_with_the_same_labels_are_refused(run, group, which):
     a, b = (
-        [run(1.0 + seed, seed=seed, dataset=msgspec.structs.replace(FACTS, inputs={"validation": digest}))]
+        [run(1.0 + seed, seed=seed, dataset=msgspec.structs.replace(FACTS, **{which: {"validation": digest}}))]
         for seed, digest in enumerate(("1f", "2e"))
     )
     assert ("refuse", "inputs") in said((group("a", a), group("b", b)))

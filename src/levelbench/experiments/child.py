@@ -468,11 +468,27 @@ def _end(
         dataset.synthetic,
         dataset.label_digests(),
         dataset.input_digests(),
+        dataset.input_digests(whole=True),
     )
+    suspect.extend(_unhashed(facts))
     why = outcome.stopped_by
     return End(
         "done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, why, before_ns=before_ns
     )
+
+
+def _unhashed(facts: DatasetFacts) -> list[str]:
+    """Whether the data may be others than a run's that it is compared with, without anybody seeing it."""
+    if facts.checksums or facts.synthetic:
+        return []
+    parts = [name for name, size in facts.sizes.items() if size and name not in facts.whole_inputs]
+    if not parts:
+        return []
+    why = "more than 256 MiB, or made when they are asked for"
+    return [
+        f"its data have no checksums, and not all inputs of its {', '.join(parts)} split were hashed ({why}): a change "
+        "of them may go unseen, so give checksums in load()"
+    ]
 
 
 # A task's file may put something else in its place.

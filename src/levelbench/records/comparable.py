@@ -276,7 +276,10 @@ def _data_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
             yield Caveat(subject, "refuse", f"they differ in {what}: {' against '.join(map(_short, values[:2]))}")
     if changed := _unlike([each.digests for each in facts if each.digests]):
         yield Caveat("labels", "refuse", f"they differ in the labels of the {', '.join(changed)} split")
-    if changed := _unlike([each.inputs for each in facts if each.inputs]):
+    # Older records know some inputs alone, of which newer ones keep the digest too.
+    some = _unlike([each.inputs for each in facts if each.inputs])
+    whole = _unlike([each.whole_inputs for each in facts if each.whole_inputs])
+    if changed := sorted({*some, *whole}):
         yield Caveat("inputs", "refuse", f"they differ in the inputs of the {', '.join(changed)} split")
 
 

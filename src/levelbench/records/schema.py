@@ -126,8 +126,11 @@ class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
     synthetic: bool = False
     digests: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the labels by split, as they were trained on and looked at; empty in older records."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of some inputs by split, at equal distances."""
+    whole_inputs: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of all inputs by split, but of those that are too large; empty in older records."""
 
 
 class Distribution(Struct, frozen=True, forbid_unknown_fields=True):
