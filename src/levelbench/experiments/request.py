@@ -17,7 +17,15 @@ from typing import Any, Literal, cast
 
 from levelbench import plugins
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
-from levelbench.experiments.task_files import Importing, is_ours, own_modules, refuse_data, variables_read, watched
+from levelbench.experiments.task_files import (
+    Importing,
+    is_ours,
+    own_modules,
+    refuse_data,
+    usual_cpu_s,
+    variables_read,
+    watched,
+)
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item
@@ -211,8 +219,11 @@ def load_watched(reference: str) -> tuple[Task, Importing]:
     """The task, and what its file did while it was imported; ``DefinitionError`` where it opened data."""
     if is_ours(reference):
         return _task_named(reference), Importing()
+    # The first one loads what the parts of levelbench are in; the second tells what their use takes.
+    usual_s = min(usual_cpu_s() for _ in range(2))
     with watched() as seen:
         task = _task_from_file(Path(reference)) if reference.endswith(".py") else _task_named(reference)
+    seen.usual_s = usual_s
     refuse_data(reference, seen)
     return task, seen
 
