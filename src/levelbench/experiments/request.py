@@ -29,7 +29,7 @@ from levelbench.experiments.task_files import (
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item
-from levelbench.records.schema import Distribution, Source, Specification, key_of, source_of_text
+from levelbench.records.schema import Distribution, Source, Specification, key_of, secret_settings, source_of_text
 from levelbench.training.datasets.base import DatasetSource
 from levelbench.training.quality import Quality
 from levelbench.training.schedules import has_fixed_length
@@ -327,6 +327,13 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
             f"target {threshold!r} of {task.name}", "it is not a number", "give a number, as in target=0.9"
         )
     full = task.settings(recipe, settings)
+    if secret := secret_settings(full):
+        raise UsageError(
+            f"recipe {recipe!r} of {task.name}",
+            f"its setting {', '.join(secret)} looks like a secret, and settings are kept in records as they are",
+            "take it out of the recipe's settings and read it from the environment, as os.environ['NAME'], where it is "
+            "used",
+        )
     _check_available(task, framework, device, options.data)
     parts = task.assemble(recipe, full)
     budget_epochs = _check_options(options, parts)
