@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -660,3 +661,65 @@ def test_weights_in_a_file_of_any_kind_are_data(tmp_path):
     for name in ("first.pt", "first.pth", "first.npz", "model.keras", "model.msgpack"):
         (tmp_path / name).write_bytes(b"1")
         assert task_files.is_data(tmp_path / name), name
+
+
+HELPED = """
+import helper
+from levelbench.training.datasets.base import DatasetSource
+
+
+class Own(type(task.data)):
+    def load(self, folder=None):
+        import late_helper
+        assert late_helper.WHOSE == helper.WHOSE
+        return super().load(folder)
+
+
+task.data = Own()
+
+
+@task.recipe
+def helped(lr: float = helper.LR) -> Recipe:
+    import late_helper
+    assert late_helper.WHOSE == helper.WHOSE
+    return Recipe(zoo.mlp(64, 16, 10), Shuffled(64), Momentum(lr), epochs=10)
+"""
+
+
+@pytest.fixture
+def helped(tmp_path, task_text):
+    """Two task files in folders of their own, each with a ``helper`` and a ``late_helper`` next to it."""
+    words = []
+    for whose, lr in (("p", 0.05), ("q", 0.06)):
+        folder = tmp_path / whose
+        folder.mkdir()
+        (folder / "helper.py").write_text(f"WHOSE, LR = {whose!r}, {lr}\n")
+        (folder / "late_helper.py").write_text(f"WHOSE = {whose!r}\n")
+        (folder / "own.py").write_text(task_text + HELPED)
+        words.append(str(folder / "own.py"))
+    return words
+
+
+def test_each_task_file_imports_the_modules_next_to_it(helped, store):
+    arms = [resolve(word, {"recipe": "helped"}, NUMPY) for word in (*helped, helped[0])]
+    assert [arm.specification.settings["lr"] for arm in arms] == [0.05, 0.06, 0.05]
+    assert arms[0].source.modules.keys() == {"helper", "late_helper"}
+    assert arms[0].source.modules == arms[2].source.modules != arms[1].source.modules
+    records = carry_out(plan_of(arms[:2], range(1), store), store, None, Quiet())
+    assert [records[at, 0].status for at in range(2)] == ["done", "done"]
+    # Nothing of a folder stays behind once it is another's turn.
+    Path(helped[1]).with_name("helper.py").unlink()
+    load_task(helped[0])
+    with pytest.raises(DefinitionError, match="No module named 'helper'"):
+        load_task(helped[1])
+
+
+def test_a_task_file_that_loads_another_one_keeps_its_own_folder(helped, task_text):
+    outer = Path(helped[0])
+    outer.write_text(f"from levelbench import load_task\nload_task({helped[1]!r})\n{outer.read_text()}")
+    assert resolve(helped[0], {"recipe": "helped"}, NUMPY).specification.settings["lr"] == 0.05
+
+
+def test_a_module_next_to_a_task_file_hides_none_that_is_installed_and_loaded(task_with, tmp_path):
+    (tmp_path / "json.py").write_text("raise RuntimeError\n")
+    load_task(task_with("import json\njson.dumps([])\n"))

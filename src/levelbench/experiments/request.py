@@ -10,6 +10,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from typing import Any, Literal, cast
 from levelbench import plugins
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.experiments.task_files import (
+    BESIDE,
     Importing,
     is_ours,
     own_modules,
@@ -221,9 +223,10 @@ def load_watched(reference: str) -> tuple[Task, Importing]:
         return _task_named(reference), Importing()
     # The first one loads what the parts of levelbench are in; the second tells what their use takes.
     usual_s = min(usual_cpu_s() for _ in range(2))
-    with watched() as seen:
+    file = file_of(reference)
+    with BESIDE.turn_to(file.resolve().parent) if file else nullcontext(), watched() as seen:
         task = _task_from_file(Path(reference)) if reference.endswith(".py") else _task_named(reference)
-    seen.usual_s = usual_s
+    seen.usual_s = seen.usual_s or usual_s
     refuse_data(reference, seen)
     return task, seen
 

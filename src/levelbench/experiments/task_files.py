@@ -39,7 +39,7 @@ from levelbench.records.schema import redact
 from levelbench.training.task import Setting, Task
 
 __all__ = ["Importing", "import_doubts", "is_ours", "own_modules", "quick_doubts", "refuse_data", "replaced_code"]
-__all__ += ["target_doubts", "usual_cpu_s", "variables_read", "watched"]
+__all__ += ["BESIDE", "target_doubts", "usual_cpu_s", "variables_read", "watched"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SITES = {"site-packages", "dist-packages"}
@@ -271,8 +271,61 @@ def watched() -> Iterator[Importing]:
         seen.watching_s = _thread_s() - entered_s - seen.cpu_s - seen.imports_cpu_s
 
 
+class _Beside:
+    """The folder of the task's file whose turn it is: modules next to it can be imported, as those of a script can.
+
+    It stays until another file's turn, for a recipe may import too. Each file gets the ``helper`` of its own folder:
+    what an earlier one has imported from its folder is forgotten, as is what goes by the name of a module here.
+    """
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._before: set[str] = set()
+
+    @contextmanager
+    def turn_to(self, folder: Path) -> Iterator[None]:
+        """It is the folder's turn, from now on, or within where a task's file loads that of another task."""
+        outer = self._folder if _HOOK.watching is not None else None
+        self._turn(folder)
+        try:
+            yield
+        finally:
+            if outer is not None:
+                self._turn(outer)
+
+    def _turn(self, folder: Path) -> None:
+        if folder == self._folder:
+            return
+        here = {each.stem for each in folder.glob("*.py")} | {each.parent.name for each in folder.glob("*/__init__.py")}
+        for name, module in list(sys.modules.items()):
+            top = name.partition(".")[0]
+            place = _folder_of(sys.modules.get(top, module))
+            old = place == self._folder and name not in self._before
+            if place is not None and (old or (top in here and place != folder)):
+                del sys.modules[name]
+        if self._folder is not None and str(self._folder) in sys.path:
+            sys.path.remove(str(self._folder))
+        sys.path.insert(0, str(folder))
+        importlib.invalidate_caches()
+        self._folder, self._before = folder, set(sys.modules)
+
+
+def _folder_of(module: ModuleType) -> Path | None:
+    """The folder in which a module of the user's own lies, or in which its package does; ``None`` for any other."""
+    paths = list(getattr(module, "__path__", ())) or [getattr(module, "__file__", None)]
+    if not isinstance(paths[0], str) or module.__name__ in ("__main__", "levelbench"):
+        return None
+    place = Path(paths[0]).resolve()
+    return place.parent if _is_own(place) and not module.__name__.startswith("levelbench_") else None
+
+
+BESIDE = _Beside()
+
+
 def usual_cpu_s() -> float:
-    """The processor time of what a plain task's file does while it is imported, here and now."""
+    """The processor time of what a plain task's file does while it is imported, here and now; 0 within an import."""
+    if _HOOK.watching is not None:
+        return 0.0
     code = compile(_PLAIN, "<a plain task>", "exec")
     began_s = _thread_s()
     exec(code, {"__name__": "plain_task"})  # a text of ours
@@ -524,8 +577,8 @@ def texts_among(paths: Iterable[Path]) -> dict[str, str]:
 
 def refuse_data(reference: str, seen: Importing, when: str = "while it is imported") -> None:
     """``DefinitionError`` where the file has opened data or started processes before the clock runs."""
-    if seen.opened:
-        names = ", ".join(dict.fromkeys(path.name for path in seen.opened))
+    # Where a task's file loads another one, all that is open so far is still in it.
+    if names := ", ".join(dict.fromkeys(path.name for path in seen.opened if is_data(path))):
         raise DefinitionError(
             f"task file {reference}",
             f"it opens data {when}, before any clock runs: {names}",
