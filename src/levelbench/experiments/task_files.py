@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -121,6 +121,8 @@ class _Hook:
     def __init__(self) -> None:
         self.watching: Importing | None = None
         self.listening: Callable[[Path, bool], object] | None = None
+        self.installing = False
+        """While a package is imported, whose time is counted as a whole."""
         self._in_place = False
 
     def put_in_place(self) -> None:
@@ -184,24 +186,24 @@ def watched() -> Iterator[Importing]:
         return
     entered_s = _thread_s()
     _HOOK.put_in_place()
-    seen, within, children_s = Importing(), False, 0.0
+    seen, children_s = Importing(), 0.0
 
     def watching(original: Callable[..., Any]) -> Callable[..., Any]:
         def importing(name: str, *given: object, **named: object) -> object:
-            nonlocal within, children_s
+            nonlocal children_s
             # What an installed package imports is its own; what a module next to the file imports is looked at.
-            if within or not _is_installed(name, given, named):
+            if _HOOK.installing or not _is_installed(name, given, named):
                 return original(name, *given, **named)
             before_s, before_children_s = _thread_s(), _children_cpu_s()
             opened, started, threads = len(seen.opened), len(seen.started), seen.threads
-            within = True
+            _HOOK.installing = True
             try:
                 module = original(name, *given, **named)
                 # What a large package throws away is not to be looked for in the file's time.
                 if _thread_s() - before_s > _LARGE_S:
                     _collect()
             finally:
-                within = False
+                _HOOK.installing = False
             # With a finder of its own in place, what looks like the import of a package may be the file's work.
             if _installed(sys.modules.get(name.partition(".")[0])) and not _own(sys.meta_path):
                 seen.imports_cpu_s += _thread_s() - before_s
@@ -212,32 +214,18 @@ def watched() -> Iterator[Importing]:
 
         return importing
 
-    def compiling(original: Callable[..., object]) -> Callable[..., object]:
-        def compile_text(*given: object, **named: object) -> object:
-            before_s = _thread_s()
-            try:
-                return original(*given, **named)
-            finally:
-                # Python does it once, or each time where it may not keep what it has compiled.
-                if not within:
-                    seen.imports_cpu_s += _thread_s() - before_s
-
-        return compile_text
-
     children_s, had = _children_cpu_s(), set(children_of("self"))
-
-    def counting(original: Callable[..., object]) -> Callable[..., object]:
-        def start(*given: object, **named: object) -> object:
-            seen.threads += 1
-            return original(*given, **named)
-
-        return start
 
     ways: list[tuple[Any, str, Callable[[Any], object]]] = [
         (builtins, "__import__", watching),
         (importlib, "import_module", watching),
-        (SourceFileLoader, "source_to_code", compiling),
-        *((place, name, counting) for place in (_thread, threading) for name in _STARTERS if hasattr(place, name)),
+        (SourceFileLoader, "source_to_code", partial(_compiling, seen)),
+        *(
+            (place, name, partial(_counting, seen))
+            for place in (_thread, threading)
+            for name in _STARTERS
+            if hasattr(place, name)
+        ),
     ]
     originals, hooked = [getattr(place, name) for place, name, _ in ways], _hooks()
     _HOOK.watching = seen
@@ -342,6 +330,27 @@ task = Task("plain", data=datasets.digits, quality=Top1(target=0.9), description
 def plain(lr: float = 0.05, epochs: int = 20) -> Recipe:
     return Recipe(None, Shuffled(64), Momentum(lr), epochs=epochs)
 """
+
+
+def _compiling(seen: Importing, original: Callable[..., object]) -> Callable[..., object]:
+    def compile_text(*given: object, **named: object) -> object:
+        before_s = _thread_s()
+        try:
+            return original(*given, **named)
+        finally:
+            # Python does it once, or each time where it may not keep what it has compiled.
+            if not _HOOK.installing:
+                seen.imports_cpu_s += _thread_s() - before_s
+
+    return compile_text
+
+
+def _counting(seen: Importing, original: Callable[..., object]) -> Callable[..., object]:
+    def start(*given: object, **named: object) -> object:
+        seen.threads += 1
+        return original(*given, **named)
+
+    return start
 
 
 def _children_cpu_s() -> float:
