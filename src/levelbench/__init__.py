@@ -5,8 +5,8 @@ The public names are imported when they are first used, so that ``import levelbe
 
 from __future__ import annotations
 
+import importlib
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0.dev0"
@@ -85,7 +85,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'levelbench' has no attribute {name!r}")
-    value = getattr(import_module(f"levelbench.{_HOME[name]}"), name)
+    value = getattr(importlib.import_module(f"levelbench.{_HOME[name]}"), name)
     globals()[name] = value
     return value
 

@@ -236,18 +236,38 @@ def test_a_run_that_was_interrupted_and_made_again_is_doubted_if_it_took_longer(
     assert any("interrupted and not counted" in each for each in found) is doubted
 
 
-def test_other_inputs_with_the_same_labels_are_refused(run, group):
+@pytest.mark.parametrize("which", ["inputs", "whole_inputs"])
+def test_other_inputs_with_the_same_labels_are_refused(run, group, which):
     a, b = (
-        [run(1.0 + seed, seed=seed, dataset=msgspec.structs.replace(FACTS, inputs={"validation": digest}))]
+        [run(1.0 + seed, seed=seed, dataset=msgspec.structs.replace(FACTS, **{which: {"validation": digest}}))]
         for seed, digest in enumerate(("1f", "2e"))
     )
     assert ("refuse", "inputs") in said((group("a", a), group("b", b)))
     assert ("refuse", "inputs") not in said((group("a", a), group("b", [run(2.0, seed=1, dataset=FACTS)])))
 
 
-def test_runs_without_checksums_are_a_note(sides):
+def test_runs_of_one_side_alone_without_checksums_withhold_the_verdict(sides):
     (caveat,) = comparable(*sides(chained=False)).caveats
-    assert str(caveat) == "note: 3 runs were written without checksums: an edit of them goes unseen"
+    assert str(caveat) == (
+        "no verdict: 3 runs were written without checksums, so that an edit of them goes unseen, and all of them are "
+        "of b: make them again"
+    )
+
+
+def test_runs_of_both_sides_without_checksums_are_a_doubt(run, group):
+    runs = [[run(1.0 + seed, seed=seed, chained=False)] for seed in range(2)]
+    found = [str(each) for each in comparable(group("a", runs[0]), group("b", runs[1])).caveats]
+    assert "doubt: 2 runs were written without checksums, so that an edit of them goes unseen: make them again" in found
+
+
+def test_a_refusal_names_some_copies_and_counts_the_others(run, group):
+    runs = [
+        [run(1.0, seed=seed, id=f"{seed:08x}", started="now") for seed in seeds] for seeds in (range(6), range(6, 12))
+    ]
+    with pytest.raises(IncomparableError) as refused:
+        comparable(group("a", runs[0]), group("b", runs[1])).require()
+    assert str(refused.value).count("are one run") == 4
+    assert "; and so for 7 more" in str(refused.value)
 
 
 def test_a_record_that_contradicts_itself_is_refused(sides, monkeypatch):

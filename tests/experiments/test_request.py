@@ -177,3 +177,11 @@ def test_a_changed_module_of_the_users_own_is_another_source(helped):
     after = resolve(str(helped), {}, NUMPY).source
     assert after.digest == before.digest
     assert after.whole != before.whole
+
+
+def test_a_recipe_with_a_secret_among_its_settings_is_refused(task_file, task_text):
+    task_file.write_text(task_text.replace("lr: float", 'token: str = "", lr: float'))
+    assert resolve(str(task_file), {}, NUMPY).specification.settings["token"] == ""
+    with pytest.raises(UsageError, match="its setting token looks like a secret") as refused:
+        resolve(str(task_file), {"token": "S3CRETS3CRET"}, NUMPY)
+    assert "S3CRET" not in str(refused.value)

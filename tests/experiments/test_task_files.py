@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from levelbench.experiments.request import load_task, load_watched, resolve, var
 from levelbench.experiments.task_files import Importing, import_doubts, is_ours, quick_doubts, replaced_code
 from levelbench.records import group_runs, summarise
 from levelbench.records.witness import witness_contradictions
-from levelbench.training import Top1
+from levelbench.training import Top1, datasets
 
 BURNING = """
 import time
@@ -118,6 +119,33 @@ def test_processor_time_between_the_import_and_the_clock_is_a_doubt():
     (found,) = import_doubts(Importing(rest_s=2.0), wall_s=10.0)
     assert found.startswith("2 s of processor time went by between the import of its task file and its clock")
     assert import_doubts(Importing(rest_s=0.09), wall_s=10.0) == []
+
+
+def test_a_machine_on_which_all_takes_longer_accuses_no_file():
+    assert import_doubts(Importing(cpu_s=0.011, usual_s=0.0012), wall_s=0.1) == []
+    assert import_doubts(Importing(cpu_s=0.011, usual_s=0.0004), wall_s=0.1) != []
+    assert import_doubts(Importing(rest_s=0.15, watching_s=0.04), wall_s=0.5) == []
+    assert import_doubts(Importing(rest_s=0.15, watching_s=0.01), wall_s=0.5) != []
+
+
+def test_what_a_plain_file_and_the_watching_take_is_measured_with_each_import(task_with):
+    _, seen = load_watched(task_with(""))
+    assert 0 < seen.usual_s < 0.1
+    assert 0 < seen.watching_s < 1
+
+
+def test_a_part_of_levelbench_that_a_file_is_the_first_to_use_is_not_its_doing(task_with, tmp_path, monkeypatch):
+    (tmp_path / "late.py").write_text(BURNING + "def made(): pass\n")
+    monkeypatch.setattr(datasets, "__path__", [*datasets.__path__, str(tmp_path)])
+    monkeypatch.setitem(datasets._SOURCES, "late", ("late", "made"))
+    _, seen = load_watched(task_with("datasets.source('late')\n"))
+    sys.modules.pop("levelbench.training.datasets.late", None)
+    assert seen.imports_cpu_s >= 0.4 > seen.cpu_s
+
+
+def test_compiling_a_long_file_is_not_the_files_doing(task_with):
+    _, seen = load_watched(task_with("".join(f"def unused_{at}(x):\n    return x + {at}\n" for at in range(3000))))
+    assert seen.imports_cpu_s > seen.cpu_s
 
 
 def test_processor_time_at_import_is_a_doubt_and_in_the_record(task_with, store):
@@ -525,7 +553,7 @@ def test_the_environment_variables_that_a_task_reads_are_found_in_its_text(task_
     assert list(variables_of(task, task.recipes[0])) == names
 
 
-def test_a_run_is_made_again_where_the_data_have_changed(task_with, store, tmp_path):
+def test_a_run_is_made_again_where_a_single_row_of_the_data_has_changed(task_with, store, tmp_path):
     more = """
 from dataclasses import replace
 from pathlib import Path
@@ -535,9 +563,9 @@ import numpy as np
 class Own(type(task.data)):
     def load(self, folder=None):
         made = super().load(folder)
-        shift = np.load(Path(__file__).with_name("shift.npy"))
-        columns = (made.train.inputs + shift.astype(made.train.inputs.dtype), made.train.labels)
-        return replace(made, train=replace(made.train, columns=columns))
+        inputs = made.train.inputs.copy()
+        inputs[101] += np.load(Path(__file__).with_name("shift.npy"))
+        return replace(made, train=replace(made.train, columns=(inputs, made.train.labels)))
 
 
 task.data = Own()
@@ -549,3 +577,149 @@ task.data = Own()
     np.save(tmp_path / "shift.npy", np.ones(1))
     plan = plan_of([arm], range(1), store)
     assert any("the data have changed since: inputs of train" in line for line in plan.lines())
+
+
+@pytest.mark.parametrize(
+    ("checksums", "doubted"), [({}, True), ({"pixels": "0" * 64}, False)], ids=["without checksums", "with checksums"]
+)
+def test_data_of_which_some_rows_alone_are_hashed_are_doubted_without_checksums(task_with, store, checksums, doubted):
+    more = f"""
+from dataclasses import replace
+
+
+class Made:
+    def __init__(self, rows):
+        self.rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
+
+    def __len__(self):
+        return len(self.rows)
+
+    def take(self, indices, seeds):
+        return self.rows[indices]
+
+
+class Own(type(task.data)):
+    def load(self, folder=None):
+        made = super().load(folder)
+        train = replace(made.train, columns=(Made(made.train.inputs), made.train.labels))
+        return replace(made, train=train, checksums={checksums!r})
+
+
+task.data = Own()
+"""
+    arm = resolve(task_with(more), {}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert any("not all inputs of its train split were hashed" in each for each in record.end.suspect) is doubted
+
+
+READS_IN_RECIPE = """
+import numpy as np
+from pathlib import Path
+
+KEPT = Path(__file__).with_name("kept.npy")
+
+
+class Own(type(task.data)):
+    def load(self, folder=None):
+        {load}
+        return super().load(folder)
+
+
+task.data = Own()
+
+
+@task.recipe
+def reading(lr: float = 0.05) -> Recipe:
+    {recipe}
+    return Recipe(zoo.mlp(64, 16, 10), Shuffled(64), Momentum(lr), epochs=10)
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "recipe", "doubted"),
+    [
+        ("pass", "np.load(KEPT)", True),
+        ("pass", "KEPT.exists() or np.save(KEPT, np.zeros(3)); np.load(KEPT)", True),
+        ("np.load(KEPT)", "np.load(KEPT)", False),
+        ("pass", "np.save(KEPT, np.zeros(3)); np.load(KEPT)", False),
+        ("np.save(KEPT, np.zeros(3))", "np.load(KEPT)", False),
+    ],
+    ids=["weights", "cache", "the data that load() reads", "what the recipe has made", "what load() has made"],
+)
+def test_data_that_a_recipe_reads_and_that_were_there_before_are_a_doubt(
+    task_with, store, tmp_path, load, recipe, doubted
+):
+    np.save(tmp_path / "kept.npy", np.zeros(3))
+    arm = resolve(task_with(READS_IN_RECIPE.format(load=load, recipe=recipe)), {"recipe": "reading"}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    found = [each for each in record.end.suspect if "data were read while its recipe and network were made" in each]
+    assert bool(found) is doubted
+    assert all("(kept.npy)" in each for each in found)
+
+
+def test_weights_in_a_file_of_any_kind_are_data(tmp_path):
+    for name in ("first.pt", "first.pth", "first.npz", "model.keras", "model.msgpack"):
+        (tmp_path / name).write_bytes(b"1")
+        assert task_files.is_data(tmp_path / name), name
+
+
+HELPED = """
+import helper
+from levelbench.training.datasets.base import DatasetSource
+
+
+class Own(type(task.data)):
+    def load(self, folder=None):
+        import late_helper
+        assert late_helper.WHOSE == helper.WHOSE
+        return super().load(folder)
+
+
+task.data = Own()
+
+
+@task.recipe
+def helped(lr: float = helper.LR) -> Recipe:
+    import late_helper
+    assert late_helper.WHOSE == helper.WHOSE
+    return Recipe(zoo.mlp(64, 16, 10), Shuffled(64), Momentum(lr), epochs=10)
+"""
+
+
+@pytest.fixture
+def helped(tmp_path, task_text):
+    """Two task files in folders of their own, each with a ``helper`` and a ``late_helper`` next to it."""
+    words = []
+    for whose, lr in (("p", 0.05), ("q", 0.06)):
+        folder = tmp_path / whose
+        folder.mkdir()
+        (folder / "helper.py").write_text(f"WHOSE, LR = {whose!r}, {lr}\n")
+        (folder / "late_helper.py").write_text(f"WHOSE = {whose!r}\n")
+        (folder / "own.py").write_text(task_text + HELPED)
+        words.append(str(folder / "own.py"))
+    return words
+
+
+def test_each_task_file_imports_the_modules_next_to_it(helped, store):
+    arms = [resolve(word, {"recipe": "helped"}, NUMPY) for word in (*helped, helped[0])]
+    assert [arm.specification.settings["lr"] for arm in arms] == [0.05, 0.06, 0.05]
+    assert arms[0].source.modules.keys() == {"helper", "late_helper"}
+    assert arms[0].source.modules == arms[2].source.modules != arms[1].source.modules
+    records = carry_out(plan_of(arms[:2], range(1), store), store, None, Quiet())
+    assert [records[at, 0].status for at in range(2)] == ["done", "done"]
+    # Nothing of a folder stays behind once it is another's turn.
+    Path(helped[1]).with_name("helper.py").unlink()
+    load_task(helped[0])
+    with pytest.raises(DefinitionError, match="No module named 'helper'"):
+        load_task(helped[1])
+
+
+def test_a_task_file_that_loads_another_one_keeps_its_own_folder(helped, task_text):
+    outer = Path(helped[0])
+    outer.write_text(f"from levelbench import load_task\nload_task({helped[1]!r})\n{outer.read_text()}")
+    assert resolve(helped[0], {"recipe": "helped"}, NUMPY).specification.settings["lr"] == 0.05
+
+
+def test_a_module_next_to_a_task_file_hides_none_that_is_installed_and_loaded(task_with, tmp_path):
+    (tmp_path / "json.py").write_text("raise RuntimeError\n")
+    load_task(task_with("import json\njson.dumps([])\n"))

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import levelbench.records.schema
-from levelbench.records.schema import End, fault, outline, redact, redacted, source_of_text
+from levelbench.records.schema import End, fault, outline, redact, redacted, secret_settings, source_of_text
 
 SECRETS = {
     "https://ada:S3CRET@example.org/data?sig=S3CRET": "https://...",
@@ -57,6 +57,11 @@ def test_an_ordinary_sentence_is_left_as_it_is(text):
     [
         ('API_KEY = "sk-proj-abcdefghijklmnop"', 'API_KEY = "..."'),
         ("PASSWORD = 'hunter22'", "PASSWORD = '...'"),
+        ('def r(token: str = "S3CRETS3CRET"):', 'def r(token: str = "..."):'),
+        ('password: str | None = "hunter22"', 'password: str | None = "..."'),
+        ('wandb_key = """0123456789abcdef0123"""', 'wandb_key = """..."""'),
+        ('"https://host/path?page=2&api_key=S3CRETS"', '"https://host/path?page=2&api_key=..."'),
+        ('def r(token: str = "mean"): pass', 'def r(token: str = "mean"): pass'),
         ('os.environ["DB_PASSWORD"]="hunter22"', 'os.environ["DB_PASSWORD"]="..."'),
         ('{"api_key": "xyz12345"}', '{"api_key": "..."}'),
         (f'wandb.login(key="{"0a" * 20}")', 'wandb.login(key="...")'),
@@ -190,3 +195,23 @@ def test_a_traceback_of_an_older_record_becomes_its_type_and_place():
 
 def test_another_error_of_an_older_record_is_redacted():
     assert outline("reading /home/ada/x: no such file") == "reading ~/x: no such file"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("token", "S3CRETS3CRET", True),
+        ("hf_token", "CLITOKENSECRET", True),
+        ("password", "x", True),
+        ("api_key", "abc", True),
+        ("server", "postgres://ada:hunter22@host/x", True),
+        ("token", "class-mean", False),
+        ("token", "[MASK]", False),
+        ("sort_key", "length", False),
+        ("tokenizer", "Byte-Pair-2024", False),
+        ("tokens", 2048, False),
+        ("password", "", False),
+    ],
+)
+def test_a_setting_that_holds_a_secret_is_told_from_one_that_sounds_like_it(name, value, secret):
+    assert secret_settings({"lr": 0.1, name: value}) == [name] * secret

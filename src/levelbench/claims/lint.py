@@ -70,8 +70,11 @@ class LintReport:
 
         With ``None`` nothing fails.
         """
-        refused = any(text.startswith("refuse:") for one in self.linted for text in one.claim.caveats)
-        return least is not None and (refused or any(one.shown(least) for one in self.linted))
+        return least is not None and (self.refusals() > 0 or any(one.shown(least) for one in self.linted))
+
+    def refusals(self) -> int:
+        """How many reasons the gate has to refuse comparisons."""
+        return sum(text.startswith("refuse:") for one in self.linted for text in one.claim.caveats)
 
     def rule(self, code: str) -> Rule:
         """The rule of that code."""

@@ -81,8 +81,8 @@ def command(
       levelbench lint --explain LB107
 
     Errors mislead as they stand, warnings probably do; what is not stated is counted, and is never guilt. Exits with 1
-    if there is an error or a warning, else with 4 if a file could not be read. Settings are those of lint.toml or
-    [tool.levelbench.lint] of pyproject.toml here.
+    if there is an error, a warning or a comparison that is refused, else with 4 if a file could not be read. Settings
+    are those of lint.toml or [tool.levelbench.lint] of pyproject.toml here.
     """
     layout = "json" if as_json else layout
     if docs_folder is not None:
@@ -281,6 +281,8 @@ def _summary(report: LintReport, show: Severity) -> str:
     found = [plural(counts["error"], "error"), plural(counts["warning"], "warning")]
     text = f"{plural(len(report.linted), 'claim')} checked against {plural(len(report.rules), 'rule')}"
     text += f": {', '.join(found)}"
+    if refusals := report.refusals():
+        text += f", {plural(refusals, 'refusal')}"
     if unsaid := counts["not-stated"]:
         text += f", {unsaid} not stated"
         text += "" if show == "not-stated" else " (--show not-stated lists them)"

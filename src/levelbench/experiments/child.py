@@ -47,6 +47,7 @@ from levelbench.experiments.task_files import (
     import_doubts,
     is_data,
     is_ours,
+    read_besides,
     refuse_data,
     replaced_code,
     texts_among,
@@ -226,10 +227,19 @@ class _Run:
         ``began_ns`` are the host's clock before and after the timeline began, less ``before_ns``.
         """
         self._repeat_what_was()
-        dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
+        loaded: list[Path] = []
         read: list[Path] = []
-        with nullcontext() if is_ours(self.job.reference) else files_read(read.append):
+        heard = loaded
+
+        def note(path: Path) -> None:
+            heard.append(path)
+
+        # One for both, so that in the recipe it is known what load() has made.
+        with nullcontext() if is_ours(self.job.reference) else files_read(note):
+            dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
+            heard = read
             trainer = self._trainer(dataset)
+        besides = read_besides(read, {*loaded})
         self.importing.texts |= texts_among(read)
         self.member.started(self.resume, bool(self.job.checkpoint))
         opened: set[str] = set()
@@ -258,7 +268,7 @@ class _Run:
         end = _end(outcome, dataset, totals, wall_ns, self.environment, after, before_ns)
         end.suspect.extend(together.doubts)
         end.suspect.extend(self._went_on())
-        end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *self.job.doubts])
+        end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *besides, *self.job.doubts])
         if self.member.first:
             untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
             for measurement in untrained:
@@ -467,11 +477,27 @@ def _end(
         dataset.synthetic,
         dataset.label_digests(),
         dataset.input_digests(),
+        dataset.input_digests(whole=True),
     )
+    suspect.extend(_unhashed(facts))
     why = outcome.stopped_by
     return End(
         "done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, why, before_ns=before_ns
     )
+
+
+def _unhashed(facts: DatasetFacts) -> list[str]:
+    """Whether the data may be others than a run's that it is compared with, without anybody seeing it."""
+    if facts.checksums or facts.synthetic:
+        return []
+    parts = [name for name, size in facts.sizes.items() if size and name not in facts.whole_inputs]
+    if not parts:
+        return []
+    why = "more than 256 MiB, or made when they are asked for"
+    return [
+        f"its data have no checksums, and not all inputs of its {', '.join(parts)} split were hashed ({why}): a change "
+        "of them may go unseen, so give checksums in load()"
+    ]
 
 
 # A task's file may put something else in its place.

@@ -10,6 +10,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -17,11 +18,20 @@ from typing import Any, Literal, cast
 
 from levelbench import plugins
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
-from levelbench.experiments.task_files import Importing, is_ours, own_modules, refuse_data, variables_read, watched
+from levelbench.experiments.task_files import (
+    BESIDE,
+    Importing,
+    is_ours,
+    own_modules,
+    refuse_data,
+    usual_cpu_s,
+    variables_read,
+    watched,
+)
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item
-from levelbench.records.schema import Distribution, Source, Specification, key_of, source_of_text
+from levelbench.records.schema import Distribution, Source, Specification, key_of, secret_settings, source_of_text
 from levelbench.training.datasets.base import DatasetSource
 from levelbench.training.quality import Quality
 from levelbench.training.schedules import has_fixed_length
@@ -212,8 +222,12 @@ def load_watched(reference: str) -> tuple[Task, Importing]:
     """The task, and what its file did while it was imported; ``DefinitionError`` where it opened data."""
     if is_ours(reference):
         return _task_named(reference), Importing()
-    with watched() as seen:
+    # The first one loads what the parts of levelbench are in; the second tells what their use takes.
+    usual_s = min(usual_cpu_s() for _ in range(2))
+    file = file_of(reference)
+    with BESIDE.turn_to(file.resolve().parent) if file else nullcontext(), watched() as seen:
         task = _task_from_file(Path(reference)) if reference.endswith(".py") else _task_named(reference)
+    seen.usual_s = seen.usual_s or usual_s
     refuse_data(reference, seen)
     return task, seen
 
@@ -317,6 +331,13 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
             f"target {threshold!r} of {task.name}", "it is not a number", "give a number, as in target=0.9"
         )
     full = task.settings(recipe, settings)
+    if secret := secret_settings(full):
+        raise UsageError(
+            f"recipe {recipe!r} of {task.name}",
+            f"its setting {', '.join(secret)} looks like a secret, and settings are kept in records as they are",
+            "take it out of the recipe's settings and read it from the environment, as os.environ['NAME'], where it is "
+            "used",
+        )
     _check_available(task, framework, device, options.data)
     parts = task.assemble(recipe, full)
     budget_epochs = _check_options(options, parts)

@@ -21,11 +21,11 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib.machinery import PathFinder
+from functools import lru_cache, partial
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -39,7 +39,7 @@ from levelbench.records.schema import redact
 from levelbench.training.task import Setting, Task
 
 __all__ = ["Importing", "import_doubts", "is_ours", "own_modules", "quick_doubts", "refuse_data", "replaced_code"]
-__all__ += ["target_doubts", "variables_read", "watched"]
+__all__ += ["BESIDE", "target_doubts", "usual_cpu_s", "variables_read", "watched"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SITES = {"site-packages", "dist-packages"}
@@ -48,23 +48,27 @@ _INSTALLED = (
     *(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib")),
     *(Path(each).resolve() for each in sys.path if Path(each).name in _SITES),
 )
-_MODULES = {".py", ".pyc", ".so", ".pyd", ".pth"}
+_MODULES = {".py", ".pyc", ".so", ".pyd"}
 _CODE = _MODULES | {".toml", ".cfg", ".ini"}
 _DATA = {".npz", ".npy", ".pt", ".ckpt", ".safetensors", ".onnx", ".pkl", ".pickle", ".gz", ".xz", ".bz2", ".zst"}
-_DATA |= {".tar", ".zip", ".parquet", ".arrow", ".h5", ".hdf5", ".csv", ".jsonl", ".bin", ".idx"}
-_SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/")
-_COMPILED = re.compile(r"/(torchinductor_[^/]+|\.?triton|jax_cache)/")
+_DATA |= {".tar", ".zip", ".parquet", ".arrow", ".h5", ".hdf5", ".csv", ".jsonl", ".bin", ".idx", ".pth", ".keras"}
+_DATA |= {".msgpack", ".joblib", ".feather", ".mat"}
+_SYSTEM = ("/proc/", "/sys/", "/etc/")
+_COMPILED = re.compile(r"/(torchinductor_[^/]+|\.?triton|jax_cache|__pycache__)/")
 """Folders in which compilers keep what they have made."""
 _LARGE_BYTES = 64 * 1024
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
 _STARTERS = ("start_new_thread", "start_new", "start_joinable_thread", "_start_new_thread", "_start_joinable_thread")
 
+_SHOWN = 4
 _LEAST_CHILD_S = 0.1
 _LARGE_S = 0.1
 _LEAST_CPU_S = 0.005
 _MOST_REST_S = 0.1
-"""What the harness itself does between the import of a task and the clock takes a quarter of that, or half if busy."""
+"""What the harness itself does between the import of a task and the clock takes a quarter of that, or all if busy."""
+_TIMES_USUAL, _TIMES_WATCHING = 10, 5
+"""Ordinary files take 1 to 3 times what a plain one takes, and the harness 2 times what the watching takes."""
 _SHARE, _TASK_SHARE, _IMPORTS_SHARE = 0.01, 0.05, 0.02
 _QUICK_BYTES = 512 * 2**20
 _QUICK_S = 0.5
@@ -77,7 +81,8 @@ class Importing:
     ``cpu_s`` is its own processor time, ``imports_cpu_s`` that of the packages which it imported, ``opened`` the data
     that it read and ``texts`` the small files with their SHA-256, ``started`` the processes, ``threads`` how many it
     started, ``hooks`` what it left behind by which it would work later, unasked. ``rest_s`` is the processor time of
-    its thread between its import and the clock.
+    its thread between its import and the clock. ``usual_s`` is what a plain task's file takes here and now, and
+    ``watching_s`` what the watching itself took: on a busy machine both take longer, as all does.
     """
 
     cpu_s: float = 0.0
@@ -88,6 +93,8 @@ class Importing:
     threads: int = 0
     hooks: list[str] = field(default_factory=list)
     rest_s: float = 0.0
+    usual_s: float = 0.0
+    watching_s: float = 0.0
 
     def add(self, later: Importing) -> None:
         """What it did later, before the clock, counts with it."""
@@ -98,6 +105,7 @@ class Importing:
         self.started += later.started
         self.threads += later.threads
         self.hooks += later.hooks
+        self.watching_s += later.watching_s
 
     def facts(self) -> dict[str, float]:
         """For the record."""
@@ -112,7 +120,9 @@ class _Hook:
 
     def __init__(self) -> None:
         self.watching: Importing | None = None
-        self.listening: Callable[[Path], object] | None = None
+        self.listening: Callable[[Path, bool], object] | None = None
+        self.installing = False
+        """While a package is imported, whose time is counted as a whole."""
         self._in_place = False
 
     def put_in_place(self) -> None:
@@ -123,16 +133,20 @@ class _Hook:
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         watching = self.watching
-        if event == "open" and (hear := self.listening if watching is None else watching.opened.append):
-            path, mode, flags = arguments
-            reads = not (flags or 0) & (os.O_WRONLY | os.O_CREAT) and not (isinstance(mode, str) and mode[:1] in "wax")
-            if reads and isinstance(path, str | bytes):
-                hear(Path(os.fsdecode(path)))
+        path = arguments[0] if event in ("open", "sqlite3.connect") else None
+        if isinstance(path, str | bytes) and (watching is not None or self.listening is not None):
+            flags = (arguments[2] or 0) if event == "open" else 0
+            # What it makes new, or empties, says nothing of what was there before.
+            new = bool(flags & (os.O_TRUNC | os.O_EXCL))
+            if new or flags & os.O_ACCMODE != os.O_WRONLY:
+                file = Path(os.fsdecode(path))
+                if watching is None and self.listening is not None:
+                    self.listening(file, new)
+                elif watching is not None and not new:
+                    watching.opened.append(file)
         if watching is None:
             return
-        if event == "sqlite3.connect" and isinstance(arguments[0], str | bytes):
-            watching.opened.append(Path(os.fsdecode(arguments[0])))
-        elif event in _STARTED:
+        if event in _STARTED:
             watching.started.append(event)
         elif event == "sys.addaudithook":
             watching.hooks.append("an audit hook")
@@ -145,10 +159,19 @@ _collect, _thread_s = gc.collect, time.thread_time
 
 @contextmanager
 def files_read(hear: Callable[[Path], object]) -> Iterator[None]:
-    """Tell ``hear`` of each file that this thread opens for reading within."""
-    here = threading.get_ident()
+    """Tell ``hear`` of each file that this thread opens for reading within, but of those that it has made itself."""
+    here, made = threading.get_ident(), set[Path]()
+
+    def listen(path: Path, new: bool) -> None:
+        if threading.get_ident() != here:
+            return
+        if new:
+            made.add(path)
+        elif path not in made:
+            hear(path)
+
     _HOOK.put_in_place()
-    _HOOK.listening = lambda path: hear(path) if threading.get_ident() == here else None
+    _HOOK.listening = listen
     try:
         yield
     finally:
@@ -161,25 +184,26 @@ def watched() -> Iterator[Importing]:
     if _HOOK.watching is not None:
         yield _HOOK.watching
         return
+    entered_s = _thread_s()
     _HOOK.put_in_place()
-    seen, within, children_s = Importing(), False, 0.0
+    seen, children_s = Importing(), 0.0
 
     def watching(original: Callable[..., Any]) -> Callable[..., Any]:
         def importing(name: str, *given: object, **named: object) -> object:
-            nonlocal within, children_s
+            nonlocal children_s
             # What an installed package imports is its own; what a module next to the file imports is looked at.
-            if within or not _is_installed(name, given, named):
+            if _HOOK.installing or not _is_installed(name, given, named):
                 return original(name, *given, **named)
             before_s, before_children_s = _thread_s(), _children_cpu_s()
             opened, started, threads = len(seen.opened), len(seen.started), seen.threads
-            within = True
+            _HOOK.installing = True
             try:
                 module = original(name, *given, **named)
                 # What a large package throws away is not to be looked for in the file's time.
                 if _thread_s() - before_s > _LARGE_S:
                     _collect()
             finally:
-                within = False
+                _HOOK.installing = False
             # With a finder of its own in place, what looks like the import of a package may be the file's work.
             if _installed(sys.modules.get(name.partition(".")[0])) and not _own(sys.meta_path):
                 seen.imports_cpu_s += _thread_s() - before_s
@@ -192,17 +216,16 @@ def watched() -> Iterator[Importing]:
 
     children_s, had = _children_cpu_s(), set(children_of("self"))
 
-    def counting(original: Callable[..., object]) -> Callable[..., object]:
-        def start(*given: object, **named: object) -> object:
-            seen.threads += 1
-            return original(*given, **named)
-
-        return start
-
     ways: list[tuple[Any, str, Callable[[Any], object]]] = [
         (builtins, "__import__", watching),
         (importlib, "import_module", watching),
-        *((place, name, counting) for place in (_thread, threading) for name in _STARTERS if hasattr(place, name)),
+        (SourceFileLoader, "source_to_code", partial(_compiling, seen)),
+        *(
+            (place, name, partial(_counting, seen))
+            for place in (_thread, threading)
+            for name in _STARTERS
+            if hasattr(place, name)
+        ),
     ]
     originals, hooked = [getattr(place, name) for place, name, _ in ways], _hooks()
     _HOOK.watching = seen
@@ -233,6 +256,101 @@ def watched() -> Iterator[Importing]:
             seen.started.append("another process")
         seen.texts = texts_among(seen.opened)
         seen.opened = [path for path in seen.opened if is_data(path)]
+        seen.watching_s = _thread_s() - entered_s - seen.cpu_s - seen.imports_cpu_s
+
+
+class _Beside:
+    """The folder of the task's file whose turn it is: modules next to it can be imported, as those of a script can.
+
+    It stays until another file's turn, for a recipe may import too. Each file gets the ``helper`` of its own folder:
+    what an earlier one has imported from its folder is forgotten, as is what goes by the name of a module here.
+    """
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._before: set[str] = set()
+
+    @contextmanager
+    def turn_to(self, folder: Path) -> Iterator[None]:
+        """It is the folder's turn, from now on, or within where a task's file loads that of another task."""
+        outer = self._folder if _HOOK.watching is not None else None
+        self._turn(folder)
+        try:
+            yield
+        finally:
+            if outer is not None:
+                self._turn(outer)
+
+    def _turn(self, folder: Path) -> None:
+        if folder == self._folder:
+            return
+        here = {each.stem for each in folder.glob("*.py")} | {each.parent.name for each in folder.glob("*/__init__.py")}
+        for name, module in list(sys.modules.items()):
+            top = name.partition(".")[0]
+            place = _folder_of(sys.modules.get(top, module))
+            old = place == self._folder and name not in self._before
+            if place is not None and (old or (top in here and place != folder)):
+                del sys.modules[name]
+        if self._folder is not None and str(self._folder) in sys.path:
+            sys.path.remove(str(self._folder))
+        sys.path.insert(0, str(folder))
+        importlib.invalidate_caches()
+        self._folder, self._before = folder, set(sys.modules)
+
+
+def _folder_of(module: ModuleType) -> Path | None:
+    """The folder in which a module of the user's own lies, or in which its package does; ``None`` for any other."""
+    paths = list(getattr(module, "__path__", ())) or [getattr(module, "__file__", None)]
+    if not isinstance(paths[0], str) or module.__name__ in ("__main__", "levelbench"):
+        return None
+    place = Path(paths[0]).resolve()
+    return place.parent if _is_own(place) and not module.__name__.startswith("levelbench_") else None
+
+
+BESIDE = _Beside()
+
+
+def usual_cpu_s() -> float:
+    """The processor time of what a plain task's file does while it is imported, here and now; 0 within an import."""
+    if _HOOK.watching is not None:
+        return 0.0
+    code = compile(_PLAIN, "<a plain task>", "exec")
+    began_s = _thread_s()
+    exec(code, {"__name__": "plain_task"})  # a text of ours
+    return _thread_s() - began_s
+
+
+_PLAIN = """
+from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
+
+task = Task("plain", data=datasets.digits, quality=Top1(target=0.9), description="as an example has it")
+
+
+@task.recipe
+def plain(lr: float = 0.05, epochs: int = 20) -> Recipe:
+    return Recipe(None, Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+def _compiling(seen: Importing, original: Callable[..., object]) -> Callable[..., object]:
+    def compile_text(*given: object, **named: object) -> object:
+        before_s = _thread_s()
+        try:
+            return original(*given, **named)
+        finally:
+            # Python does it once, or each time where it may not keep what it has compiled.
+            if not _HOOK.installing:
+                seen.imports_cpu_s += _thread_s() - before_s
+
+    return compile_text
+
+
+def _counting(seen: Importing, original: Callable[..., object]) -> Callable[..., object]:
+    def start(*given: object, **named: object) -> object:
+        seen.threads += 1
+        return original(*given, **named)
+
+    return start
 
 
 def _children_cpu_s() -> float:
@@ -442,6 +560,18 @@ def is_data(path: Path) -> bool:
         return False
 
 
+def read_besides(read: Iterable[Path], loaded: Container[Path]) -> list[str]:
+    """The doubt on a run that ``read`` data of the user's own for its network, but for those that ``loaded`` has."""
+    own = [path for path in dict.fromkeys(read) if path not in loaded and is_data(path) and _is_own(path.resolve())]
+    if not own:
+        return []
+    names = ", ".join(path.name for path in own[:_SHOWN]) + (f" and {len(own) - _SHOWN} more" * (len(own) > _SHOWN))
+    return [
+        f"data were read while its recipe and network were made ({names}): look for weights that were trained before, "
+        "or for what an earlier run has computed; read training data in load()"
+    ]
+
+
 def texts_among(paths: Iterable[Path]) -> dict[str, str]:
     """The small files that may be settings, no code and of nobody's package: their names with their SHA-256."""
     found = {}
@@ -456,8 +586,8 @@ def texts_among(paths: Iterable[Path]) -> dict[str, str]:
 
 def refuse_data(reference: str, seen: Importing, when: str = "while it is imported") -> None:
     """``DefinitionError`` where the file has opened data or started processes before the clock runs."""
-    if seen.opened:
-        names = ", ".join(dict.fromkeys(path.name for path in seen.opened))
+    # Where a task's file loads another one, all that is open so far is still in it.
+    if names := ", ".join(dict.fromkeys(path.name for path in seen.opened if is_data(path))):
         raise DefinitionError(
             f"task file {reference}",
             f"it opens data {when}, before any clock runs: {names}",
@@ -515,12 +645,13 @@ def _of_the_user(file: str) -> bool:
 def import_doubts(seen: Importing, wall_s: float) -> list[str]:
     """Why a run of so many seconds is to be doubted for what its task's file did before."""
     found = []
-    if seen.cpu_s > max(_LEAST_CPU_S + _IMPORTS_SHARE * seen.imports_cpu_s, _TASK_SHARE * wall_s):
+    least_s = max(_LEAST_CPU_S, _TIMES_USUAL * seen.usual_s)
+    if seen.cpu_s > max(least_s + _IMPORTS_SHARE * seen.imports_cpu_s, _TASK_SHARE * wall_s):
         found.append(
             f"its task file spent {seen.cpu_s:.2g} s of processor time before its clock started: do this "
             "work in load(), or in the recipe"
         )
-    if seen.rest_s > max(_MOST_REST_S, _SHARE * wall_s):
+    if seen.rest_s > max(_MOST_REST_S, _TIMES_WATCHING * seen.watching_s, _SHARE * wall_s):
         found.append(
             f"{seen.rest_s:.2g} s of processor time went by between the import of its task file and its clock: look "
             "for what the file has started"

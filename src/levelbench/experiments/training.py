@@ -152,12 +152,13 @@ class Training(Kind[Arm, Record]):
             self._read[wanted.reference] = {}
             with contextlib.suppress(Exception):
                 dataset = load_task(wanted.reference).data.load(self._data)
-                found = dataset.checksums, dataset.label_digests(), dataset.input_digests()
-                self._read[wanted.reference] = _by_part(*found)
+                inputs = dataset.input_digests(), dataset.input_digests(whole=True)
+                self._read[wanted.reference] = _by_part(dataset.checksums, dataset.label_digests(), *inputs)
         then = record.end.dataset
         now = self._read[wanted.reference]
-        before = _by_part(then.checksums, then.digests, then.inputs)
-        return [name for name, digest in before.items() if now.get(name, digest) != digest]
+        before = _by_part(then.checksums, then.digests, then.inputs, then.whole_inputs)
+        changed = [name for name, digest in before.items() if now.get(name, digest) != digest]
+        return list(dict.fromkeys(name.removeprefix("all ") for name in changed))
 
     def standing(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> Standing:
         """An interrupted run may go on from its checkpoint, and a failed one counts as a failure."""
@@ -283,12 +284,15 @@ def _changed_variables(record: Record, wanted: Arm) -> list[str]:
     return [f"${name}" for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
 
 
-def _by_part(files: Mapping[str, str], labels: Mapping[str, str], inputs: Mapping[str, str]) -> dict[str, str]:
+def _by_part(
+    files: Mapping[str, str], labels: Mapping[str, str], inputs: Mapping[str, str], whole_inputs: Mapping[str, str]
+) -> dict[str, str]:
     """Digests of files, and of the labels and inputs of splits, each by what it is of."""
     return {
         **files,
         **{f"labels of {name}": digest for name, digest in labels.items()},
         **{f"inputs of {name}": digest for name, digest in inputs.items()},
+        **{f"all inputs of {name}": digest for name, digest in whole_inputs.items()},
     }
 
 

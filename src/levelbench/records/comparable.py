@@ -120,12 +120,13 @@ class Comparability:
         asked = f"comparing {self.sides.a.label} with {self.sides.b.label}"
         wrong = [each.sentence for each in self.refusals if each.subject == "contradictions"]
         if wrong:
-            more = f"; and so do {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-            raise RecordError(
-                asked, "; ".join(wrong[:_SHOWN]) + more, "restore these records from a copy, or remove the runs"
-            )
-        if said := [each.sentence for each in self.refusals]:
-            raise IncomparableError(asked, "; ".join(said), _remedy({each.subject for each in self.refusals}))
+            raise RecordError(asked, _some_of(wrong), "restore these records from a copy, or remove the runs")
+        if self.refusals:
+            # One reason must not hide another because it holds of many runs.
+            by_subject: dict[str, list[str]] = {}
+            for each in self.refusals:
+                by_subject.setdefault(each.subject, []).append(each.sentence)
+            raise IncomparableError(asked, "; ".join(map(_some_of, by_subject.values())), _remedy({*by_subject}))
 
 
 def comparable(a: RunGroup, b: RunGroup, *, across_machines: bool = False) -> Comparability:
@@ -136,6 +137,11 @@ def comparable(a: RunGroup, b: RunGroup, *, across_machines: bool = False) -> Co
         return Comparability(sides, tuple(empty))
     found = [each for check in _CHECKS for each in check(sides)]
     return Comparability(sides, tuple(sorted(found, key=lambda each: _ORDER.index(each.weight))))
+
+
+def _some_of(sentences: Sequence[str]) -> str:
+    more = f"; and so for {len(sentences) - _SHOWN} more" if len(sentences) > _SHOWN else ""
+    return "; ".join(sentences[:_SHOWN]) + more
 
 
 def one_kind(runs: Sequence[RunSummary]) -> list[Caveat]:
@@ -206,9 +212,16 @@ def _times_of(run: RunSummary) -> tuple[object, ...]:
 
 def _chains(sides: Sides) -> Iterator[Caveat]:
     """Records of the first schema carry no checksums; nor do those from which somebody has taken them."""
-    if count := sum(not run.chained for run in sides.runs):
-        text = "1 run was" if count == 1 else f"{count} runs were"
-        yield Caveat("checksums of records", "note", f"{text} written without checksums: an edit of them goes unseen")
+    counts = [sum(not run.chained for run in runs) for runs in (sides.runs_a, sides.runs_b)]
+    if not any(counts):
+        return
+    text = "1 run was" if sum(counts) == 1 else f"{sum(counts)} runs were"
+    text += " written without checksums, so that an edit of them goes unseen"
+    if all(counts):
+        yield Caveat("checksums of records", "doubt", f"{text}: make them again")
+        return
+    which = sides.a if counts[0] else sides.b
+    yield Caveat("checksums of records", "no verdict", f"{text}, and all of them are of {which.label}: make them again")
 
 
 def _rules(sides: Sides) -> Iterator[Caveat]:
@@ -276,7 +289,10 @@ def _data_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
             yield Caveat(subject, "refuse", f"they differ in {what}: {' against '.join(map(_short, values[:2]))}")
     if changed := _unlike([each.digests for each in facts if each.digests]):
         yield Caveat("labels", "refuse", f"they differ in the labels of the {', '.join(changed)} split")
-    if changed := _unlike([each.inputs for each in facts if each.inputs]):
+    # Older records know some inputs alone, of which newer ones keep the digest too.
+    some = _unlike([each.inputs for each in facts if each.inputs])
+    whole = _unlike([each.whole_inputs for each in facts if each.whole_inputs])
+    if changed := sorted({*some, *whole}):
         yield Caveat("inputs", "refuse", f"they differ in the inputs of the {', '.join(changed)} split")
 
 

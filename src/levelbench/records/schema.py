@@ -24,7 +24,7 @@ import socket
 import struct
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -36,7 +36,7 @@ from levelbench.errors import UsageError
 
 __all__ = ["SCHEMA", "DatasetFacts", "Distribution", "End", "Evaluation", "Event", "Header", "Measurement"]
 __all__ += ["RankSamples", "Samples", "Sight", "Source", "Specification", "Target", "Witness", "around_recipes"]
-__all__ += ["fault", "key_of", "outline", "redact", "redacted", "source_of_text"]
+__all__ += ["fault", "key_of", "outline", "redact", "redacted", "secret_settings", "source_of_text"]
 
 
 SCHEMA = 2
@@ -126,8 +126,11 @@ class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
     synthetic: bool = False
     digests: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the labels by split, as they were trained on and looked at; empty in older records."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of some inputs by split, at equal distances."""
+    whole_inputs: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of all inputs by split, but of those that are too large; empty in older records."""
 
 
 class Distribution(Struct, frozen=True, forbid_unknown_fields=True):
@@ -212,8 +215,11 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def source_of_text(name: str, text: str, **more: Any) -> Source:
-    """``text`` with its digest, without what looks like a key: quoted passwords, tokens, addresses with a password."""
-    for pattern, instead in (_PASSWORD, _IN_QUOTES, _TOKEN):
+    """``text`` with its digest, without what looks like a key: quoted passwords, tokens, addresses with a password.
+
+    Nor has an address the key that it asks with.
+    """
+    for pattern, instead in (_PASSWORD, _QUERY, _IN_QUOTES, _TOKEN):
         text = pattern.sub(instead, text)
     return Source(name, hashlib.sha256(text.encode()).hexdigest(), text, **more)
 
@@ -412,12 +418,18 @@ _TOKEN: _Rule = (
     _HIDDEN,
 )
 _PASSWORD: _Rule = (re.compile(r"(://[^\s/:@'\"]*:)[^\s/@'\"]+@"), rf"\1{_HIDDEN}@")
+_QUERY: _Rule = (
+    re.compile(
+        r"([?&][\w-]*(?:token|key|secret|sig|signature|passw(?:or)?d|credential)=)[^\s&#'\"]{6,}", re.IGNORECASE
+    ),
+    rf"\1{_HIDDEN}",
+)
 # In a program a name such as `tokens` mostly stands for something else: only what is quoted counts.
 _IN_QUOTES: _Rule = (
     re.compile(
         r"((?:(?:\btoken|(?:auth|api|access|hf|hub|wandb|refresh)_?token|secret|passw(?:or)?d|passphrase|credential"
-        r"|(?:api|access|private|auth)_?key)['\"]?\]?\s*[=:]\s*"
-        r"|\bkey\s*=\s*(?=.[\w-]{20,}))['\"])[^\s'\"]{6,}(?=['\"])",
+        r"|(?:api|access|private|auth)_?key)['\"]?\]?\s*(?::[\w .|\[\],]*=|[=:])\s*"
+        r"|(?:\b|_)key\s*=\s*(?=['\"]{1,3}[\w-]{20,}))(?:'{3}|\"{3}|['\"]))[^\s'\"]{6,}(?=['\"])",
         re.IGNORECASE,
     ),
     rf"\1{_HIDDEN}",
@@ -463,6 +475,32 @@ def redact(text: str) -> str:
         if len(known) > 4:
             text = re.sub(rf"(?<![\w.-]){re.escape(known)}(?![\w-])", instead, text)
     return text
+
+
+_SECRET_NAME = re.compile(
+    r"(?:.*_)?(?:secret|passw(?:or)?d|passphrase|credentials?|(?:api|access|private|auth)_?key)(?:_.*)?", re.IGNORECASE
+)
+_TOKEN_NAME = re.compile(r"(?:.*_)?(?:token|key)", re.IGNORECASE)
+_PLAIN_WORDS = re.compile(r"[a-z _-]*|[\[<].*[\]>]")
+
+
+def secret_settings(settings: Mapping[str, object]) -> list[str]:
+    """The names of the settings that hold a secret, by what they are called or by the form of their value.
+
+    A token may also be one of a text (``token="mean"``, ``"[MASK]"``): plain words are none that lets anybody in.
+    """
+    found = []
+    for name, value in settings.items():
+        if not isinstance(value, str) or not value:
+            continue
+        in_form = _TOKEN[0].search(value) or _PASSWORD[0].search(value) or _QUERY[0].search(value)
+        token = _TOKEN_NAME.fullmatch(name) and len(value) >= _SHORTEST_TOKEN and not _PLAIN_WORDS.fullmatch(value)
+        if in_form or token or _SECRET_NAME.fullmatch(name):
+            found.append(name)
+    return found
+
+
+_SHORTEST_TOKEN = 8
 
 
 def redacted(value: S) -> tuple[S, list[str]]:

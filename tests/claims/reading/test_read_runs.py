@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.claims.run_store import SEEDS, environment, specification, team, write_run, write_runs
 
-from levelbench.claims.lint import findings_of
+from levelbench.claims.lint import findings_of, lint
 from levelbench.claims.reading.records import COMPARED, read_runs
+from levelbench.cli.lint_verb import report_lines
 from levelbench.errors import RecordError, UsageError
 from levelbench.records import Store, Target
 
@@ -189,7 +190,10 @@ def test_what_the_gate_refuses_has_no_ratio_and_says_why(tmp_path):
     write_runs(tmp_path, spec=specification(framework="torch"), data="letters")
     found = claim(tmp_path)
     assert found.comparisons[0].ratio is None
-    assert any("refuse: they differ in the name of the data" in each for each in found.caveats)
+    assert any(each.startswith("refuse: ") and "differ in the name of the data" in each for each in found.caveats)
+    report = lint([("store", found)], ())
+    assert (report.fails("error"), report.fails(None)) == (True, False)
+    assert f"0 warnings, {report.refusals()} refusals" in report_lines(report, "warning")[-1]
 
 
 def test_a_whole_store_has_nothing_beside_it(tmp_path):

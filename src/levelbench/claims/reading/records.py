@@ -262,7 +262,7 @@ def _caveats(gates: Sequence[Comparability], names: Sequence[str]) -> list[str]:
     said: dict[str, str] = {}
     for gate, name in zip(gates, names[1:], strict=True):
         for each in gate.caveats:
-            said.setdefault(each.sentence, f"{name} against {names[0]}: {each}")
+            said.setdefault(each.sentence, f"{each.weight}: {name} against {names[0]}: {each.sentence}")
     return list(said.values())
 
 

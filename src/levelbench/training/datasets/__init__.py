@@ -7,7 +7,7 @@ imported on demand: ``datasets.cifar10``, or ``datasets.source("cifar10")``.
 
 from __future__ import annotations
 
-from importlib import import_module
+import importlib
 
 from levelbench.errors import UnknownNameError
 from levelbench.training.datasets.base import Column, Dataset, DatasetSource, Normalisation, Split
@@ -43,7 +43,7 @@ def source(name: str) -> DatasetSource:
     if name not in _SOURCES:
         raise UnknownNameError("dataset", name, _SOURCES, "list the datasets with levelbench data list")
     module, maker = _SOURCES[name]
-    made: DatasetSource = getattr(import_module(f"{_HERE}.{module}"), maker)()
+    made: DatasetSource = getattr(importlib.import_module(f"{_HERE}.{module}"), maker)()
     return made
 
 
