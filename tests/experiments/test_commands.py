@@ -231,13 +231,15 @@ FAILURES = [
 HONEST = ["echo all files are there", "test -e nofile.txt || true", "{python} -c 'print(1)' # killed"]
 
 
-@pytest.mark.parametrize("start", ["./run.sh", "bash run.sh"])
+@pytest.mark.parametrize(
+    ("start", "shell"), [("./run.sh", "/usr/bin/env bash"), ("./run.sh", "/bin/sh"), ("bash -x run.sh", "/bin/sh")]
+)
 @pytest.mark.parametrize(
     ("line", "doubted"), [*((each, True) for each in FAILURES), *((each, False) for each in HONEST)]
 )
-def test_a_script_that_goes_on_after_what_looks_like_a_failure_is_a_doubt(tmp_path, line, doubted, start):
+def test_a_script_that_goes_on_after_what_looks_like_a_failure_is_a_doubt(tmp_path, line, doubted, start, shell):
     script = tmp_path / "run.sh"
-    script.write_text(f"#!/usr/bin/env bash\n# a comment\n{line.format(python=PYTHON)}\necho done\n")
+    script.write_text(f"#!{shell}\n# a comment\n{line.format(python=PYTHON)}\necho done\n")
     script.chmod(0o755)
     command = make_command(start, tmp_path)
     told = doubts_of(command, carry_out_command(command))

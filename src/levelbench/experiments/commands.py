@@ -71,7 +71,8 @@ _CRASHED = re.compile(
 _FAILED = re.compile(
     # Libraries that look for others say so (shared object file); a server that a script ends is Terminated.
     r"(?<!shared object file): No such file or directory$|: [Nn]ot found$|: cannot open (?!shared object).*"
-    r"|can't open file|No module named|Permission denied|: error: .*|^error: .*|\b(?:Killed|Aborted)\b|^make: \*\*\*.*",
+    r"|can't open file|can't cd to|No module named|Permission denied|: error: .*|^error: .*|\b(?:Killed|Aborted)\b"
+    r"|^make: \*\*\*.*",
     re.MULTILINE,
 )
 """What a program or a shell says of one that failed; elsewhere than in a script it may be a warning."""
@@ -588,7 +589,7 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
     if inline and _fails_silently(*inline):
         found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
     # Most scripts have no set -e, and fail nowhere: of those it has to look as if something had failed.
-    unheard = (inline or script) and _fails_silently(*(inline or script))
+    unheard = any(_fails_silently(*each) for each in (inline, script) if each is not None)
     crash = _CRASHED.search(ended.errors) or (_FAILED.search(ended.errors) if unheard else None)
     if not ended.exit_code and crash is not None:
         told = crash[0].strip(": ")
@@ -608,7 +609,7 @@ def _shell_text(command: Command) -> tuple[_Told | None, _Told | None]:
     if not _SHELLS.fullmatch(Path(words[0]).name):
         text = _script(command.folder / words[0])
         first, _, rest = text.partition("\n")
-        shebang = re.match(r"#!\s*(?:\S*/env\s+)?\S*?([\w.-]+)(.*)", first)
+        shebang = re.match(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?([\w.-]+)((?:\s.*)?)$", first)
         return None, (rest, shebang[2].split()) if shebang and _SHELLS.fullmatch(shebang[1]) else None
     # sh -c TEXT, as we start it and as a user may.
     flags = [at for at, word in enumerate(words[:-1]) if re.fullmatch(r"-\w*c", word)]

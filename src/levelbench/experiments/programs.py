@@ -122,8 +122,8 @@ class Printed:
         name = r"[\s_-]".join(map(re.escape, re.split(r"[\s_-]", target.metric)))
         self._name = re.compile(name, re.IGNORECASE)
         start = rf"(?<![\w.-]){name}{_AFTER_NAME}"
-        default = rf"{start}{_WRAPPED}(?P<quality>{_NUMBER})(?!(?i:[\w.])|[,/]\d)(?P<percent>\s*%)?"
-            rf"(?P<another>\s+(?:{_NUMBER})(?!\w))?"
+        default = rf"{start}{_WRAPPED}(?P<quality>{_NUMBER})(?![\w.]|[,/]\d)(?P<percent>\s*%)?"
+        default += rf"(?P<another>\s+(?:{_NUMBER})(?!\w))?"
         # As PyTorch's examples print it: 9825/10000 (98%).
         self._fraction = re.compile(rf"{start}(?P<quality>\d+)\s*/\s*(\d+)\s*\((\d+(?:\.\d+)?)\s*%\)", re.I)
         self._beside = re.compile(rf"({_HELD_OUT_WORDS}[_./-]{name})[\"']?\s*[:=]?\s*{_WRAPPED}(?:{_NUMBER})", re.I)
