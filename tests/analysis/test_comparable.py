@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 import pytest
 
 from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
 from levelbench.records import DatasetFacts, comparable
+from levelbench.records.comparable import _carried_over
 from levelbench.records.schema import around_recipes
 
 FACTS = DatasetFacts(
@@ -166,17 +168,51 @@ def test_a_difference_that_what_the_clock_leaves_out_makes_up_for_is_a_doubt(run
         ((3.0, 9.0), "fork", False),
     ],
 )
+@pytest.mark.parametrize("measure", ["cpu_s", "wall_s"])
 def test_work_before_the_clock_of_a_tracked_run_that_makes_up_for_the_difference_is_a_doubt(
-    run, group, before_s, started, doubted
+    run, group, before_s, started, doubted, measure
 ):
-    def arm(label, time_s, cpu_s):
-        more = {"started": started, "before_clock": {"cpu_s": cpu_s}, "machine": {"id": "m1"}}
+    def arm(label, time_s, spent_s):
+        before = {"cpu_s": 1.0, measure: spent_s}
+        more = {"started": started, "before_clock": before, "machine": {"id": "m1"}}
         return group(label, [run(time_s, seed=seed, environment=more) for seed in range(3)])
 
     found = comparable(arm("a", 8.0, before_s[0]), arm("b", 3.0, before_s[1])).caveats
     told = [each.sentence for each in found if "before their clocks" in each.sentence]
-    start = "before their clocks a spent 3 s of processor time and b 9 s; with that, b takes 1.1"
+    start = "before their clocks started a took 3 s and b 9 s; with that, b takes 1.1"
     assert [each.startswith(start) for each in told] == [True] * doubted
+
+
+def test_one_slow_import_from_a_cold_disk_is_no_work_before_the_clock(run, group):
+    def arm(label, time_s, *waited_s):
+        before = [{"started": "in place", "before_clock": {"cpu_s": 1.0, "wall_s": each}} for each in waited_s]
+        return group(label, [run(time_s, seed=seed, environment=each) for seed, each in enumerate(before)])
+
+    found = comparable(arm("a", 10.0, 2.0, 2.1, 2.0), arm("b", 8.0, 60.0, 2.0, 2.1)).caveats
+    assert [each.sentence for each in found if "before their clocks" in each.sentence] == []
+
+
+@pytest.mark.parametrize(
+    ("after_s", "times_s", "doubted"),
+    [
+        ((0.1, 0.7), (4.0, 3.4), True),
+        ((0.1, 0.45), (4.0, 3.4), True),
+        ((0.1, 0.12), (4.0, 3.4), False),
+        ((0.7, 0.1), (4.0, 3.4), False),
+        ((0.7, 0.72), (4.0, 3.4), False),
+        ((0.1, 0.7), (4.0, 3.95), False),
+    ],
+)
+def test_time_after_a_program_has_said_that_it_is_trained_that_makes_up_for_the_difference_is_a_doubt(
+    run, group, after_s, times_s, doubted
+):
+    def arm(label, time_s, more_s):
+        held = {"held_out": "9 inputs (ab), given after training, private labels", "scored_by": "held-out"}
+        return group(label, [run(time_s, seed=seed, wall_s=time_s + more_s, **held) for seed in range(4)])
+
+    a, b = (arm(*each) for each in zip("ab", times_s, after_s, strict=True))
+    found = [each for each in comparable(a, b).caveats if "after their clocks" in each.sentence]
+    assert [each.weight for each in found] == ["doubt"] * doubted
 
 
 def test_runs_that_all_have_the_same_qualities_are_a_doubt(run, group):
@@ -190,19 +226,55 @@ def test_runs_that_all_have_the_same_qualities_are_a_doubt(run, group):
 @pytest.mark.parametrize(
     ("begun", "doubted"),
     [
-        ((0.3, 0.88, 0.92, 0.95), True),
+        ((0.3, 0.88, 0.9, 0.91), True),
+        ((0.3, 0.5, 0.51, 0.5), True),
         ((0.3, 0.28, 0.33, 0.31), False),
         ((0.3, 0.4, 0.6, 0.9), False),
         ((0.88, 0.3, 0.3, 0.3), False),
-        ((0.3, 0.9), False),
+        ((0.3, 0.9, 0.9), False),
+        ((0.864, 0.936, 0.936, 0.936), False),
+        ((0.9, 0.903, 0.903, 0.903), False),
     ],
 )
-def test_runs_that_begin_where_the_first_one_ended_are_a_doubt(run, group, begun, doubted):
-    a = [run(1.0 + seed / 10, seed=seed, first_quality=0.3, evaluations=9) for seed in range(4)]
-    b = [run(1.1, seed=seed, first_quality=first, evaluations=9) for seed, first in enumerate(begun)]
+def test_runs_that_begin_better_than_the_first_one_did_beyond_chance_are_a_doubt(run, group, begun, doubted):
+    facts = msgspec.structs.replace(FACTS, sizes={"train": 1000, "validation": 359, "test": 359})
+    a = [run(1.0 + seed / 10, seed=seed, first_quality=0.3, evaluations=2, dataset=facts) for seed in range(4)]
+    b = [run(1.1, seed=seed, first_quality=first, evaluations=2, dataset=facts) for seed, first in enumerate(begun)]
     found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats]
-    (told,) = [each for each in found if "on disk" in each] or [""]
-    assert told.startswith("the first run of b began at top1 0.3, the others at 0.88 to 0.95") is doubted
+    told = [each for each in found if "on disk" in each]
+    assert [each.startswith("the first run of b began at top1 0.3, the others at 0.") for each in told] == (
+        [True] * doubted
+    )
+
+
+def test_first_qualities_as_chance_makes_them_are_no_doubt(run, group):
+    qualities = np.random.default_rng(3).normal(0.9, 0.02, (2000, 10))
+    for n in (4, 10):
+        groups = [
+            group("a", [run(1.0, seed=seed, first_quality=each) for seed, each in enumerate(own[:n])])
+            for own in qualities
+        ]
+        assert sum(bool([*_carried_over(each)]) for each in groups) <= 2
+
+
+@pytest.mark.parametrize(
+    ("times_s", "doubted"),
+    [
+        ((3.0, 0.5, 0.5), True),
+        ((1.7, 1.0, 1.0, 1.05, 1.0), True),
+        ((1.7, 1.0, 1.0), False),
+        ((3.0, 0.7, 1.4), False),
+        ((0.5, 0.6, 3.0), False),
+        ((0.5, 0.1, 0.1), False),
+    ],
+)
+@pytest.mark.parametrize("scored_by", ["program", "held-out", None])
+def test_a_program_whose_first_run_took_much_longer_to_its_first_evaluation_is_a_doubt(
+    run, group, times_s, doubted, scored_by
+):
+    runs = [run(each, seed=seed, first_evaluation_s=each, scored_by=scored_by) for seed, each in enumerate(times_s)]
+    told = [each.sentence for each in _carried_over(group("a", runs))]
+    assert ["until its first evaluation" in each for each in told] == [True] * (doubted and scored_by is not None)
 
 
 @pytest.mark.parametrize(("later_s", "doubted"), [(0.4, True), (1.2, False)])
@@ -211,14 +283,14 @@ def test_a_first_run_that_took_much_longer_to_prepare_is_a_doubt(run, group, lat
     b = [run(3.1, seed=seed, phases_s={"prepare": later_s if seed else 2.0}) for seed in range(3)]
     found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats]
     (told,) = [each for each in found if "on disk" in each] or [""]
-    assert told.startswith("the first run of b spent 2 s on prepare, the others 0.4 s at most") is doubted
+    assert told.startswith("the first run of b took 2 s to prepare, the others 0.4 s at most") is doubted
 
 
 def test_a_first_run_whose_first_step_took_much_longer_is_a_doubt(run, group):
     a = [run(3.0 + seed / 10, seed=seed, first_step_s=2.0) for seed in range(3)]
     b = [run(3.1, seed=seed, first_step_s=0.4 if seed else 2.0) for seed in range(3)]
     (told,) = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats if "on disk" in each.sentence]
-    assert told.startswith("the first run of b spent 2 s on its first step, the others 0.4 s at most")
+    assert told.startswith("the first run of b took 2 s for its first step, the others 0.4 s at most")
 
 
 def test_interrupted_runs_that_are_left_out_are_a_doubt(sides, run, group):
@@ -422,6 +494,26 @@ def test_arguments_of_a_program_that_its_settings_do_not_tell_are_said(run, grou
     doubt, note = told("--lr 0.02", "--lr 0.005")
     assert doubt.startswith("doubt: runs of b had other arguments: --lr 0.02 against --lr 0.005: tell track()")
     assert note == "note: their programs had other arguments: none against --lr 0.005 --lr 0.02"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--workers 2"] * 4, {"--workers 2"}),
+        (["--lr .1", "--lr=0.1", "--lr 1e-1", "--lr 0.10"], {"--lr 0.1"}),
+        (["0", "1", "2", "3"], set()),
+        (["-s 0", "-s 1", "-s 2", "-s 3"], set()),
+        (["--seed 7"] * 4, set()),
+    ],
+)
+def test_an_argument_is_the_seed_where_it_is_called_so_or_goes_along_with_it(run, group, arguments, found):
+    def runs(given):
+        return [run(1.0, seed=seed, environment={"arguments": text}) for seed, text in enumerate(given)]
+
+    caveats = comparable(group("a", runs([""] * 4)), group("b", runs(arguments))).caveats
+    told = [str(each) for each in caveats if each.subject == "arguments"]
+    note = [f"note: their programs had other arguments: none against {each}" for each in sorted(found)]
+    assert told == note
 
 
 def test_a_seed_that_was_run_twice_is_said(run, group):

@@ -49,6 +49,12 @@ def test_one_command_is_timed_without_a_verdict(time):
     assert "SLOWER" not in out
 
 
+def test_a_seed_in_a_command_without_a_target_is_refused(time):
+    code, _, err = time("echo {seed}", "-n", 1)
+    assert code == 2
+    assert "processes without a target have no seeds" in err
+
+
 def test_the_words_after_two_dashes_are_one_command(time):
     code, out, _ = time("-n", 1, "--", "sh", "-c", "exit 0")
     assert (code, "sh -c 'exit 0'" in out) == (0, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,6 +217,60 @@ def test_a_crash_that_ends_with_exit_code_0_is_a_doubt(tmp_path):
     assert said.startswith("it ended with exit code 0 and printed 'Traceback (most recent call last)'")
     command = make_command(f"{PYTHON} -c 'print(1)'", Path.cwd())
     assert doubts_of(command, carry_out_command(command)) == []
+
+
+FAILURES = [
+    "{python} nofile.py",
+    "./nope",
+    "cat nofile.txt",
+    "cd nodir && true",
+    "{python} -m no_module_of_this_name",
+    "{python} -c 'import os; os.kill(os.getpid(), 9)'",
+    "{python} -m json.tool --no-such-option",
+]
+HONEST = ["echo all files are there", "test -e nofile.txt || true", "{python} -c 'print(1)' # killed"]
+
+
+@pytest.mark.parametrize(
+    ("start", "shell"), [("./run.sh", "/usr/bin/env bash"), ("./run.sh", "/bin/sh"), ("bash -x run.sh", "/bin/sh")]
+)
+@pytest.mark.parametrize(
+    ("line", "doubted"), [*((each, True) for each in FAILURES), *((each, False) for each in HONEST)]
+)
+def test_a_script_that_goes_on_after_what_looks_like_a_failure_is_a_doubt(tmp_path, line, doubted, start, shell):
+    script = tmp_path / "run.sh"
+    script.write_text(f"#!{shell}\n# a comment\n{line.format(python=PYTHON)}\necho done\n")
+    script.chmod(0o755)
+    command = make_command(start, tmp_path)
+    told = doubts_of(command, carry_out_command(command))
+    assert [each.startswith("it ended with exit code 0 and printed") for each in told] == [True] * doubted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/bin/sh\nset -e\nls nofile || true\necho done\n",
+        "#!/bin/sh -e\nls nofile || true\necho done\n",
+        f"#!{PYTHON}\nimport sys\nprint('No such file or directory', file=sys.stderr)\n",
+        "#!/bin/sh\necho 'libcuda.so: cannot open shared object file: No such file or directory' >&2\necho done\n",
+        "#!/bin/bash\nsleep 60 &\nsleep 0.1\nkill $!\nwait\n",
+        "#!/bin/sh\nexport A=1\necho 'x: No such file or directory' >&2\n",
+    ],
+)
+def test_what_only_looks_like_a_failure_is_no_doubt_where_a_failure_would_be_heard(tmp_path, text):
+    script = tmp_path / "run"
+    script.write_text(text)
+    script.chmod(0o755)
+    command = make_command("./run", tmp_path)
+    assert doubts_of(command, carry_out_command(command)) == []
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_what_a_makefile_does_not_hear_of_is_a_doubt(tmp_path):
+    (tmp_path / "Makefile").write_text(f"all:\n\t@{PYTHON} nofile.py; true\n")
+    command = make_command("make", tmp_path)
+    (said,) = doubts_of(command, carry_out_command(command))
+    assert "can't open file" in said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes lose their parent")

@@ -51,6 +51,20 @@ ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
         (ACCURACY, '{"split": "validation", "accuracy": 0.91, "best": 0.95}', 0.91, None),
         (ACCURACY, "accuracy: 0.91 on test, trained 3 epochs", 0.91, None),
         (ACCURACY, ':::MLLOG {"key": "accuracy", "value": 0.7, "metadata": {"epoch_num": 4}}', 0.7, 4),
+        (ACCURACY, "Accuracy: 0.85", 0.85, None),
+        (ACCURACY, "Accuracy: 0.99 accuracy: 0.85", 0.85, None),
+        (ACCURACY, "Test set: Average loss: 0.0524, Accuracy: 9825/10000 (98%)", 0.9825, None),
+        (ACCURACY, "accuracy: tensor(0.8500, device='cuda:0')", 0.85, None),
+        (ACCURACY, "{'epoch': 1, 'accuracy': np.float64(0.85)}", 0.85, 1),
+        (ACCURACY, "accuracy (val): 0.85", 0.85, None),
+        (ACCURACY, "accuracy (train): 0.99, accuracy (val): 0.85", 0.85, None),
+        (ACCURACY, "accuracy on test set: 0.86", 0.86, None),
+        (ACCURACY, "Accuracy of the network on the 10000 test images: 55 %", 0.55, None),
+        (ACCURACY, "accuracy after epoch 3: 0.85", 0.85, 3),
+        (ACCURACY, "accuracy -> 0.85", 0.85, None),
+        (ACCURACY, "    accuracy                           0.85       360", 0.85, None),
+        (LOSS, "step 250: train loss 2.5, val loss 2.8", 2.8, None),
+        (LOSS, "train-loss 2.5, val-loss 2.8", 2.8, None),
     ],
 )
 def test_the_quality_is_the_number_after_its_name(target, line, value, epoch):
@@ -79,6 +93,14 @@ def test_the_quality_is_the_number_after_its_name(target, line, value, epoch):
         "running accuracy 0.95",
         "Val done. Training: accuracy 0.98",
         "Namespace(lr=0.1, accuracy=0.95)",
+        "baseline accuracy: 0.95",
+        "accuracy threshold: 0.95",
+        "required accuracy: 0.95",
+        "minibatch accuracy: 0.95",
+        "accuracy on 60000 training images: 0.99",
+        "accuracy on epoch 3 loss: 0.3",
+        "accuracy: 9825/10000 (3%)",
+        "accuracy: [0.99, 0.85]",
         "accuracy: 0.9.1",
         ':::MLLOG {"key": "loss", "value": 0.7}',
         ":::MLLOG {broken",
@@ -150,6 +172,57 @@ def test_a_pattern_of_ones_own_says_where_it_is(pattern):
 def test_a_pattern_that_finds_nothing_is_refused(pattern):
     with pytest.raises(UsageError, match="--progress"):
         Printed(ACCURACY, pattern)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            "60/60 - 0s - accuracy: 0.9900 - loss: 0.01 - val_accuracy: 0.8500 - val_loss: 0.15",
+            "val_accuracy beside it",
+        ),
+        ("accuracy=0.99 val=0.85", "'val=0.85' beside 0.99"),
+        ("accuracy 1 0.85", "two numbers follow its name"),
+    ],
+)
+def test_a_line_that_may_tell_the_quality_of_training_is_refused(line, found):
+    with pytest.raises(UsageError, match=found):
+        Printed(ACCURACY).read(line)
+
+
+def test_a_line_with_the_quality_of_training_beside_is_read_where_that_of_held_out_data_is_asked_for():
+    target = read_target("val_accuracy=0.9")
+    assert Printed(target).read("accuracy: 0.99 - loss: 0.01 - val_accuracy: 0.85 - val_loss: 0.15") == (0.85, None)
+
+
+@pytest.mark.parametrize("heading", ["{}:", "=== {} ===", "{}", "Epoch 3 {} set:"])
+def test_lines_below_a_heading_are_of_what_it_says(heading):
+    printed = Printed(ACCURACY)
+    lines = [heading.format("Training"), "accuracy 0.99", heading.format("Validation"), "accuracy 0.85"]
+    assert [printed.read(line) for line in lines * 2] == [None, None, None, (0.85, None)] * 2
+
+
+@pytest.mark.parametrize("line", ["Training...", "Start training", "Training on cuda:0", "Trained: 3 epochs"])
+def test_what_begins_or_has_ended_is_no_heading(line):
+    printed = Printed(ACCURACY)
+    assert [printed.read(each) for each in (line, "accuracy 0.85")] == [None, (0.85, None)]
+
+
+def test_a_line_that_may_have_been_meant_is_named_where_none_was_read(run):
+    code, _, err = run('print("final acc | 0.95")', "--target", "accuracy=0.9", "-n", 1)
+    assert code == 1
+    assert "it printed no accuracy under that name and not of training, and 'final acc | 0.95' was not read" in err
+
+
+def test_programs_of_which_some_do_not_say_that_their_quality_is_of_held_out_data_are_a_doubt(run, records, tmp_path):
+    lines = "import time\nfor e in range(6):\n    time.sleep(.01)\n    print(f'{name} {{2 - .3 * e}}', flush=True)\n"
+    (tmp_path / "b.py").write_text(lines.format(name="step loss:"))
+    other = f"{sys.executable} b.py {{seed}}"
+    run(lines.format(name="validation loss:"), "--vs", other, "--target", "loss=1.2", "-n", 2)
+    found = [each for record in records() for each in record.end.suspect if "may be of training" in each]
+    # Of the first one nobody knew what the others would say.
+    assert len(found) == 3
+    assert all("'step loss: 2.0'" in each and "'validation loss: 2.0'" in each for each in found)
 
 
 def test_a_line_with_two_different_ones_is_refused():

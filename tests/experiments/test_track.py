@@ -467,10 +467,43 @@ def test_of_several_ranks_the_first_writes_the_record_and_all_need_one_seed(tmp_
 def test_much_work_before_the_clock_is_a_doubt(track, record, monkeypatch):
     import levelbench.experiments.track as module
 
-    monkeypatch.setattr(module, "own_cpu_s", lambda: 60.0)
+    # The process of these tests has tracked others before.
+    monkeypatch.setattr(module, "own_cpu_s", lambda: module._tracked.cpu_s + 60.0)
     with track() as run:
         run.evaluate(0.5)
     assert any("before its clock started" in each for each in record().end.suspect)
+
+
+def test_how_long_the_process_ran_before_the_clock_is_known_of_each_run(tmp_path):
+    text = """
+        time.sleep(0.3)
+        for pause in (0.0, 0.2):
+            time.sleep(pause)
+            with levelbench.track("mine", target={"accuracy": 0.9}, seed=int(pause * 10)) as run:
+                time.sleep(0.5)
+                run.evaluate(0.5)
+        """
+    assert program(text, tmp_path).returncode == 0
+    found = [read_record(path).header for path in (tmp_path / "store").glob("*/*/*.jsonl")]
+    before_s = {each.seed: each.environment["before_clock"]["wall_s"] for each in found}
+    assert before_s[0] >= 0.3
+    assert 0.2 <= before_s[2] < before_s[0] + 0.5
+
+
+def test_in_an_interactive_session_waiting_for_the_next_line_is_no_work(track, record, monkeypatch):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    with track() as run:
+        run.evaluate(0.5)
+    assert record().header.environment["before_clock"]["wall_s"] == 0
+
+
+def test_the_seed_is_known_before_the_block_begins(track):
+    for seed in (0, 1):
+        run = track()
+        assert run.seed == seed
+        with run:
+            run.evaluate(0.5)
+        assert run.seed == seed
 
 
 def test_a_clock_that_is_replaced_disagrees_with_the_process_that_looks_on(tmp_path):

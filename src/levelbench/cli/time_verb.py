@@ -247,6 +247,9 @@ def _commands(words: Sequence[str], given: dict[str, Any]) -> Iterator[list[Comm
     from levelbench.experiments.revisions import Checkout, TreeReads, revisions
 
     texts = [words[0] if len(words) == 1 else shlex.join(words), *given["others"]]
+    if given["target"] is None and any("{seed}" in each for each in texts):
+        found = "processes without a target have no seeds, and it would reach the program as it stands"
+        raise UsageError("{seed} in a command without --target", found, "write a number, or add --target")
     timeout_s = None if given["timeout"] is None else shared.seconds("--timeout", given["timeout"])
 
     def make(text: str, place: Checkout, reads: TreeReads | None = None) -> Command:

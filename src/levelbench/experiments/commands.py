@@ -68,6 +68,14 @@ _CRASHED = re.compile(
     r"^Traceback \(most recent call last\)|Segmentation fault|core dumped|: command not found$|^make: .*\(ignored\)$",
     re.MULTILINE,
 )
+_FAILED = re.compile(
+    # Libraries that look for others say so (shared object file); a server that a script ends is Terminated.
+    r"(?<!shared object file): No such file or directory$|: [Nn]ot found$|: cannot open (?!shared object).*"
+    r"|can't open file|can't cd to|No module named|Permission denied|: error: .*|^error: .*|\b(?:Killed|Aborted)\b"
+    r"|^make: \*\*\*.*",
+    re.MULTILINE,
+)
+"""What a program or a shell says of one that failed; elsewhere than in a script it may be a warning."""
 _LOOK_MS = 10.0
 """How often a file that a program writes is looked at."""
 _TAIL_BYTES = 4096
@@ -75,6 +83,7 @@ _LINES = re.compile(rb"(?<=\r)(?!\n)|\r?\n")
 """Where a line ends; a carriage return that does not belong to a new line stays with it, and says what it is."""
 _LINE_BYTES = 1 << 16
 _GRACE_S, _GONE_S = 2.0, 1.0
+_SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
 
@@ -576,28 +585,58 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
             "it left processes running in a session of their own: what they do is not in its time, and may slow down "
             "what is measured next"
         )
-    if _fails_silently(command):
+    inline, script = _shell_text(command)
+    if inline and _fails_silently(*inline):
         found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
-    if not ended.exit_code and (crash := _CRASHED.search(ended.errors)):
+    # Most scripts have no set -e, and fail nowhere: of those it has to look as if something had failed.
+    unheard = any(_fails_silently(*each) for each in (inline, script) if each is not None)
+    crash = _CRASHED.search(ended.errors) or (_FAILED.search(ended.errors) if unheard else None)
+    if not ended.exit_code and crash is not None:
         told = crash[0].strip(": ")
         found.append(f"it ended with exit code 0 and printed {told!r}: look whether it did all of its work")
     return found
 
 
-def _fails_silently(command: Command) -> bool:
-    """Whether a shell hears of no failure but that of the last program: after others, without ``set -e``."""
-    words = command.words
+_Told = tuple[str, Sequence[str]]
+
+
+def _shell_text(command: Command) -> tuple[_Told | None, _Told | None]:
+    """What a shell is given in the command itself, or in a script or makefile, each with the shell's options."""
+    words = list(command.words)
+    if Path(words[0]).name in ("make", "gmake"):
+        # Of a recipe make hears what its shell does; what it is told to ignore, it says.
+        return None, ("make; make", ())
+    if not _SHELLS.fullmatch(Path(words[0]).name):
+        text = _script(command.folder / words[0])
+        first, _, rest = text.partition("\n")
+        shebang = re.match(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?([\w.-]+)((?:\s.*)?)$", first)
+        return None, (rest, shebang[2].split()) if shebang and _SHELLS.fullmatch(shebang[1]) else None
     # sh -c TEXT, as we start it and as a user may.
     flags = [at for at, word in enumerate(words[:-1]) if re.fullmatch(r"-\w*c", word)]
-    if not flags or not _SHELLS.fullmatch(Path(words[0]).name):
-        return False
-    text, options = words[flags[0] + 1], words[1 : flags[0] + 1]
+    if flags:
+        return (words[flags[0] + 1], words[1 : flags[0] + 1]), None
+    at = next((at for at, word in enumerate(words[1:], 1) if not word.startswith(("-", "+"))), None)
+    return None, None if at is None else (_script(command.folder / words[at]), words[1:at])
+
+
+def _script(path: Path) -> str:
+    """The text of a script, without its comments; empty for what is none."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_SCRIPT_BYTES).decode()
+    except (OSError, ValueError):
+        return ""
+    return re.sub(r"^\s*#(?!!).*\n?|\\\n", "", text, flags=re.MULTILINE)
+
+
+def _fails_silently(text: str, options: Sequence[str]) -> bool:
+    """Whether a shell hears of no failure but that of the last program: after others, without ``set -e``."""
     if any(re.fullmatch(r"-\w*e\w*", each) for each in options) or re.search(r"\bset\s+-\w*e", text):
         return False
     plain = _QUOTED.sub("''", text).strip(" ;\n")
     *before, _ = re.split(r"[;\n]", plain)
-    programs = [re.sub(r"^\s*((do|then|else|\{|\()\s+)?", "", part) for part in before]
-    return "|" in plain or not all(_BUILTINS.match(each) for each in programs)
+    programs = [re.sub(r"^\s*((do|then|else|\{|\()\s+)?", "", part) for each in before for part in each.split("&&")]
+    return "|" in plain or not all(_BUILTINS.match(each.strip()) for each in programs)
 
 
 def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:

@@ -62,20 +62,35 @@ _BAR = re.compile(r"\d%\|")
 _RANK = re.compile(r"(?:(?<![a-z])rank[\s:=#_]*|^\[default|^\[\d+,)(\d+)", re.I)
 """As programs say it, and before lines torchrun (``[default0]:``) and mpirun (``[1,0]<stdout>:``)."""
 _OTHER = re.compile(
-    r"(?<![a-z])(?:train(?:ing)?|best|target|goal|max(?:imum)?|min(?:imum)?|batch|running|stop(?:ping|ped)?|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
+    r"(?<![a-z])(?:train(?:ing)?|best|target|goal|baseline|threshold|required|desired|expected|max(?:imum)?|min(?:imum)?|(?:mini)?batch|running|moving|stop(?:ping|ped)?|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
     # A pair such as train_loss=0.3 is of itself, and the learning rate of training no quality.
     rf"(?![_/-]\w+[\"']?\s*[:=]\s*(?:{_NUMBER}))",
     re.IGNORECASE,
 )
 """What before a metric's name says that the number after it is another quality: one of training, or the best so far."""
-_HELD_OUT = re.compile(
-    r"(?<![a-z])(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|held[\s_-]?out)(?![a-z])", re.I
-)
+_HELD_OUT_WORDS = r"(?<![a-z])(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|held[\s_-]?out)"
+_HELD_OUT = re.compile(rf"{_HELD_OUT_WORDS}(?![a-z])", re.I)
 """What says that it is the one that is meant."""
 _OF_TRAINING = re.compile(rf"(?<![a-z])train(?:ing)?(?![a-z])(?![\s_/-]*\w+[\"']?[\s:=]+(?:{_NUMBER}))", re.IGNORECASE)
 """What says so behind it, as in ``accuracy: 0.98 (train)``."""
+_HEADING_BYTES = 120
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_AFTER_NAME = r"[\"']?(?:\s*[:=]\s*|\s+(?:is\s+|of\s+)?)[\"']?"
+_OF_WHAT = (
+    r"(?:\s*\([^()\d:=]*\)|\s+(?:on|of|for|over|in|after|at)\s[^:=|,;()]{0,80}?(?:set|data(?:set)?|images?|examples?|samples?"
+    r"|split|network|model|epochs?(?:\s*\d+)?|steps?(?:\s*\d+)?|test|val(?:id(?:ation)?)?|train(?:ing)?))"
+)
+"""What may stand between a metric's name and the mark after it: ``(val)``, ``of the network on the test images``."""
+_AFTER_NAME = rf"[\"']?(?:{_OF_WHAT}?\s*(?:[:=]|[-=]>|→)\s*|(?P<bare>\s+)(?:(?:is|of)\s+)?)[\"']?"
+_WRAPPED = r"(?:(?:\w+\.)*(?:tensor|array|float\d+)\()?"
+"""As arrays and their numbers print themselves: ``tensor(0.85)``, ``np.float64(0.85)``."""
+_VALUE_ALONE = re.compile(rf"{_HELD_OUT_WORDS}\s*[:=]?\s*(?:\d*\.\d+)(?![\w.])", re.I)
+"""The quality on held-out data without its name, as in ``accuracy=0.99 val=0.85``."""
+_HEADING = re.compile(
+    r"\W*(?:epoch\W*\d+(?:\s*/\s*\d+)?\W*)?(?:(?P<training>train(?:ing)?)|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?)"
+    r"(?:\s+(?:set|data|phase|split|results?|metrics?))?(?!\s*(?:\.\.|…))\W*",
+    re.IGNORECASE,
+)
+"""A line that says of those below it what they are of. One that ends in dots tells what begins."""
 _MLLOG = ":::MLL"
 _TOGETHER_NS = 100_000
 _TEXT_BYTES = 1 << 20
@@ -84,7 +99,7 @@ _TEXT_BYTES = 1 << 20
 def _is_another(line: str, found: re.Match[str]) -> bool:
     """Whether the number is another quality than that on held-out data, as far as the words around it tell."""
     # A name such as val_accuracy says it itself.
-    before = line[: found.start() + len(found[0].split(found["quality"])[0])]
+    before = line[: found.start("quality")]
     other, own = ([each.end() for each in words.finditer(before)] for words in (_OTHER, _HELD_OUT))
     if other or own:
         return max(other, default=-1) > max(own, default=-1)
@@ -96,17 +111,25 @@ def _is_another(line: str, found: re.Match[str]) -> bool:
 class Printed:
     """Finds the quality in what a program prints.
 
-    Without a ``pattern`` it is the number after the metric's name: ``val_loss:4.37``, ``accuracy = 93.8 %``,
-    ``{"accuracy": 0.938}``, or the value of that key in a line of MLPerf's log. A ``pattern`` is a regular expression
+    Without a ``pattern`` it is the number after the metric's name, in whatever case: ``val_loss:4.37``,
+    ``Accuracy = 93.8 %``, ``{"accuracy": 0.938}``, or the value of that key in a line of MLPerf's log. Raises
+    ``UsageError`` for a line of which nobody could say which number is meant. A ``pattern`` is a regular expression
     whose group ``quality``, or first group, is the number; groups ``epoch`` and ``step`` are read, too.
     """
 
     def __init__(self, target: Target, pattern: str | None = None) -> None:
         self._target = target
-        name = re.escape(target.metric)
-        default = rf"(?<![\w.-]){name}{_AFTER_NAME}(?P<quality>{_NUMBER})(?![\w.]|[,/]\d)(?P<percent>\s*%)?"
+        name = r"[\s_-]".join(map(re.escape, re.split(r"[\s_-]", target.metric)))
+        self._name = re.compile(name, re.IGNORECASE)
+        start = rf"(?<![\w.-]){name}{_AFTER_NAME}"
+        default = rf"{start}{_WRAPPED}(?P<quality>{_NUMBER})(?![\w.]|[,/]\d)(?P<percent>\s*%)?"
+        default += rf"(?P<another>\s+(?:{_NUMBER})(?!\w))?"
+        # As PyTorch's examples print it: 9825/10000 (98%).
+        self._fraction = re.compile(rf"{start}(?P<quality>\d+)\s*/\s*(\d+)\s*\((\d+(?:\.\d+)?)\s*%\)", re.I)
+        self._beside = re.compile(rf"({_HELD_OUT_WORDS}[_./-]{name})[\"']?\s*[:=]?\s*{_WRAPPED}(?:{_NUMBER})", re.I)
+        self._alike = re.compile(re.escape(re.split(r"[\s_-]", target.metric)[-1][:3]), re.I)
         try:
-            self._quality = re.compile(pattern or default)
+            self._quality = re.compile(pattern) if pattern is not None else re.compile(default, re.IGNORECASE)
         except re.error as error:
             raise UsageError(
                 f"--progress {pattern!r}", f"it is no regular expression: {error}", "correct it"
@@ -123,7 +146,11 @@ class Printed:
         self._before: tuple[float, float | None, float | None] | None = None
         self._guessed = pattern is None
         self._ranks: dict[str, None] = {}
-        self._stood = False
+        self._stood = self._below_training = False
+        self.missed = ""
+        """The first line that may have told a quality and was not read."""
+        self.held_out: str | None = None
+        """A line that was read and says that it is of held-out data."""
         self.forms: dict[str, str] = {}
         """A line of each form that told a quality, by the words before it."""
 
@@ -176,23 +203,26 @@ class Printed:
         return found
 
     def _of_text(self, line: str) -> tuple[float, float | None, float | None] | None:
-        if self._guessed and self._target.metric not in line:
+        if self._guessed and len(line) < _HEADING_BYTES and (heading := _HEADING.fullmatch(line.strip())):
+            self._below_training = heading["training"] is not None
+        if self._guessed and self._name.search(line) is None:
+            self._note_missed(line)
             return None
         line = _COLOURS.sub("", line)
         found = list(self._quality.finditer(line))
         if self._guessed:
-            found = [] if "Namespace(" in line else [each for each in found if not _is_another(line, each)]
+            if not found and (fraction := self._fraction.search(line)) and not self._is_passed_over(line, fraction):
+                return self._of_fraction(line, fraction)
+            found = [] if "Namespace(" in line else [each for each in found if not self._is_passed_over(line, each)]
+            # One that is written as it was asked for is meant rather than one in another case.
+            found = [each for each in found if each[0].startswith(self._target.metric)] or found
         if not found:
+            self._note_missed(line)
             return None
-        texts = {each.groupdict().get("quality") or each[1] for each in found}
-        if self._guessed and len(texts) > 1:
-            raise UsageError(
-                f"the {self._target.metric} that a program prints",
-                f"a line has several: {', '.join(sorted(map(str, texts)))}",
-                "say which: --progress 'val accuracy: ([0-9.]+)'",
-            )
+        if self._guessed:
+            self._need_clear(line, found)
         match = found[-1]
-        self.forms.setdefault(" ".join(re.findall(r"[^\W\d]+", line[: match.start()])), line.strip())
+        self._remember(line, match)
         groups = match.groupdict()
         try:
             value = float((groups["quality"] if "quality" in groups else match[1]).replace(",", ""))
@@ -200,13 +230,60 @@ class Printed:
             return None
         if groups.get("percent") and self._target.high == 1:
             value /= 100
+        return value, *self._marks_of(line, groups)
+
+    def _of_fraction(self, line: str, found: re.Match[str]) -> tuple[float, float | None, float | None] | None:
+        part, whole, share = float(found["quality"]), float(found[found.re.groups - 1]), float(found[found.re.groups])
+        # The same number twice is a share of examples; anything else might be a count.
+        if not whole or abs(100 * part / whole - share) > 1 or self._target.high not in (1, 100):
+            return None
+        self._remember(line, found)
+        return part / whole * self._target.high, *self._marks_of(line, {})
+
+    def _is_passed_over(self, line: str, found: re.Match[str]) -> bool:
+        if _is_another(line, found):
+            return True
+        return self._below_training and not _HELD_OUT.search(line[: found.start("quality")])
+
+    def _need_clear(self, line: str, found: Sequence[re.Match[str]]) -> None:
+        """``UsageError`` for a line of which nobody could say which number is meant."""
+        texts = sorted({each["quality"] for each in found})
+        asked, do = (
+            f"the {self._target.metric} that a program prints",
+            "say which: --progress 'val accuracy: ([0-9.]+)'",
+        )
+        if len(texts) > 1:
+            raise UsageError(asked, f"a line has several: {', '.join(texts)}", do)
+        first = found[0]
+        if first["bare"] and first["another"] and first["quality"].isdigit():
+            raise UsageError(asked, f"two numbers follow its name: {first[0].strip()!r}", do)
+        if _HELD_OUT.search(line[: first.start("quality")]):
+            return
+        if beside := self._beside.search(line):
+            name = beside[1]
+            do = f"that of held-out data is another: --target {name}={self._target.threshold:g}; else {do}"
+            raise UsageError(asked, f"a line has {name} beside it, so that it may be of training", do)
+        if alone := _VALUE_ALONE.search(line[first.end("quality") :]):
+            raise UsageError(asked, f"a line has {alone[0]!r} beside {first['quality']}", do)
+
+    def _note_missed(self, line: str) -> None:
+        if not self.missed and not self.forms and self._guessed and self._alike.search(line) and re.search(r"\d", line):
+            self.missed = _COLOURS.sub("", line).strip()[:80]
+
+    def _remember(self, line: str, match: re.Match[str]) -> None:
+        before = line[: match.start()]
+        self.forms.setdefault(" ".join(re.findall(r"[^\W\d]+", before)), line.strip())
+        if self._guessed and self.held_out is None and _HELD_OUT.search(line):
+            self.held_out = line.strip()
+
+    def _marks_of(self, line: str, groups: Mapping[str, str | None]) -> tuple[float | None, float | None]:
         marks = []
         for name, pattern in zip(("epoch", "step"), self._marks, strict=True):
             text = groups.get(name)
             if text is None and (told := pattern.search(line)) is not None:
                 text = told[1]
             marks.append(None if text is None else float(text))
-        return value, marks[0], marks[1]
+        return marks[0], marks[1]
 
     def _of_mllog(self, line: str) -> tuple[float, float | None, float | None] | None:
         try:
@@ -548,6 +625,7 @@ class ProgramRuns(Kind[Arm, Record]):
         self._store, self._commands = store, tuple(commands)
         self._preparation = Preparation(setup, prepare, show)
         self._settings = _Settings(pattern, effect, show, held_out, progress_file)
+        self._read: dict[bool, str] = {}
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for a pattern that finds nothing."""
@@ -680,10 +758,13 @@ class ProgramRuns(Kind[Arm, Record]):
             elif not gaps_ns and not outside.failed:
                 where = "printed" if written is None else f"wrote to {self._settings.progress_file}"
                 outside.failed = f"it {where} no {arm.specification.target.metric}"
+                if printed.missed:
+                    outside.failed += f" under that name and not of training, and {printed.missed!r} was not read"
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
+            outside.suspect += self._read_elsewhere(printed)
         record = read_record(run.path)
         if not outside.failed:
             return record, None
@@ -692,6 +773,20 @@ class ProgramRuns(Kind[Arm, Record]):
         if held_out is not None:
             do = f"see --show-output; {_PREDICT}"
         return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
+
+    def _read_elsewhere(self, printed: Printed) -> list[str]:
+        """A doubt where of runs that are made together some say of no quality that it is of held-out data."""
+        if self._settings.held_out is not None or not printed.forms:
+            return []
+        own = printed.held_out or next(iter(printed.forms.values()))
+        self._read.setdefault(printed.held_out is not None, own)
+        other = self._read.get(printed.held_out is None)
+        if other is None or self._settings.pattern is not None:
+            return []
+        return [
+            f"its quality was read in lines such as {own[:80]!r}, and that of other runs in such as {other[:80]!r}: one"
+            " may be of training, so say with --progress which is meant"
+        ]
 
     def _written(self, command: Command, turn: Turn) -> ProgressFile | nullcontext[None]:
         name = self._settings.progress_file

@@ -201,10 +201,9 @@ class Outside:
 class TrackedRun:
     """A run in place; made by :func:`track`, measured from the beginning of its ``with`` block to the end.
 
-    ``seed`` is that of the run; where nobody gave one it is known once the block has begun. ``reached`` says whether
-    the target was reached, ``over`` whether the loop is to end: then :meth:`epochs` and :meth:`data` stop, and one more
-    evaluation is recorded if time was what ended it. For one thread of one process; in a forked child it measures
-    nothing.
+    ``reached`` says whether the target was reached, ``over`` whether the loop is to end: then :meth:`epochs` and
+    :meth:`data` stop, and one more evaluation is recorded if time was what ended it. For one thread of one process; in
+    a forked child it measures nothing.
     """
 
     def __init__(
@@ -219,8 +218,7 @@ class TrackedRun:
         quiet: bool,
         outside: Outside | None = None,
     ) -> None:
-        self.seed = 0 if seed is None else seed
-        self._picks_seed = seed is None
+        self._seed, self._picks_seed = seed, seed is None
         self.reached = self.over = False
         self._specification, self._key, self._source, self._store = specification, key, source, store
         self._outside = outside
@@ -255,17 +253,18 @@ class TrackedRun:
         started = "in place" if outside is None else "from outside"
         self._environment: dict[str, Any] = {**environment, "framework": framework, "started": started}
         # A process of its own has done nothing before its clock.
-        self._before_s = own_cpu_s() if outside is None else 0.0
-        self._environment["before_clock"] = {"cpu_s": round(self._before_s, 4)}
+        before = _Spent.now() - _tracked if outside is None else _Spent()
+        self._before_s = before.cpu_s
+        self._environment["before_clock"] = {"cpu_s": round(before.cpu_s, 4), "wall_s": round(before.wall_s, 4)}
         if self._picks_seed and outside is None:
             self._environment["seed_picked"] = True
         if outside is None and sys.argv[1:]:
             self._environment["arguments"] = redact(shlex.join(sys.argv[1:]))[:_MOST_ARGUMENTS]
-        folder = self._store / path_part(self._specification.task)
+        folder = self._folder
         # Of programs that start at once each is to have a seed of its own.
         with claimed(folder / f".{self._key[:8]}", lambda: None) if self._picks_seed else nullcontext():
-            if self._picks_seed:
-                self.seed = _next_seed(folder, self._key)
+            if self._seed is None:
+                self._seed = _next_seed(folder, self._key)
             writer = RecordWriter.create(self._store, self._header()) if self._first else None
         self._record = Written(writer.path if writer else Path(), writer)
         self._thread, self._state, _active = threading.get_ident(), "open", self
@@ -301,7 +300,7 @@ class TrackedRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _active
+        global _active, _tracked  # noqa: PLW0603  # both are the process's
         if self._state != "open":
             return
         self._state, _active = "closed", None
@@ -314,6 +313,18 @@ class TrackedRun:
         finally:
             self._bystander.close()
             self._record.__exit__(None, None, None)
+            _tracked = _Spent.now()
+
+    @property
+    def seed(self) -> int:
+        """That of the run; where nobody gave one, the next one that has no run when it is first asked for."""
+        if self._seed is None:
+            self._seed = _next_seed(self._folder, self._key)
+        return self._seed
+
+    @property
+    def _folder(self) -> Path:
+        return self._store / path_part(self._specification.task)
 
     @property
     def held(self) -> bool:
@@ -691,11 +702,41 @@ class _PhaseBlock:
         self._run._switch(self._outer.pop())
 
 
+@dataclass(frozen=True)
+class _Spent:
+    """Processor time and wall time of this process."""
+
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    @classmethod
+    def now(cls) -> _Spent:
+        return cls(own_cpu_s(), _running_s())
+
+    def __sub__(self, other: _Spent) -> _Spent:
+        return _Spent(max(0.0, self.cpu_s - other.cpu_s), max(0.0, self.wall_s - other.wall_s))
+
+
+def _running_s() -> float:
+    """How long ago this process started, as the kernel knows it; 0 where nobody tells, or where a person is typing."""
+    # In an interactive session most of that time is waiting for the next line.
+    if hasattr(sys, "ps1"):
+        return 0.0
+    try:
+        started = int(Path("/proc/self/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0.0
+
+
 _active: TrackedRun | None = None
+_tracked = _Spent()
+"""What this process had spent when its last run ended: another run in it begins from there."""
 
 
 def _leave_to_parent() -> None:
-    global _active  # noqa: PLW0603
+    global _active, _tracked  # noqa: PLW0603
+    _tracked = _Spent()
     if _active is not None:
         _active._forked()
         _active = None

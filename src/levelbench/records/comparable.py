@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -373,28 +374,48 @@ def _without_effect(sides: Sides) -> Iterator[Caveat]:
 def _arguments(sides: Sides) -> Iterator[Caveat]:
     """What a program in which a run was tracked was given, beside its settings: nobody else knows that it differs."""
     for group, runs in ((sides.a, sides.runs_a), (sides.b, sides.runs_b)):
-        given = _distinct(" ".join(_given_to(run)) for run in runs)
+        given = _distinct(map(" ".join, _given_to(runs)))
         if len(given) > 1:
             text = (
                 f"runs of {group.label} had other arguments: {' against '.join(each or 'none' for each in given[:2])}"
             )
             yield Caveat("arguments", "doubt", f"{text}: tell track() what they set (settings=)")
-    one, other = ({word for run in runs for word in _given_to(run)} for runs in (sides.runs_a, sides.runs_b))
+    one, other = ({word for words in _given_to(runs) for word in words} for runs in (sides.runs_a, sides.runs_b))
     if one != other:
         words = " against ".join(" ".join(sorted(each)) or "none" for each in (one - other, other - one))
         yield Caveat("arguments", "note", f"their programs had other arguments: {words}")
 
 
-def _given_to(run: RunSummary) -> list[str]:
-    """The arguments, without those that tell a setting or the seed, and without paths."""
-    told = {str(value) for value in run.settings.values()} | {str(run.seed)}
+def _given_to(runs: Sequence[RunSummary]) -> list[list[str]]:
+    """The arguments of each run, without those that tell a setting or the seed, and without paths."""
+    every = [_options(run) for run in runs]
+    seeds = [str(run.seed) for run in runs]
+    found = []
+    for run, options in zip(runs, every, strict=True):
+        told = {_as_number(str(value)) for value in run.settings.values()}
+        kept = []
+        for at, (name, value) in enumerate(options):
+            # One that is the seed of a single run may be anything: it has to go along with the seeds.
+            follows = [own[at][1] if at < len(own) else "" for own in every] == seeds and len(set(seeds)) > 1
+            if not (follows or value in told or "/" in value or "seed" in name.lower()):
+                kept.append(name if name == value else f"{name} {value}")
+        found.append(kept)
+    return found
+
+
+def _options(run: RunSummary) -> list[tuple[str, str]]:
+    """Each argument of its program, with the name of the option that it belongs to, or with itself."""
     text = str(run.environment.get("arguments") or "").replace("=", " ")
-    options = [each.group().strip() for each in re.finditer(r"-\S*(?:\s+(?!-\D)\S+)?|\S+", text)]
-    return [
-        each
-        for each in options
-        if each.split()[-1] not in told and "/" not in each.split()[-1] and "seed" not in each.split()[0].lower()
-    ]
+    words = [each.split() for each in re.findall(r"-\S*(?:\s+(?!-\D)\S+)?|\S+", text)]
+    return [(each[0] if len(each) > 1 else _as_number(each[0]), _as_number(each[-1])) for each in words]
+
+
+def _as_number(text: str) -> str:
+    """``text``, or where it is a number that number in one way of writing it."""
+    try:
+        return f"{float(text):.15g}"
+    except ValueError:
+        return text
 
 
 def _signatures(sides: Sides) -> Iterator[Caveat]:
@@ -528,10 +549,35 @@ def _left_out(sides: Sides) -> Iterator[Caveat]:
         a, b = (f"{math.fsum(each) / len(each):.3g} s" for each in out_s)
         text = f"the clock {sides.runs[0].clock} leaves out {a} of {sides.a.label} and {b} of {sides.b.label}"
         yield Caveat("clock", "doubt", f"{text}; {changed}: see --clock wall")
+    if all("after training" in (run.held_out or "") for runs in reached for run in runs):
+        yield from _after_the_clock(sides, reached)
     in_place = all(run.environment.get("started") == "in place" for runs in reached for run in runs)
-    if not in_place or sides.a.specification.framework != sides.b.specification.framework:
-        return
-    before_s = [[_number(_fact(run.environment, "before_clock", "cpu_s")) for run in runs] for runs in reached]
+    if in_place and sides.a.specification.framework == sides.b.specification.framework:
+        yield from _before_the_clock(sides, reached)
+
+
+def _after_the_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]]) -> Iterator[Caveat]:
+    """What a program does once it has said that it is trained is to be predicting, and might be training."""
+    after_s = [[run.wall_s - (run.time_to_accuracy_s or 0.0) for run in runs] for runs in reached]
+    a_s, b_s = (math.fsum(each) / len(each) for each in after_s)
+    least_s = min(map(min, after_s))
+    more_s = [[each - least_s for each in arm] for arm in after_s]
+    if abs(a_s - b_s) > _PREDICTING_APART_S and (changed := _made_up_for(sides, reached, more_s, *_OF_PREDICTING)):
+        text = f"after their clocks {sides.a.label} went on for {a_s:.2g} s and {sides.b.label} for {b_s:.2g} s"
+        do = "say that it is trained when it is, or give the inputs before training (--reveal-inputs before)"
+        yield Caveat("clock", "doubt", f"{text}; {changed}: {do}")
+
+
+def _before_the_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]]) -> Iterator[Caveat]:
+    """Work before the clock takes processor time, or time in which the program waits for whoever does it."""
+    before_s = []
+    for runs in reached:
+        cpu_s, wall_s = (
+            [_number(_fact(run.environment, "before_clock", name)) for run in runs] for name in ("cpu_s", "wall_s")
+        )
+        # A first import from a cold disk is no work: one slow start does not count, those of most runs do.
+        usual_s = statistics.median(wall_s)
+        before_s.append([max(each, usual_s) for each in cpu_s])
     # What all of them spend is what their imports take.
     least_s = min(map(min, before_s))
     more_s = [[each - least_s for each in arm] for arm in before_s]
@@ -539,20 +585,27 @@ def _left_out(sides: Sides) -> Iterator[Caveat]:
     if abs(a_s - b_s) > max(_LEAST_SAVED_S, _APART * min(a_s, b_s)) and (
         changed := _made_up_for(sides, reached, more_s)
     ):
-        text = (
-            f"before their clocks {sides.a.label} spent {a_s:.2g} s of processor time and {sides.b.label} {b_s:.2g} s"
-        )
+        text = f"before their clocks started {sides.a.label} took {a_s:.2g} s and {sides.b.label} {b_s:.2g} s"
         yield Caveat("clock", "doubt", f"{text}; {changed}: begin to track before anything is trained")
 
 
-def _made_up_for(sides: Sides, reached: Sequence[Sequence[RunSummary]], out_s: Sequence[Sequence[float]]) -> str:
-    """What the ratio is with the times that were left out, where little is left of the difference; else empty."""
+def _made_up_for(
+    sides: Sides,
+    reached: Sequence[Sequence[RunSummary]],
+    out_s: Sequence[Sequence[float]],
+    told: float = 0.05,
+    remains: float = 0.25,
+) -> str:
+    """What the ratio is with the times that were left out, where little is left of the difference; else empty.
+
+    A difference of less than ``told`` is none, and what ``remains`` of one is a share of its logarithm.
+    """
     if not any(map(any, out_s)):
         return ""
     times_s = [[run.time_to_accuracy_s or 0.0 for run in runs] for runs in reached]
     alone = _log_ratio(*times_s)
     together = _log_ratio(*([t + x for t, x in zip(*each, strict=True)] for each in zip(times_s, out_s, strict=True)))
-    if abs(alone) <= _TOLD or together * math.copysign(1.0, alone) >= _REMAINS * abs(alone):
+    if abs(alone) <= told or together * math.copysign(1.0, alone) >= remains * abs(alone):
         return ""
     return f"with that, {sides.b.label} takes {math.exp(together):.3g} times as long instead of {math.exp(alone):.3g}"
 
@@ -563,7 +616,8 @@ def _number(value: object) -> float:
 
 _APART = 0.2
 """Imports vary by less than this share of what they take."""
-_TOLD, _REMAINS = 0.05, 0.25
+_PREDICTING_APART_S, _OF_PREDICTING = 0.05, (0.02, 0.5)
+"""To predict for the same inputs takes as long on both sides but for so many seconds, so that less is told there."""
 
 
 def _log_ratio(a: Sequence[float], b: Sequence[float]) -> float:
@@ -695,34 +749,57 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
         return
     first, later = runs[0], runs[1:]
     begun = [run.first_quality for run in later if run.first_quality is not None]
-    ended_at = first.quality.get(first.target.split)
-    if len(begun) == len(later) and first.first_quality is not None and ended_at is not None and first.evaluations > 2:
-        way, gap = ended_at - first.first_quality, min(begun) - first.first_quality
-        if way < 0:
-            way, gap = -way, first.first_quality - max(begun)
-        if gap > max(_MOST_OF_THE_WAY * way, _BEYOND_CHANCE * (max(begun) - min(begun)), 0.0):
-            text = (
-                f"the first run of {group.label} began at {first.target.metric} {first.first_quality:.3g}, the others"
-            )
-            near = f"at {min(begun):.3g} to {max(begun):.3g}, near where the first ended"
-            do = "look whether they go on from what it left on disk, such as a checkpoint"
-            yield Caveat("runs before", "doubt", f"{text} {near}: {do}")
-    for part in _SET_UP:
-        took_s, *others_s = (_set_up_s(run, part) for run in runs)
+    if len(begun) == len(later) and first.first_quality is not None and _began_ahead(first, begun):
+        text = f"the first run of {group.label} began at {first.target.metric} {first.first_quality:.3g}, the others"
+        do = "look whether they go on from what it left on disk, such as a checkpoint"
+        yield Caveat("runs before", "doubt", f"{text} at {min(begun):.3g} to {max(begun):.3g}: {do}")
+    for part, seconds in _SET_UP.items():
+        took_s, *others_s = (seconds(run) for run in runs)
         saved_s = took_s - max(others_s)
-        if took_s > 2 * max(others_s) and saved_s > max(_LEAST_SAVED_S, _SAVED * min(run.wall_s for run in later)):
-            text = f"the first run of {group.label} spent {took_s:.2g} s on {part}, the others {max(others_s):.2g} s"
-            do = "where they use what it left on disk, such as compiled code, clear or fill that before each run"
+        factor, least_s = 2.0, max(_LEAST_SAVED_S, _SAVED * min(run.wall_s for run in later))
+        if part == _TO_FIRST:
+            # Programs that stop by themselves vary: the first has to stand out from how the others do.
+            factor = _MUCH_LONGER[len(runs) >= _MANY]
+            least_s = max(least_s, _APART_FROM * (max(others_s) - min(others_s)))
+        if took_s > factor * max(others_s) and saved_s > least_s:
+            text = f"the first run of {group.label} took {took_s:.2g} s {part}, the others {max(others_s):.2g} s"
+            do = "where they use what it left on disk, such as a cache, clear or fill that before each run"
             yield Caveat("runs before", "doubt", f"{text} at most: {do}")
 
 
-def _set_up_s(run: RunSummary, part: str) -> float:
-    return (run.first_step_s or 0.0) if part == "its first step" else run.phases_s.get(part, 0.0)
+def _began_ahead(first: RunSummary, begun: Sequence[float]) -> bool:
+    """Whether all later runs began better than the first by more than chance and than a little of the way."""
+    from levelbench.measure.crossing import sign_of
+    from levelbench.measure.statistics import t_quantile
+
+    own, target, count = first.first_quality, first.target, len(begun)
+    if own is None or count < _LEAST_LATER or not all(map(math.isfinite, (own, *begun))):
+        return False
+    sign = sign_of(target.direction)
+    gap = min(sign * (each - own) for each in begun)
+    way = max(sign * (target.threshold - own), 0.0)
+    spread = max(_FAR_OFF, t_quantile(_SURELY, count - 1)) * statistics.stdev(begun)
+    if target.low == 0 and target.high is not None:
+        # Few runs may agree by chance to the last example, so that chance among the examples is the least.
+        share = statistics.fmean(begun) / target.high
+        examples = first.dataset.sizes.get(target.split, 0) if first.dataset else 0
+        error = math.sqrt(max(share * (1 - share), 0.0) / (examples or _SUPPOSED_EXAMPLES))
+        spread = max(spread, _ERRORS * error * target.high)
+    return gap > max(_LITTLE * way, spread * math.sqrt(1 + 1 / count), 0.0)
 
 
-_SET_UP = ("prepare", "compile", "its first step")
-_MOST_OF_THE_WAY = 0.7
-_BEYOND_CHANCE = 5
+_LEAST_LATER, _SURELY, _FAR_OFF = 3, 0.999, 8.0
+"""First qualities may have a long tail, so that many of them still need so many standard deviations."""
+_ERRORS, _SUPPOSED_EXAMPLES, _LITTLE = 5, 1000, 0.1
+_TO_FIRST = "until its first evaluation"
+_SET_UP: dict[str, Callable[[RunSummary], float]] = {
+    "to prepare": lambda run: run.phases_s.get("prepare", 0.0),
+    "to compile": lambda run: run.phases_s.get("compile", 0.0),
+    "for its first step": lambda run: run.first_step_s or 0.0,
+    # Levelbench's own runs do nothing before it but these and their training.
+    _TO_FIRST: lambda run: run.first_evaluation_s or 0.0 if run.scored_by else 0.0,
+}
+_MUCH_LONGER, _MANY, _APART_FROM = (2.0, 1.5), 5, 3.0
 _LEAST_SAVED_S, _SAVED = 0.5, 0.05
 
 

@@ -57,7 +57,8 @@ class RunSummary(Struct, frozen=True):
     ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
     run. ``chained`` says whether its lines carry checksums, and ``checksum`` is that of the last one; ``losses_digest``
     and ``qualities_digest`` are of its training losses and qualities, empty where they do not tell it from others.
-    ``first_quality`` is that of the first of its ``evaluations``, ``first_step_s`` the time of its first step.
+    ``first_quality`` is that of the first of its ``evaluations``, ``first_evaluation_s`` how long after the start that
+    was, ``first_step_s`` the time of its first step.
     """
 
     id: str
@@ -122,6 +123,7 @@ class RunSummary(Struct, frozen=True):
     first_quality: float | None = None
     evaluations: int = 0
     first_step_s: float | None = None
+    first_evaluation_s: float | None = None
 
     @property
     def specification(self) -> Specification:
@@ -229,6 +231,7 @@ def summarise(
         first_quality=record.evaluations[0].quality.get(target.split) if record.evaluations else None,
         evaluations=len(record.evaluations),
         first_step_s=steps_s[0] if told and steps_s else None,
+        first_evaluation_s=record.evaluations[0].t_ns * 1e-9 if record.evaluations else None,
         checksum=record.checksum,
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
