@@ -817,5 +817,5 @@ def _kept_back(gaps_ns: Sequence[int]) -> list[str]:
         return []
     return [
         f"{together} of {len(gaps_ns)} evaluations arrived together with the one before: the program keeps back "
-        "what it prints, so that their times are too late: let it flush"
+        "what it prints, or this machine was too busy to read it, so that their times are too late: let it flush"
     ]
