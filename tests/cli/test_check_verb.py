@@ -142,7 +142,7 @@ def test_pytorch_runs_the_same_checks(check, warm_torch):
         ("import os; os._exit(7)\n", [], 2, "exit code 7"),
         (RIGHT, ["--operator", "Squares"], 2, "close: Square"),
         (RIGHT, ["--shape", "y=3"], 2, "no input of Square"),
-        (RIGHT, ["--shape", "x=3xx"], 2, "not a name with sizes"),
+        (RIGHT, ["--shape", "x=3xx"], 2, "it is not NAME=SIZES"),
         (RIGHT, ["--shape", "x=100000x100000"], 2, "2^24"),
         (RIGHT, ["--dtype", "float31"], 2, "close: float32"),
         (RIGHT, ["--framework", ","], 2, "it names none"),

@@ -291,7 +291,7 @@ def test_until_clear_goes_on_until_the_verdict_is_clear_and_says_how_it_stands(c
         (("digits", "--effect", "0.1"), "add --until-clear"),
         (("digits", "digits[lr=0.2]", "--until-clear", "-n", "5"), "leave -n out"),
         (("digits", "digits[lr=0.2]", "--until-clear", "--effect", "0"), "not above zero"),
-        (("digits", "digits[lr=0.2]", "--until-clear", "--budget", "soon"), "no time above zero"),
+        (("digits", "digits[lr=0.2]", "--until-clear", "--budget", "soon"), "impossible time"),
     ],
 )
 def test_until_clear_asks_for_what_it_needs(call, tmp_path, words, found):
