@@ -155,7 +155,7 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
         (("--epochs", "3"), "that is 3 evaluations, but finding a knee takes at least 8"),
         (
             ("--epochs", "7"),
-            "--epochs, or [epochs=...] for a schedule of fixed length) or evaluate more often (--every)",
+            "or [epochs=...] for a schedule of fixed length) or evaluate more often (--every)",
         ),
         (("--every", "2 epochs", "--epochs", "14"), "that is 7 evaluations"),
         (("--every", "150 steps", "--epochs", "60"), "that is 7 evaluations"),

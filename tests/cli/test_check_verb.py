@@ -145,7 +145,7 @@ def test_pytorch_runs_the_same_checks(check, warm_torch):
         (RIGHT, ["--shape", "x=3xx"], 2, "it is not NAME=SIZES"),
         (RIGHT, ["--shape", "x=100000x100000"], 2, "2^24"),
         (RIGHT, ["--dtype", "float31"], 2, "close: float32"),
-        (RIGHT, ["--framework", ","], 2, "it names none"),
+        (RIGHT, ["--framework", ","], 2, "it names no framework"),
         (RIGHT, ["--reference", "here"], 2, "FILE.py:function"),
         (RIGHT, ["--reference", "none.py:f"], 3, "there is no file"),
         (RIGHT, ["--heatmap", "map.txt"], 2, ".png or .svg"),

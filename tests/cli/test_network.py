@@ -32,7 +32,7 @@ def model(tmp_path):
         (("missing.py:build",), 3, "no file missing.py"),
         (("dqn", "--framework", "nunpy"), 2, "close: numpy"),
         (("dqn", "--framework", "numpy:eagre"), 2, "close: eager"),
-        (("dqn", "--framework", ","), 2, "names none"),
+        (("dqn", "--framework", ","), 2, "names no framework"),
         (("dqn", "--framework", "numpy", "--device", "cuda"), 3, "numpy runs on cpu only"),
         (("dqn", "--batch", "0"), 2, "at least one sample"),
         (("dqn", "--batch", "1,x"), 2, "not a list of numbers"),

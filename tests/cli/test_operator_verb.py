@@ -28,7 +28,7 @@ RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget
         (("Relu", "--shape", "X=4", "--dtype", "float31"), 2, "float32"),
         (("Relu", "--shape", "X=4", "--opset", "99"), 2, "from 13 to"),
         (("Relu", "--shape", "X=4", "--framework", "nunpy"), 2, "close: numpy"),
-        (("Relu", "--shape", "X=4", "--framework", ","), 2, "names none"),
+        (("Relu", "--shape", "X=4", "--framework", ","), 2, "names no framework"),
         (("Relu", "--shape", "X=4", "--framework", "numpy", "--device", "cuda"), 3, "numpy runs on cpu only"),
         (("Relu", "--shape", "X=4", "-n", "0"), 2, "at least one process"),
         (("Relu", "--shape", "X=4", "--budget-s", "0"), 2, "not positive"),

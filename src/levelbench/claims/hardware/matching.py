@@ -191,7 +191,7 @@ class Identification:
         """The same with another number of accelerators, which is stated apart from the description."""
         if not self.is_accelerator or count < 1:
             return self
-        assumed = tuple(each for each in self.assumed if "how many" not in each)
+        assumed = tuple(each for each in self.assumed if each != _ONE)
         return replace(self, units=float(count), count_stated=True, assumed=assumed)
 
     def _instances(self) -> int:

@@ -68,7 +68,7 @@ def _once(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
     if not once:
         return
     at, first = once[0].at, once[0].first or 0
-    found = f"{_of(side, once, seen)} {'has' if len(once) == 1 else 'have'} {_target(side)} never twice in a row:"
+    found = f"{_of(side, once, seen)} never {'reaches' if len(once) == 1 else 'reach'} {_target(side)} twice in a row:"
     after = "the curve ends" if once[0].ends_at_its_first_touch else _row(side, at, first + 1)
     yield _finding(field, side, once[0], f"{found} {_row(side, at, first)}, then {after}")
 
@@ -100,8 +100,8 @@ def _early(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
         if run.curve is None or run.time_s is None or not begins:
             continue
         if run.time_s < _latest(run.curve.time_s, begins):
-            found = f"a run of '{side.name}' is said to have {_target(side)} at {seconds(run.time_s)},"
-            found += f" and has {_row(side, each.at, begins - 1)}"
+            found = f"a run of '{side.name}' is said to reach {_target(side)} at {seconds(run.time_s)},"
+            found += f" but has {_row(side, each.at, begins - 1)}"
             # By the rule of the first crossing the time is as stated, but still only a touch.
             severity: Severity = "warning" if side.clock.crossing in {"first", "interpolated"} else "error"
             yield guilty(f"{field}.runs[{each.at}].time_s", found, _DO, _where(side, each), severity)
