@@ -59,7 +59,7 @@ def test_too_much_noise_is_unclear_and_says_how_many_runs_would_settle_it(study)
     found = compose(study(product, spread=0.3), OFF)
     assert found.kind is CompositionKind.UNCLEAR
     assert found.runs_to_settle > 5
-    assert "more runs an arm" in found.lines()[0]
+    assert "more runs per arm" in found.lines()[0]
 
 
 def test_each_factor_alone_has_a_verdict_in_pairs(study):
@@ -153,7 +153,7 @@ def test_arms_that_differ_in_more_than_the_factors_are_refused(study, group):
     groups = study(product)
     last = groups[-1]
     other = group("other", last.runs, settings={**last.specification.settings, "lr": 1.0})
-    with pytest.raises(IncomparableError, match="more than these"):
+    with pytest.raises(IncomparableError, match="in other settings too"):
         compose([*groups[:-1], other], OFF)
 
 

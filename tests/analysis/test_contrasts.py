@@ -68,7 +68,7 @@ def test_who_tried_for_no_time_bounds_nothing():
 def test_one_run_an_arm_gives_a_ratio_and_no_interval():
     found = contrast([cell(2.0), cell(1.0)], [1, -1])
     assert (found.ratio, found.low, found.high) == (pytest.approx(2), None, None)
-    assert "3 or more of each arm" in found.reason
+    assert "at least 3 of each arm" in found.reason
 
 
 def test_an_arm_of_which_all_runs_failed_tells_nothing():

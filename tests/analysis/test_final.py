@@ -26,6 +26,6 @@ def test_an_end_that_is_no_number_means_not_shown(run, group, worst):
     fixed = ends(run, group, [0.99, 0.99, worst])
     assert final_test(fixed).reached is False
     assert final_line(fixed) == (
-        "fixed: validation top1 at the end is not a number in one or more of 3; >= 0.9 is not shown"
+        "fixed: validation top1 at the end is not a number in at least one of 3; >= 0.9 is not shown"
     )
     assert final_test(ends(run, group, [worst])).reached is False

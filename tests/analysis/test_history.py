@@ -129,7 +129,7 @@ def test_what_is_of_no_known_commit_is_counted_and_left_out():
 def test_changes_are_looked_for_from_eight_revisions_on():
     (history,), _ = histories_of_commands(revisions(*SLOWER[: LEAST_POINTS - 1]))
     assert not history.changes
-    assert "from 8 revisions on" in change_lines(history)[0]
+    assert "at least 8 revisions" in change_lines(history)[0]
 
 
 def test_where_runs_missed_their_target_no_change_is_looked_for(run, specification):

@@ -119,5 +119,5 @@ def test_where_there_is_no_target_nothing_else_is_proposed():
 def test_too_few_runs_or_none_are_refused():
     with pytest.raises(UsageError, match="no finished run"):
         tune([])
-    with pytest.raises(UsageError, match="10 seeds or more"):
+    with pytest.raises(UsageError, match="at least 10 seeds"):
         tune(curves(4))

@@ -86,7 +86,7 @@ def test_it_finds_and_can_be_selected(package):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("acme:rule", "acme:check", "its entry point names a function"),
+        ("acme:rule", "acme:check", "its entry point is a function, not a rule"),
         ("acme:rule", "acme:missing", "does not load"),
     ],
 )

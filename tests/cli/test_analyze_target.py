@@ -152,8 +152,11 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
     [
         (("-n", "9"), "9 is not in the range"),
         (("--plot", "curves.txt"), "end it in .svg or .png"),
-        (("--epochs", "3"), "that is 3 evaluations, and a knee takes 8 or more"),
-        (("--epochs", "7"), "--epochs; of a schedule of fixed length [epochs=...]) or evaluate more often (--every)"),
+        (("--epochs", "3"), "that is 3 evaluations, but finding a knee takes at least 8"),
+        (
+            ("--epochs", "7"),
+            "or [epochs=...] for a schedule of fixed length) or evaluate more often (--every)",
+        ),
         (("--every", "2 epochs", "--epochs", "14"), "that is 7 evaluations"),
         (("--every", "150 steps", "--epochs", "60"), "that is 7 evaluations"),
         (("--every", "16000 samples", "--epochs", "60"), "that is 5 evaluations"),

@@ -101,8 +101,8 @@ def test_a_name_with_settings_is_checked(call, monkeypatch):
     [
         (["--batch", "3"], "--batch found: .* holds a scheme"),
         (["--recipe", "x"], "--recipe found: .* holds a scheme"),
-        (["--ranks", "1,2"], "that is not a list of numbers from 2 up"),
-        (["--ranks", "many"], "that is not a list of numbers from 2 up"),
+        (["--ranks", "1,2"], "it is not a list of numbers of at least 2"),
+        (["--ranks", "many"], "it is not a list of numbers of at least 2"),
         (["--framework", "numpyy"], "numpy"),
     ],
 )

@@ -78,7 +78,7 @@ def test_list_of_one_says_how_it_is_split_and_got(call):
 def test_list_says_of_data_that_are_not_here_that_they_are_downloaded_when_they_are_used(call, pets):
     code, out, _ = call("data", "list", "pets")
     assert code == 0
-    assert "its files, which are downloaded at first use" in out
+    assert "its files: they are downloaded at first use" in out
     assert json.loads(call("data", "list", "pets", "--json")[1])["datasets"][0]["to_download"] == "1 file, 8 bytes"
     call("data", "get", "pets")
     assert "downloaded" not in call("data", "list", "pets")[1]

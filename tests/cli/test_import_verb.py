@@ -64,9 +64,9 @@ def test_files_of_hyperfine_are_a_table_of_commands(call, tmp_path):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("x.json", "logs"), "some are JSON of a benchmark"),
-        (("x.json", "--target", "accuracy=0.9"), "it has no quality"),
-        (("logs",), "nobody says which quality"),
+        (("x.json", "logs"), "some are benchmarks in JSON"),
+        (("x.json", "--target", "accuracy=0.9"), "a benchmark has no quality"),
+        (("logs",), "the quality to reach is not stated"),
         (("logs", "--target", "accuracy=0.9"), "it is not there"),
     ],
 )

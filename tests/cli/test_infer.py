@@ -48,35 +48,35 @@ OPTIONS = {
         (("digits", "--framework", ","), 2, "names none"),
         (("digits", "--scenario", "server"), 2, "--bound 15ms"),
         (("digits", "--scenario", "server", "--bound", "15ms"), 2, "--find-peak"),
-        (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "2", "--find-peak"), 2, "give one of both"),
-        (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "0"), 2, "no rate above zero"),
-        (("digits", "--scenario", "server", "--bound", "soon", "--qps", "2"), 2, "no time above zero"),
+        (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "2", "--find-peak"), 2, "give one of them"),
+        (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "0"), 2, "impossible rate"),
+        (("digits", "--scenario", "server", "--bound", "soon", "--qps", "2"), 2, "impossible time"),
         (("digits", "--scenario", "server", "--bound", "1s", "--qps", "1e6"), 2, "10,000,000 queries"),
         (("digits", "--qps", "3"), 2, "belongs to server"),
         (("digits", "--samples-per-query", "3"), 2, "belongs to multi-stream"),
-        (("digits", "--batch", "8"), 2, "of one sample each"),
+        (("digits", "--batch", "8"), 2, "have one sample each"),
         (("digits", "--quantile", "90"), 2, "did you mean 0.9"),
         (("digits", "--quantile", "1.5"), 2, "it is not between 0 and 1\n"),
         (("digits", "--scenario", "server", "--bound", "15", "--qps", "2"), 2, "write --bound 15ms or --bound 15s"),
         (("digits", "--target-accuracy", "95"), 2, "did you mean 0.95"),
         (("lenet5", "--target-accuracy", "0.9"), 2, "made-up inputs have no right answers"),
-        (("digits", "--duration", "0"), 2, "no time above zero"),
-        (("digits", "-n", "0"), 2, "no process at all"),
-        (("digits", "--quality-share", "99"), 2, "no share"),
+        (("digits", "--duration", "0"), 2, "impossible time"),
+        (("digits", "-n", "0"), 2, "at least one process"),
+        (("digits", "--quality-share", "99"), 2, "not a share"),
         (("digits", "--framework", "numpy", "--until-clear"), 2, "a verdict compares two"),
         (("digits", "--framework", "numpy", "--effect", "0.1"), 2, "add --until-clear"),
         (("digits", "--framework", "numpy", "--budget", "1min"), 2, "add --until-clear"),
         (("digits", "--framework", "numpy", "--until-clear", "-n", "5"), 2, "leave -n out"),
         (("digits", "--framework", "numpy", "--until-clear", "--effect", "0"), 2, "not above zero"),
-        (("digits", "--price-per-hour", "-1"), 2, "no price"),
-        (("digits", "--price-source", "here"), 2, "there is no price"),
+        (("digits", "--price-per-hour", "-1"), 2, "impossible price"),
+        (("digits", "--price-source", "here"), 2, "no price is given"),
         (("digits", "--plot", "a.pdf"), 2, ".svg or .png"),
-        (("digits", "--labels", "l"), 2, "its data are known"),
+        (("digits", "--labels", "l"), 2, "a task has its own data"),
         (("digits", "--data", "here"), 2, "the folder would be ignored"),
-        (("digits", "--run", "latest", "--train-seed", "1"), 2, "the run says by itself"),
+        (("digits", "--run", "latest", "--train-seed", "1"), 2, "the run itself says"),
         (("lenet5", "--recipe", "mlp"), 2, "trained elsewhere"),
         (("lenet5", "--data", "missing.npz"), 3, "no such file"),
-        (("lenet5", "--labels", "l"), 2, "give --data"),
+        (("lenet5", "--labels", "l"), 2, "add --data"),
         (("translation-en-es",), 3, "token by token"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_time_is_read_with_its_unit(text, value):
 
 @pytest.mark.parametrize("text", ["", "ms", "-1s", "nan", "1e3s", "1 day", "1s2"])
 def test_what_is_no_time_is_refused(text):
-    with pytest.raises(UsageError, match="no time above zero"):
+    with pytest.raises(UsageError, match="impossible time"):
         seconds("--duration", text)
 
 
@@ -160,7 +160,7 @@ def test_a_network_is_trained_once_kept_measured_and_resumed(call, tmp_path, mon
     assert code == 0, out + err
     assert "training it now" in out
     assert "mine[small], single-stream" in out
-    assert "$ a million" in (tmp_path / "out.md").read_text()
+    assert "$ per million" in (tmp_path / "out.md").read_text()
     assert (tmp_path / "out.csv").read_text().count("\n") == 2
     (model,) = (tmp_path / "store" / "models").glob("*.onnx")
     (run,) = Store(tmp_path / "store").records()

@@ -164,7 +164,7 @@ def test_a_template_is_linted_as_soon_as_something_is_filled_in(call, here):
     (here / "new.toml").write_text(text)
     code, _, err = call("lint", "new.toml")
     assert code == 2
-    assert "it states nothing but names" in err
+    assert "it states only names" in err
     (here / "new.toml").write_text(text.replace("#time_s = 0.0", "time_s = 12.5", 1))
     code, out, _ = call("lint", "new.toml")
     assert code == 0
@@ -176,7 +176,7 @@ def test_a_template_is_linted_as_soon_as_something_is_filled_in(call, here):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "nothing to check was named"),
+        ([], "it names nothing to check"),
         (["clam.toml"], "give claim.toml"),
         (["claim.toml", "--select", "LB9"], "no rule has that name"),
         (["claim.toml", "--ignore", "LB105"], "no reason is given"),

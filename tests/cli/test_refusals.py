@@ -22,10 +22,10 @@ def three_parts(err):
         (("run", "digits[lr=fast]"), 2, "float"),
         (("run", "digits[lr"), 2, "digits[lr"),
         (("run", "digits", "--target", "97"), 2, "did you mean 0.97"),
-        (("run", "digits", "-n", "0"), 2, "no run at all"),
-        (("run", "digits", "-n", "-3"), 2, "no run at all"),
+        (("run", "digits", "-n", "0"), 2, "at least one run"),
+        (("run", "digits", "-n", "-3"), 2, "at least one run"),
         (("run", "digits", "--seed", "-1"), 2, "negative"),
-        (("run", "digits", "--budget", "-1"), 2, "it is no time above zero"),
+        (("run", "digits", "--budget", "-1"), 2, "impossible time"),
         (("run", "digits", "--epochs", "0"), 2, "not positive"),
         (("run", "digits", "--every", "sometimes"), 2, "1 epoch"),
         (("run", "digits", "--clock", "wal"), 2, "close: wall"),
@@ -76,7 +76,7 @@ def test_a_bug_of_levelbench_ends_in_70_and_says_so_in_one_line(call, monkeypatc
     code, _, err = call("show", "--store", tmp_path)
     assert code == 70
     assert err.count("\n") == 1
-    assert "a bug of levelbench" in err
+    assert "a bug in levelbench" in err
     assert "--debug" in err
     code, _, err = call("show", "--store", tmp_path, "--debug")
     assert code == 70

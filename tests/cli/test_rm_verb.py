@@ -101,7 +101,7 @@ def test_a_superseded_run_is_shown_by_its_id_or_path(call, store):
     (aside,) = store.rglob(".superseded/*.jsonl")
     for words in (("aaaa0000",), (aside,), ("aaaa0001", "aaaa0000")):
         code, out, _ = call("show", *words, "--store", store)
-        assert (code, out.count("superseded: a fresh run has taken its place")) == (0, 1)
+        assert (code, out.count("superseded: a fresh run has replaced it")) == (0, 1)
     assert call("show", "ffff0000", "--store", store)[0] == 2
 
 
@@ -138,12 +138,12 @@ def test_records_of_a_folder_beside_the_store_are_not_removed(call, store, tmp_p
     monkeypatch.chdir(store.parent)
     code, _, err = call("rm", store.name, "--yes", "--store", tmp_path / "other")
     assert code == 2
-    assert "it lies outside the store" in err
+    assert "it is outside the store" in err
     assert list(store.rglob("*.jsonl"))
 
 
 def test_records_of_another_store_are_not_removed(call, store, tmp_path):
     code, _, err = call("rm", store / "digits", "--yes", "--store", tmp_path / "other")
     assert code == 2
-    assert "it lies outside the store" in err
+    assert "it is outside the store" in err
     assert list(store.rglob("*.jsonl"))

@@ -55,5 +55,5 @@ def test_a_run_whose_network_could_not_be_kept_is_done_and_the_next_command_says
 def test_networks_of_several_ranks_are_not_kept(run, tmp_path):
     code, _, err = run("--ranks", "2")
     assert code == 2
-    assert "each has a network of its own" in err
+    assert "each rank has its own network" in err
     assert not list(tmp_path.rglob("*.jsonl"))

@@ -51,9 +51,9 @@ def test_more_ranks_are_predicted_from_those_that_were_measured_and_said_to_be(c
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--ranks", "0,2"], "no number of ranks"),
+        (["--ranks", "0,2"], "not a number of ranks"),
         (["--ranks", "two"], "write --ranks 1,2,4"),
-        (["--ranks", "2", "--scheme", "all-reduce,,top-k"], "several with commas"),
+        (["--ranks", "2", "--scheme", "all-reduce,,top-k"], "several separated by commas"),
         (["--ranks", "2", "--scheme", "gossipp"], "gossip"),
         (["--ranks", "2", "--engine", "spark"], "engine"),
         (["--ranks", "2", "--lr-scale", "linear"], "weak scaling"),

@@ -597,7 +597,10 @@ def test_a_program_that_never_says_that_it_has_trained_gets_no_inputs(run):
         (("--held-out", "digits", "--target", "loss=1"), "scores classes alone"),
         (("--held-out", "nosuch", "--target", "accuracy=0.9"), "nosuch"),
         (("--held-out", "a.npy,b.npy", "--target", "accuracy=0.9"), "is no array"),
-        (("--held-out", "digits", "--target", "accuracy=0.9", "--crossing", "first"), "only the program says"),
+        (
+            ("--held-out", "digits", "--target", "accuracy=0.9", "--crossing", "first"),
+            "only the program itself",
+        ),
         (("--target", "accuracy=0.9", "--crossing", "soon"), "crossing rule"),
     ],
 )

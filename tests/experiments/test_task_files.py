@@ -339,7 +339,7 @@ def test_what_quick_probes_find_in_a_task_of_somebody_else_is_a_doubt_of_its_run
     watcher = Quiet()
     record = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, watcher)[0, 0]
     assert set(watcher.doubts) <= set(record.end.suspect)
-    assert any(each.startswith("levelbench check, target: always answering with") for each in record.end.suspect)
+    assert any(each.startswith("levelbench check, target: always predicting") for each in record.end.suspect)
 
 
 def test_a_target_that_any_network_reaches_is_said_before_the_run_of_a_task_of_ours(store):

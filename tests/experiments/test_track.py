@@ -543,7 +543,7 @@ def test_tracked_runs_are_listed_shown_and_compared_by_the_command_line(tmp_path
             with levelbench.track("mine", target=TARGET, settings={"lr": lr}, store=tmp_path, quiet=True) as run:
                 train(run, [0.95, 0.96])
     assert len(json.loads(call("list", "runs", "--json")[1])) == 6
-    assert "as its program reports it" in call("show", "latest")[1]
+    assert "as reported by its program" in call("show", "latest")[1]
     code, out = call("compare", "mine[lr=0.1]", "mine[lr=0.2]")
     assert code in (0, 1, 4)
     assert "mine[lr=0.2] takes " in out

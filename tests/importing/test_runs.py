@@ -136,7 +136,7 @@ def test_a_curve_of_training_and_a_long_gap_are_doubts(mlflow_folder, imported):
         return imported(next(run for run in read_runs(place) if run.name == name))[0].end.suspect
 
     assert suspect("plain", curve(2.0)) == []
-    assert ["speak of training" in each for each in suspect("acc_train", curve(2.0))] == [True]
+    assert ["suggest training data" in each for each in suspect("acc_train", curve(2.0))] == [True]
     resumed = [*curve(2.0), *((at_s + 36_000, step + 1000, 0.99) for at_s, step, _ in curve(2.0))]
     assert ["nothing was logged for" in each for each in suspect("resumed", resumed)] == [True]
 
@@ -184,7 +184,7 @@ def test_what_holds_no_times_is_refused_in_words(tmp_path, name):
     (tmp_path / name).write_text("{}")
     with pytest.raises(UsageError, match="importing") as refused:
         read_runs(tmp_path / name)
-    assert "holds no times" in refused.value.found
+    assert "has no times" in refused.value.found
 
 
 def test_what_is_no_log_or_damaged_is_refused(tmp_path, mlflow_folder):

@@ -92,12 +92,12 @@ def test_processes_in_turns_have_one(pyperf, tmp_path):
 @pytest.mark.parametrize(
     ("text", "error", "found"),
     [
-        ("{}", UsageError, "of no tool that is known"),
-        ("[1]", UsageError, "of no tool that is known"),
+        ("{}", UsageError, "not from a supported tool"),
+        ("[1]", UsageError, "not from a supported tool"),
         ("no json", DataError, "it is damaged"),
         ('{"results": [{"command": "a"}]}', DataError, "it is damaged"),
         ('{"results": [{"command": "a", "times": ["x"]}]}', DataError, "it is damaged"),
-        ('{"results": []}', DataError, "there is no time in it"),
+        ('{"results": []}', DataError, "it has no times"),
         ('{"benchmarks": [{"runs": [{"values": [1.0]}]}]}', DataError, "it is damaged"),
     ],
 )

@@ -52,7 +52,7 @@ def test_offline_has_a_throughput_and_no_latency_of_a_query(arms):
 def test_one_arm_alone_has_no_verdict_and_one_process_says_so(arms):
     text = said([arms(n=1)[0]])
     assert "verdict" not in text
-    assert "one process: its interval says nothing about the next one; use -n 5" in text
+    assert "one process: its interval says nothing about other processes; use -n 5" in text
 
 
 def test_answers_that_got_worse_are_marked_in_the_table_and_told(arms):

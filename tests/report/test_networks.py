@@ -134,7 +134,7 @@ def test_a_peak_beyond_the_limit_is_not_passed_over(summary_of):
 
 def test_a_transform_that_was_not_compared_says_so(summary_of):
     (line,) = transform_lines(summary_of({TORCH: {}, HALVED: {"errors": {"output": None}}}, (1,)))
-    assert "not compared with the network as it was" in line
+    assert "not compared with the original network" in line
 
 
 def test_without_a_transform_there_is_no_line_about_one(network_summary):

@@ -110,7 +110,7 @@ def test_another_ending_is_refused(summary, tmp_path):
 def test_without_a_point_there_is_no_figure(summary, tmp_path):
 
     empty = replace(summary, rows=summary.rows[:0])
-    with pytest.raises(UsageError, match="no problem was measured"):
+    with pytest.raises(UsageError, match="no problem with known FLOPs"):
         write_roofline(empty, tmp_path / "roof.svg")
     assert not list(tmp_path.iterdir())
 

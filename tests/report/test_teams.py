@@ -65,7 +65,7 @@ def test_the_tables_of_ranks_are_among_the_files_too(alone, teams, tmp_path):
     text = write_markdown(groups, [], tmp_path / "report.md").read_text()
     section = text.split("### Ranks of ")[1]
     typical = sorted(teams, key=lambda each: each.end.t_ns)[1].header
-    assert f"Run {typical.id[:8]}, seed {typical.seed}, the one of the median time." in section
+    assert f"Run {typical.id[:8]}, seed {typical.seed}, the run with the median time." in section
     assert "| worker |" in section
     assert text.count("### Ranks of ") == 1
 

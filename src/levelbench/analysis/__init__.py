@@ -1,4 +1,4 @@
-"""What records say beyond one score: stability, thresholds, composition, scaling, attribution.
+"""Analyses of records beyond a single score: stability, thresholds, composition, scaling, attribution.
 
-Sees only ``records`` and ``measure``; every analysis is a function of values and never of live objects.
+Imports only ``records`` and ``measure``. Every analysis is a function of values, never of live objects.
 """

@@ -1,8 +1,8 @@
-"""Why one side is faster: the difference in time to accuracy, taken apart exactly.
+"""Why one side is faster: an exact decomposition of the difference in time to accuracy.
 
-Run by run, time to accuracy = samples to target x time per sample, so in geometric means the two ratios multiply to the
-ratio of times exactly; and the phases of a run sum to its time, so in arithmetic means their differences sum to the
-difference. Nothing is profiled for it, so nothing of it affects the score.
+For each run, time to accuracy = samples to target x time per sample, so the ratios of their geometric means multiply
+exactly to the ratio of times. The phases of a run sum to its time, so the differences of their arithmetic means sum
+exactly to the difference of times. No profiling is needed, so the score is not affected.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from levelbench.records import RunGroup, RunSummary
 __all__ = ["Attribution", "PhaseShare", "attribute"]
 
 _NAMED = 4
-"""Phases that are named in words; a report draws all."""
+"""Number of phases named in the text; a report draws all."""
 
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """Mean seconds of one phase on each side, up to the target and on the clock."""
+    """Mean seconds of one phase on each side, up to the target, on the clock."""
 
     phase: str
     a_s: float
@@ -28,13 +28,13 @@ class PhaseShare:
 
     @property
     def difference_s(self) -> float:
-        """Seconds that b spends more."""
+        """Seconds that b spends in addition."""
         return self.b_s - self.a_s
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """b against a, over the runs that reached. ``ratio == samples_ratio * time_per_sample_ratio``."""
+    """``b`` over ``a``, for the runs that reached the target: ``ratio == samples_ratio * time_per_sample_ratio``."""
 
     ratio: float
     samples_ratio: float
@@ -43,10 +43,10 @@ class Attribution:
     mean_b_s: float
     phases: tuple[PhaseShare, ...]
     missed: tuple[str, str] | None = None
-    """How many runs of each side reached, as ``29/30``; ``None`` where all did."""
+    """The runs of each side that reached the target, as ``29/30``; ``None`` if all did."""
 
     def lines(self) -> list[str]:
-        """In words, for a terminal: the factors, then the phases with the largest differences."""
+        """Lines for a terminal: the factors, then the phases with the largest differences."""
         of = f" of the {' and '.join(self.missed)} runs that reached" if self.missed else ""
         factors = (
             f"times{of} {self.ratio:.3g} = samples to target x{self.samples_ratio:.3g} "
@@ -66,7 +66,7 @@ class Attribution:
 
 
 def attribute(a: RunGroup, b: RunGroup) -> Attribution | None:
-    """Take the difference of two groups apart; ``None`` if one of them has no run that reached the target."""
+    """Decompose the difference of two groups; ``None`` if no run of one of them reached the target."""
     runs_a, runs_b = _reached(a), _reached(b)
     if not runs_a or not runs_b:
         return None

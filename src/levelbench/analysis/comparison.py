@@ -1,7 +1,7 @@
-"""Compares two groups of runs: whether they can be compared, the verdict, the reason, the difference of machines.
+"""Compares two groups of runs: whether they are comparable, the verdict, the reason, the differences of machines.
 
-What speaks against a comparison is found by one gate, ``records.comparable``, before anything is computed: what it
-refuses is an error, where it withholds the verdict there are figures alone, and the rest is given with the verdict.
+One gate, ``records.comparable``, finds everything that speaks against a comparison before anything is computed. What it
+refuses is an error; if it withholds the verdict, only figures are given; anything else is reported with the verdict.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
 
 History = Callable[[], Sequence[RunGroup]]
-"""Gives the groups of all runs that there are."""
+"""Returns the groups of all available runs."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``b`` against ``a``. ``verdict`` is ``None`` where the gate withholds it (another machine, another quality).
+    """``b`` compared with ``a``. ``verdict`` is ``None`` if the gate withholds it (another machine, another quality).
 
-    ``differences`` are those of any run of both from the first of ``a``, each once; ``caveats`` is all that the gate
-    found, the gravest first.
+    ``differences`` has every difference between the first run of ``a`` and any other run, once each. ``caveats`` has
+    everything that the gate found, most serious first.
     """
 
     a: RunGroup
@@ -53,21 +53,21 @@ class Comparison:
         return [format_verdict(self.verdict, self.a.label, self.b.label), *why]
 
     def lines(self, said: set[str] | None = None) -> list[str]:
-        """The answer, then what the gate found; how the machines differ, where that forbids a verdict.
+        """The answer, then what the gate found, and how the machines differ if that forbids a verdict.
 
-        ``said`` collects the sentences that were printed, so that several comparisons print each once.
+        ``said`` collects the printed sentences, so that several comparisons print each only once.
         """
         return [*self.answer(), *self.caveat_lines(said)]
 
     def caveat_lines(self, said: set[str] | None = None) -> list[str]:
-        """What the gate found and how the machines differ, without what is in ``said``, to which it is added."""
+        """What the gate found and how the machines differ; skips what is in ``said``, and adds the rest to it."""
         lines = [f"  {each}" for each in self.new_caveats(set() if said is None else said)]
         if self.machines_differ:
             lines += [f"    {each.path}: {each.a} | {each.b}" for each in self.differences]
         return lines
 
     def new_caveats(self, said: set[str]) -> list[Caveat]:
-        """What the gate found and ``said`` does not hold yet; its sentences are added to ``said``."""
+        """What the gate found and is not in ``said`` yet; its sentences are added to ``said``."""
         new = [each for each in self.caveats if each.sentence not in said]
         said.update(each.sentence for each in new)
         return new
@@ -87,12 +87,11 @@ def compare(
     across_machines: bool = False,
     history: History | None = None,
 ) -> Comparison:
-    """Compare time to accuracy. Runs that missed or failed count; those that were interrupted or still run do not.
+    """Compare time to accuracy. Runs that missed or failed count; interrupted or unfinished ones do not.
 
-    Arms with the same seeds are compared in pairs, which takes the luck of the seed out of the ratio.
-    ``history`` has the groups of earlier runs, of which those of the same task on this machine show how much sessions
-    vary, where the arms did not take turns; it is asked for only then. ``IncomparableError`` or ``RecordError`` for
-    what the gate refuses.
+    Arms with the same seeds are compared in pairs, which removes the luck of the seed from the ratio. ``history``
+    returns the groups of earlier runs and is called only if the arms did not take turns: runs of the same task on this
+    machine then show how much sessions vary. ``IncomparableError`` or ``RecordError`` for what the gate refuses.
     """
     from levelbench.analysis.attribution import attribute
 
@@ -118,9 +117,9 @@ def compare_all(
     across_machines: bool = False,
     history: History | None = None,
 ) -> tuple[list[Comparison], list[str]]:
-    """Each group against the first of its task; and, in a line each, what could not be compared and why.
+    """Each group compared with the first of its task; and a line for each refused comparison, with the reason.
 
-    Several comparisons share the error: the level of each is Bonferroni's, over those that end in a verdict.
+    Several comparisons share the error: each has Bonferroni's level, over the comparisons that end in a verdict.
     """
     first: dict[str, RunGroup] = {}
     pairs, refusals, verdicts = [], [], 0
@@ -147,7 +146,7 @@ def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float, between: Bet
     runs_a, runs_b = _by_seed(_ended(a)), _by_seed(_ended(b))
     for group, runs in ((a, runs_a), (b, runs_b)):
         if all(run.status == "failed" for run in runs):
-            # What fails every time is broken; how its recipe would do is not known, so there is nothing to judge.
+            # What fails every time is broken; how fast its recipe would be is unknown, so there is nothing to judge.
             why = f"all {len(runs)} runs of {group.label} failed: {runs[0].error or 'no reason is recorded'}"
             n_a, n_b = len(runs_a), len(runs_b)
             return Verdict(VerdictKind.UNCLEAR, None, None, None, n_a, n_b, margin, level, None, why)
@@ -184,11 +183,11 @@ def _judged(
 
 
 def _beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
-    """UNCLEAR where all runs tie at an evaluation, and as many as could still differ by one would change the verdict.
+    """UNCLEAR if all runs tie at an evaluation, but the share that could still differ by one would change the verdict.
 
-    Of n pairs without a difference up to 1 - (1 - level)^(1/n) of all may have one, and an evaluation is a step in the
-    times that none of them shows. Together they may exceed the margin of SAME, or undo a difference that only the pace
-    makes. Runs with the same losses are the same computation, which ties under every seed.
+    If n pairs show no difference, up to 1 - (1 - level)^(1/n) of all pairs may have one, and an evaluation is a step in
+    the times that none of the n shows. Such pairs may exceed the margin of SAME, or undo a difference that is due to
+    the pace alone. Runs with the same losses are the same computation, which ties under every seed.
     """
     paired = [run.seed for run in a] == [run.seed for run in b]
     places = [[(run.steps_to_target, run.evaluations) for run in runs] for runs in (a, b)]
@@ -217,7 +216,7 @@ def span_of(run: RunSummary) -> tuple[float, float]:
 
 
 def sessions_seen(groups: Iterable[RunGroup]) -> Between | None:
-    """How much sessions vary, from ``groups`` of runs of one machine; ``None`` if no group has two sessions."""
+    """How much sessions vary, from ``groups`` of runs on one machine; ``None`` if no group has two sessions."""
     arrived = [[run for run in group.runs if run.time_to_accuracy_s] for group in groups]
     return between_sessions(
         [([run.time_to_accuracy_s or 0.0 for run in runs], [span_of(run) for run in runs]) for runs in arrived]
@@ -229,13 +228,13 @@ def _ended(group: RunGroup) -> list[RunSummary]:
 
 
 def _by_seed(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """By seed, so that arms with the same seeds are in pairs: equal weights, equal batches, neighbours in time."""
+    """The runs by seed, so that arms with the same seeds form pairs: same weights, same batches, close in time."""
     return sorted(runs, key=lambda run: (run.seed, run.started))
 
 
 def _given_up(runs: Sequence[RunSummary]) -> list[float] | None:
-    """How long each run that missed had tried, in their order, infinite for a hopeless one; ``None`` if not known."""
+    """How long each run that missed had tried, in order; infinite if it could never arrive, ``None`` if unknown."""
     missed = [run for run in runs if run.time_to_accuracy_s is None]
     times = [math.inf if run.hopeless or run.status == "failed" else run.given_up_s or 0.0 for run in missed]
-    # A run of no duration at all says nothing about the times of the others.
+    # A run without a duration says nothing about the times of the others.
     return times if all(time > 0.0 for time in times) else None

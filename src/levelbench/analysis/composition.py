@@ -1,14 +1,13 @@
-"""Composition: whether optimisations that each speed training up do so together (DAWNBench's open question).
+"""Composition: whether optimisations that speed up training one by one also do so together (DAWNBench's open question).
 
-If they compose, the combination is as much faster as the product of what each gains alone. On logarithms a product of
-speed-ups is a sum, so every question to a factorial experiment is one contrast of its arms; measured time over
-predicted time is COMPOSABLE if its whole interval lies inside the margin, SUB-MULTIPLICATIVE if all of it lies above 1
-(they gain less together), SUPER-MULTIPLICATIVE if below (they gain more), else UNCLEAR, with the runs that would settle
-it.
+If they compose, the speed-up of the combination is the product of the single speed-ups. On logarithms a product is a
+sum, so every question about a factorial experiment is one contrast of its arms. Measured over predicted time is
+COMPOSABLE if its whole interval lies inside the margin, SUB-MULTIPLICATIVE if all of it lies above 1 (they gain less
+together), SUPER-MULTIPLICATIVE if below (they gain more), else UNCLEAR, with the number of runs that would settle it.
 
-Where all arms have the same seeds a contrast is formed seed by seed and tested by Student's t, which needs neither
-equal variances nor luck with the seeds; else by Welch's approximation. A run that never reached its target took longer
-than it was given: that bounds a contrast from one side and leaves the other open, so nothing is filled in and nothing
+If all arms have the same seeds, a contrast is formed seed by seed and tested by Student's t, which needs no equal
+variances and removes the luck of the seeds; else Welch's approximation is used. A run that never reached its target
+took longer than its limit. That bounds a contrast on one side and leaves the other side open; nothing is imputed or
 dropped.
 """
 
@@ -40,10 +39,10 @@ Logs = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FactorArm:
-    """The runs of one arm by seed: which factors were ``on``, and the seconds to the target.
+    """The runs of one arm by seed: the factors that were ``on``, and the seconds to the target.
 
-    ``times`` has ``None`` for a run that never got there, and ``given_up`` for each of these, in order, how long it had
-    tried: infinite where it could never have arrived. ``failed`` says that no run of the arm came to its own end.
+    ``times`` has ``None`` for a run that missed, and ``given_up`` has, in the same order, how long each of these had
+    tried: infinite for one that could never have arrived. ``failed`` says that no run of the arm finished.
     """
 
     on: frozenset[str]
@@ -53,7 +52,7 @@ class FactorArm:
     label: str = ""
     failed: bool = False
     spans: tuple[Span, ...] | None = None
-    """When each run started and ended, where that is known."""
+    """When each run started and ended, if known."""
 
     @property
     def reached(self) -> int:
@@ -61,7 +60,7 @@ class FactorArm:
         return sum(time is not None for time in self.times)
 
     def logs(self, horizon: float) -> tuple[Logs, Logs]:
-        """The logarithms of the times from below and from above, shape (n,); ``horizon`` bounds an endless time."""
+        """Lower and upper bounds of the log times, shape (n,); ``horizon`` stands for an infinite time."""
         given_up = iter(self.given_up)
         low = [min(next(given_up), horizon) if time is None else time for time in self.times]
         high = [math.inf if time is None else time for time in self.times]
@@ -71,9 +70,9 @@ class FactorArm:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A ratio with its interval; ``None`` where it cannot be known, and ``reason`` says why.
+    """A ratio with its interval; ``None`` if unknown, with the ``reason``.
 
-    ``deviation`` is the standard deviation that one run of each arm gives the logarithm, for planning.
+    ``deviation`` is the standard deviation of the logarithm from one run of each arm, for planning.
     """
 
     ratio: float | None
@@ -87,16 +86,16 @@ class Contrast:
 
 
 def horizon_of(cells: Sequence[FactorArm]) -> float:
-    """The longest time that any run took or was given: what a run that could never arrive took at least."""
+    """The longest time that any run took or was given: a lower bound for a run that could never arrive."""
     known = [time for cell in cells for time in (*cell.times, *cell.given_up) if time is not None]
     return max(filter(math.isfinite, known), default=math.inf)
 
 
 def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: float = 0.95) -> Contrast:
-    """The product of the arms' times, each to the power of its coefficient: 1 and -1 make a ratio of two.
+    """The product of the arms' times, each to the power of its coefficient: 1 and -1 give a ratio of two arms.
 
-    There is no interval with fewer than three runs of an arm, or where two arms did not take turns. ``ValueError`` for
-    other than one coefficient a cell.
+    There is no interval if an arm has fewer than three runs, or if two arms did not take turns. ``ValueError`` unless
+    there is one coefficient per cell.
     """
     used = [(cell, c) for cell, c in zip(cells, coefficients, strict=True) if c]
     n = min((len(cell.times) for cell, _ in used), default=0)
@@ -104,7 +103,7 @@ def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: f
         return Contrast(None, None, None, n, level, reason="an arm has no run, or all runs of one failed")
     horizon = horizon_of(cells)
     bounds = [cell.logs(horizon) for cell, _ in used]
-    # What makes the contrast small: short times that count for it, long ones that count against it.
+    # The lower bound of the contrast has short times where the coefficient is positive, long ones where it is negative.
     small = [low if c > 0 else high for (low, high), (_, c) in zip(bounds, used, strict=True)]
     large = [high if c > 0 else low for (low, high), (_, c) in zip(bounds, used, strict=True)]
     weights = [c for _, c in used]
@@ -117,7 +116,7 @@ def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: f
     if missed and below is None and above is None:
         reason = f"{missed} run{'s' * (missed != 1)} never reached the target: no bound from either side"
     if n < LEAST_RUNS:
-        reason = reason or f"too few runs: an interval needs {LEAST_RUNS} or more of each arm"
+        reason = reason or f"too few runs: an interval needs at least {LEAST_RUNS} of each arm"
     elif apart:
         reason = "; ".join(filter(None, (reason, NOT_INTERLEAVED)))
     known = n >= LEAST_RUNS and not apart
@@ -136,13 +135,13 @@ def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: f
 def _interval(
     logs: Sequence[Logs], weights: Sequence[float], level: float, paired: bool
 ) -> tuple[float, float, float, float] | None:
-    """Mean, bounds and the deviation of one run each; ``None`` where a logarithm is not finite."""
+    """Mean, bounds, and the deviation of one run of each arm; ``None`` if a logarithm is not finite."""
     if not all(np.isfinite(each).all() for each in logs):
         return None
     mean = math.fsum(c * float(each.mean()) for each, c in zip(logs, weights, strict=True))
     if min(map(len, logs)) < 2:
         return mean, mean, mean, 0.0
-    # No run is known better than the clock can be read.
+    # No run is known more precisely than the resolution of the clock.
     step = resolution_of(*(np.exp(each).tolist() for each in logs))
     floors = [c * c * rounding_variance(np.exp(each), step) for each, c in zip(logs, weights, strict=True)]
     if paired:
@@ -154,7 +153,7 @@ def _interval(
         sizes = [len(each) for each in logs]
     shares = [part / size for part, size in zip(parts, sizes, strict=True)]
     variance = math.fsum(shares)
-    # Sums of equal numbers differ in their last digit: that is no spread.
+    # Sums of equal numbers differ in the last digit: that is not a spread.
     if variance < 1e-24 * (1.0 + mean * mean):
         return mean, mean, mean, 0.0
     dof = 1.0 / math.fsum((s / variance) ** 2 / (size - 1) for s, size in zip(shares, sizes, strict=True))
@@ -170,7 +169,7 @@ Value = int | float | str | bool
 
 
 class CompositionKind(StrEnum):
-    """What the question ends in."""
+    """The possible answers."""
 
     COMPOSABLE = "COMPOSABLE"
     SUB_MULTIPLICATIVE = "SUB-MULTIPLICATIVE"
@@ -180,7 +179,7 @@ class CompositionKind(StrEnum):
 
 @dataclass(frozen=True)
 class SingleFactor:
-    """What a factor does by itself: the arm with it alone against the arm with none."""
+    """The effect of a single factor: the arm with it alone compared with the arm with none."""
 
     factor: str
     verdict: Verdict
@@ -188,9 +187,9 @@ class SingleFactor:
 
 @dataclass(frozen=True)
 class Effect:
-    """The mean over all arms of what switching a factor on does to the time, or of what one does to another's effect.
+    """A main effect or an interaction, averaged over all arms.
 
-    For two factors ``found.ratio`` is the effect of one with the other on over its effect with the other off.
+    For two factors, ``found.ratio`` is the effect of one with the other on, over its effect with the other off.
     """
 
     factors: tuple[str, ...]
@@ -201,9 +200,9 @@ class Effect:
 class Composition:
     """The answer. ``predicted`` and ``together`` are times with all factors on over times with none.
 
-    ``against`` has a verdict for each of ``cells`` against that with none, which itself has ``None``.
-    ``departure`` is measured over predicted; ``effects`` are there for a full factorial design, their intervals wide
-    enough to hold together at ``level``. ``runs_to_settle`` are more runs an arm.
+    ``against`` has a verdict for each of ``cells`` compared with the cell without factors, and ``None`` for that cell.
+    ``departure`` is measured over predicted time. ``effects`` exist for a full factorial design; their intervals hold
+    jointly at ``level``. ``runs_to_settle`` is the number of additional runs per arm.
     """
 
     factors: tuple[str, ...]
@@ -225,15 +224,15 @@ class Composition:
         names = " x ".join(self.factors)
         reached = sum(cell.reached for cell in self.cells), sum(len(cell.times) for cell in self.cells)
         parts = [f"{self.kind}  {names}: {_ratio_text(self.departure, 'measured/predicted time')}"]
-        parts.append(f"n = {self.departure.n} an arm")
+        parts.append(f"n = {self.departure.n} per arm")
         parts += [text for text in (self.reason,) if text]
         if self.runs_to_settle is not None:
-            parts.append(f"about {self.runs_to_settle} more run{'s' * (self.runs_to_settle != 1)} an arm to settle it")
+            parts.append(f"about {self.runs_to_settle} more run{'s' * (self.runs_to_settle != 1)} per arm to settle it")
         lines = ["  ".join(parts)]
         if self.predicted is not None and self.together.ratio is not None:
             lines.append(
                 f"  speed-up of all together: {1 / self.together.ratio:.3g} measured, {1 / self.predicted:.3g} is the "
-                "product of those alone"
+                "product of the single ones"
             )
         if reached[0] < reached[1]:
             lines.append(f"  {reached[0]} of {reached[1]} runs reached the target; the others count as longer times")
@@ -246,15 +245,15 @@ def designs(factors: Sequence[str]) -> list[frozenset[str]]:
 
 
 def one_at_a_time(factors: Sequence[str]) -> list[frozenset[str]]:
-    """None, each alone, all: the fewest arms that show whether they compose."""
+    """None, each alone, all: the fewest arms that show whether the factors compose."""
     every = frozenset(factors)
     return list(dict.fromkeys([frozenset[str](), *(frozenset([each]) for each in factors), every]))
 
 
 def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[FactorArm]:
-    """Each group as a cell: a factor is on where its setting is other than its value in ``off``.
+    """Each group as a cell: a factor is on if its setting differs from its value in ``off``.
 
-    :raises IncomparableError: when the groups differ in more than the factors, or two of them have the same ones on.
+    :raises IncomparableError: if the groups differ in more than the factors, or two of them have the same factors on.
     """
     cells: dict[frozenset[str], FactorArm] = {}
     first = groups[0].specification
@@ -267,8 +266,9 @@ def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[Facto
         if other != same or parts != (first.recipe, first.framework, first.device) or on in cells:
             raise IncomparableError(
                 f"the composition of {', '.join(off)}",
-                f"{group.label} differs from {groups[0].label} in more than these, or is one of two of its kind",
-                "choose runs of one recipe that differ in the factors alone",
+                f"{group.label} differs from {groups[0].label} in other settings too, "
+                "or has the same factors on as another group",
+                "choose runs of one recipe that differ only in the factors",
             )
         cells[on] = _cell(group, on)
     return list(cells.values())
@@ -284,21 +284,23 @@ def compose(
 ) -> Composition:
     """Analyse the runs of a factorial experiment; ``off`` names the factors, each with its value when switched off.
 
-    :raises UsageError: for fewer than two factors, or where the arm with none, one of them alone or all is missing.
-    :raises IncomparableError: when the groups cannot be compared, or ran on several machines.
+    :raises UsageError: for fewer than two factors, or if the arm with none, all or one of them alone is missing.
+    :raises IncomparableError: if the groups cannot be compared, or ran on several machines.
     """
     if len(off) < 2:
-        raise UsageError(f"the composition of {', '.join(off) or 'nothing'}", "it takes two factors", "name another")
+        raise UsageError(
+            f"the composition of {', '.join(off) or 'nothing'}", "it takes two factors", "name another factor"
+        )
     cells = {cell.on: cell for cell in cells_of(groups, off)}
     if lacking := [each for each in one_at_a_time(tuple(off)) if each not in cells]:
         named = "; ".join(", ".join(sorted(each)) or "none of them" for each in lacking)
-        raise UsageError(f"the composition of {', '.join(off)}", f"no runs with {named}", "run these as well")
+        raise UsageError(f"the composition of {', '.join(off)}", f"there are no runs with {named}", "run these too")
     for group in groups[1:]:
         check_comparable(groups[0], group)
     runs = [run for group in groups for run in group.runs]
     if not across_machines and any(not same_machine(runs[0].environment, run.environment) for run in runs[1:]):
         raise IncomparableError(
-            f"the composition of {', '.join(off)}", "the runs are of several machines", "give --across-machines"
+            f"the composition of {', '.join(off)}", "the runs are from several machines", "give --across-machines"
         )
     return _composed(cells, tuple(off), margin, level)
 
@@ -334,7 +336,7 @@ def _composed(
 
 
 def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
-    """Main effects and interactions of two, of a full factorial; at Bonferroni's level, so that all hold at once."""
+    """Main effects and two-factor interactions of a full factorial, at Bonferroni's level, so that all hold jointly."""
     corners = designs(factors)
     if not all(each in cells for each in corners):
         return ()
@@ -349,7 +351,7 @@ def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...]
 
 
 def _kind(found: Contrast, margin: float, level: float) -> tuple[CompositionKind, int | None]:
-    """The verdict, and where it is unclear how many more runs an arm would settle it."""
+    """The verdict, and if it is unclear, how many more runs per arm would settle it."""
     low, high = found.low or 0.0, math.inf if found.high is None else found.high
     if low >= 1 / (1 + margin) and high <= 1 + margin:
         return CompositionKind.COMPOSABLE, None
@@ -382,7 +384,7 @@ def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict
 
 
 def _apart(a: FactorArm, b: FactorArm, *, paired: bool) -> bool:
-    """Whether it is known that two arms did not take turns."""
+    """Whether two arms are known not to have taken turns."""
     return a.spans is not None and b.spans is not None and schedule_of(a.spans, b.spans, paired=paired) is not None
 
 
@@ -402,7 +404,7 @@ def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
 
 
 def _tried(run: RunSummary) -> float:
-    """How long a run that missed had tried; infinite where it could never have arrived."""
+    """How long a run that missed had tried; infinite if it could never have arrived."""
     return math.inf if run.hopeless or run.status == "failed" else run.given_up_s or 0.0
 
 

@@ -1,13 +1,13 @@
-"""One measure over the revisions of a repository, and where it changed for good.
+"""One measure over the revisions of a repository, and where it changed permanently.
 
-A point is a revision: the geometric mean over its processes or runs. What varies from one revision to the next without
-being a change (the session, the layout of a binary, the machine's mood) varies between points, so that the points and
-not the processes decide whether something changed.
+A point is a revision: the geometric mean over its processes or runs. Variation between revisions that is not a change
+(the session, the layout of a binary, the state of the machine) is variation between points, so the points, not the
+processes, decide whether something changed.
 
-Changes are found by E-divisive's scheme (Matteson and James 2014, section 3; in benchmarking: Daly and others 2020)
-with the F statistic of two means on logarithms in the place of the energy statistic: the best split of all segments is
-tested by permutations within the segments, and the search ends with the first that is not significant. That a search
-finds one change more than there are has at most the probability 1 - level, however long the history is.
+Changes are found by the E-divisive scheme (Matteson and James 2014, section 3; in benchmarking: Daly and others 2020),
+with the F statistic of two means on logarithms instead of the energy statistic. The best split of all segments is
+tested by permutations within the segments, and the search ends at the first split that is not significant. The
+probability of finding one change too many is at most 1 - level, however long the history is.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from levelbench.records.summary import RunGroup, labels_of
 __all__ = ["Change", "History", "Revision", "change_points", "histories_of_commands", "histories_of_runs"]
 
 LEAST_POINTS = 8
-"""With fewer, no arrangement of them is rare enough for a change of three in a row to be significant at 5 %."""
+"""With fewer points, a change of three in a row cannot be significant at 5 %."""
 _LEAST_SEGMENT = 2
 _PERMUTATIONS = 1999
 
 
 @dataclass(frozen=True)
 class Revision:
-    """A revision: its ``commit``, ``edit`` where the folder had changes beside it, and one time each process or run.
+    """A revision: its ``commit``, ``edit`` if the folder had uncommitted changes, and one time per process or run.
 
-    ``missed`` counts runs that have no time, since they failed or did not reach the target: they make the mean of the
-    others say less than it seems to, and no change is looked for in a history that has some.
+    ``missed`` counts runs without a time, because they failed or did not reach the target. They bias the mean of the
+    others, so no changes are searched for in a history that has any.
     """
 
     commit: str
@@ -52,20 +52,20 @@ class Revision:
 
     @property
     def name(self) -> str:
-        """The commit's first ten digits, and a plus where there were changes that are in no commit."""
+        """The commit's first ten digits, with a plus if there were uncommitted changes."""
         return self.commit[:10] + ("+" if self.edit else "")
 
     def estimate(self, level: float) -> Estimate | None:
-        """The typical time, where there is one."""
+        """The typical time, if there is one."""
         return estimate(self.times_s, level) if self.times_s and not self.missed else None
 
 
 @dataclass(frozen=True)
 class Change:
-    """From the point at index ``at`` on the times are ``ratio`` times what they were since the change before.
+    """From index ``at`` on, the times are ``ratio`` times those since the previous change.
 
-    ``interval`` is Student's, with the variance of the revisions between changes; the place was chosen by the same
-    points, so that it is a little too narrow where the change is small.
+    ``interval`` is Student's, with the variance of the revisions between changes. The position was chosen from the same
+    points, so the interval is slightly too narrow for a small change.
     """
 
     at: int
@@ -75,9 +75,9 @@ class Change:
 
 @dataclass(frozen=True)
 class History:
-    """One command, or runs of one specification, on one machine; points in the order in which they were measured.
+    """One command, or the runs of one specification, on one machine; points in the order of measurement.
 
-    ``why_none`` says why no change was looked for.
+    ``why_none`` says why no changes were searched for.
     """
 
     name: str
@@ -89,7 +89,7 @@ class History:
 
 
 def change_points(values: Sequence[float], level: float = 0.95, seed: int = 0) -> list[int]:
-    """The indices at which a series of positive ``values`` changes its level: each begins a new segment.
+    """The indices at which the level of a series of positive ``values`` changes: each begins a new segment.
 
     A segment has at least two values.
     """
@@ -116,7 +116,7 @@ def change_points(values: Sequence[float], level: float = 0.95, seed: int = 0) -
 
 
 def _best_split(rows: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[Any, Any]:
-    """The largest F statistic of two means over all splits of each row, and after how many values it is."""
+    """The largest F statistic of two means over all splits of each row, and the number of values before that split."""
     count = rows.shape[1]
     sizes = np.arange(_LEAST_SEGMENT, count - _LEAST_SEGMENT + 1)
     if not len(sizes):
@@ -131,9 +131,9 @@ def _best_split(rows: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[Any, Any]:
 
 
 def histories_of_commands(records: Iterable[CommandRecord], level: float = 0.95) -> tuple[list[History], int]:
-    """A history of the wall time of each command on each machine, and how many processes were of no known commit.
+    """A history of the wall time of each command on each machine, and the number of processes without a known commit.
 
-    Of what failed or was interrupted no time counts. A second copy of a command (``A`` against ``A``) is left out.
+    Times of failed or interrupted processes do not count. A second copy of a command (``A`` against ``A``) is left out.
     """
     found: dict[tuple[str, str], list[CommandRecord]] = {}
     for record in records:
@@ -156,7 +156,7 @@ def histories_of_commands(records: Iterable[CommandRecord], level: float = 0.95)
 
 
 def histories_of_runs(groups: Sequence[RunGroup], level: float = 0.95) -> tuple[list[History], int]:
-    """A history of the time to accuracy of each specification on each machine, and how many runs were of no commit."""
+    """A history of the time to accuracy by specification and machine, and the number of runs without a commit."""
     specifications = {group.key: group.specification for group in groups}
     labels = dict(zip(specifications, labels_of(list(specifications.values())), strict=True))
     found: dict[tuple[str, str], list[_Measured]] = {}
@@ -202,7 +202,7 @@ def _wall_s(record: CommandRecord) -> float | None:
 
 def _history(name: str, measure: str, machine: str, points: tuple[Revision, ...], level: float) -> History:
     if len(points) < LEAST_POINTS:
-        why = f"changes are looked for from {LEAST_POINTS} revisions on"
+        why = f"finding changes takes at least {LEAST_POINTS} revisions"
         return History(name, measure, machine, points, (), why)
     if any(each.missed for each in points):
         return History(name, measure, machine, points, (), "some of its runs have no time")

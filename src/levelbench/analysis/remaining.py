@@ -1,9 +1,9 @@
-"""How much longer a plan takes: a range that is meant to hold the truth in 80 % of cases.
+"""How much longer a plan takes: a range that should contain the truth in 80 % of cases.
 
-Runs vary, so the rest of a plan is a sum of unknown times. Each is drawn many times from what is known of it: the
-logarithms of the times of its arm's finished runs (with Student's t, since they are few); before one has finished, the
-pace of the run in progress times the epochs that runs of the other arms took, or any number up to the budget.
-`benchmarks/eta.py` replays recorded runs and counts how often the range holds the truth.
+Runs vary, so the rest of a plan is a sum of unknown times. Each is drawn many times from what is known about it: the
+logarithms of the times of its arm's finished runs (with Student's t, since they are few). Before a run has finished, it
+is the pace of the current run times the epochs that runs of the other arms took, or any number up to the budget.
+`benchmarks/eta.py` replays recorded runs and counts how often the range contains the truth.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Draws = NDArray[np.float64]
 _DRAWS = 400
 _QUANTILES = (0.1, 0.9)
 _ONE_RUN_SPREAD = 0.25
-"""Standard deviation of the logarithm of a time that is known from one run only."""
+"""Standard deviation of the logarithm of a time that is known from only one run."""
 _OTHER_ARM_SPREAD = 0.7
-"""... and of one that is known from other arms only."""
+"""The same for a time that is known only from other arms."""
 _LEAST_SPREAD, _FEW = 0.03, 30
 
 
@@ -34,12 +34,12 @@ class RemainingTime:
     """Times of finished runs by arm, in seconds from the start of a process to the start of the next one."""
 
     to_go: list[int]
-    """The arms of the runs that have not finished, the one in progress first."""
+    """The arms of the unfinished runs, the current one first."""
     times_s: dict[int, list[float]] = field(default_factory=dict)
     epochs: dict[int, list[float]] = field(default_factory=dict)
 
     def finished(self, arm: int, time_s: float, epochs: float | None = None, *, planned: bool = True) -> None:
-        """A run has ended after ``time_s``; with ``planned`` it was one of those to go."""
+        """Record a run that ended after ``time_s``; ``planned`` says that it was among the unfinished ones."""
         if planned and arm in self.to_go:
             self.to_go.remove(arm)
         if time_s > 0:
@@ -50,10 +50,10 @@ class RemainingTime:
     def range_s(
         self, arm: int, elapsed_s: float, epoch: float | None = None, most_epochs: float | None = None
     ) -> tuple[float, float] | None:
-        """The 10 % and 90 % quantiles of the seconds that are left, ``None`` while nothing is known.
+        """The 10 % and 90 % quantiles of the remaining seconds; ``None`` while nothing is known.
 
-        ``arm`` is that of the run in progress, which has been going for ``elapsed_s`` and is at ``epoch``;
-        ``most_epochs`` is its budget.
+        ``arm`` is the arm of the current run, which has taken ``elapsed_s`` so far and is at ``epoch``; ``most_epochs``
+        is its budget.
         """
         if not self.to_go:
             return None
@@ -72,7 +72,7 @@ class RemainingTime:
         return float(low), float(high)
 
     def _noise(self, arm: int) -> float:
-        """How much the logarithms of the times of one arm vary from run to run."""
+        """The run-to-run deviation of the logarithms of one arm's times."""
         deviations = [np.var(np.log(times), ddof=1) for times in self.times_s.values() if len(times) > 1]
         own = self.times_s.get(arm, [])
         if len(own) > 2:
@@ -88,7 +88,7 @@ class RemainingTime:
         epoch: float | None,
         most_epochs: float | None,
     ) -> Draws | None:
-        """Draws of an arm's typical time, whose uncertainty its runs share; ``None`` where nothing is known."""
+        """Draws of an arm's typical time, whose uncertainty its runs share; ``None`` if nothing is known."""
         own = self.times_s.get(arm, [])
         if own:
             spread = self._noise(arm) / math.sqrt(len(own))
@@ -112,7 +112,7 @@ def _typical(values: Sequence[float]) -> float:
 
 
 def _rest(times_s: Draws, elapsed_s: float, rng: np.random.Generator) -> Draws:
-    """What is left of those times that are not over yet; where hardly any is, about a tenth of what has gone."""
+    """The rest of the drawn times that exceed the elapsed time; if hardly any do, about a tenth of the elapsed time."""
     longer = times_s[times_s > elapsed_s]
     if len(longer) < _DRAWS // 20:
         return elapsed_s * rng.exponential(0.1, _DRAWS)
@@ -120,7 +120,7 @@ def _rest(times_s: Draws, elapsed_s: float, rng: np.random.Generator) -> Draws:
 
 
 def _sum_of_runs(count: int, noise: float, rng: np.random.Generator) -> Draws:
-    """The sum of so many runs' times as shares of a typical one, each log-normal; of many runs a normal one."""
+    """The sum of the times of ``count`` runs relative to a typical one: log-normal each, a normal sum for many runs."""
     if count <= _FEW:
         whole: Draws = np.exp(noise * rng.standard_normal((count, _DRAWS))).sum(axis=0)
         return whole

@@ -1,8 +1,8 @@
-"""How time to accuracy scales with the number of ranks: points, and efficiencies against the smallest one.
+"""How time to accuracy scales with the number of ranks: points, and efficiencies relative to the smallest one.
 
-There are two efficiencies, and they differ where a scheme or a larger batch needs more samples for the same accuracy.
-Time per epoch says how fast ranks compute together; time to accuracy says what a user gets of it. Both count cores,
-ranks times the threads of each: a process alone that had all cores is no base for ranks with one each.
+There are two efficiencies, which differ if a scheme or a larger batch needs more samples for the same accuracy. Time
+per epoch shows how fast ranks compute together; time to accuracy shows what a user gains. Both count cores, i.e. ranks
+times threads per rank: a single process with all cores is no base for ranks with one core each.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CROWDED = "threads outnumbered cores"
 
 @dataclass(frozen=True)
 class Efficiency:
-    """A ratio, 1 for a speed-up by as much as there are more cores, with its interval; or why there is none."""
+    """A ratio with its interval, 1 if the speed-up equals the increase in cores; or why there is none."""
 
     value: float | None
     low: float | None = None
@@ -52,7 +52,7 @@ class Efficiency:
 
 @dataclass(frozen=True)
 class ScaledPoint:
-    """Runs on one number of ranks. Times in seconds; ``teamwork`` is that of each run, empty for one process."""
+    """Runs on one number of ranks. Times in seconds; ``teamwork`` has an item per run, and is empty for one process."""
 
     label: str
     ranks: int
@@ -67,7 +67,7 @@ class ScaledPoint:
     crowded: bool
     """Whether threads outnumbered cores: no efficiency is claimed then."""
     threads: int
-    """Of each rank, as its framework says."""
+    """Of each rank, as its framework reports."""
     level: float = 0.95
 
     def team(self, name: str) -> Estimate | None:
@@ -78,7 +78,7 @@ class ScaledPoint:
         found = estimate_signed(values, self.level)
         if found.interval is None:
             return found
-        # A t interval of few runs knows nothing of the quantity's own bounds.
+        # A t interval of few runs ignores the bounds of the quantity itself.
         least, most = _BOUNDS.get(name, (0.0, math.inf))
         inside = replace(found.interval, low=max(least, found.interval.low), high=min(most, found.interval.high))
         return replace(found, interval=inside)
@@ -86,9 +86,9 @@ class ScaledPoint:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The points of one task and recipe, the smallest first.
+    """The points of one task and recipe, smallest first.
 
-    Efficiencies are against the smallest point of the same scheme; one process alone is of every scheme.
+    Efficiencies are relative to the smallest point of the same scheme; a single process belongs to every scheme.
     """
 
     title: str
@@ -98,7 +98,7 @@ class Scaling:
 
 
 def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], level: float = 0.95) -> Scaling:
-    """The points of ``groups``, one a number of ranks (or scheme), with the records of their runs."""
+    """The points of ``groups``, one per number of ranks and scheme, with the records of their runs."""
     by_path = {str(record.path): record for record in records}
     ordered = sorted(groups, key=_ranks)
     bases = [_base(group, ordered) for group in ordered]
@@ -116,9 +116,9 @@ def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], l
 
 
 def _against(base: RunGroup, group: RunGroup) -> list[str]:
-    """What speaks against an efficiency of ``group``, as the gate of every comparison finds it; doubts of one run not.
+    """What speaks against an efficiency of ``group``, according to the gate, without doubts about single runs.
 
-    They are the run's own, and told with the other figures of its group.
+    Those are reported with the other figures of the run's group.
     """
     if group is base or not base.runs or not group.runs:
         return []
@@ -129,7 +129,7 @@ def _against(base: RunGroup, group: RunGroup) -> list[str]:
 
 
 def _apart(base: RunGroup, group: RunGroup) -> bool:
-    """Whether the runs of the two did not take turns: the machine may have changed in between."""
+    """Whether the runs of the two did not take turns, so that the machine may have changed in between."""
     a, b = ended(base), ended(group)
     paired = [run.seed for run in a] == [run.seed for run in b]
     return schedule_of([span_of(run) for run in a], [span_of(run) for run in b], paired=paired) is not None
@@ -155,7 +155,7 @@ def _threads(group: RunGroup) -> int:
 
 
 def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
-    """Whether the ranks say that they shared cores, or their threads are more than the cores of their machine."""
+    """Whether the ranks report shared cores, or have more threads than their machine has cores."""
     for run in group.runs:
         record = records.get(run.path)
         team = record.end.environment_after.get("team", {}) if record and record.end else {}
@@ -191,7 +191,7 @@ def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level
 
 
 def _epochs_s(group: RunGroup, records: Mapping[str, Record]) -> list[float]:
-    """Seconds of training an epoch, one a run: without evaluation, and without what comes before and after."""
+    """Seconds of training alone per epoch, one value per run."""
     found = []
     for run in group.runs:
         record = records.get(run.path)
@@ -218,7 +218,7 @@ def _times(runs: Sequence[RunSummary]) -> list[float]:
 def _efficiency(
     before: Sequence[float], after: Sequence[float], base: RunGroup, group: RunGroup, crowded: bool, level: float
 ) -> Efficiency:
-    """How much sooner, over how many more cores: (t_base · c_base) / (t · c)."""
+    """Speed-up over the increase in cores: (t_base · c_base) / (t · c)."""
     if group is base:
         return Efficiency(1.0, reason="the base of the others")
     if crowded:

@@ -1,13 +1,13 @@
-"""What a task should fix: target, how often to evaluate, how many runs; and whether fixed schedules reach the target.
+"""What a task should fix: target, evaluation interval, number of runs; and whether fixed schedules reach the target.
 
-A target is good where its crossing is well-conditioned. On the steep part before the knee the crossing depends on which
-evaluation comes first; on the flat tail a hair of quality costs a large part of the schedule, so time to accuracy
+A target is good if its crossing is well-conditioned. On the steep part before the knee, the crossing depends on which
+evaluation comes first. On the flat tail, a tiny gain in quality costs a large part of the schedule, so time to accuracy
 measures luck (MLPerf Training's advice to benchmark owners, CONTRIBUTING.md). The knee is Kneedle's (Satopää et al.
-2011): the point furthest above the chord, where the slope, in shares of both ranges, is 1. It moves with the length of
-the curves, so they should end where a user would stop.
+2011): the point furthest above the chord, where the slope is 1 with both ranges scaled to 1. It moves with the length
+of the curves, so they should end where a user would stop.
 
-A run of a schedule of fixed length cannot stop at its target, so a single end at or beyond it is partly luck; what a
-recipe promises is its mean, and that is tested.
+A run with a schedule of fixed length cannot stop at its target, so a single final quality at or beyond it is partly
+luck. What a recipe promises is the mean, and that is tested.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ += ["final_line", "final_test", "propose_cadence", "propose_runs", "prop
 LEAST_SEEDS = 10
 LEAST_EVALUATIONS = 8
 FLAT = 3.0
-# With more, five runs an arm miss a factor of 1.5 between two recipes: 2.31 x 0.25 x sqrt(2 / 5) > ln 1.44.
+# With more, five runs per arm miss a factor of 1.5 between two recipes: 2.31 x 0.25 x sqrt(2 / 5) > ln 1.44.
 LARGEST_CV = 0.25
 LEAST_BEND = 0.1
 SHOWN_BEFORE_KNEE = 5
@@ -44,13 +44,13 @@ _Curves = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One round value as a target.
+    """One round value as a candidate for the target.
 
     ``reached`` of the seeds confirmed it, at ``crossing`` (median, in the unit of x; ``None`` if none did) with the
-    coefficient of variation ``cv``. ``slope`` is d(x) / d(threshold) on the median curve, ``conditioning`` the same in
-    shares of the schedule by shares of the quality range (1 at the knee, above 3 flat), both infinite at the top.
-    ``quantisation`` is the evaluation interval there by the crossing: what one evaluation more costs. ``finding`` is
-    ``good``, ``steep``, ``flat``, ``unreached`` or ``scattered`` (``cv`` above 0.25).
+    coefficient of variation ``cv``. ``slope`` is d(x) / d(threshold) on the median curve. ``conditioning`` is the same
+    as a share of the schedule over a share of the quality range (1 at the knee, flat above 3); both are infinite at the
+    top. ``quantisation`` is the evaluation interval there over the crossing: the cost of one more evaluation.
+    ``finding`` is ``good``, ``steep``, ``flat``, ``unreached`` or ``scattered`` (``cv`` above 0.25).
     """
 
     threshold: float
@@ -65,7 +65,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The proposed ``target`` (``None`` if there is no good one) with its ``reason``, and the table behind it."""
+    """The proposed ``target`` (``None`` if there is no good one) with its ``reason``, and the table of candidates."""
 
     target: float | None
     knee_x: float | None
@@ -77,7 +77,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class _Study:
-    """Curves as they are, and the median curve with its best so far, on a scale where higher is better."""
+    """The original curves, and the median curve with its running best, on a scale where higher is better."""
 
     curves: _Curves
     x: _Curve
@@ -94,7 +94,7 @@ class _Study:
         return float(self.x[-1] - self.x[0]), float(self.best[-1] - self.best[0])
 
     def arrival(self, quality: float) -> float:
-        """The x at which the median curve gets to ``quality`` (higher is better), infinite if it does not."""
+        """The x at which the median curve reaches ``quality`` (higher is better), infinite if it does not."""
         if quality > self.best[-1]:
             return math.inf
         after = int(np.searchsorted(self.best, quality))
@@ -109,14 +109,14 @@ def propose_target(
 ) -> Proposal:
     """Propose the target of a task from its learning curves.
 
-    ``curves`` holds qualities, evaluations x seeds (8 or more of the first, 10 or more of the second; NaN where a seed
-    diverged), ``x`` the position of each evaluation (epochs, steps or seconds; 1, 2, 3, ... if omitted). Candidates are
-    multiples of ``step``, by default the largest of 1, 2 or 5 times a power of ten that divides the range in 50.
+    ``curves`` has qualities, evaluations x seeds (at least 8 evaluations and 10 seeds; NaN where a seed diverged),
+    ``x`` the position of each evaluation (epochs, steps or seconds; 1, 2, 3, ... if omitted). Candidates are multiples
+    of ``step``, by default the largest of 1, 2 or 5 times a power of ten that divides the range in 50.
 
-    The proposal is the highest candidate that lies after the knee, is reached by *all* seeds (confirmed by two
-    evaluations in a row), has a conditioning of at most 3 and crossings that vary by at most 25 %. Where none is, it
-    is the highest one *before* the knee that all seeds reach with so little variation, and the reason says so.
-    Raises ``UsageError`` for fewer curves or a malformed ``x``.
+    The proposal is the highest candidate after the knee that *all* seeds reach (confirmed by two evaluations in a row),
+    with a conditioning of at most 3 and crossings that vary by at most 25 %. If there is none, it is the highest
+    candidate *before* the knee that all seeds reach with as little variation, and the reason says so. Raises
+    ``UsageError`` for fewer curves or a malformed ``x``.
     """
     study = _study(curves, x, direction, step)
     seeds = study.curves.shape[1]
@@ -145,15 +145,17 @@ def _study(curves: ArrayLike, x: Sequence[float] | None, direction: str, step: f
     sign = sign_of(direction)
     asked, table = "a target from learning curves", np.asarray(curves, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] < LEAST_EVALUATIONS or table.shape[1] < LEAST_SEEDS:
-        needed = f"give {LEAST_EVALUATIONS} evaluations or more of {LEAST_SEEDS} seeds or more"
+        needed = f"give at least {LEAST_EVALUATIONS} evaluations of at least {LEAST_SEEDS} seeds"
         raise UsageError(asked, f"curves of shape {table.shape} (evaluations x seeds)", needed)
     at = np.arange(1.0, len(table) + 1.0) if x is None else np.asarray(x, dtype=np.float64)
     if at.shape != (len(table),) or not np.isfinite(at).all() or not (np.diff(at) > 0).all() or at[0] < 0:
-        raise UsageError(asked, "positions that do not rise from evaluation to evaluation", "give one x an evaluation")
-    # A seed that diverged is worse than any other, not absent.
+        raise UsageError(
+            asked, "the positions do not increase from evaluation to evaluation", "give one x per evaluation"
+        )
+    # A seed that diverged is worse than any other, not missing.
     median = np.median(np.where(np.isfinite(table), sign * table, -np.inf), axis=1)
     if not np.isfinite(median).all():
-        raise UsageError(asked, "half of the seeds or more have no finite quality", "correct the recipe first")
+        raise UsageError(asked, "at least half of the seeds have no finite quality", "fix the recipe first")
     best = np.maximum.accumulate(median)
     if step is not None and not step > 0:
         raise UsageError(asked, f"a step of {step} between candidates", "give a step above zero")
@@ -228,14 +230,14 @@ def _reason(chosen: Candidate | None, candidates: Sequence[Candidate], seeds: in
             f"{chosen.conditioning:.2g} (1 at the knee, {FLAT:g} flat)"
         )
     found = sorted({candidate.finding for candidate in candidates} - {"steep"})
-    none = f"no round value after the knee will do: {', '.join(found) or 'the step between them is too wide'}"
+    none = f"no round value after the knee is suitable: {', '.join(found) or 'the step between them is too wide'}"
     if chosen is None:
         return none
-    return f"{none}; the highest before it that all {seeds} seeds reach, confirmed, without scattering"
+    return f"{none}; this is the highest before it that all {seeds} seeds reach, confirmed, without scattering"
 
 
 COST = 0.05
-"""The share of a run that evaluations may take (MLPerf Training's advice to the owners of benchmarks)."""
+"""The share of a run that evaluations may take (MLPerf Training's advice to benchmark owners)."""
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 _MOST_RUNS = 1000
 
@@ -244,9 +246,9 @@ _MOST_RUNS = 1000
 class Cadence:
     """How often to evaluate.
 
-    ``every`` is in the words of a task file, ``steps`` the same in steps; ``cost`` the share of a run that evaluations
-    then take, and ``quantisation`` one interval by the crossing, both in shares. ``now`` and ``now_cost`` are those of
-    the recorded runs.
+    ``every`` is written as in a task file, ``steps`` is the same in steps. ``cost`` is the resulting share of a run
+    that evaluations take, ``quantisation`` is one interval over the crossing. ``now`` and ``now_cost`` are the values
+    of the recorded runs.
     """
 
     every: str
@@ -261,10 +263,10 @@ class Cadence:
 
 @dataclass(frozen=True)
 class Runs:
-    """How many runs: ``needed`` for an interval of +- ``width`` around the time to accuracy, at 95 %.
+    """The number of runs ``needed`` for a 95 % interval of +- ``width`` around the time to accuracy.
 
-    ``None`` if a thousand are too few, or less than two runs reached the target. ``deviation`` is that of the logs of
-    the ``times`` to the target, ``width_now`` the half-width that the recorded runs give.
+    ``None`` if a thousand are too few, or fewer than two runs reached the target. ``deviation`` is the deviation of the
+    logs of the ``times`` to the target, ``width_now`` the half-width from the recorded runs.
     """
 
     needed: int | None
@@ -277,7 +279,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class TaskProposal:
-    """All three, of one recipe's recorded curves; where there is no target, ``cadence`` and ``runs`` are ``None``."""
+    """All three proposals for one recipe; without a target, ``cadence`` and ``runs`` are ``None``."""
 
     target: Proposal
     cadence: Cadence | None
@@ -298,12 +300,12 @@ def check_shares(cost: float, width: float) -> None:
 
 
 def check_evaluations(count: int, every: str, epochs: float) -> None:
-    """Raise ``UsageError`` for curves of too few evaluations, before any run is made."""
+    """Raise ``UsageError`` for curves with too few evaluations, before any run is made."""
     if count < LEAST_EVALUATIONS:
         raise UsageError(
             f"a target from curves of {epochs:g} epochs, evaluated every {every}",
-            f"that is {count} evaluation{'s' * (count != 1)}, and a knee takes {LEAST_EVALUATIONS} or more",
-            "train longer (--epochs; of a schedule of fixed length [epochs=...]) or evaluate more often (--every)",
+            f"that is {count} evaluation{'s' * (count != 1)}, but finding a knee takes at least {LEAST_EVALUATIONS}",
+            "train longer (--epochs, or [epochs=...] for a schedule of fixed length) or evaluate more often (--every)",
         )
 
 
@@ -312,7 +314,7 @@ def tune(
 ) -> TaskProposal:
     """Propose target, cadence and number of runs from finished runs of one specification.
 
-    ``step`` rounds the target, ``cost`` is the share that evaluations may take, ``width`` the wanted half-width of the
+    ``step`` rounds the target, ``cost`` is the share that evaluations may take, ``width`` the desired half-width of the
     interval, as a share of the time. Raises ``UsageError`` for too few runs or evaluations.
     """
     if not records:
@@ -337,7 +339,7 @@ def tune(
 def propose_cadence(records: Sequence[Record], cost: float = COST, crossing_epochs: float | None = None) -> Cadence:
     """The shortest round interval whose evaluations take at most the share ``cost`` of a run.
 
-    With e seconds an evaluation and s seconds a step, an interval of k steps costs e / (e + k s).
+    With e seconds per evaluation and s seconds per step, an interval of k steps costs e / (e + k s).
     """
     evaluation_s, step_s, steps_per_epoch = _costs(records)
     least = evaluation_s * (1 - cost) / (cost * step_s)
@@ -358,7 +360,7 @@ def propose_cadence(records: Sequence[Record], cost: float = COST, crossing_epoc
 
 
 def propose_runs(times_s: Sequence[float], n: int, width: float) -> Runs:
-    """The least number of runs whose 95 % interval of the mean of the logs is within +- ``width``.
+    """The smallest number of runs whose 95 % interval of the mean of the logs is within +- ``width``.
 
     exp(t_(0.975, n - 1) s / sqrt(n)) - 1 <= width, with s the deviation of the logs of the times (ddof 1).
     """
@@ -384,7 +386,7 @@ def _time_to(record: Record, threshold: float) -> float | None:
 
 
 def _costs(records: Sequence[Record]) -> tuple[float, float, float]:
-    """Seconds an evaluation and a step, medians over the runs, and steps an epoch."""
+    """Seconds per evaluation and per step, medians over the runs, and steps per epoch."""
     evaluations, steps, per_epoch = [], [], []
     for record in records:
         last = record.evaluations[-1]
@@ -393,12 +395,12 @@ def _costs(records: Sequence[Record]) -> tuple[float, float, float]:
         per_epoch.append(last.step / last.epoch)
     found = [float(np.median(values)) for values in (evaluations, steps, per_epoch)]
     if not found[1] > 0:
-        raise UsageError("how often to evaluate", "the records hold no time of training", "give runs that trained")
+        raise UsageError("how often to evaluate", "the records have no training time", "give runs that trained")
     return found[0], found[1], found[2]
 
 
 def _round_interval(least: float, steps_per_epoch: float) -> tuple[int, str]:
-    """A round number of steps from ``least`` on, in epochs where it is at least half of one."""
+    """A round number of at least ``least`` steps, in epochs if it is at least half an epoch."""
     if least > 0.5 * steps_per_epoch:
         epochs = max(1, math.ceil(least / steps_per_epoch - 1e-9))
         return round(epochs * steps_per_epoch), f"{epochs} epoch{'s' * (epochs > 1)}"
@@ -410,9 +412,9 @@ def _round_interval(least: float, steps_per_epoch: float) -> tuple[int, str]:
 
 
 def final_test(group: RunGroup) -> MeanTest | None:
-    """The one-sided test that the mean final quality is at the target; ``None`` for another crossing rule.
+    """The one-sided test that the mean final quality reaches the target; ``None`` for another crossing rule.
 
-    A run that ended in no finite quality (it diverged) has no mean with the others: nothing is shown, with p = 1.
+    If the final quality of a run is not finite (it diverged), there is no mean, so nothing is shown: p = 1.
     """
     runs = [run for run in group.runs if run.status == "done" and run.crossing == "final"]
     target = group.specification.target
@@ -432,12 +434,12 @@ def final_line(group: RunGroup) -> str | None:
     target = group.specification.target
     sign = ">=" if target.direction == "higher" else "<="
     if math.isnan(found.mean):
-        what = f"{group.label}: {target.split} {target.metric} at the end is not a number in one or more of {found.n}"
+        what = f"{group.label}: {target.split} {target.metric} at the end is not a number in at least one of {found.n}"
         return f"{what}; {sign} {target.threshold:g} is not shown"
     mean = (
         f"{group.label}: {target.split} {target.metric} at the end is {found.mean:.4f} on average over {found.n} runs"
     )
     if found.p_value is None:
-        return f"{mean}; whether that is {sign} {target.threshold:g} takes two runs or more to test"
+        return f"{mean}; testing whether that is {sign} {target.threshold:g} takes at least two runs"
     outcome = "shown" if found.reached else "not shown"
     return f"{mean}; {sign} {target.threshold:g} is {outcome} (one-sided t test, p = {found.p_value:.2g})"

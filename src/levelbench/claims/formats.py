@@ -1,9 +1,9 @@
-"""The report of the linter for other programs: JSON, SARIF 2.1.0 (OASIS, 2020), annotations of a GitHub workflow.
+"""The linter's report for other programs: JSON, SARIF 2.1.0 (OASIS, 2020), annotations of a GitHub workflow.
 
-In SARIF a rule is a ``reportingDescriptor`` with its whole page, a finding a ``result``, and what is ignored a result
-with a ``suppression`` whose justification is the reason. A workflow command is ``::level
-key=value,key=value::message``; what would end one of its parts is escaped as the runner reads it back, so no text of a
-claim becomes a command.
+In SARIF, a rule is a ``reportingDescriptor`` with its whole page, a finding is a ``result``, and an ignored finding is
+a result with a ``suppression`` whose justification is the reason. A workflow command is ``::level
+key=value,key=value::message``. Characters that would end one of its parts are escaped in the way that the runner
+undoes, so no text of a claim can become a command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FILE_LINE = re.compile(r"(?P<file>.+?):(?P<line>[1-9]\d{0,8})")
 
 
 class FileLine(NamedTuple):
-    """A file and a line of it, each where it is known."""
+    """A file and a line in it, each if known."""
 
     file: str | None
     line: int | None = None
@@ -38,10 +38,10 @@ class FileLine(NamedTuple):
 
 
 def place_of(finding: Diagnostic, linted: Linted) -> FileLine:
-    """Where ``finding`` was seen: its own place, or the claim's, or what the user named."""
+    """The place of ``finding``: its own, the claim's, or what the user named."""
     claim = linted.claim
     if claim.read_from == "claim" and _is_file(claim.where):
-        # Only the file that was read: what an author calls a place may be any other one.
+        # Only the file that was read: a place named by the author may be any other file.
         changed = Path(claim.where).stat().st_mtime_ns
         return FileLine(claim.where, nearest_line(finding.field, _lines(str(Path(claim.where).absolute()), changed)))
     here = str(Path.cwd())
@@ -54,7 +54,7 @@ def place_of(finding: Diagnostic, linted: Linted) -> FileLine:
 
 
 def below_here(file: str) -> Path | None:
-    """``file`` relative to the current folder, as code hosts want it; ``None`` where it does not lie in it."""
+    """``file`` relative to the current folder, as code hosts expect it; ``None`` if it lies elsewhere."""
     try:
         return Path(file).resolve().relative_to(Path.cwd())
     except (OSError, ValueError):
@@ -63,7 +63,7 @@ def below_here(file: str) -> Path | None:
 
 @lru_cache(maxsize=4096)
 def _file(where: str, folder: str, here: str) -> FileLine:
-    """The file, or file and line, that ``where`` is in ``folder``, seen from ``here``."""
+    """The file, or file and line, that ``where`` names in ``folder``, relative to ``here``."""
     match = _FILE_LINE.fullmatch(where)
     for name, line in ((where, None), (match["file"], int(match["line"])) if match else ("", None)):
         path = str(Path(folder, name)) if name else ""
@@ -81,12 +81,12 @@ def _is_file(text: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _lines(file: str, changed: int) -> dict[str, int]:
-    """The lines of a file as it was at ``changed``."""
+    """The lines of a file as of ``changed``."""
     return lines_of(Path(file).read_text(encoding="utf-8", errors="replace"))
 
 
 def as_json(report: LintReport, show: Severity = "warning") -> dict[str, object]:
-    """All claims with their findings of severity ``show`` and worse; the counts are of all severities."""
+    """All claims with their findings of severity ``show`` and worse; the counts include all severities."""
     return {
         "schema": 1,
         "claims": [_json_claim(report, each, show) for each in report.linted],
@@ -150,7 +150,7 @@ _SARIF_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "n
 
 
 def as_sarif(report: LintReport, show: Severity = "warning") -> dict[str, object]:
-    """One run with the findings of severity ``show`` and worse, and all that was ignored."""
+    """One run with the findings of severity ``show`` and worse, and all ignored findings."""
     numbers = {rule.code: number for number, rule in enumerate(report.rules)}
     results = []
     for linted in report.linted:
@@ -193,7 +193,7 @@ def _result(
         "kind": "fail",
         "message": {"text": _plain(text)},
         "locations": [_location(finding, linted)],
-        # Of all results or of none, says the specification (3.27.23): an empty list is "not suppressed".
+        # The specification (3.27.23) requires it for all results or none: an empty list is "not suppressed".
         "suppressions": suppressions,
         "properties": {"severity": finding.severity, "claim": linted.claim.title, "where": finding.where},
     }
@@ -204,20 +204,20 @@ def _location(finding: Diagnostic, linted: Linted) -> dict[str, object]:
     name = finding.field or linted.claim.title or "claim"
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": name, "kind": "member"}]}
     if place.file:
-        # Code hosts show nothing without a line: the first stands for the whole file.
+        # Code hosts show nothing without a line: the first line stands for the whole file.
         region = {"startLine": place.line or 1}
         location["physicalLocation"] = {"artifactLocation": {"uri": _uri(place.file)}, "region": region}
     return location
 
 
 def _uri(file: str) -> str:
-    """A URI reference: relative where the file lies in the current folder."""
+    """A URI reference, relative if the file lies in the current folder."""
     relative = below_here(file)
     return Path(file).absolute().as_uri() if relative is None else quote(relative.as_posix())
 
 
 def _plain(text: str) -> str:
-    """``text`` as a message's: braces would be placeholders and ``[..](..)`` a link (3.11.5, 3.11.6)."""
+    """``text`` escaped for a message: braces would be placeholders and ``[..](..)`` a link (3.11.5, 3.11.6)."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
 
 
@@ -225,7 +225,7 @@ _WORKFLOW_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning",
 
 
 def github_lines(report: LintReport, show: Severity = "warning") -> list[str]:
-    """One command a finding of severity ``show`` and worse, for each file not read, and for each rule ignored."""
+    """One command for each finding of severity ``show`` and worse, each unread file and each ignored rule."""
     lines = [_command(report, each, linted) for linted in report.linted for each in linted.shown(show)]
     lines += [f"::warning title=unreadable::{escaped_data(each)}" for each in report.unread]
     suppressed = report.suppressed()

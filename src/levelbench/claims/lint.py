@@ -1,8 +1,8 @@
-"""Runs the rules over claims: which ones, what was found, what was ignored and why; and a project's settings for it.
+"""Runs rules over claims: selection of rules, findings, what was ignored and why, and a project's settings.
 
-What is ignored is kept with its reason and shown with the rest, so that a report never looks cleaner than it is.
-Settings (``lint.toml``, or ``[tool.levelbench.lint]`` of ``pyproject.toml``) are looked for where the linter is called
-and never next to the claim, for its author must not silence its reviewer.
+Ignored findings are kept with the reason and shown with the rest, so that a report never looks cleaner than it is.
+Settings (``lint.toml``, or ``[tool.levelbench.lint]`` in ``pyproject.toml``) are read from the folder where the linter
+is called, never from the claim's folder: an author must not silence a reviewer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Suppressed:
 
 @dataclass(frozen=True)
 class Linted:
-    """One claim after the rules: ``source`` is what it was read from, as the user wrote it."""
+    """One linted claim: ``source`` is what it was read from, as the user wrote it."""
 
     claim: Claim
     source: str
@@ -46,9 +46,9 @@ class Linted:
 
 @dataclass(frozen=True)
 class LintReport:
-    """All claims after the rules, the rules themselves, and what was to be ignored (code to reason).
+    """All linted claims, the rules, and what to ignore (code to reason).
 
-    ``unread`` says why files could not be read: nothing is known of what they claim.
+    ``unread`` says why files could not be read: what they claim is unknown.
     """
 
     linted: tuple[Linted, ...]
@@ -57,12 +57,12 @@ class LintReport:
     unread: tuple[str, ...] = ()
 
     def counts(self) -> dict[Severity, int]:
-        """How many findings of each severity there are; what is ignored does not count."""
+        """The number of findings of each severity, without ignored ones."""
         found = Counter(each.severity for one in self.linted for each in one.findings)
         return {severity: found[severity] for severity in SEVERITIES}
 
     def suppressed(self) -> list[Suppressed]:
-        """All that was ignored."""
+        """All ignored findings."""
         return [each for one in self.linted for each in one.suppressed]
 
     def fails(self, least: Severity | None) -> bool:
@@ -84,9 +84,9 @@ class LintReport:
 def lint(
     claims: Iterable[tuple[str, Claim]], rules: Sequence[Rule] | None = None, ignore: Mapping[str, str] | None = None
 ) -> LintReport:
-    """The findings of ``rules`` (all of them, if none are given) on claims, each with what it was read from.
+    """The findings of ``rules`` (by default all) on claims, each with what it was read from.
 
-    ``ignore`` maps codes to reasons: their findings are kept apart, with the reason.
+    ``ignore`` maps codes to reasons: their findings are kept separately, with the reason.
     """
     chosen = tuple(all_rules() if rules is None else rules)
     reasons = dict(ignore or {})
@@ -100,7 +100,7 @@ def lint(
 
 
 def findings_of(claim: Claim, rules: Sequence[Rule] | None = None) -> list[Diagnostic]:
-    """What the rules find in one claim: the worst first, then by code."""
+    """What the rules find in one claim, worst first, then by code."""
     chosen = all_rules() if rules is None else rules
     found = [finding for rule in chosen for finding in rule.check(claim)]
     return sorted(found, key=lambda each: (_rank(each.severity), each.code))
@@ -118,7 +118,7 @@ def find_rule(name: str) -> Rule:
 
 
 def chosen_rules(words: Iterable[str]) -> tuple[Rule, ...]:
-    """The rules that the words select: codes, beginnings of codes (``LB2``) and names. Without words, all of them."""
+    """The rules that the words select: codes, beginnings of codes (``LB2``) and names. Without words, all rules."""
     wanted = [word.strip() for text in words for word in text.split(",") if word.strip()]
     if not wanted:
         return all_rules()
@@ -130,7 +130,7 @@ def chosen_rules(words: Iterable[str]) -> tuple[Rule, ...]:
 
 
 def read_ignore(texts: Iterable[str]) -> dict[str, str]:
-    """Codes and reasons of texts as ``LB107=counted by the vendor``; ``UsageError`` where the reason is missing."""
+    """Codes and reasons from texts such as ``LB107=counted by the vendor``; ``UsageError`` if a reason is missing."""
     found = {}
     for text in texts:
         name, _, reason = text.partition("=")
@@ -159,7 +159,7 @@ _LIMIT = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """What a project has set: codes to select, codes to ignore with their reasons, severities."""
+    """A project's settings: codes to select, codes to ignore with their reasons, severities."""
 
     select: tuple[str, ...] = ()
     ignore: Mapping[str, str] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class Settings:
 
 
 def find_settings(folder: Path) -> Settings:
-    """The settings of ``folder``: those of ``lint.toml``, else of ``pyproject.toml``, else none."""
+    """The settings in ``folder``: those in ``lint.toml``, else in ``pyproject.toml``, else none."""
     for name in ("lint.toml", "pyproject.toml"):
         if (folder / name).is_file():
             return read_settings(folder / name)
@@ -176,7 +176,7 @@ def find_settings(folder: Path) -> Settings:
 
 
 def read_settings(path: Path) -> Settings:
-    """The settings in the file at ``path``; ``UsageError`` where they cannot be meant as they stand."""
+    """The settings in the file at ``path``; ``UsageError`` if they are invalid."""
     asked = f"reading the settings in {path}"
     try:
         with path.open("rb") as file:
@@ -187,7 +187,7 @@ def read_settings(path: Path) -> Settings:
     except OSError as error:
         raise UsageError(asked, error.strerror or str(error), "give a file that can be read") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(asked, f"it is not TOML: {error}", "correct it there") from error
+        raise UsageError(asked, f"it is not TOML: {error}", "fix it there") from error
     if path.name == "pyproject.toml":
         value = _table(_table(_table(value, "tool"), "levelbench"), "lint")
     return _checked(value, asked)
@@ -206,7 +206,9 @@ def _checked(value: dict[str, object], asked: str) -> Settings:
     if not isinstance(select, list) or not all(isinstance(each, str) for each in select):
         raise UsageError(asked, "select is not a list of codes", 'write select = ["LB1", "LB204"]')
     if not isinstance(ignore, dict) or not all(isinstance(each, str) for each in ignore.values()):
-        raise UsageError(asked, "ignore has no reasons", 'write [ignore] and a line as LB107 = "why it is sound here"')
+        raise UsageError(
+            asked, "ignore has no reasons", 'write [ignore] and a line such as LB107 = "why it is sound here"'
+        )
     return Settings(tuple(select), ignore, _severity(value, "show", asked), _severity(value, "fail-on", asked))
 
 

@@ -1,4 +1,4 @@
-"""A rule's page for the terminal; the table and the checklist of all rules, and what of this ``docs`` has."""
+"""A rule's page for the terminal, the table and the checklist of all rules, and the generated pages in ``docs``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rules_table(rules: Sequence[Rule], folder: str = "rules") -> str:
 
 
 def with_table(page: str, rules: Sequence[Rule]) -> str:
-    """``page`` with the table of rules between its two marks; ``ValueError`` where it has no marks."""
+    """``page`` with the table of rules between its two marks; ``ValueError`` if it has no marks."""
     before, mark, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not mark or not end:
@@ -44,18 +44,18 @@ def with_table(page: str, rules: Sequence[Rule]) -> str:
 
 
 def all_pages(lint_page: str) -> dict[str, str]:
-    """Every generated page by its path below ``docs``; ``lint_page`` is the text of ``lint.md`` as it is."""
+    """Every generated page by its path below ``docs``; ``lint_page`` is the current text of ``lint.md``."""
     rules = shipped_rules()
     pages = {f"rules/{rule.code}.md": rule.page for rule in rules}
     return {**pages, "lint.md": with_table(lint_page, rules), "lint-checklist.md": checklist(rules)}
 
 
 def checklist(rules: Sequence[Rule] | None = None) -> str:
-    """A Markdown checklist for a reviewer: one box a rule, grouped by the ways."""
+    """A Markdown checklist for a reviewer: one box per rule, grouped by the ways."""
     chosen = all_rules() if rules is None else rules
     lines = ["# Checklist of a performance claim", ""]
-    lines += ["Tick what the claim does; what it does not say is a question to its author.", ""]
-    # By way and not by code: LB121 is a second rule of way 1.
+    lines += ["Tick what the claim does; what it does not say is a question for its author.", ""]
+    # By way, not by code: LB121 is a second rule for way 1.
     for about in dict.fromkeys(rule.about for rule in sorted(chosen, key=lambda rule: rule.way or math.inf)):
         head, _, title = about.partition(": ") if about.startswith("way ") else ("", "", about)
         number = f"{head.removeprefix('way ')}. " if head else ""

@@ -1,6 +1,6 @@
-"""What the linter says of figures that a report or a site shows: an entry of a leaderboard, the groups of a report.
+"""The linter's remarks about figures in a report or site: an entry of a leaderboard, the groups of a report.
 
-Only errors and warnings are said; what is not stated is counted and never listed, for it is no fault.
+Only errors and warnings are shown; missing facts are counted but not listed, since they are not faults.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _INDEXED = re.compile(r"(sides|comparisons|scaling)\[(\d{1,6})\]")
 
 
 def remarks_on_runs(records: Iterable[Record], rows: Sequence[Row] = ()) -> list[Remarks]:
-    """What it says of the groups of a report; ``rows`` are all runs of the store, for those that are not counted."""
-    # A site asks of entries alone.
+    """The remarks about the groups of a report; ``rows`` are all runs in the store, to find uncounted ones."""
+    # A site has only entries.
     from levelbench.claims.reading.records import claims_of
 
     return [remarks_on_claim(claim) for claim in claims_of(records, rows)]
 
 
 def remarks_on_claim(claim: Claim) -> Remarks:
-    """What the linter says of one claim."""
+    """The linter's remarks about one claim."""
     names = _names()
     found = findings_of(claim)
     lines = [
@@ -56,7 +56,7 @@ def _names() -> dict[str, str]:
 
 
 def _side_of(claim: Claim, field: str) -> str:
-    """The side that a field belongs to: of a comparison its new side, of a point of scaling its own."""
+    """The side that a field belongs to: for a comparison its new side, for a scaling point its own."""
     if not (match := _INDEXED.match(field)):
         return ""
     name, at = match[1], int(match[2])

@@ -1,7 +1,7 @@
 """What a rule is, how its page is read, and what it finds.
 
-A rule is two files side by side: a module with its check, and a page in Markdown that says what the rule is about. The
-documentation, ``lint --explain`` and SARIF all show that page, so they cannot disagree.
+A rule is two files in one folder: a module with its check, and a Markdown page that explains it. The documentation,
+``lint --explain`` and SARIF all show that page, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["SEVERITIES", "Diagnostic", "Rule", "Severity", "read_rule", "rule_of
 
 Severity = Literal["error", "warning", "not-stated"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "not-stated")
-"""From the worst; ``not-stated`` says that something is missing, and never that somebody is guilty."""
+"""Worst first; ``not-stated`` says that something is missing, never that somebody is guilty."""
 
 _TITLE = re.compile(r"# (?P<code>[A-Z]{2,12}\d{3}) (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)")
 _LEAD = re.compile(r"\*(?P<about>[^*]+)\.\* (?P<why>.+)")
@@ -32,9 +32,9 @@ _SECTIONS = ("Sound practice", "Examples", "What it reads, and what it cannot se
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One use of one of the ways: ``found`` with its numbers, what to ``do`` to settle it, and where it was seen.
+    """One use of one of the ways: what was ``found`` with its numbers, what to ``do`` about it, and where it is.
 
-    A check may leave ``code`` empty: it then becomes that of the rule's page.
+    A check may leave ``code`` empty: the rule's code is then filled in.
     ``field`` names the field of the claim ("sides[0].quality.split"); ``where`` the file or place.
     """
 
@@ -50,8 +50,9 @@ class Diagnostic:
 class Rule:
     """One rule. ``check`` is a pure function of the claim; the rest is read from ``page``, which is Markdown.
 
-    ``about`` is one of Hoefler's ways ("way 3: tuning hidden") or what else the rule is about; ``why`` is one sentence;
-    ``source`` says whose it is; ``reads`` names the fields of the claim that it looks at; ``blind`` what it cannot see.
+    ``about`` is one of Hoefler's ways ("way 3: tuning hidden") or another subject; ``why`` is one sentence; ``source``
+    is the publication behind the rule; ``reads`` names the fields of the claim that it reads; ``blind`` says what it
+    cannot see.
     """
 
     code: str
@@ -70,7 +71,7 @@ class Rule:
 
     @property
     def way(self) -> int:
-        """Hoefler's number, or 0 where it is not his."""
+        """The number of Hoefler's way, or 0 if it is not one."""
         found = _WAY.match(self.about)
         return int(found[1]) if found else 0
 
@@ -78,7 +79,7 @@ class Rule:
 def read_rule(path: Path, check: Callable[[Claim], Iterable[Diagnostic]]) -> Rule:
     """The rule whose page is the Markdown file at ``path``: ``read_rule(Path(__file__).with_suffix(".md"), check)``.
 
-    ``DefinitionError`` where there is no such file, or as :func:`rule_of_page`.
+    ``DefinitionError`` if there is no such file, or as for :func:`rule_of_page`.
     """
     try:
         page = path.read_text(encoding="utf-8")
@@ -91,7 +92,7 @@ def read_rule(path: Path, check: Callable[[Claim], Iterable[Diagnostic]]) -> Rul
 
 
 def rule_of_page(page: str, check: Callable[[Claim], Iterable[Diagnostic]], where: str = "") -> Rule:
-    """The rule that ``page`` describes; ``DefinitionError`` for a page that lacks a part, with what is missing."""
+    """The rule that ``page`` describes; ``DefinitionError`` names what is missing in a page."""
     opening, *sections = re.split(r"^## (.+)\n", page, flags=re.MULTILINE)
     title, lead, *point = [each for each in opening.split("\n\n") if each.strip()] or [""] * 2
     titles, bodies = sections[::2], [each.strip() + "\n" for each in sections[1::2]]
@@ -129,7 +130,7 @@ def rule_of_page(page: str, check: Callable[[Claim], Iterable[Diagnostic]], wher
 
 
 def _with_code(code: str, check: Callable[[Claim], Iterable[Diagnostic]]) -> Callable[[Claim], Iterator[Diagnostic]]:
-    """The check with the rule's own code in every finding that names none."""
+    """The check, with the rule's code in every finding without a code."""
 
     @wraps(check)
     def coded(claim: Claim) -> Iterator[Diagnostic]:
@@ -140,7 +141,7 @@ def _with_code(code: str, check: Callable[[Claim], Iterable[Diagnostic]]) -> Cal
 
 
 def _incomplete(where: str, found: str) -> DefinitionError:
-    do = "write it as the pages in levelbench/claims/rules are, such as lb103_tuning_hidden.md"
+    do = "write it like the pages in levelbench/claims/rules, such as lb103_tuning_hidden.md"
     return DefinitionError(f"the page of a rule{f', {where}' if where else ''}", found, do)
 
 

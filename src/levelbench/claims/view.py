@@ -1,8 +1,8 @@
-"""A claim as rules see it, whatever it was read from: its sides, what is said of them together, how it was summarised.
+"""A claim as rules see it, whatever its source: its sides, comparisons between them, and summaries.
 
-``None`` means not stated, and never "no"; a rule that needs it answers "not stated". The names here are the
-schema of ``claim.toml`` too, so whatever a rule can see, an author can state. Times are in seconds, rates per second,
-shares between 0 and 1.
+``None`` means not stated, never "no"; a rule that needs the fact answers "not stated". The names here are also the
+schema of ``claim.toml``, so an author can state whatever a rule can see. Times are in seconds, rates per second, shares
+between 0 and 1.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Split = Literal["train", "validation", "test"]
 
 
 class QualityView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How good the result is, and on which data that was seen."""
+    """How good the result is, and on which data it was measured."""
 
     metric: str | None = None
-    """Its name, such as top-1 accuracy."""
+    """The metric's name, such as top-1 accuracy."""
     value: float | None = None
-    """The quality that is reported, on the scale of the target."""
+    """The reported quality, on the scale of the target."""
     low: float | None = None
     """Lower bound of its interval."""
     high: float | None = None
     """Upper bound of its interval."""
     target: float | None = None
-    """The quality that had to be reached."""
+    """The quality to be reached."""
     direction: Literal["higher", "lower"] | None = None
     """Whether higher or lower is better."""
     split: Split | None = None
@@ -39,24 +39,24 @@ class QualityView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     stopping_split: Split | None = None
     """Which data decided when to stop."""
     tuning_split: Split | None = None
-    """Which data decided on settings."""
+    """Which data decided on the settings."""
     test_looks: int | None = None
     """How often the test data was evaluated in a run."""
     standard: float | None = None
     """What the task's usual solution reaches on the same metric and split."""
     signature: str | None = None
-    """Of the metric's implementation, such as sacrebleu's."""
+    """The signature of the metric's implementation, such as sacrebleu's."""
 
 
 class ClockView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is on the clock; ``crossing`` is the rule by which a target counts as reached."""
 
     policy: str | None = None
-    """What the rule is called: wall, dawnbench, mlperf, algoperf, or one's own."""
+    """The name of the clock's rule: wall, dawnbench, mlperf, algoperf, or another."""
     whole: bool | None = None
-    """Whether the whole run or step is timed, and not parts (kernels, communication) alone."""
+    """Whether the whole run or step is timed, not just parts (kernels, communication)."""
     initialisation: bool | None = None
-    """Whether making the network is on the clock."""
+    """Whether building the network is on the clock."""
     compilation: bool | None = None
     """Whether compiling is on the clock."""
     data: bool | None = None
@@ -70,24 +70,24 @@ class ClockView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     crossing: Literal["first", "confirmed", "sustained", "final", "interpolated", "none"] | None = None
     """The rule by which a target counts as reached."""
     fixed_time_s: float | None = None
-    """A wall time after which every run was ended whatever it had reached."""
+    """A wall time after which every run was ended, whatever it had reached."""
     part_share: float | None = None
-    """The share of the whole that the timed part has, where a part is timed."""
+    """The share of the whole that is timed, if only a part is timed."""
 
 
 class DataView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where samples came from while the clock ran."""
+    """Where samples came from while the clock was running."""
 
     name: str | None = None
-    """The dataset."""
+    """The name of the dataset."""
     synthetic: bool | None = None
-    """Whether it was made up."""
+    """Whether the data was made up."""
     in_memory: bool | None = None
-    """Whether it lay in memory, prepared, before the clock began."""
+    """Whether the data was in memory, prepared, before the clock started."""
     cold: bool | None = None
-    """Whether caches were cold at the beginning."""
+    """Whether caches were cold at the start."""
     stall_share: float | None = None
-    """The share of the time that waited for input."""
+    """The share of the time spent waiting for input."""
     checksums: bool | None = None
     """Whether the data is pinned by checksums."""
 
@@ -96,9 +96,9 @@ class TimingView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """How times were taken."""
 
     method: str | None = None
-    """Which timer, from where to where."""
+    """The timer, and its start and end."""
     synchronised: bool | None = None
-    """Whether the device was waited for before each reading."""
+    """Whether the device was synchronised before each reading of the clock."""
     warmup: bool | None = None
     """Whether warm-up was left out."""
     deterministic: bool | None = None
@@ -111,30 +111,30 @@ class HardwareView(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """The whole system of a side. Figures that are not stated are looked up by ``description`` and ``accelerator``."""
 
     description: str | None = None
-    """The system as people write it."""
+    """A description of the system in the usual words."""
     nodes: int | None = None
     accelerators: int | None = None
     """Of the whole system."""
     accelerator: str | None = None
-    """The name of one."""
+    """The name of one accelerator."""
     processor: str | None = None
     """The name of the CPU."""
     cores: int | None = None
     """Of the whole system."""
     threads_used: int | None = None
-    """How many of them worked."""
+    """The number of cores in use."""
     release_year: int | None = None
-    """Of the accelerator, or of the processor where there is none."""
+    """The release year of the accelerator, or of the processor if there is none."""
     peak_flops: dict[str, float] = field(default_factory=dict)
     """FLOP/s of the whole system by precision ("float32", "tf32", "float16", "bfloat16", "int8")."""
     bandwidth: float | None = None
-    """Bytes/s of memory of the whole system."""
+    """Memory bandwidth of the whole system in bytes/s."""
     power_w: float | None = None
-    """Watts of the whole system."""
+    """Power of the whole system in watts."""
     price_per_hour: float | None = None
-    """US dollars an hour of the whole system."""
+    """Price of the whole system in US dollars per hour."""
     price_source: str | None = None
-    """Where the price is from."""
+    """The source of the price."""
 
 
 class Operations(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -143,28 +143,28 @@ class Operations(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     flops: float | None = None
     """FLOP/s as claimed."""
     counted_as: str | None = None
-    """The convention: how many operations a multiply-add is, whether recomputation counts."""
+    """The counting convention: how many operations a multiply-add is, whether recomputation counts."""
     precisions: dict[str, float] = field(default_factory=dict)
-    """Share of the operations by precision."""
+    """Share of the operations at each precision."""
     mixed: bool | None = None
     """Whether several precisions were used."""
     share_of_peak: float | None = None
-    """Of the peak at the precision used."""
+    """Share of the peak at the precision used."""
     to_target: float | None = None
     """Operations until the target was reached."""
 
 
 class WorkloadView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How big a step and a sample are."""
+    """The size of a step and of a sample."""
 
     global_batch: int | None = None
     """Samples of all ranks in a step."""
     ranks: int | None = None
     """Processes that train together."""
     input_size: int | None = None
-    """Elements of one sample: for an image its pixels times channels."""
+    """Elements of one sample: for an image, pixels times channels."""
     flops_per_sample: float | None = None
-    """Operations for one sample."""
+    """Operations per sample."""
     iterations_measured: int | None = None
     """Steps that were timed."""
     iterations_to_target: int | None = None
@@ -174,18 +174,18 @@ class WorkloadView(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     learning_rate: float | None = None
     """Its highest value."""
     learning_rate_rule: str | None = None
-    """How it changes with the batch: none, linear, sqrt."""
+    """How the learning rate changes with the batch: none, linear, sqrt."""
 
 
 class TuningView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What came before the runs that are shown."""
+    """What came before the shown runs."""
 
     trials: int | None = None
     """How many settings were tried."""
     hours: float | None = None
-    """What that took."""
+    """How many hours the tuning took."""
     usd: float | None = None
-    """What that cost."""
+    """What the tuning cost, in US dollars."""
     budget_equal: bool | None = None
     """Whether both sides of a comparison were tuned with the same effort."""
 
@@ -196,7 +196,7 @@ class Setup(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     specification: str | None = None
     """A digest of what was run."""
     commit: str | None = None
-    """Of the code."""
+    """The commit of the code."""
     dirty: bool | None = None
     """Whether there were uncommitted changes."""
     environment: str | None = None
@@ -219,14 +219,14 @@ class RunView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     """One run, whether or not it reached the target."""
 
     time_s: float | None = None
-    """Until the target, or as long as it tried."""
+    """Time to the target, or as long as the run tried."""
     reached: bool | None = None
     """Whether it reached the target."""
     quality: float | None = None
-    """Its last quality."""
+    """The last quality of the run."""
     seed: int | None = None
     failed: bool = False
-    """Whether it ended in an error."""
+    """Whether the run ended in an error."""
     curve: CurveView | None = None
     specification: str | None = None
     """A digest of what was run."""
@@ -237,16 +237,16 @@ class RunView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 class Side(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``reported`` says which of the runs the figure is; ``runs_made`` how many there were, shown or not.
 
-    ``performance`` and ``accuracy`` say what the speed and the quality were measured with, where that is known
-    apart. ``reference`` says whether it is a known implementation that reaches what its source reports.
+    ``performance`` and ``accuracy`` say what the speed and the quality were measured with, if that is known separately.
+    ``reference`` says whether it is a known implementation that reaches what its source reports.
     """
 
     name: str
     time_s: float | None = None
-    """The time that is claimed: to the target, or of a step or call."""
+    """The claimed time: to the target, or of a step or call."""
     time_of: Literal["target", "epoch", "step", "call", "run"] | None = None
     reported: Literal["single", "best", "median", "mean", "olympic", "all"] | None = None
-    """Which of the runs the figure is."""
+    """Which of the runs the figure is from."""
     runs_made: int | None = None
     """How many runs there were, shown or not."""
     runs_reached: int | None = None
@@ -259,11 +259,11 @@ class Side(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     year: int | None = None
     """When this side was first published."""
     source: str | None = None
-    """Where this side's figures are from: a paper, a repository, an entry."""
+    """The source of this side's figures: a paper, a repository, an entry."""
     reference: bool | None = None
     """Whether it is a known implementation that reaches what its source reports."""
     baseline: bool | None = None
-    """Whether others are held against it."""
+    """Whether other sides are compared with it."""
     tuned: bool | None = None
     """Whether its settings were tuned for this task and machine."""
     cost_usd: float | None = None
@@ -289,32 +289,32 @@ class ComparisonView(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """
 
     new: str
-    """The side that is said to be better."""
+    """The side that is claimed to be better."""
     base: str
-    """The side it is held against."""
+    """The side that it is compared with."""
     of: (
         Literal["target", "epoch", "step", "kernel", "throughput", "quality", "cost", "latency", "operations"] | None
     ) = None
     """What is compared."""
     ratio: float | None = None
     interval: tuple[float, float] | None = None
-    """Of the ratio."""
+    """The interval of the ratio."""
     part_share: float | None = None
-    """The share of the base's whole time that the compared part has."""
+    """The share of the base's whole time that the compared part takes."""
     claimed_for: Literal["part", "whole"] | None = None
-    """Whether the ratio is said to be of the part or of the whole."""
+    """Whether the ratio is claimed for the part or for the whole."""
     base_time_s: float | None = None
     """The absolute time behind the ratio."""
     base_kind: Literal["serial", "one-process", "same-scale", "other-system"] | None = None
     """What the base is: the best serial program, one process of the same, the same scale, another system."""
     p_value: float | None = None
-    """Of the test."""
+    """The p-value of the test."""
     effect: float | None = None
     """The size of the difference in units of its spread."""
     test: str | None = None
     """The name of the test."""
     normality_checked: bool | None = None
-    """Whether that was looked at before a test that assumes it."""
+    """Whether normality was checked before a test that assumes it."""
     quality_compared: bool | None = None
     """Whether both sides' quality is given."""
     performance_compared: bool | None = None
@@ -329,9 +329,9 @@ class ScalingPoint(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """The side that is scaled."""
     ranks: int
     time_s: float | None = None
-    """The time that is given for this point."""
+    """The time given for this point."""
     throughput: float | None = None
-    """Samples a second."""
+    """Samples per second."""
     global_batch: int | None = None
     """Samples of all ranks in a step."""
     reached: bool | None = None
@@ -345,7 +345,7 @@ class ScalingPoint(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     iterations_to_target: int | None = None
     """Steps until the target."""
     extrapolated: bool | None = None
-    """Whether the time is worked out from fewer steps."""
+    """Whether the time is extrapolated from fewer steps."""
     fixed_time: bool | None = None
     """Whether training was ended after the same time at every point."""
     learning_rate: float | None = None
@@ -354,65 +354,65 @@ class ScalingPoint(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Summarised(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One figure that was made of several values."""
+    """One figure that summarises several values."""
 
     what: str
-    """What the figure is called."""
+    """The name of the figure."""
     of: Literal["times", "rates", "ratios", "qualities", "costs"] | None = None
     """What was summarised."""
     by: Literal["arithmetic", "harmonic", "geometric", "median", "minimum", "maximum", "olympic"] | None = None
     """How."""
     n: int | None = None
-    """Of how many values."""
+    """The number of values."""
     value: float | None = None
     interval: tuple[float, float] | None = None
     interval_by: str | None = None
-    """How the interval was made ("t", "order statistics", "bootstrap", ...)."""
+    """How the interval was computed ("t", "order statistics", "bootstrap", ...)."""
     normality_checked: bool | None = None
-    """Whether that was looked at before it was assumed."""
+    """Whether normality was checked before it was assumed."""
     deterministic: bool | None = None
     """Whether the measure is the same at every repetition."""
     raw_available: bool | None = None
-    """Whether the single values can be had."""
+    """Whether the single values are available."""
     where: str = ""
 
 
 class FigureView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A plot: what its axes are and what its lines join."""
+    """A plot: its axes and what its lines join."""
 
     what: str
-    """What the plot is called."""
+    """The name of the plot."""
     x: Literal["time", "epochs", "samples", "operations", "ranks", "category"] | None = None
-    """Its axis to the right."""
+    """The horizontal axis."""
     y: Literal["quality", "loss", "time", "speed-up", "throughput", "operations"] | None = None
-    """Its axis upwards."""
+    """The vertical axis."""
     joined: bool | None = None
     """Whether points are joined by lines."""
     interpolable: bool | None = None
     """Whether values between the points have a meaning."""
     curves_cut: bool | None = None
-    """Whether curves end before the target or where others go on."""
+    """Whether curves end before the target, or earlier than others."""
     bound_shown: bool | None = None
     """Whether an upper limit is drawn."""
     where: str = ""
 
 
 class CompositionView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Several optimisations together: their single ratios by name, what is claimed of all, what was measured."""
+    """Several optimisations together: their single ratios by name, the claimed joint ratio, the measured one."""
 
     parts: dict[str, float]
     """The ratio of each optimisation alone."""
     claimed: float | None = None
-    """The ratio that is claimed of all together."""
+    """The claimed ratio of all together."""
     measured: float | None = None
-    """The ratio of all together."""
+    """The measured ratio of all together."""
     quality_kept: bool | None = None
     """Whether the target was reached with all together."""
     where: str = ""
 
 
 class StandardView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A known entry of the same task that the claim can be held against."""
+    """A known entry for the same task that the claim can be compared with."""
 
     name: str
     time_s: float | None = None
@@ -421,14 +421,14 @@ class StandardView(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     year: int | None = None
     """When it was published."""
     source: str | None = None
-    """Where it is from."""
+    """The source of the entry."""
     input_size: int | None = None
     flops_per_sample: float | None = None
     global_batch: int | None = None
 
 
 class Uncounted(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Runs of the same task that were found with the claim and that it does not count."""
+    """Runs of the same task that were found with the claim, but that it does not count."""
 
     what: str
     runs: int
@@ -438,10 +438,10 @@ class Uncounted(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All that is claimed, and what it was ``read_from`` ("records", "submission", "mlperf", "dawnbench", "claim").
+    """A claim, and what it was ``read_from`` ("records", "submission", "mlperf", "dawnbench", "claim").
 
-    ``scaling_mode`` says what stays the same as ranks grow. ``bound`` is the upper limit that is given with the
-    result (a roof, Amdahl's bound, linear scaling), in words; ``caveats`` what a reader has to know of its comparisons.
+    ``scaling_mode`` says what stays the same as ranks grow. ``bound`` is the upper limit given with the result (a roof,
+    Amdahl's bound, linear scaling), in words; ``caveats`` is what a reader has to know about its comparisons.
     """
 
     title: str

@@ -1,7 +1,7 @@
-"""The command line: one file a verb, found when it is called, so that ``--help`` imports none of them.
+"""The command line: one file per verb, imported when the verb is called, so that ``--help`` imports none of them.
 
-Whatever happens leaves here as an exit code, and an error a user can act on as three lines before it; a
-traceback is for ``--debug``.
+Every outcome becomes an exit code. An error that a user can act on is printed in three lines; ``--debug`` adds the
+traceback.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ __all__ = ["cli", "main"]
 SECTIONS = {
     "Main job": {
         "run": "Run or resume tasks; several are interleaved and compared.",
-        "list": "What can run here, and what each item lacks; or the runs and measurements in the store.",
-        "show": "One run: phases, curve, warnings; or what infer measured.",
-        "time": "Programs that are not ours, in any language, timed and compared.",
-        "import": "What TensorBoard, MLflow, W&B, hyperfine or pyperf left behind, as records.",
-        "compare": "Verdict, attribution and difference of environments of two sides.",
-        "analyze": "What many runs say together: composition, target.",
-        "report": "One HTML file, with Markdown and CSV of every table.",
+        "list": "List what can run here and what is missing, or the runs and measurements in the store.",
+        "show": "Show a run (phases, curve, doubts), or what infer or time measured.",
+        "time": "Time and compare programs written in any language.",
+        "import": "Import results of TensorBoard, MLflow, W&B, hyperfine and pyperf.",
+        "compare": "Compare two sides: verdict, attribution, environments.",
+        "analyze": "Analyse many runs together: composition, target.",
+        "report": "Write one HTML file, and each table as Markdown and CSV.",
         "rm": "Remove runs with their checkpoints and trained networks.",
     },
     "Levels": {
-        "operator": "Level 0: operators measured against each other and the machine's ceilings.",
-        "network": "Level 1: whole networks, their latency and memory, and where the time goes.",
-        "infer": "Latency, throughput and accuracy of a trained network under a scenario.",
-        "scale": "Level 3: time to accuracy on more and more ranks, and what they gain.",
-        "communicator": "Level 3: latency and bandwidth of what ranks talk through.",
+        "operator": "Level 0: compare operators with each other and with the machine's ceilings.",
+        "network": "Level 1: whole networks: latency, memory, and where the time goes.",
+        "infer": "Measure latency, throughput and accuracy of a trained network under a scenario.",
+        "scale": "Level 3: time to accuracy as the number of ranks grows.",
+        "communicator": "Level 3: latency and bandwidth of communicators.",
     },
     "Checks": {
-        "check": "Is this operator, network, optimizer, task, recipe or scheme well-formed and right?",
-        "conformance": "ONNX's own node tests through each framework.",
-        "lint": "The twelve ways to fool the masses, as rules over a performance claim.",
+        "check": "Check whether an operator, network, optimizer, task, recipe or scheme is correct.",
+        "conformance": "Run ONNX's node tests in each framework.",
+        "lint": "Check a performance claim against the twelve ways to fool the masses.",
     },
     "Competition": {
-        "board": "Submit, check, sign, build, import, export.",
+        "board": "Submit to leaderboards; check, sign, build, import and export them.",
     },
     "Machine": {
-        "data": "Datasets: what there is, download, check, what they are made of.",
-        "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
+        "data": "List, download, check and describe datasets.",
+        "doctor": "Examine this machine: clocks, noise, ceilings, an A/A self-test.",
     },
 }
 VERBS = [verb for verbs in SECTIONS.values() for verb in verbs]
 
-EPILOG = """Runs are selected by an id or its beginning, task, task[key=value,...], a path, or latest.
+EPILOG = """Select runs by an id or its beginning, task, task[key=value,...], a path, or latest.
 
-Exit codes: 0 as wished, 1 a finding, a worse verdict or a missed target, 2 usage, 3 something is missing here,
-4 cannot tell, 70 a bug of levelbench."""
+Exit codes: 0 success, 1 a finding, a worse verdict or a missed target, 2 usage error, 3 something is missing here,
+4 inconclusive, 70 a bug in levelbench."""
 
 _BUG = 70
 _COMPLETE = "_LEVELBENCH_COMPLETE"
-"""Set where a shell asks what the rest of a word may be."""
+"""Set when a shell asks for completions."""
 
 
 class _PipeClosedError(Exception):
-    """A reader has gone. Click would end a ``BrokenPipeError`` in exit code 1; it lets this one through."""
+    """The reader of our output is gone. Click would turn a ``BrokenPipeError`` into exit code 1, but not this."""
 
 
 @contextmanager
@@ -94,7 +94,7 @@ class _Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "task":
-            # Its only command, ``tune-target``, has become ``analyze target``; scripts may still call it.
+            # Its only command, ``tune-target``, is now ``analyze target``; scripts may still call it.
             former: click.Command = import_module("levelbench.cli.analyze_verb").task
             return former
         if cmd_name not in VERBS:
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
         with _interruptible() as received:
             code = _carried_out(words, received)
     except (BrokenPipeError, _PipeClosedError):
-        # The reader of our output has closed it.
+        # The reader has closed our output.
         shared.mute()
         code = 0
     sys.exit(code)
@@ -163,9 +163,9 @@ def _carried_out(words: list[str], received: list[int]) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[list[int]]:
-    """SIGTERM and SIGHUP end the program as Ctrl-C does: what is under way is put in order. The signals received.
+    """Let SIGTERM and SIGHUP end the program as Ctrl-C does, with clean-up; yields the list of signals received.
 
-    A signal that is ignored (``nohup``) or has a handler already stays as it is.
+    A signal that is ignored (``nohup``) or already has a handler is left alone.
     """
     received: list[int] = []
 
@@ -191,7 +191,7 @@ def _advice(words: list[str]) -> str:
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
     if words[0] == "time":
         again = "the same command with --resume"
-    return f"interrupted: what is finished is kept; {again} goes on from there"
+    return f"interrupted: finished work is kept; {again} resumes from there"
 
 
 def _in_three_parts(error: click.ClickException) -> LevelbenchError:
@@ -202,14 +202,14 @@ def _in_three_parts(error: click.ClickException) -> LevelbenchError:
 
 def _bug(error: Exception) -> LevelbenchError:
     found = f"{type(error).__name__}: {error}".splitlines()[0]
-    bug = LevelbenchError("levelbench", f"a bug of levelbench, {found}", "report it; --debug shows the traceback")
+    bug = LevelbenchError("levelbench", f"a bug in levelbench, {found}", "report it; --debug shows the traceback")
     bug.exit_code = _BUG
     bug.__cause__ = error
     return bug
 
 
 def _fail(error: LevelbenchError, words: list[str]) -> int:
-    # It is an error even if nothing reads the output any more.
+    # It stays an error even if nothing reads the output any more.
     with shared.as_far_as_read(err=True):
         if error.exit_code == _BUG and "--debug" not in words:
             click.echo(shared.visible(f"error: {error.found}; {error.do}"), err=True)

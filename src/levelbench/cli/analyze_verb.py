@@ -1,4 +1,4 @@
-"""``levelbench analyze``: what many runs say together: a target for a task, whether optimisations gain together."""
+"""``levelbench analyze``: analyses of many runs: a target for a task, whether the gains of optimisations multiply."""
 
 from __future__ import annotations
 
@@ -32,33 +32,37 @@ def task() -> None:
 
 @click.command("target")
 @click.argument("task")
-@click.option("--recipe", help="Recipe whose curves are looked at; default: the task's first.")
-@click.option("-n", "--runs", type=click.IntRange(min=10), default=10, show_default=True, help="Seeds; 10 at least.")
+@click.option("--recipe", help="Recipe whose curves are analysed; default: the task's first.")
+@click.option(
+    "-n", "--runs", type=click.IntRange(min=10), default=10, show_default=True, help="Number of seeds, at least 10."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
-@click.option("--framework", help="Framework; default: one that is here.")
+@click.option("--framework", help="Framework; default: one that is installed.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
-@click.option("--epochs", type=float, help="Length of the curves, where a user would stop; default: the recipe's.")
-@click.option("--every", help='Interval of evaluations while the curves are made: "1 epoch", "100 steps".')
+@click.option("--epochs", type=float, help="Length of the curves: where a user would stop; default: the recipe's.")
+@click.option("--every", help='Interval between evaluations of the curves: "1 epoch", "100 steps".')
 @click.option("--step", type=click.FloatRange(min=0, min_open=True), help="Round the target to multiples of this.")
 @click.option("--cost", type=float, default=0.05, show_default=True, help="Share of a run that evaluations may take.")
-@click.option("--width", type=float, default=0.05, show_default=True, help="Wanted half-width of the interval.")
+@click.option("--width", type=float, default=0.05, show_default=True, help="Desired half-width of the interval.")
 @shared.data_option
-@click.option("--fresh", is_flag=True, help="Run everything again, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Run everything again, even if the store has it.")
 @shared.spawn_option
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw curves and target to this .svg or .png file.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw the curves and the target to this .svg or .png file."
+)
 @shared.store_option
 @shared.answer_options
 def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int:
-    """Propose the target of TASK by the knee rule, how often to evaluate, and how many runs to make.
+    """Propose a target for TASK by the knee rule, how often to evaluate, and how many runs to make.
 
-    Trains with ten seeds or more past any target, one process a run: the same command resumes. TASK is a name or a
-    file, with settings in brackets:
+    Trains with at least ten seeds, past any target, in one process per run. The same command resumes. TASK is a name or
+    a file, with settings in brackets:
 
     \b
       levelbench analyze target digits --epochs 40 -n 30
       levelbench analyze target 'my_task.py[lr=0.1]' --recipe fast --plot curves.svg
 
-    Exits with 4 where the curves have no good target.
+    Exits with 4 if the curves have no good target.
     """
     from levelbench.analysis.targets import check_shares, tune
     from levelbench.cli.watching import measure_runs
@@ -92,7 +96,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
 
 
 def _arm_of_target(task: str, given: dict[str, Any]) -> Arm:
-    """The one arm, judged by nothing: its runs go on past any target, to their end."""
+    """The one arm, without a stopping rule: its runs continue past any target, to their end."""
     from levelbench.experiments.request import Options, resolve
     from levelbench.records.selection import parse_item
 
@@ -110,7 +114,7 @@ def _arm_of_target(task: str, given: dict[str, Any]) -> Arm:
 
 
 def _check_evaluations(arm: Arm, data: Path | None) -> None:
-    """Refuse curves that will be too short before they are measured."""
+    """Refuse curves that would be too short, before they are measured."""
     from levelbench.analysis.targets import check_evaluations
     from levelbench.experiments.request import load_task
     from levelbench.training.stopping import Evaluate
@@ -120,7 +124,7 @@ def _check_evaluations(arm: Arm, data: Path | None) -> None:
     per_epoch, examples = 1, 1
     if every.unit != "epoch" or epochs % 1:
         if specification.distribution is not None:
-            # How many steps an epoch has then depends on the scheme; ``tune`` looks at the records.
+            # The steps of an epoch then depend on the scheme; ``tune`` takes them from the records.
             return
         task = load_task(arm.reference)
         recipe, split = task.assemble(specification.recipe, specification.settings), task.data.load(data).train
@@ -131,13 +135,13 @@ def _check_evaluations(arm: Arm, data: Path | None) -> None:
 
 
 def _proposal(task: str, arm: Arm, tuning: TaskProposal, given: dict[str, Any]) -> list[str]:
-    """What to write in the task file, and the command that measures with it; nothing where there is no target."""
+    """The lines for the task file, and the command that measures with them; empty if there is no target."""
     if tuning.target.target is None or tuning.cadence is None or tuning.runs is None:
         return []
     threshold, every = f"{tuning.target.target:.10g}", tuning.cadence.every
     lines = [f"target={threshold}", f'evaluate_every="{every}"']
     if tuning.runs.needed is not None:
-        # The number of runs is that of confirmed crossings, also of a recipe that is else judged at its end.
+        # The number of runs is for confirmed crossings, even if the recipe is otherwise judged at its end.
         rules = ["--target", threshold, "--every", every, "--crossing", "confirmed"]
         number = ["-n", str(max(5, tuning.runs.needed))]
         lines.append(shlex.join(["levelbench", "run", _item(task, arm), *rules, *_limits(given), *number]))
@@ -145,7 +149,7 @@ def _proposal(task: str, arm: Arm, tuning: TaskProposal, given: dict[str, Any]) 
 
 
 def _item(task: str, arm: Arm) -> str:
-    """What was trained, in the words that ``levelbench run`` takes."""
+    """What was trained, as an argument of ``levelbench run``."""
     from levelbench.records.selection import format_item, parse_item
 
     reference, settings = parse_item(task)
@@ -156,7 +160,7 @@ def _item(task: str, arm: Arm) -> str:
 
 
 def _limits(given: dict[str, Any]) -> list[str]:
-    """How long the curves were to be, and where the data is, where either was said."""
+    """The options ``--epochs`` and ``--data``, if they were given."""
     epochs = [] if given["epochs"] is None else ["--epochs", f"{given['epochs']:.10g}"]
     return epochs if given["data"] is None else [*epochs, "--data", str(given["data"])]
 
@@ -173,7 +177,7 @@ def _print_proposal(arm: Arm, tuning: TaskProposal, lines: list[str]) -> None:
         click.echo(f"nothing is proposed; the runs were evaluated every {every} (--every) for {budget:g} (--epochs)")
         return
     if tuning.metric in ("top1", "top5") and target.target is not None and target.target >= 1:
-        click.echo("  a target at the end of its scale leaves no room: make the task harder")
+        click.echo("  a target at the end of its scale leaves no room for improvement: make the task harder")
     quantisation = (
         "" if cadence.quantisation is None else f"; one is {cadence.quantisation:.0%} of the way to the target"
     )
@@ -186,7 +190,7 @@ def _print_proposal(arm: Arm, tuning: TaskProposal, lines: list[str]) -> None:
     for line in lines[1:]:
         click.echo(f"         {line}")
     if runs.reached < runs.n:
-        click.echo(f"reached {runs.reached}/{runs.n}: the runs that did not are not in the interval")
+        click.echo(f"reached {runs.reached}/{runs.n}: the interval leaves out the other runs")
 
 
 def _runs_line(runs: Runs) -> str:
@@ -194,7 +198,7 @@ def _runs_line(runs: Runs) -> str:
         return f"runs: {runs.reached} of {runs.n} reached the target: too few to say how times vary"
     needed = "more than 1000" if runs.needed is None else f"{runs.needed}"
     return (
-        f"runs: {needed} for an interval of ±{runs.width:.0%}; the {runs.reached} that reached it vary by "
+        f"runs: {needed} for an interval of ±{runs.width:.0%}; those {runs.reached} that reached it vary by "
         f"{runs.deviation:.1%} and give ±{runs.width_now:.0%}"
     )
 
@@ -226,7 +230,7 @@ def _candidates_table(arm: Arm, tuning: TaskProposal) -> Table:
         )
         for each in tuning.target.candidates
     )
-    notes = ("conditioning: the slope in shares of both ranges, 1 at the knee, above 3 flat",)
+    notes = ("conditioning: the slope with both ranges scaled to 1; 1 at the knee, flat above 3",)
     title = f"{arm.specification.task}[recipe={arm.specification.recipe}]: {tuning.metric} on the {tuning.split} split"
     return Table("targets", title, columns, rows, notes)
 
@@ -243,7 +247,7 @@ def _draw_target(path: Path, records: list[Record], tuning: TaskProposal) -> Non
     from levelbench.report.analyses import write_target
     from levelbench.report.run_figures import AXES, curves_of
 
-    # Crossings of the proposed target, not of the one that the runs were made under.
+    # Crossings of the proposed target, not of the target that the runs had.
     threshold = tuning.target.target
     (group,) = group_runs([summarise(record, crossing="confirmed", threshold=threshold) for record in records])
     curves = curves_of(group, records, AXES[1])
@@ -256,12 +260,12 @@ task.add_command(tune_target, "tune-target")
 
 _CANNOT_TELL = 4
 _MOST_FULL = 3
-_NO_FIGURE = "no arm has a speed-up, because runs missed the target or failed (allow more with --epochs or --budget)"
+_NO_FIGURE = "no arm has a speed-up, because runs missed the target or failed (raise --epochs or --budget)"
 
 
 @click.group("analyze")
 def command() -> None:
-    """Analyse runs together, and make those that are missing."""
+    """Analyse runs together, and make the missing ones."""
 
 
 command.add_command(tune_target)
@@ -273,44 +277,50 @@ command.add_command(tune_target)
     "--factor",
     "factors",
     multiple=True,
-    help="A setting to switch off, or NAME=VALUE where the task does not say what off is.  [default: all it names]",
+    help="Setting to switch off; NAME=VALUE if the task does not declare its off value.  [default: all declared]",
 )
 @click.option(
     "--design",
     type=click.Choice(["auto", "full", "one"]),
     default="auto",
     show_default=True,
-    help="Every combination, or none, each alone and all; auto is full for up to three factors.",
+    help="Every combination (full), or none, each alone and all; auto: full for up to three factors.",
 )
-@click.option("-n", "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of each arm.")
+@click.option(
+    "-n", "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Number of runs of each arm."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
 @click.option("--framework", help="Framework.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
-@click.option("--target", type=float, help="Another target than the task's, on the metric's scale.")
+@click.option("--target", type=float, help="Target to use instead of the task's, on the metric's scale.")
 @click.option("--clock", help="Clock policy of the score: wall, dawnbench, mlperf, algoperf.")
-@click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
+@click.option("--every", help='Interval between evaluations: "1 epoch", "100 steps".')
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
 @click.option("--budget", type=float, help="Give up after this many seconds.")
 @shared.data_option
-@click.option("--fresh", is_flag=True, help="Run everything again, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Run everything again, even if the store has it.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the speed-ups to this .svg or .png file.")
 @shared.table_options
 @click.option(
-    "--margin", type=float, default=0.1, show_default=True, help="COMPOSABLE: the whole interval this close to 1."
+    "--margin",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="COMPOSABLE means that the whole interval is this close to 1.",
 )
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @shared.store_option
 @shared.answer_options
 def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
-    """Switch optimisations of a recipe off and on, and compare their joint gain with the product of their own gains.
+    """Switch optimisations of a recipe on and off, and compare their joint gain with the product of their single gains.
 
     \b
       levelbench analyze composition 'fashion-mnist[recipe=fast]' --factor nesterov --factor channels_last -n 5
       levelbench analyze composition digits --factor momentum=0.0 --factor lr=0.01
 
-    Runs that the store already holds are not made again: the same command resumes. Exits with 4 where the runs cannot
-    tell.
+    Runs that are already in the store are not repeated: the same command resumes. Exits with 4 if the runs are
+    inconclusive.
     """
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Extras, Training
@@ -334,7 +344,7 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
 
 
 def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[list[Arm], dict[str, Setting]]:
-    """The arms of the design, and each factor's value when it is off."""
+    """The arms of the design, and the off value of each factor."""
     from levelbench.analysis.composition import designs, one_at_a_time
     from levelbench.experiments.request import Options, load_task, resolve
     from levelbench.records.selection import parse_item
@@ -369,7 +379,7 @@ def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tupl
 
 
 def _off(words: tuple[str, ...], declared: dict[str, Setting], what: str) -> dict[str, Setting]:
-    """The factors that were asked for, with their values when off: two or more."""
+    """The requested factors, two or more, with their off values."""
     from levelbench.records.selection import parse_item
 
     off: dict[str, Setting] = {} if words else dict(declared)
@@ -383,19 +393,19 @@ def _off(words: tuple[str, ...], declared: dict[str, Setting], what: str) -> dic
             known = f"it declares {', '.join(declared)}" if declared else "it declares none"
             raise UsageError(
                 f"the factor {name!r} of {what}",
-                f"what off means is not known: {known}",
-                f"say it: --factor {name}=...",
+                f"its off value is unknown: {known}",
+                f"give it: --factor {name}=...",
             )
     if len(off) < 2:
-        found = f"it needs two factors or more, and there {'is one' if off else 'are none'}"
-        raise UsageError(f"the composition of {what}", found, "name two or more: --factor NAME or --factor NAME=VALUE")
+        found = f"it needs at least two factors, but there {'is one' if off else 'are none'}"
+        raise UsageError(f"the composition of {what}", found, "name at least two: --factor NAME or --factor NAME=VALUE")
     return off
 
 
 def _conclude(
     plan: RunPlan, records: dict[tuple[int, int], Record], off: dict[str, Setting], as_json: bool, given: dict[str, Any]
 ) -> int:
-    """Analyse, print, write: in this order, so that a figure that cannot be drawn loses nothing."""
+    """Analyze, print, write, in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.composition import CompositionKind, compose
     from levelbench.cli.reporting import doubt_lines
     from levelbench.records import group_runs, summarise

@@ -1,4 +1,4 @@
-"""Benchmarks of operators, networks and inference as JSON: what their tables show, and every value behind it.
+"""Benchmarks of operators, networks and inference as JSON: what the tables show, and every value behind it.
 
 docs/inference.md lists the keys of inference.
 """
@@ -22,7 +22,7 @@ __all__ = ["inference_json", "network_json", "operator_json"]
 
 
 def operator_json(summary: BenchmarkSummary) -> dict[str, object]:
-    """Everything that the tables show, and every error and value behind it."""
+    """Everything in the tables, with every error and value behind it."""
     return {
         "title": summary.title,
         "direction": summary.direction,
@@ -67,7 +67,7 @@ def _operator_entry(entry: Entry) -> dict[str, object]:
 
 
 def network_json(summary: NetworkSummary) -> dict[str, object]:
-    """Everything that the tables show, every value behind it by process, and every operator."""
+    """Everything in the tables, every value behind it by process, and every operator."""
     return {
         "title": summary.title,
         "direction": summary.direction,

@@ -1,4 +1,4 @@
-"""What ``levelbench check`` does with operators and networks: it compares them with a reference, by tensor."""
+"""``levelbench check`` for operators and networks: compares them with a reference, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 @dataclass(frozen=True)
 class OperatorWords:
-    """What the command line says about the check of operators."""
+    """The options of a check of operators."""
 
     frameworks: str
     device: str
@@ -47,7 +47,7 @@ class OperatorWords:
 
 
 def check_operators(file: Path, words: OperatorWords, as_json: bool) -> int:
-    """Check the operators of ``file``, each in a process of its own; the exit code."""
+    """Check the operators in ``file``, each in its own process; returns the exit code."""
     from levelbench.checks.findings import NOTHING_CHECKED
     from levelbench.operators.probes.files import Request, check_isolated, names_isolated
 
@@ -82,7 +82,7 @@ def check_operators(file: Path, words: OperatorWords, as_json: bool) -> int:
     if words.heatmap is not None:
         _draw_heatmap(drawn, words.heatmap)
     if code == NOTHING_CHECKED:
-        click.echo("give --shape, or examples that the operator takes", err=True)
+        click.echo("give --shape, or define examples in the file", err=True)
     return code
 
 
@@ -97,7 +97,7 @@ def _chosen(names: list[str], only: str, file: Path) -> list[str]:
 def _reports(
     requests: list[Request], check: Callable[[Request], tuple[Report, Any]]
 ) -> tuple[list[Report], tuple[str, Any] | None]:
-    """The reports, and a title and a deviation to draw; what a framework cannot run is printed."""
+    """The reports, and a title and a deviation to draw. What a framework cannot run is printed."""
     reports: list[Report] = []
     drawn: tuple[str, Any] | None = None
     refused: UnsupportedError | None = None
@@ -110,7 +110,7 @@ def _reports(
             refused = refused or error
             continue
         reports.append(report)
-        # What is wrong is worth a picture before what is right.
+        # Draw a wrong result rather than a right one.
         if deviation is not None and (drawn is None or report.failed):
             drawn = (f"{request.operator} on {request.framework}: |actual - expected|", deviation)
     if refused is not None and not reports:
@@ -129,7 +129,7 @@ def _dtypes(words: str) -> tuple[str, ...]:
 
 
 def read_shape(word: str) -> tuple[str, tuple[int, ...], str]:
-    """``X=8x16:int64`` as a name, sizes and a dtype; ``X=`` is a scalar, and no dtype a floating one."""
+    """``X=8x16:int64`` as a name, sizes and a dtype. ``X=`` is a scalar; without a dtype it is floating-point."""
     from levelbench.errors import UnknownNameError
 
     name, equals, rest = word.partition("=")
@@ -138,15 +138,15 @@ def read_shape(word: str) -> tuple[str, tuple[int, ...], str]:
         raise UnknownNameError(f"dtype of --shape {word}", kind, _KINDS)
     sizes = [each for each in text.lower().split("x") if text]
     if not equals or not name or not all(each.isdecimal() for each in sizes):
-        raise UsageError(f"--shape {word}", "it is not a name with sizes", "write --shape X=8x16")
+        raise UsageError(f"--shape {word}", "it is not NAME=SIZES", "write --shape X=8x16")
     return name, tuple(int(each) for each in sizes), kind
 
 
 def _attribute(word: str) -> tuple[str, Any]:
-    """``axes=0,1`` as a name and a list, ``epsilon=1e-5`` as a name and a number; what is neither is text."""
+    """``axes=0,1`` as a name and a list, ``epsilon=1e-5`` as a name and a number; anything else is text."""
     name, equals, text = word.partition("=")
     if not equals or not name:
-        raise UsageError(f"--attr {word}", "it is not a name with a value", "write --attr epsilon=1e-5")
+        raise UsageError(f"--attr {word}", "it is not NAME=VALUE", "write --attr epsilon=1e-5")
     values = [_number(each) for each in text.split(",")]
     return name, values if len(values) > 1 else values[0]
 
@@ -161,7 +161,7 @@ def _number(text: str) -> int | float | str:
 
 
 def _check_heatmap(path: Path | None) -> None:
-    """Refuse a picture that cannot be made before anything is run."""
+    """Refuse a picture that cannot be made, before anything runs."""
     if path is None:
         return
     from levelbench.report.run_figures import can_draw
@@ -176,7 +176,7 @@ def _draw_heatmap(drawn: tuple[str, Any] | None, path: Path) -> None:
     from levelbench.report.operators import write_heatmap
 
     if drawn is None:
-        click.echo(f"no heat map: there is no reference, or no output of its shape; {path} is not written", err=True)
+        click.echo(f"no heat map: there is no reference, or no output has its shape; {path} is not written", err=True)
         return
     title, deviation = drawn
     click.echo(f"heat map: {write_heatmap(deviation, path, title)}", err=True)
@@ -188,7 +188,7 @@ _USUAL = ("torch", "jax", "onnxruntime")
 
 @dataclass(frozen=True)
 class NetworkWords:
-    """What the command line says about the check of a network."""
+    """The options of a check of a network."""
 
     frameworks: str
     device: str
@@ -205,7 +205,7 @@ class NetworkWords:
 
 
 def check_model(what: str, words: NetworkWords, as_json: bool) -> int:
-    """Check the network; the exit code: 1 for a finding, 3 where no framework can run it, 4 if nothing was compared."""
+    """Check the network; returns 1 for a finding, 3 if no framework can run it, 4 if nothing was compared."""
     from levelbench.networks.probes import compare_network
     from levelbench.operators.frameworks import open_framework
 
@@ -242,12 +242,12 @@ def _exit_code(found: Agreement) -> int:
         raise UnsupportedError(f"{found.network} on {lacking[0].backend}", lacking[0].lacks, "choose another framework")
     code = exit_code([each.report(found.network) for each in found.backends])
     if code == NOTHING_CHECKED:
-        click.echo("nothing was compared: see why above", err=True)
+        click.echo("nothing was compared, for the reasons above", err=True)
     return code
 
 
 def load_network(what: str) -> Network:
-    """The network of a model's file, or of that name in the zoo."""
+    """The network in a model file, or the one of that name in the zoo."""
     from levelbench.networks import zoo
 
     if not Path(what).suffix:
@@ -262,7 +262,7 @@ def _modes(words: tuple[str, ...], names: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, mode = word.partition("=")
         if not equals or not mode:
-            raise UsageError(f"--mode {word}", "it is not a framework with a mode", "write --mode torch=compiled")
+            raise UsageError(f"--mode {word}", "it is not FRAMEWORK=MODE", "write --mode torch=compiled")
         if name not in names:
             raise UnknownNameError("framework of --mode", name, names)
         found[name] = mode
@@ -276,7 +276,7 @@ def _check_mode(name: str, mode: str, backend: OperatorBackend) -> None:
 
 
 def _network_inputs(network: Network, words: NetworkWords) -> dict[str, Any]:
-    """From the file, or random ones of the shapes that are asked for."""
+    """The inputs from the file, or random inputs of the given shapes."""
     if words.inputs is not None:
         return _from_file(network, words.inputs)
     from levelbench.networks.values import make_inputs
@@ -300,7 +300,9 @@ def _sizes(words: tuple[str, ...]) -> dict[str, int]:
     for word in words:
         name, equals, size = word.rpartition("=")
         if not equals or not size.isdecimal() or int(size) < 1:
-            raise UsageError(f"--size {word}", "it is not a name with a size of 1 or more", "write --size length=16")
+            raise UsageError(
+                f"--size {word}", "it is not NAME=SIZE with a size of at least 1", "write --size length=16"
+            )
         found[name] = int(size)
     return found
 
@@ -319,12 +321,12 @@ def _from_file(network: Network, path: Path) -> dict[str, Any]:
         raise DataError(f"inputs {path}", f"NumPy cannot read it: {error}", "write it with numpy.savez") from None
     for each in network.inputs:
         if each.name not in found:
-            raise UsageError(f"inputs {path}", f"they lack {each.name!r}", "give an array for each input")
+            raise UsageError(f"inputs {path}", f"{each.name!r} is missing", "add an array for each input")
     return {each.name: _typed(found[each.name], each.dtype) for each in network.inputs}
 
 
 def _typed(value: Any, dtype: str) -> Any:
-    """NumPy stores ``ml_dtypes``' arrays as bytes without a type; the model knows it."""
+    """NumPy stores arrays of ``ml_dtypes`` as untyped bytes; the model knows their type."""
     from levelbench.networks.values import dtype_of
 
     return value.view(dtype_of(dtype)) if value.dtype.kind == "V" and dtype else value
@@ -358,7 +360,7 @@ def _agreement_lines(found: Agreement, each: BackendAgreement) -> list[str]:
             said.append(f"{good} of {len(compared)} {kind}s agree")
         elif tensors:
             said.append(f"{kind}s not compared: {tensors[0].detail}")
-    repeats = "" if each.repeats is None else f"; two runs are {'' if each.repeats else 'not '}equal bit for bit"
+    repeats = "" if each.repeats is None else f"; two runs {'agree' if each.repeats else 'do not agree'} bit for bit"
     lines = [f"{start} against {found.reference}: {', '.join(said)}{repeats}"]
     lines += [f"  {one.kind} {one.detail}" for one in each.wrong[:_SHOWN]]
     if len(each.wrong) > _SHOWN:
@@ -381,13 +383,11 @@ def _agreement_table(found: Agreement, each: BackendAgreement) -> Table:
     outputs = [one for one in each.tensors if one.kind == "output"]
     compared = [one for one in each.tensors if one.kind == "gradient" and one.status != "not compared"]
     gradients = sorted(compared, key=_badness, reverse=True)
-    notes = ["largest: the largest deviation, as a share of the tensor's largest value; L2: as a share of its norm"]
+    notes = ["largest: the largest deviation relative to the tensor's largest value; L2: relative to its norm"]
     if any(one.status == "rounding" for one in each.tensors):
-        notes.append("rounding: beyond what is allowed, and no more than what roundings do to the reference")
+        notes.append("rounding: beyond the tolerance, but no larger than what rounding does to the reference")
     if len(gradients) > _SHOWN:
-        notes.append(
-            f"the {_SHOWN} gradients nearest to their limit, or beyond it, of {len(gradients)}; --json has all"
-        )
+        notes.append(f"the {_SHOWN} of {len(gradients)} gradients closest to or beyond their limit; --json has all")
     rows = tuple(_agreement_row(one) for one in (*outputs, *gradients[:_SHOWN]))
     mode = f" ({each.mode})" if each.mode else ""
     return Table("agreement", f"{found.network} on {each.backend}{mode}", columns, rows, tuple(notes)).without_empty()

@@ -1,4 +1,4 @@
-"""What ``levelbench check`` does with what trains: optimizers, tasks with their recipes, schemes."""
+"""``levelbench check`` for optimizers, tasks with their recipes, and schemes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _OPTIMIZERS_ON = ("numpy", "torch")
 
 
 def check_optimizers(path: Path, *, reference: str, framework: str, plot: Path | None, seed: int, as_json: bool) -> int:
-    """Check the optimizers of a file; the exit code: 1 for a finding.
+    """Check the optimizers in a file; returns the exit code, 1 for a finding.
 
-    ``reference`` is a name, empty for the file's own; ``framework`` names frameworks, commas between, empty for NumPy
-    and PyTorch where they are installed; ``plot`` is drawn for the first optimizer that is wrong, else the first.
+    ``reference`` is a name, or empty for the file's own. ``framework`` lists frameworks separated by commas; if empty,
+    NumPy and PyTorch are used where installed. ``plot`` shows the first wrong optimizer, else the first.
     """
     from levelbench.training.probes.optimizers import check_optimizer, load_optimizers
 
@@ -64,7 +64,7 @@ def _draw(checked: dict[str, Checked], path: Path) -> None:
 
     compared = {name: each for name, each in checked.items() if each.divergences}
     if not compared:
-        raise UsageError(f"--plot {path}", "there is no reference to diverge from", "name one: --reference adam")
+        raise UsageError(f"--plot {path}", "there is no reference to diverge from", "give one: --reference adam")
     name = next((name for name, each in compared.items() if each.report.failed), next(iter(compared)))
     ways = [Way(each.problem, each.l2, each.linf, each.tolerance) for each in compared[name].divergences]
     click.echo(f"divergence: {write_divergence(ways, path, f'{name} and its reference')}", err=True)
@@ -75,7 +75,7 @@ _TRAINS_ON = ("torch", "numpy")
 
 @dataclass(frozen=True)
 class TrainingWords:
-    """What the command line says about the check of a task and its recipes."""
+    """The options of a check of a task and its recipes."""
 
     frameworks: str
     device: str
@@ -86,10 +86,10 @@ class TrainingWords:
 
 
 def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
-    """Check a task and its recipes; the exit code: 1 for a finding.
+    """Check a task and its recipes; returns the exit code, 1 for a finding.
 
-    ``what`` is a task's name or file, with settings in brackets. Of a file that adds recipes to another's task, those
-    recipes alone are checked.
+    ``what`` is a task's name or file, with settings in brackets. If the file adds recipes to an existing task, only
+    those recipes are checked.
     """
     from levelbench.experiments.request import load_task
     from levelbench.records.selection import parse_item
@@ -152,7 +152,7 @@ def _say(line: ProgressLine, subject: str, probe: str) -> None:
 
 
 def _recipes(task: Task, reference: str, only: str) -> tuple[str, ...]:
-    """The recipes to check: the one asked for; those of the file; all."""
+    """The recipes to check: the requested one, else those of the file, else all."""
     from levelbench.experiments.request import own_recipes
 
     if only and only not in task.recipes:
@@ -172,7 +172,7 @@ def _opened(name: str, device: str) -> Backend:
 
 @dataclass(frozen=True)
 class SchemeWords:
-    """What the command line says about the check of schemes."""
+    """The options of a check of schemes."""
 
     frameworks: str
     ranks: str
@@ -181,7 +181,7 @@ class SchemeWords:
 
 
 def check_schemes(what: str, words: SchemeWords, as_json: bool) -> int:
-    """Check the schemes of a file, or the one that a name stands for; the exit code: 1 for a finding."""
+    """Check the schemes in a file, or the named one; returns the exit code, 1 for a finding."""
     from levelbench.distributed.probes.schemes import check_scheme
 
     ranks = _ranks(words.ranks)
@@ -211,7 +211,7 @@ def check_schemes(what: str, words: SchemeWords, as_json: bool) -> int:
 
 
 def _usual(scheme: Scheme) -> str:
-    """NumPy, unless the scheme says that it runs on others alone."""
+    """NumPy, unless the scheme runs only on other frameworks."""
     return "numpy" if not scheme.frameworks or "numpy" in scheme.frameworks else scheme.frameworks[0]
 
 
@@ -221,7 +221,7 @@ def _ranks(text: str) -> tuple[int, ...]:
     except ValueError:
         found = ()
     if not found or min(found) < 2:
-        raise UsageError(f"--ranks {text}", "that is not a list of numbers from 2 up", "write --ranks 2,3,4")
+        raise UsageError(f"--ranks {text}", "it is not a list of numbers of at least 2", "write --ranks 2,3,4")
     return found
 
 

@@ -1,4 +1,4 @@
-"""``levelbench check WHAT``: whether operators, a network, an optimizer, a scheme, or a task with recipes is right."""
+"""``levelbench check WHAT``: check operators, a network, an optimizer, a scheme, or a task with its recipes."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 @click.option(
     "--framework", "frameworks", default="", help="Frameworks, separated by commas; default: one that runs here."
 )
-@click.option("--device", default="cpu", show_default=True, help="Device of the frameworks.")
-@click.option("--operator", "only", default="", help="One operator of the file; default: all.")
-@click.option("--reference", default="", help="FILE.py:function; of a network a framework, of an optimizer another.")
-@click.option("--shape", "shapes", multiple=True, help="Shape of an input, X=8x16 or I=8:int64; default: examples.")
-@click.option("--attr", "attributes", multiple=True, help="Attribute of the operator, epsilon=1e-5 or axes=0,1.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
+@click.option("--operator", "only", default="", help="Operator in the file; default: all.")
 @click.option(
-    "--dtype", "dtypes", default="", help=f"Of {', '.join(DTYPES)}, separated by commas; default: all that it takes."
+    "--reference", default="", help="FILE.py:function; for a network, a framework; for an optimizer, another one."
+)
+@click.option("--shape", "shapes", multiple=True, help="Shape of an input: X=8x16 or I=8:int64; default: examples.")
+@click.option("--attr", "attributes", multiple=True, help="Attribute of the operator: epsilon=1e-5 or axes=0,1.")
+@click.option(
+    "--dtype", "dtypes", default="", help=f"Dtypes, separated by commas: {', '.join(DTYPES)}; default: all supported."
 )
 @click.option("--heatmap", type=click.Path(path_type=Path), help="Draw the deviation to this .png or .svg file.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of inputs and directions.")
@@ -60,55 +62,57 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="Repetitions of a call, to see whether the results agree.",
+    help="Repetitions of a call, to check that the results agree.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
-    help="Seconds that one operator may take.",
+    help="Time limit for one operator, in seconds.",
 )
-@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Network: samples.")
-@click.option("--size", "sizes", multiple=True, help="Network: an open size, length=16.")
-@click.option("--inputs", type=click.Path(path_type=Path), help="Network: a .npz file with its inputs by name.")
+@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Network: number of samples.")
+@click.option("--size", "sizes", multiple=True, help="Network: value of an open size, length=16.")
+@click.option("--inputs", type=click.Path(path_type=Path), help="Network: .npz file with its inputs by name.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="Network: a factor on the usual tolerance.",
+    help="Network: factor on the usual tolerance.",
 )
-@click.option("--no-gradients", "gradients", flag_value=False, default=True, help="Network: outputs only.")
-@click.option("--each-operator", "operators", is_flag=True, help="Network: check each operator alone as well.")
-@click.option("--mode", "modes", multiple=True, help="Network: how a framework executes, torch=compiled.")
-@click.option("--recipe", default="", help="Task: one recipe; default: all of the file.")
+@click.option("--no-gradients", "gradients", flag_value=False, default=True, help="Network: compare outputs only.")
+@click.option("--each-operator", "operators", is_flag=True, help="Network: also check each operator alone.")
+@click.option("--mode", "modes", multiple=True, help="Network: mode of a framework, torch=compiled.")
+@click.option("--recipe", default="", help="Task: one recipe; default: all in the file.")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
     envvar="LEVELBENCH_DATA",
-    help="Task: folder of the dataset, else $LEVELBENCH_DATA.",
+    help="Task: folder of the dataset; default: $LEVELBENCH_DATA.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Task: the limit for each of two short trainings. Scheme: when a run counts as hung.",
+    help="Task: time limit for each of two short trainings. Scheme: seconds until a run counts as hung.",
 )
 @click.option("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, separated by commas.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Optimizer: draw its divergence to this .png or .svg.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Optimizer: draw its divergence to this .png or .svg file."
+)
 @shared.answer_options
 @click.pass_context
 def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -> int:
-    """Check WHAT: what a file defines (operators, an optimizer, a scheme, a task or recipes), or a name.
+    """Check WHAT: a file that defines operators, an optimizer, a scheme, a task or recipes; or a name.
 
-    Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in a process of its own, so that one
-    that crashes is a finding. Networks (.onnx, or a name of the zoo): outputs and gradients on each framework against
-    the reference's, by tensor, and the first operator at which they diverge. Optimizers: step by step against a
-    reference. Schemes: against one process, agreement of ranks, traffic, deadlocks, the loss of a rank. Tasks and
-    recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be learnt. Exits with 1
-    where anything is wrong, with 4 where nothing could be judged.
+    Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in its own process, so that a crash is
+    a finding. Networks (.onnx, or a name in the zoo): outputs and gradients in each framework compared with the
+    reference, tensor by tensor, and the first operator at which they diverge. Optimizers: compared with a reference
+    step by step. Schemes: compared with one process; agreement of ranks, traffic, deadlocks, loss of a rank. Tasks and
+    recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be learnt. Exits with 1 if
+    anything is wrong, with 4 if nothing could be judged.
     """
     kind = _kind(what)
     if kind == "training":
@@ -140,7 +144,7 @@ def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -
     except DefinitionError as error:
         if kind is not None:
             raise
-        # Nothing says that it was to hold operators.
+        # Nothing says that the file was meant to define operators.
         asked, found, do = error.asked.replace("the operator file", "the file"), error.found, error.do
         if found == _NO_OPERATOR:
             found = f"{_NO_OPERATOR}, optimizer, scheme, task or recipe"
@@ -165,12 +169,12 @@ def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json
 
 
 def _words(of: type[Any], given: dict[str, Any]) -> Any:
-    """Those of the options that a kind of check takes."""
+    """The options that a kind of check takes."""
     return of(**{name: given[name] for name in of.__dataclass_fields__})
 
 
 def _kind(what: str) -> str | None:
-    """What is to be checked: operators, network, optimizer, ...; ``None`` for a .py file that does not say."""
+    """The kind of thing to check: operators, network, optimizer, ...; ``None`` for a .py file that does not say."""
     bare = what.partition("[")[0]
     file, colon, _ = bare.partition(".py:")
     if colon:
@@ -194,7 +198,7 @@ def _kind(what: str) -> str | None:
 
 
 def _is_network(what: str) -> bool:
-    """Whether it is a model's file, or a name of the zoo; ``UnknownNameError`` for a word that is no file either."""
+    """Whether it is a model file or a name in the zoo; ``UnknownNameError`` if it is not a file either."""
     path = Path(what)
     if path.suffix or path.exists() or len(path.parts) > 1:
         _require_file(what, path)
@@ -206,15 +210,17 @@ def _is_network(what: str) -> bool:
 
 
 def _require_file(what: str, path: Path) -> None:
-    """``UsageError`` where ``path`` is a folder or nothing."""
+    """``UsageError`` if ``path`` is a folder or does not exist."""
     if path.is_dir():
         raise UsageError(f"check {what}", f"{path} is a folder", "give one of the files in it")
     if not path.exists():
-        raise UsageError(f"check {what}", "there is no such file", "check the path, or give a name: levelbench list")
+        raise UsageError(
+            f"check {what}", "there is no such file", "check the path, or give a name from levelbench list"
+        )
 
 
 def _refuse(context: click.Context, names: dict[str, str], why: str) -> None:
-    """Refuse options that were given and mean nothing here."""
+    """Refuse options that were given but do not apply here."""
     for name, option in names.items():
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError(option, f"{why}, and this option does not apply to it", "leave it out")
+            raise UsageError(option, f"{why}, and the option does not apply to it", "leave it out")

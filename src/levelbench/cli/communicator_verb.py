@@ -1,4 +1,4 @@
-"""``levelbench communicator``: latency and bandwidth of what ranks talk through."""
+"""``levelbench communicator``: latency and bandwidth of communicators."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ _SIZES = "4B:64MiB"
 
 
 @click.command("communicator")
-@click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="How many ranks.")
+@click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="Number of ranks.")
 @click.option(
     "--engine",
-    help="What starts them: process, torchrun, mpi, 'hosts[rate=100mbit,delay=5ms]', ...  [default: one that fits]",
+    help="Engine: process, torchrun, mpi, 'hosts[rate=100mbit,delay=5ms]', ...  [default: one that fits]",
 )
 @click.option(
     "--communicator",
     "communicators",
-    help="gloo, mpi, nccl; several with commas.  [default: that of the engine, or gloo]",
+    help="Communicators, separated by commas: gloo, mpi, nccl.  [default: the engine's, or gloo]",
 )
-@click.option("--operation", "operations", help='Operations with commas between them, or "all".  [default: all-reduce]')
-@click.option("--sizes", help=f"4B:64MiB (doubling), 1KiB:1MiB:4 (times four), or 4B,1KiB,1MB.  [default: {_SIZES}]")
-@click.option("--suite", type=click.Choice(_SUITES), help="DeepBench's all-reduce sizes instead.")
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to measure each, about.")
+@click.option("--operation", "operations", help='Operations, separated by commas, or "all".  [default: all-reduce]')
+@click.option(
+    "--sizes", help=f"Sizes: 4B:64MiB (doubling), 1KiB:1MiB:4 (times four), or 4B,1KiB,1MB.  [default: {_SIZES}]"
+)
+@click.option("--suite", type=click.Choice(_SUITES), help="Use DeepBench's all-reduce sizes.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="Approximate time to measure each.")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a rank counts as lost.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw latency and bandwidth to this .svg or .png file.")
@@ -50,7 +52,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
       levelbench communicator --ranks 4 --suite deepbench
       levelbench communicator --operation all-reduce,broadcast --sizes 1KiB:16MiB:4 --plot gloo.svg
 
-    Each operation's result is checked before it is timed. Communicators are measured one after the other.
+    The result of each operation is checked before it is timed. Communicators are measured one after another.
     """
     from levelbench.cli.communicator_words import Swept
     from levelbench.cli.progress_line import ProgressLine
@@ -78,7 +80,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
                     progress.say(f"{name}: {point.operation}, {point.nbytes:,} B")
 
             if not progress.live:
-                progress.say(f"measuring {job.communicator}, ranks: {ranks}, by {engine.name}")
+                progress.say(f"measuring {job.communicator} on {ranks} ranks, started by {engine.name}")
             points = measure_communicator(job, engine, ranks, on_point, options=options)
             swept.append(Swept(job.communicator, given["engine"] or engine.name, ranks, tuple(points)))
     _show(swept, as_json, given)
@@ -86,21 +88,23 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
 
 
 def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
-    """A job for each communicator, with what starts its ranks: all that can be refused is refused here."""
+    """A job for each communicator, with the engine that starts its ranks; refuses what can be refused."""
     from levelbench.distributed.sweep import ITEMSIZE, OPERATIONS, operation_named, parse_sizes
     from levelbench.experiments.communicators import SweepJob, default_communicator, engine_for
     from levelbench.operators.suites.deepbench import all_reduce_messages
 
     if not given["seconds"] > 0 or not given["timeout"] > 0:
-        raise UsageError("--seconds and --timeout", "one is not positive", "give numbers of seconds, as in 10")
+        raise UsageError(
+            "--seconds and --timeout", "they are not both positive", "give a number of seconds, such as 10"
+        )
     if given["suite"] is not None and (given["sizes"] is not None or given["operations"] is not None):
-        raise UsageError("--suite with --sizes or --operation", "the suite has its own", "give either")
+        raise UsageError("--suite with --sizes or --operation", "the suite defines both", "give either")
     if given["operations"] == "all":
         names = [name for name in OPERATIONS if given["ranks"] > 1 or name != "send-receive"]
     else:
         names = [operation_named(word.strip()).name for word in (given["operations"] or "all-reduce").split(",")]
     if "send-receive" in names and given["ranks"] < 2:
-        raise UsageError("send-receive of one rank", "there is nobody to send to", "give --ranks 2 or more")
+        raise UsageError("send-receive of one rank", "there is no rank to send to", "give at least --ranks 2")
     if given["suite"] is not None:
         sizes = [each.elements * ITEMSIZE for each in all_reduce_messages()]
     else:
@@ -119,7 +123,7 @@ def _crowded(ranks: int) -> list[str]:
     cores = available_cores()
     if ranks <= cores:
         return []
-    return [f"warning: {ranks} ranks share {cores} cores: times say how they queue, and not how they scale"]
+    return [f"warning: {ranks} ranks share {cores} cores: the times show queueing, not scaling"]
 
 
 def _show(swept: list[Swept], as_json: bool, given: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What ``levelbench communicator`` prints: a table of times, the fitted lines, and the same as JSON."""
+"""What ``levelbench communicator`` prints: a table of times, the fitted lines, and both as JSON."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Swept", "curves", "fits_table", "sweep_json", "times_table"]
 _RATE = (Unit("B/s"), Unit("kB/s", 1e3, 1e3), Unit("MB/s", 1e6, 1e6), Unit("GB/s", 1e9, 1e9))
 _A_BYTE = (Unit("fs/B", 1e-15), Unit("ps/B", 1e-12, 1e-12), Unit("ns/B", 1e-9, 1e-9), Unit("µs/B", 1e-6, 1e-6))
 _MOST_MISSED = 0.5
-_POOR = "A line that misses a point by more than half says little of any one size: its intervals are those of the line."
+_POOR = "A line that misses a point by more than half says little about any one size: its intervals are for the line."
 
 
 @dataclass(frozen=True)
 class Swept:
-    """All points of one communicator on ``ranks`` ranks that ``engine`` started."""
+    """All points of one communicator on ``ranks`` ranks started by ``engine``."""
 
     communicator: str
     engine: str
@@ -31,21 +31,21 @@ class Swept:
     points: tuple[SweepPoint, ...]
 
     def operations(self) -> dict[str, list[SweepPoint]]:
-        """Its points by operation."""
+        """The points by operation."""
         found: dict[str, list[SweepPoint]] = {}
         for point in self.points:
             found.setdefault(point.operation, []).append(point)
         return found
 
     def fit(self, points: Sequence[SweepPoint], level: float) -> Fit | None:
-        """The line through these points; ``None`` where they are too few."""
+        """The line through these points; ``None`` if there are too few."""
         try:
             return fit(fit_points([(each.nbytes, each.estimate(level)) for each in points]), level)
         except UsageError:
             return None
 
     def bandwidths(self, point: SweepPoint, level: float) -> tuple[float, float] | None:
-        """The algorithm's bandwidth n / t and the bus's, in B/s, at the median; ``None`` without a size."""
+        """The algorithm bandwidth n / t and the bus bandwidth, in B/s, at the median; ``None`` without a size."""
         if not point.nbytes:
             return None
         plain = point.nbytes / point.estimate(level).value
@@ -53,7 +53,7 @@ class Swept:
 
 
 def times_table(swept: Sequence[Swept], level: float) -> Table:
-    """A row for each communicator, operation and size. Each time has its own unit: they span decades."""
+    """A row for each communicator, operation and size. Each time has its own unit, because times span decades."""
     columns = (
         Column("communicator", "Communicator"),
         Column("operation", "Operation"),
@@ -73,13 +73,13 @@ def times_table(swept: Sequence[Swept], level: float) -> Table:
     ranks = ", ".join(sorted({f"{each.ranks} ranks" if each.ranks > 1 else "1 rank" for each in swept}))
     notes = (
         f"Median of the slowest rank's times after a barrier, with its {level:.0%} interval.",
-        "Algorithm bandwidth is size / time; bus bandwidth is that of the busiest link (as in NCCL's tests).",
+        "Algorithm bandwidth is size / time; bus bandwidth is the busiest link's (as in NCCL's tests).",
     )
     return Table("communicator", f"Times on {ranks}", columns, tuple(rows), notes)
 
 
 def fits_table(swept: Sequence[Swept], level: float) -> Table | None:
-    """A row for each line t = α + n β; ``None`` where there is none."""
+    """A row for each line t = α + n β; ``None`` if there is none."""
     columns = tuple(
         Column(key, title)
         for key, title in (
@@ -106,16 +106,16 @@ def fits_table(swept: Sequence[Swept], level: float) -> Table | None:
         return None
     notes = (
         f"t = α + n β by weighted least squares on the medians, {level:.0%} intervals; n½ = α / β.",
-        "Of a message: of one of those that would follow one another in a ring (or in pairs), additions included;"
+        "Per message: one of those that a ring (or pairs) would send one after another, with its additions;"
         " a library may take another algorithm, above all for small sizes.",
-        "Worst point: the largest distance of a median from its line.",
+        "Worst point: the largest distance between a median and its line.",
         *([_POOR] if poor else []),
     )
     return Table("fit", "Latency and bandwidth", columns, tuple(rows), notes)
 
 
 def curves(swept: Sequence[Swept], level: float) -> list[MessageCurve]:
-    """What is drawn of each operation that has sizes."""
+    """The curves of the operations that have sizes."""
     found = []
     for each in swept:
         for name, points in each.operations().items():

@@ -1,4 +1,4 @@
-"""``levelbench compare``: verdict, attribution and difference of environments of two sides."""
+"""``levelbench compare``: verdict, attribution and differences between the environments of two sides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["command"]
 @click.command("compare")
 @click.argument("a")
 @click.argument("b")
-@click.option("--across-machines", is_flag=True, help="Give a verdict on time though the machines differ.")
+@click.option("--across-machines", is_flag=True, help="Give a verdict on time even if the machines differ.")
 @shared.view_options
 @shared.statistics_options
 @shared.table_options
@@ -35,7 +35,7 @@ def command(
     markdown_path: Path | None,
     **view: Any,
 ) -> int:
-    """Compare the runs that B selects with those of A, the baseline. A ratio below 1 means that B is faster.
+    """Compare the runs selected by B with those selected by A, the baseline. A ratio below 1 means that B is faster.
 
     \b
       levelbench compare 'digits[framework=numpy]' 'digits[framework=torch]'

@@ -1,6 +1,6 @@
-"""What a shell completes of values: tasks with settings, runs, frameworks, rules, by the parameter that takes them.
+"""Completion of values in shells: tasks with settings, runs, frameworks, rules, by the parameter that takes them.
 
-Verbs and options are click's own to complete. What is named nowhere (a file, a number) is left to the shell.
+Click itself completes verbs and options. Values without a list (files, numbers) are left to the shell.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _MOST_RUNS = 50
 _ITEM = re.compile(r"(?P<before>(?P<name>[^\[]*)\[(?:[^\]]*,)?)(?P<setting>\w*)(?P<value>=[^,\]]*)?$")
 
 Named = Iterable[tuple[str, str]]
-"""What may be written, each with what it is."""
+"""The possible values, each with a description."""
 
 
 class _Words(click.types.StringParamType):
-    """Text of which a shell completes what is known; after a comma the next word, if several may be given."""
+    """Text whose known values a shell completes; after a comma the next one, if several are allowed."""
 
     def __init__(self, known: Callable[[click.Context, str], Named], several: bool) -> None:
         self._known, self._several = known, several
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The words that begin so; the name of a file where none does."""
+        """The values with this beginning, or file names if there are none."""
         before, comma, last = incomplete.rpartition(",") if self._several else ("", "", incomplete)
         found: list[CompletionItem] = []
-        # A store or a plug-in that cannot be read completes nothing, and must not print into the line that is typed.
+        # A store or plug-in that cannot be read completes nothing, and must not print into the line being typed.
         with suppress(Exception):
             found = [
                 CompletionItem(before + comma + name, help=what)
@@ -48,7 +48,7 @@ class _Words(click.types.StringParamType):
 
 
 def complete_values(command: click.Command) -> None:
-    """Let the parameters of ``command``, and of the commands in it, complete the values that are known."""
+    """Let the parameters of ``command`` and its subcommands complete known values."""
     for parameter in command.params:
         known = _KNOWN.get(parameter.name or "")
         if known is not None and isinstance(parameter.type, click.types.StringParamType):
@@ -64,7 +64,7 @@ def _plugins(kind: str) -> Callable[[click.Context, str], Named]:
 
 
 def _tasks(ctx: click.Context, text: str) -> Named:
-    """Tasks, and within the brackets of one its settings and what else they may name."""
+    """Tasks; inside the brackets of a task its settings and the other keys that are allowed there."""
     found = _ITEM.match(text)
     if found is None:
         return [(name, "") for name in sorted(plugins.names("task"))]
@@ -81,18 +81,18 @@ def _tasks(ctx: click.Context, text: str) -> Named:
 
 
 def _recipes(ctx: click.Context, text: str) -> Named:
-    """Those of the tasks that stand before; of all tasks where none does."""
+    """The recipes of the tasks given so far; of all tasks if none is given."""
     from levelbench.experiments.request import load_task
 
     known = plugins.names("task")
-    # An option that has no value yet keeps click from telling what stands before it.
+    # If an option has no value yet, click does not report the arguments before it.
     words = [word.strip("'\"").partition("[")[0] for word in os.environ.get("COMP_WORDS", "").split()]
     named = [word for word in words if word in known]
     return {recipe: name for name in named or known for recipe in load_task(name).recipes}.items()
 
 
 def _runs(ctx: click.Context, text: str) -> Named:
-    """The newest runs of the store, and their tasks."""
+    """The newest runs in the store, and their tasks."""
     from levelbench.records import Store, format_item
 
     place = ctx.params.get("store_path") or "levelbench-results"

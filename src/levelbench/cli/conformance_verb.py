@@ -1,4 +1,4 @@
-"""``levelbench conformance``: ONNX's own node tests through each framework, by operator."""
+"""``levelbench conformance``: ONNX's node tests in each framework, by operator."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["command"]
 
 @click.command("conformance")
 @click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
-@click.option("--device", default="cpu", show_default=True, help="Device of the frameworks.")
-@click.option("--operator", "operators", default="", help="Only the tests of these operators, separated by commas.")
-@click.option("--match", default="", help="Only the tests whose name contains this.")
-@click.option("--summary", is_flag=True, help="Only the totals, without a row per operator.")
-@click.option("--verbose", "-v", is_flag=True, help="For each test that did not pass, print what was found.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
+@click.option("--operator", "operators", default="", help="Run only the tests of these operators, separated by commas.")
+@click.option("--match", default="", help="Run only the tests whose name contains this.")
+@click.option("--summary", is_flag=True, help="Print only the totals, without a row per operator.")
+@click.option("--verbose", "-v", is_flag=True, help="Print what was found for each test that did not pass.")
 @shared.answer_options
 def command(
     frameworks: str | None,
@@ -37,7 +37,7 @@ def command(
 ) -> int:
     """Run the node tests of the ONNX package: passed, wrong or unsupported, by operator.
 
-    Exits with 1 where a framework's answer is wrong. A fault that is known as the framework's own is counted apart, as
+    Exits with 1 if a framework's answer is wrong. A known fault of the framework itself is counted separately, as
     upstream.
     """
     from levelbench.cli.progress_line import ProgressLine
@@ -46,7 +46,7 @@ def command(
     names = _here(device) if frameworks is None else open_frameworks(frameworks, device)
     cases = collect_cases([each.strip() for each in operators.split(",") if each.strip()], match)
     if not cases:
-        raise UsageError(f"node tests that match {match!r}", "there are none", "give a part of a test's name")
+        raise UsageError(f"node tests that match {match!r}", "there is none", "give a part of the name of a test")
     tallies: list[NodeTestCounts] = []
     for name in names:
         with ProgressLine() as line:
@@ -59,7 +59,7 @@ def command(
 
 
 def _told(line: ProgressLine, framework: str, total: int) -> Callable[[Result], None]:
-    """Counts results; a terminal shows how far the framework is."""
+    """Count results, and show the progress on a terminal."""
     found = {"done": 0, "wrong": 0}
 
     def tell(result: Result) -> None:

@@ -1,4 +1,4 @@
-"""``levelbench data``: the datasets there are; bring one here, check its files and content, say what it is made of."""
+"""``levelbench data``: list datasets, download one, check its files and content, or describe it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EVERY_BYTES = 4 * _MEBIBYTE
 )
 @shared.answer_options
 def command(action: str, name: str | None, folder: Path | None, as_json: bool) -> int:
-    """List the datasets, download one, check its files and its content, or say what it is made of.
+    """List the datasets, download one, check its files and content, or describe what is in it.
 
     \b
       levelbench data list
@@ -41,7 +41,7 @@ def command(action: str, name: str | None, folder: Path | None, as_json: bool) -
       levelbench data check cifar10 --data ~/cifar
       levelbench data stat digits
 
-    check exits with 1 where the content breaks a rule, and with 3 where a file is missing or damaged.
+    check exits with 1 if the content breaks a rule, and with 3 if a file is missing or damaged.
     """
     if action not in ACTIONS:
         raise UnknownNameError("action of data", action, ACTIONS)
@@ -70,12 +70,12 @@ def _list(sources: list[DatasetSource], folder: Path | None, as_json: bool) -> i
     headers = ["name", "size", "here", "licence", "lacks"]
     shown = [[_words(_cells(row)[header]) for header in headers] for row in rows]
     shared.print_tables(listing("datasets", "datasets", headers, shown))
-    click.echo("\nlevelbench data list NAME says where one comes from and how it is split")
+    click.echo("\nlevelbench data list NAME shows where a dataset comes from and how it is split")
     return 0
 
 
 def _facts(source: DatasetSource, folder: Path | None) -> dict[str, Any]:
-    """What a source says without being loaded."""
+    """What is known about a source without loading it."""
     from levelbench.training.datasets.places import FileSource
 
     here: str | None = None
@@ -104,8 +104,8 @@ def _pairs(facts: dict[str, Any]) -> list[list[str]]:
 
 
 def _cells(facts: dict[str, Any]) -> dict[str, Any]:
-    """As a table says it: no cell that says nothing of where the files are."""
-    lacks = "its files, which are downloaded at first use" if facts["to_download"] else "nothing"
+    """The facts for a table, with words in place of empty cells."""
+    lacks = "its files: they are downloaded at first use" if facts["to_download"] else "nothing"
     return {**facts, "here": facts["here"] or "no", "lacks": facts["lacks"] or lacks}
 
 
@@ -127,7 +127,7 @@ def _get(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
 
 
 def _progress(name: str, line: ProgressLine) -> Any:
-    """Says every few megabytes how far a download is."""
+    """Report the progress of a download every few megabytes."""
     last = -1
 
     def progress(done_bytes: int, total_bytes: int | None) -> None:
@@ -142,11 +142,11 @@ def _progress(name: str, line: ProgressLine) -> Any:
 
 
 def _load(source: DatasetSource, folder: Path | None, *, reread: bool = False) -> Dataset:
-    """What is here; nothing is downloaded without being asked for. ``reread`` skips cached copies."""
+    """The local dataset; nothing is downloaded unasked. ``reread`` skips cached copies."""
     from levelbench.errors import MissingError
     from levelbench.training.datasets.places import FileSource, named_folder
 
-    # A folder that was named is answered by ``load``, which looks nowhere else.
+    # A named folder is left to ``load``, which looks nowhere else.
     if isinstance(source, FileSource) and named_folder(folder) is None and source.found(folder) is None:
         looked = ", ".join(str(place.folder) for place in source.places(folder))
         raise MissingError(f"the dataset {source.name}", f"its files are not in {looked}", source.ways)
@@ -176,7 +176,7 @@ def _check(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
     for each in found:
         click.echo(f"fault: {each}")
     sizes = ", ".join(f"{count:,} {name}" for name, count in dataset.sizes().items())
-    click.echo(f"{dataset.name}: {sizes}; {f'{len(found)} faults' if found else 'files and content are right'}")
+    click.echo(f"{dataset.name}: {sizes}; {f'{len(found)} faults' if found else 'files and content are correct'}")
     return int(bool(found))
 
 
@@ -215,7 +215,7 @@ _MOST_CLASSES = 20
 
 
 def figures(dataset: Dataset, progress: Callable[[int], None]) -> dict[str, Any]:
-    """Class balance by split with its chi-squared test, moments of the inputs, equal inputs.
+    """Class balance by split with a chi-squared test, moments of the inputs, duplicate inputs.
 
     ``progress`` is called with the number of training examples read so far.
     """
@@ -266,7 +266,7 @@ def print_figures(dataset: Dataset, found: dict[str, Any]) -> None:
         equal = found["duplicates"]
         within = ", ".join(f"{count:,} in {name}" for name, count in equal["within"].items())
         across = ", ".join(f"{count:,} in {pair}" for pair, count in equal["across"].items())
-        click.echo(f"equal inputs: surplus {within}; shared {across}")
+        click.echo(f"duplicate inputs: surplus {within}; shared {across}")
 
 
 def _row(dataset: Dataset, found: dict[str, Any], name: str) -> list[str]:

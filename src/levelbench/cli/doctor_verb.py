@@ -1,4 +1,4 @@
-"""``levelbench doctor``: this machine: clocks, noise, ceilings, an A/A self-test."""
+"""``levelbench doctor``: examine this machine: clocks, noise, ceilings, an A/A self-test."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["command"]
 
 
 @click.command("doctor")
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="Roughly how long to measure.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="Approximate time to measure.")
 @shared.answer_options
 def command(seconds: float, as_json: bool) -> int:
-    """Measure this machine, test levelbench on it, and say whether it is fit to measure on; exits with 1 if not.
+    """Measure this machine, test levelbench on it, and say whether it is fit to measure on. Exits with 1 if not.
 
-    The A/A self-test compares the same work with itself, many times: whatever it finds is a false alarm.
+    The A/A self-test compares the same work with itself many times: any difference that it finds is a false alarm.
     """
     from levelbench.measure.selftest import run_doctor
 
     if not seconds > 0:
-        raise UsageError(f"--seconds {seconds:g}", "it is not positive", "give a number of seconds, as in 10")
+        raise UsageError(f"--seconds {seconds:g}", "it is not positive", "give a number of seconds, such as 10")
     diagnosis = run_doctor(seconds, gemms=_gemms())
     if as_json:
         shared.emit_json(diagnosis.to_dict())

@@ -1,7 +1,6 @@
-"""What ``levelbench check`` does alike whatever is checked: choosing frameworks, printing findings, the exit code.
+"""What all kinds of ``levelbench check`` share: choosing frameworks, printing findings, the exit code.
 
-Every probe is a row, also one that could not be tried; what is wrong stands below once more, in full and with what to
-do.
+Every probe is a row, even if it could not be tried. Failures are repeated below the table, in full and with what to do.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _LONGEST = 160
 def finish(
     reports: Sequence[Report], as_json: bool, details: Sequence[Mapping[str, Any]] = (), notes: Sequence[str] = ()
 ) -> int:
-    """Print ``reports``; the exit code. ``details`` are added to the JSON of each, ``notes`` to the line about each."""
+    """Print ``reports``, with ``details`` in the JSON of each and ``notes`` in its summary; returns the exit code."""
     from levelbench.checks.findings import NOTHING_CHECKED, exit_code, reports_to_dict
 
     if as_json:
@@ -46,17 +45,17 @@ def finish(
                 click.echo(f"  {each.probe}{case}: {each.found}{advice}")
     code = exit_code(reports)
     if code == NOTHING_CHECKED:
-        click.echo("nothing was checked: see why above", err=True)
+        click.echo("nothing was checked, for the reasons above", err=True)
     return code
 
 
 def summary(report: Report) -> str:
-    """How many findings there are, in words."""
+    """The number of findings, in words."""
     return plural(len(report.failed), "finding") if report.failed else "nothing found wrong"
 
 
 def _gaps(report: Report) -> str:
-    """The probes that could not be tried, or not with every input."""
+    """The probes that could not be tried at all, or not with every input."""
     missed = dict.fromkeys(each.probe for each in report.findings if each.status == "not tried")
     seen = {each.probe for each in report.findings if each.status != "not tried"}
     never, partly = [each for each in missed if each not in seen], [each for each in missed if each in seen]
@@ -68,7 +67,7 @@ def _table(report: Report) -> Table:
     from levelbench.report.tables import Column, Table
 
     def seen(each: Finding) -> str:
-        # What to do about a failure stands below.
+        # What to do about a failure is printed below the table.
         advice = f" ({each.do})" if each.do and each.status != "failed" else ""
         text = f"{each.found or each.case}{advice}"
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
@@ -80,17 +79,17 @@ def _table(report: Report) -> Table:
         (Column("probe", "Probe"), lambda each: each.probe),
         (Column("status", "Status"), lambda each: each.status),
         (Column("seen", "Seen"), seen),
-        notes=("noted: seen, and not judged; not tried: with the reason",),
+        notes=("noted: seen but not judged; not tried: for the stated reason",),
     )
 
 
 def open_frameworks(words: str, device: str) -> list[str]:
-    """The names of frameworks, commas between; ``MissingError`` for one that does not run on ``device`` here."""
+    """Names of frameworks separated by commas; ``MissingError`` for one that does not run on ``device`` here."""
     from levelbench.operators.frameworks import load_framework
 
     names = list(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
     if not names:
-        raise UsageError("--framework", "it names none", "give one, as in --framework numpy,torch")
+        raise UsageError("--framework", "it names no framework", "give at least one: --framework numpy,torch")
     for name in names:
         if lacking := load_framework(name).lacks(device):
             raise MissingError(f"framework {name!r} on {device!r}", lacking, "levelbench list shows what runs")
@@ -98,13 +97,13 @@ def open_frameworks(words: str, device: str) -> list[str]:
 
 
 def installed(usual: Sequence[str], device: str) -> list[str]:
-    """Those of the ``usual`` frameworks that run on ``device`` here; ``MissingError`` where none does."""
+    """The ``usual`` frameworks that run on ``device`` here; ``MissingError`` if none does."""
     from levelbench import plugins
     from levelbench.operators.frameworks import load_framework
 
     known = plugins.names("framework")
     found = [name for name in usual if name in known and load_framework(name).lacks(device) is None]
     if not found:
-        do = "pip install levelbench[torch], or name frameworks: --framework"
-        raise MissingError(f"a framework on {device!r}", f"none of {', '.join(usual)} is here", do)
+        do = "pip install levelbench[torch], or name one with --framework"
+        raise MissingError(f"a framework on {device!r}", f"none of {', '.join(usual)} is installed", do)
     return found

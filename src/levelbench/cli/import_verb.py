@@ -1,4 +1,4 @@
-"""``levelbench import``: what other tools have logged or timed, as records, with what can be said of it."""
+"""``levelbench import``: records from what other tools have logged or timed, and what they show."""
 
 from __future__ import annotations
 
@@ -16,35 +16,39 @@ __all__ = ["command"]
 
 @click.command("import")
 @click.argument("places", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
-@click.option("--target", help="Logged runs: the quality to reach, METRIC=VALUE, as in accuracy=0.94.")
-@click.option("--metric", help="What the logs call it, as in val/acc.  [default: the target's metric]")
+@click.option("--target", help="Logged runs: quality to reach, METRIC=VALUE, such as accuracy=0.94.")
+@click.option("--metric", help="Name of the metric in the logs, such as val/acc.  [default: the target's metric]")
 @click.option(
-    "--direction", type=click.Choice(["higher", "lower"]), help="Which is better, where its name does not say."
+    "--direction",
+    type=click.Choice(["higher", "lower"]),
+    help="Which direction is better, if the metric's name does not say.",
 )
-@click.option("--task", default="imported", show_default=True, help="The task that runs are recorded under.")
-@click.option("--recipe", help="What runs are called.  [default: the name of the PATH that they are in]")
-@click.option("--ignore", multiple=True, help="A setting that tells no runs apart, as in output_dir; may be repeated.")
+@click.option("--task", default="imported", show_default=True, help="Task to record the runs under.")
+@click.option("--recipe", help="Name for the runs.  [default: the name of the PATH that they are in]")
+@click.option(
+    "--ignore", multiple=True, help="Setting that does not distinguish runs, such as output_dir; may be repeated."
+)
 @shared.statistics_options
 @shared.table_options
 @shared.store_option
 @shared.answer_options
 def command(places: tuple[Path, ...], store_path: Path, as_json: bool, **given: Any) -> int:
-    """Make records of what TensorBoard, MLflow or W&B has logged, or of JSON files of hyperfine and pyperf.
+    """Make records from logs of TensorBoard, MLflow or W&B, or from JSON files of hyperfine and pyperf.
 
     \b
       levelbench import runs/adam runs/sgd --target accuracy=0.94 --metric val/acc --task cifar10
       levelbench import mlruns --target val_loss=3.28 --ignore output_dir
       levelbench import before.json after.json
 
-    Runs of each PATH, or commands, are compared with those of the first as far as their logs allow; records say where
-    they came from. What was imported before is not imported again. Exits with 4 where a run could not be imported.
+    Runs of each PATH, or commands, are compared with those of the first as far as their logs allow. Records state where
+    they came from. What was imported before is not imported again. Exits with 4 if a run could not be imported.
     """
     shared.check_statistics(given["margin"], given["level"])
     shared.check_writable(given["csv_path"], given["markdown_path"])
     timed = [each.suffix == ".json" and each.name != "trainer_state.json" for each in places]
     if any(timed) and not all(timed):
-        found = "some are JSON of a benchmark, others logs of training runs"
-        raise UsageError("importing these together", found, "import them apart")
+        found = "some are benchmarks in JSON, others logs of training runs"
+        raise UsageError("importing these together", found, "import them separately")
     return (_timings if all(timed) else _runs)(places, store_path, as_json, given)
 
 
@@ -58,7 +62,7 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
     from levelbench.report.runs import groups_table
 
     if given["target"] is None:
-        raise UsageError("importing runs", "nobody says which quality was to be reached", "--target accuracy=0.94")
+        raise UsageError("importing runs", "the quality to reach is not stated", "--target accuracy=0.94")
     target = read_target(given["target"], given["direction"])
     logged = [(place, each) for place in places for each in read_runs(place)]
     found: dict[str, Any] = {}
@@ -79,7 +83,7 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
         raise UsageError(f"importing {', '.join(map(str, places))}", problems[0].partition(": ")[2], "see --help")
     groups = group_runs(list(found.values()))
     comparisons, refusals = compare_all(groups, given["margin"], given["level"])
-    counted = f"{new} of {len(logged)} runs imported into {store}, {len(found) - new} were there"
+    counted = f"{new} of {len(logged)} runs imported into {store}, {len(found) - new} were already there"
     tables, answer = [groups_table(groups)], answer_lines(comparisons, refusals)
     lines = [*remark_lines(groups, comparisons), *problems]
     click.echo(counted, err=as_json)
@@ -106,7 +110,7 @@ def _timings(places: Sequence[Path], store: Path, as_json: bool, given: dict[str
     from levelbench.records.commands import summarise_commands
 
     if given["target"] is not None:
-        raise UsageError("--target with a benchmark of commands", "it has no quality", "leave it out")
+        raise UsageError("--target with a benchmark of commands", "a benchmark has no quality", "leave it out")
     several = len(places) > 1
     arms = [
         import_timings(processes, store, place.stem if several else "")

@@ -31,32 +31,38 @@ _LARGEST = 2**32 - 1
 
 @click.command("infer")
 @click.argument("what", metavar="TASK|MODEL")
-@click.option("--scenario", type=click.Choice(SCENARIOS), default="single-stream", show_default=True, help="Who asks.")
-@click.option("--qps", type=float, help="Queries a second of scenario server.")
-@click.option("--bound", help="Latency of scenario server that is still good: 15ms.")
-@click.option("--find-peak", is_flag=True, help="Scenario server: look for the highest rate that keeps the bound.")
-@click.option("--quantile", type=float, help="Quantile that counts.  [default: 0.9 single-stream, 0.99 elsewhere]")
-@click.option("--samples-per-query", type=click.IntRange(min=1), help="Of scenario multi-stream.  [default: 8]")
 @click.option(
-    "--batch", type=click.IntRange(min=1), help="Samples that the network gets at once.  [default: offline 32]"
+    "--scenario", type=click.Choice(SCENARIOS), default="single-stream", show_default=True, help="Pattern of queries."
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Threads that answer, scenario server.  [default: 1]")
-@click.option("--duration", default="10s", show_default=True, help="Least time of the queries; MLPerf asks for 600s.")
+@click.option("--qps", type=float, help="Scenario server: queries per second.")
+@click.option("--bound", help="Scenario server: latency bound, such as 15ms.")
+@click.option("--find-peak", is_flag=True, help="Scenario server: find the highest rate that keeps the bound.")
+@click.option(
+    "--quantile", type=float, help="Quantile of the latency that counts.  [default: 0.9 single-stream, 0.99 elsewhere]"
+)
+@click.option(
+    "--samples-per-query", type=click.IntRange(min=1), help="Scenario multi-stream: samples per query.  [default: 8]"
+)
+@click.option("--batch", type=click.IntRange(min=1), help="Batch size.  [default: 32 in scenario offline]")
+@click.option("--workers", type=click.IntRange(min=1), help="Scenario server: threads that answer.  [default: 1]")
+@click.option(
+    "--duration", default="10s", show_default=True, help="Minimum duration of the queries; MLPerf requires 600s."
+)
 @click.option(
     "--queries",
     type=click.IntRange(min=1),
-    help="Least queries (offline: samples).  [default: early stopping's; the set]",
+    help="Minimum number of queries (offline: samples).  [default: as early stopping needs; the set]",
 )
-@click.option("--samples", type=click.IntRange(min=1), help="Draw queries from so many examples.  [default: all]")
+@click.option("--samples", type=click.IntRange(min=1), help="Number of examples to draw queries from.  [default: all]")
 @click.option(
     "--preprocessing",
     type=click.Choice(["in", "out"]),
     default="out",
     show_default=True,
-    help="Whether making inputs of raw examples is on the clock.",
+    help="Whether preprocessing of raw examples is on the clock.",
 )
 @click.option("--recipe", help="Recipe that trains the network.  [default: the task's first]")
-@click.option("--run", "run_word", help="The run whose trained network is used, from the store.")
+@click.option("--run", "run_word", help="Run in the store whose trained network is used.")
 @click.option("--train-seed", type=click.IntRange(0, _LARGEST), help="Seed of the run that trains it.  [default: 0]")
 @click.option("--framework", "frameworks", help="Framework, or several: torch:compiled,onnxruntime.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
@@ -64,18 +70,30 @@ _LARGEST = 2**32 - 1
 @click.option(
     "--data", type=click.Path(path_type=Path), help="MODEL: .npz, IDX, folder of image classes. TASK: its data."
 )
-@click.option("--labels", type=click.Path(path_type=Path), help="IDX file of labels beside an IDX file of images.")
-@click.option("--size", "sizes", multiple=True, help="An open size of MODEL without data: length=128.")
-@click.option("--target-accuracy", type=float, help="Quality that the answers must have, on the metric's scale.")
-@click.option("--quality-share", type=float, default=0.99, show_default=True, help="... or share of the reference's.")
-@click.option("--audit", is_flag=True, help="Are the timed answers the right ones, and is nothing cached?")
-@click.option("--price-per-hour", type=float, help="US dollars an hour of this machine: cost of a million answers.")
-@click.option("--price-source", help="Where that price is from.")
+@click.option("--labels", type=click.Path(path_type=Path), help="IDX file with the labels of an IDX file of images.")
+@click.option("--size", "sizes", multiple=True, help="Value of an open size of a MODEL without data: length=128.")
+@click.option("--target-accuracy", type=float, help="Quality that the answers must reach, on the metric's scale.")
+@click.option(
+    "--quality-share",
+    type=float,
+    default=0.99,
+    show_default=True,
+    help="The same as a share of the reference's quality.",
+)
+@click.option("--audit", is_flag=True, help="Check that the timed answers are right and nothing is cached.")
+@click.option(
+    "--price-per-hour",
+    type=float,
+    help="Price of this machine in US dollars per hour, for the cost of a million answers.",
+)
+@click.option("--price-source", help="Source of that price.")
 @click.option("--seed", type=click.IntRange(0, _LARGEST), default=0, show_default=True, help="Seed of the queries.")
-@click.option("-n", "--processes", type=int, default=_PROCESSES, show_default=True, help="Fresh processes an arm.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the latencies to a file in .svg or .png.")
+@click.option(
+    "-n", "--processes", type=int, default=_PROCESSES, show_default=True, help="Number of fresh processes per arm."
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the latencies to this .svg or .png file.")
 @shared.table_options
-@click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds; the network is kept.")
+@click.option("--fresh", is_flag=True, help="Measure everything again, even if the store has it; the network is kept.")
 @shared.until_clear_options
 @shared.statistics_options
 @shared.store_option
@@ -90,9 +108,9 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
       levelbench infer digits --scenario offline --batch 256 --framework torch,onnxruntime
       levelbench infer model.onnx --data examples.npz --price-per-hour 3.06
 
-    Where no trained network is in the store the recipe is trained once and kept. Exits with 1 where a scenario's rule,
-    the quality or an audit is not kept, with 4 where an audit cannot tell. The same command resumes: processes that are
-    done are not made again.
+    If the store has no trained network, the recipe is trained once and the network is kept. Exits with 1 if a rule of
+    the scenario, the quality or an audit fails, with 4 if an audit is inconclusive. The same command resumes: finished
+    processes are not repeated.
     """
     from levelbench.cli.progress_line import ProcessProgress, outcome_remark
     from levelbench.cli.watching import measure
@@ -101,7 +119,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
 
     _check(given)
     until = shared.until_clear(given, "processes")
-    # Before a network is trained for nothing.
+    # Before a network is trained in vain.
     shared.need_two(until, len({each.strip() for each in (given["frameworks"] or "one").split(",")}))
     specifications, folder = _specifications(what, store_path, as_json, given)
     price, demand = _price(given), _demand(given)
@@ -135,21 +153,31 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Refuse what needs no network to be refused."""
+    """Refuse what can be refused without loading a network."""
     from levelbench.cli.infer_words import scenario_settings
     from levelbench.report.drawing import check_ending
 
     shared.check_statistics(given["margin"], given["level"])
     if given["processes"] < 1:
-        found = "that is no process at all"
-        raise UsageError(f"-n {given['processes']}", found, "ask for at least one; five give an interval")
+        found = "there must be at least one process"
+        raise UsageError(
+            f"-n {given['processes']}", found, "give a number of 1 or more; five processes give an interval"
+        )
     if not 0 < given["quality_share"] <= 1:
-        raise UsageError(f"--quality-share {given['quality_share']:g}", "it is no share", "as in --quality-share 0.99")
+        raise UsageError(
+            f"--quality-share {given['quality_share']:g}",
+            "it is not a share above 0 and up to 1",
+            "give a share, such as --quality-share 0.99",
+        )
     price = given["price_per_hour"]
     if price is not None and not 0 < price < float("inf"):
-        raise UsageError(f"--price-per-hour {price:g}", "it is no price above zero", "as in --price-per-hour 3.06")
+        raise UsageError(
+            f"--price-per-hour {price:g}",
+            "impossible price: it must be above zero",
+            "give a price, such as --price-per-hour 3.06",
+        )
     if given["price_source"] is not None and price is None:
-        raise UsageError("--price-source", "there is no price", "give --price-per-hour as well")
+        raise UsageError("--price-source", "no price is given", "add --price-per-hour")
     scenario_settings(given)
     if given["plot"] is not None:
         check_ending(given["plot"])
@@ -163,12 +191,12 @@ def _check(given: dict[str, Any]) -> None:
 def _specifications(
     what: str, store: Path, as_json: bool, given: dict[str, Any]
 ) -> tuple[list[InferenceSpecification], Path | None]:
-    """What each arm measures, and the folder of the task's data; trains the network where none is kept."""
+    """What each arm measures, and the folder of the task's data; trains the network if the store has none."""
     from levelbench.cli.infer_words import foreign, frameworks_of, is_task, scenario_settings
     from levelbench.records.inference import InferenceSpecification
 
     if given["frameworks"] is not None:
-        # Before a network is trained for a framework that is not here.
+        # Before a network is trained for a framework that is not installed.
         frameworks_of(given["frameworks"], given["device"], None, "")
     if is_task(what):
         from levelbench.cli.infer_words import task_model
@@ -194,7 +222,7 @@ def _refuse_training(given: dict[str, Any]) -> None:
 
 
 def _first_framework(device: str) -> str:
-    """The framework for a model of the user's where none is named: ONNX Runtime, if it is here."""
+    """The default framework for a user's model: ONNX Runtime, if it is installed."""
     from levelbench import plugins
     from levelbench.operators.frameworks import load_framework
 
@@ -218,7 +246,7 @@ def _demand(given: dict[str, Any]) -> Any:
 
 def _busy(plan: InferencePlan) -> list[str]:
     busy = os.getloadavg()[0] if plan.to_go and hasattr(os, "getloadavg") else 0.0
-    return [f"the machine is busy (load {busy:.1f}): latencies will be longer than they are"] if busy > 1.0 else []
+    return [f"the machine is busy (load {busy:.1f}): latencies will be measured too long"] if busy > 1.0 else []
 
 
 def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json: bool, given: dict[str, Any]) -> None:
@@ -237,7 +265,7 @@ def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json:
 
 
 def _code(summary: InferenceSummary) -> int:
-    """1 where a rule, the quality or an audit is not kept; else 4 where an audit cannot tell."""
+    """1 if a rule, the quality or an audit failed; else 4 if an audit is inconclusive."""
     bad = [
         not each.valid or each.quality.kept is False or any(audit.passed is False for audit in each.audits)
         for each in summary.entries

@@ -1,4 +1,4 @@
-"""What ``levelbench infer`` measures: what its words mean, and the trained network of a task, found or trained once."""
+"""What ``levelbench infer`` measures: its arguments, and a task's trained network, found or trained once."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _OF_SERVER = ("qps", "bound", "find_peak", "workers")
 
 @dataclass(frozen=True)
 class Foreign:
-    """A network that no task trained, with what it is asked about."""
+    """A network that no task trained, with its data."""
 
     model: Model
     data: Data
     batch: int | None
-    """The batch that its inputs are fixed to; ``None`` where they leave it open."""
+    """The fixed batch of its inputs; ``None`` if the batch is open."""
 
 
 def is_task(word: str) -> bool:
-    """Whether a word names a task: one that is installed, or a Python file; settings in brackets may follow."""
+    """Whether a word names a task: an installed one or a Python file, possibly with settings in brackets."""
     from levelbench import plugins
 
     name = word.partition("[")[0]
@@ -52,7 +52,7 @@ def is_task(word: str) -> bool:
 
 
 def scenario_settings(given: dict[str, Any], fixed_batch: int | None = None) -> ScenarioSettings:
-    """The scenario that the options describe, with the defaults of the others."""
+    """The scenario that the options describe; other options have their defaults."""
     from levelbench.measure.statistics.early_stopping import least_queries
     from levelbench.records.inference import ScenarioSettings
 
@@ -60,10 +60,10 @@ def scenario_settings(given: dict[str, Any], fixed_batch: int | None = None) -> 
     _refuse_strangers(name, given)
     quantile = given["quantile"] if given["quantile"] is not None else _QUANTILES.get(name, 0.99)
     if not 0 < quantile < 1:
-        # Of what may have been meant as a percentage; 1.5 is as likely a slip for 0.15.
+        # Only for what may be meant as a percentage; 1.5 may as well be a slip for 0.15.
         percent = f" (did you mean {quantile / 100:g}?)" if 50 <= quantile < 100 else ""
         found = f"it is not between 0 and 1{percent}"
-        raise UsageError(f"--quantile {quantile:g}", found, "give a share, as in --quantile 0.99")
+        raise UsageError(f"--quantile {quantile:g}", found, "give a share, such as --quantile 0.99")
     duration_s = 0.0 if name == "dawnbench" else shared.seconds("--duration", given["duration"])
     per_query = (given["samples_per_query"] or 8) if name == "multi-stream" else 1
     least = {"offline": 0, "dawnbench": 1}.get(name, -1)
@@ -88,34 +88,42 @@ def _server(name: str, given: dict[str, Any], duration_s: float) -> dict[str, An
 
     qps, find_peak = given["qps"], given["find_peak"]
     if given["bound"] is None:
-        raise UsageError("--scenario server", "nobody says which latency is still good", "give one: --bound 15ms")
+        raise UsageError("--scenario server", "no latency bound is given", "give one: --bound 15ms")
     if qps is None and not find_peak:
-        raise UsageError("--scenario server", "nobody says how many queries come", "--qps 200, or --find-peak")
+        raise UsageError("--scenario server", "no rate of queries is given", "--qps 200, or --find-peak")
     if qps is not None and find_peak:
-        raise UsageError("--find-peak with --qps", "the rate is given and looked for", "give one of both")
+        raise UsageError(
+            "--find-peak with --qps",
+            "they exclude each other: one gives the rate, the other searches for it",
+            "give one of them",
+        )
     if qps is not None and not (math.isfinite(qps) and qps > 0):
-        raise UsageError(f"--qps {qps:g}", "it is no rate above zero", "give the queries a second, as in --qps 200")
+        raise UsageError(
+            f"--qps {qps:g}", "impossible rate: it must be above zero", "give the queries per second, such as --qps 200"
+        )
     if qps is not None:
         refuse_flood(qps, duration_s)
     return {"qps": qps, "bound_s": shared.seconds("--bound", given["bound"], bare=False), "find_peak": find_peak}
 
 
 def _refuse_strangers(name: str, given: dict[str, Any]) -> None:
-    """Options that mean nothing in a scenario would be thought to have had an effect."""
+    """Refuse options that have no effect in the scenario."""
     only = {**dict.fromkeys(_OF_SERVER, "server"), "samples_per_query": "multi-stream"}
     for option, scenario in only.items():
         if given[option] and name != scenario:
             word = f"--{option.replace('_', '-')}"
             raise UsageError(f"{word} with --scenario {name}", f"it belongs to {scenario}", f"--scenario {scenario}")
     if given["batch"] and name in ("single-stream", "server", "dawnbench") and given["batch"] > 1:
-        found = "its queries are of one sample each"
-        raise UsageError(f"--batch {given['batch']} with --scenario {name}", found, "leave it out, or use offline")
+        found = "its queries have one sample each"
+        raise UsageError(
+            f"--batch {given['batch']} with --scenario {name}", found, "leave it out, or use --scenario offline"
+        )
 
 
 def _batch(name: str, per_query: int, asked: int | None, fixed: int | None) -> int:
     if fixed is not None:
         if name == "dawnbench" and fixed > 1:
-            found = f"the model's batch is fixed at {fixed}, and this scenario answers one at a time"
+            found = f"the model's batch is fixed at {fixed}, but this scenario answers one sample at a time"
             raise UsageError("--scenario dawnbench", found, "export it with an open batch, or use single-stream")
         if asked is not None and asked != fixed:
             raise UsageError(f"--batch {asked}", f"the model's batch is fixed at {fixed}", "leave --batch out")
@@ -124,9 +132,9 @@ def _batch(name: str, per_query: int, asked: int | None, fixed: int | None) -> i
 
 
 def frameworks_of(words: str | None, device: str, threads: int | None, default: str) -> list[InferenceArm]:
-    """The arms of ``torch:compiled,onnxruntime``, each with its mode; ``default`` where there are no words.
+    """The arms of ``torch:compiled,onnxruntime``, each with its mode; ``default`` if nothing is named.
 
-    Raises ``MissingError`` for a framework or device that is not here.
+    Raises ``MissingError`` for a framework or device that is missing here.
     """
     from levelbench.cli.network_words import framework_words
     from levelbench.operators.frameworks import load_framework
@@ -143,9 +151,9 @@ def frameworks_of(words: str | None, device: str, threads: int | None, default: 
 def foreign(
     word: str, data: Path | None, labels: Path | None, sizes: Sequence[str], target_accuracy: float | None = None
 ) -> Foreign:
-    """The network of a file or of the zoo, with the user's data or made-up inputs.
+    """The network in a file or in the zoo, with the user's data or made-up inputs.
 
-    ``UsageError`` for a ``target_accuracy`` where nobody knows the right answers, or off the scale of top-1.
+    ``UsageError`` for a ``target_accuracy`` without known answers, or off the scale of top-1.
     """
     from levelbench import plugins
     from levelbench.cli.network_words import make_cases, name_network
@@ -160,12 +168,12 @@ def foreign(
         known = [*plugins.names("task"), *zoo.names()]
         raise UnknownNameError("task or network", word, known, "or give a file: model.onnx") from error
     if named.kind == "native":
-        found = "it is a model in Python, and no file that can be kept and named"
-        raise UsageError(f"infer {word}", found, "export it to ONNX, or measure it: levelbench network")
+        found = "it is a model in Python, not a file that can be stored"
+        raise UsageError(f"infer {word}", found, "export it to ONNX, or measure it with levelbench network")
     network = named.network
     assert network is not None
     if labels is not None and data is None:
-        raise UsageError(f"--labels {labels}", "there are no data that they could belong to", "give --data as well")
+        raise UsageError(f"--labels {labels}", "there is no data for them", "add --data")
     fixed = _fixed(network)
     bound = dict(make_cases(named, None, sizes, ())[0].sizes) if data is None else {}
     model = Model(named.name, "zoo" if named.kind == "zoo" else "file", named.path, named.digest)
@@ -180,18 +188,18 @@ def foreign(
         str(labels) if labels is not None else "",
         digest_of_data(labels) if labels is not None else "",
     )
-    # Read once here, too: what cannot be meant is no measurement that failed.
+    # Read here, too: an input error is not a failed measurement.
     check_examples(network, examples := file_examples(network, found_data))
     _check_target(target_accuracy, examples, f"{data} has no labels")
     return Foreign(model, found_data, fixed)
 
 
 def _check_target(target: float | None, examples: Examples | None, why: str) -> None:
-    """``UsageError`` for a target that no answers can be held against."""
+    """``UsageError`` for a target that no answers can be compared with."""
     if target is None:
         return
     if examples is None or examples.labels is None:
-        do = "give --data with labels (docs/inference.md says how), or leave it out"
+        do = "give --data with labels (see docs/inference.md), or leave it out"
         raise UsageError(f"--target-accuracy {target:g}", why, do)
     from levelbench.training.quality import Top1
 
@@ -199,7 +207,7 @@ def _check_target(target: float | None, examples: Examples | None, why: str) -> 
 
 
 def _fixed(network: Network) -> int | None:
-    """The first size of all inputs, where it is the same number in each; ``None`` where one leaves it open."""
+    """The first size of all inputs if it is the same number in each; ``None`` if one leaves it open."""
     firsts = {each.shape[0] if each.shape else None for each in network.inputs}
     first = firsts.pop() if len(firsts) == 1 else None
     return first if isinstance(first, int) else None
@@ -216,9 +224,9 @@ class TaskModel:
 
 
 def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> TaskModel:
-    """The trained network that ``word``, as in ``digits[hidden=64]``, and the options name; trains where none is kept.
+    """The trained network that ``word`` (``digits[hidden=64]``) and the options name; trains it if there is none.
 
-    Says so beforehand. Raises ``UsageError`` for what cannot be meant, and what the run raised.
+    Training is announced first. Raises ``UsageError`` for impossible options, and what the run raised.
     """
     from levelbench.experiments.inference.making import kept_model
     from levelbench.experiments.inference.subject import refuse_quality
@@ -228,13 +236,13 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
 
     if given["labels"] is not None or given["sizes"]:
         option = "--labels" if given["labels"] is not None else "--size"
-        raise UsageError(f"{option} with a task", "its data are known", "leave it out, or give a model")
-    # Before its data are looked for: nobody is to install data for what is refused in any case.
+        raise UsageError(f"{option} with a task", "a task has its own data", "leave it out, or give a model")
+    # Before its data is searched: nobody should install data for a command that is refused anyway.
     task = load_task(parse_item(word)[0])
     refuse_quality(task.name, task.quality)
     wanted = _wanted(word, store, given)
     if given["target_accuracy"] is not None:
-        # Refuses what is not on the metric's scale, as the target of a run.
+        # Refuses a value off the metric's scale, as for the target of a run.
         task.quality.as_target(given["target_accuracy"])
     wanted = replace(wanted, basis=_basis(task, wanted, checksums := dict(task.data.load(given["data"]).checksums)))
     kept = kept_model(store, wanted) or _trained(store, wanted, as_json, given["data"], task.description)
@@ -257,7 +265,7 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
 
 
 def _basis(task: Task, wanted: TrainingRun, checksums: dict[str, str]) -> Basis:
-    """What the network would be trained from now."""
+    """The specification that would train the network now."""
     from levelbench.experiments.inference.models import basis_of
     from levelbench.measure.environment import capture
 
@@ -275,7 +283,7 @@ def _wanted(word: str, store: Path, given: dict[str, Any]) -> TrainingRun:
     reference, settings = parse_item(word)
     if given["run_word"] is not None:
         if settings or given["recipe"] or given["train_seed"] is not None:
-            found = "the run says by itself how it was trained"
+            found = "the run itself says how the network was trained"
             raise UsageError(f"--run {given['run_word']} with other settings", found, "give the task's name alone")
         record = shared.open_store(store).one(given["run_word"])
         header, task = record.header, load_task(reference)
@@ -285,16 +293,18 @@ def _wanted(word: str, store: Path, given: dict[str, Any]) -> TrainingRun:
         now = source_of(task, header.specification.recipe).whole
         if header.specification.distribution is not None or header.source.whole != now:
             found = "the task's source has changed since" if header.source.whole != now else "it had several ranks"
-            raise UsageError(f"the network of --run {given['run_word']}", found, "leave --run out: it is trained anew")
+            raise UsageError(
+                f"the network of --run {given['run_word']}", found, "leave --run out to train the network again"
+            )
         return TrainingRun(reference, header.specification, header.key, header.seed, now)
     arm = resolve(reference, dict(settings), Options(recipe=given["recipe"], data=given["data"]))
     if arm.specification.distribution is not None:
-        raise UsageError(f"infer {word}", "its training is of several ranks", "train it in one process")
+        raise UsageError(f"infer {word}", "its training has several ranks", "train it in one process")
     return TrainingRun(reference, arm.specification, arm.key, given["train_seed"] or 0, arm.source.whole)
 
 
 def _trained(store: Path, wanted: TrainingRun, as_json: bool, data: Path | None, description: str) -> KeptModel:
-    """Train, having said so with the time that it took before, where that is known."""
+    """Train, after announcing it with the time that it took before, if known."""
     from levelbench.cli.progress_line import ProgressLine
     from levelbench.experiments.inference.making import expected_s, train_model, why_not_kept
     from levelbench.report.numbers import duration
@@ -308,7 +318,7 @@ def _trained(store: Path, wanted: TrainingRun, as_json: bool, data: Path | None,
     with shared.as_far_as_read(err=as_json):
         click.echo(
             f"no trained network of {name}, seed {wanted.seed}, on {specification.framework} {does}: "
-            f"training it now ({took}); it is kept",
+            f"training it now ({took}); the network is kept",
             err=as_json,
         )
     with ProgressLine() as line:

@@ -1,4 +1,4 @@
-"""``levelbench lint``: which of the twelve ways to fool the masses a claim uses, with the evidence and the remedy."""
+"""``levelbench lint``: which of the twelve ways to fool the masses a claim uses, with evidence and remedy."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ _FORMATS = ("text", "json", "sarif", "github")
 @click.command("lint")
 @click.argument("what", nargs=-1, metavar="RUNS|FILE|DIR...")
 @click.option(
-    "--select", multiple=True, metavar="CODES", help="Only these rules, separated by commas: LB107, LB2 or a name."
+    "--select",
+    multiple=True,
+    metavar="CODES",
+    help="Check only these rules, separated by commas: LB107, LB2 or a name.",
 )
 @click.option(
-    "--ignore", multiple=True, metavar="CODE=REASON", help="Set a rule's findings aside; the reason is shown."
+    "--ignore", multiple=True, metavar="CODE=REASON", help="Ignore a rule's findings, CODE=REASON; the reason is shown."
 )
 @click.option(
     "--show", type=click.Choice(_SEVERITIES), help="Print findings of this severity and worse. [default: warning]"
@@ -43,15 +46,17 @@ _FORMATS = ("text", "json", "sarif", "github")
     help="Exit with 1 on a finding of this severity or worse. [default: warning]",
 )
 @click.option("--format", "layout", type=click.Choice(_FORMATS), default="text", show_default=True)
-@click.option("--config", type=click.Path(path_type=Path), help="Settings instead of lint.toml or pyproject.toml here.")
-@click.option("--explain", metavar="CODE", help="Print a rule's page, by code or name; all for every rule.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="File of settings, instead of lint.toml or pyproject.toml here."
+)
+@click.option("--explain", metavar="CODE", help="Print the page of a rule, by code or name; all for every rule.")
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules.")
 @click.option(
     "--template",
     is_flag=False,
     flag_value="toml",
     type=click.Choice(["toml", "markdown"]),
-    help="Print what to state before publishing, or a reviewer's checklist.",
+    help="Print a claim to fill in before publishing, or a reviewer's checklist.",
 )
 @click.option("--docs", "docs_folder", type=click.Path(path_type=Path, file_okay=False), hidden=True)
 @shared.store_option
@@ -71,7 +76,7 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> int:
-    """Check a performance claim against the rules: runs, a submission, an MLPerf log, or a claim file.
+    """Check a performance claim against the rules: runs, a submission, an MLPerf log or a claim file.
 
     \b
       levelbench lint digits
@@ -80,9 +85,9 @@ def command(
       levelbench lint claim.toml --ignore 'LB107=the vendor counted, see its note 4'
       levelbench lint --explain LB107
 
-    Errors mislead as they stand, warnings probably do; what is not stated is counted, and is never guilt. Exits with 1
-    if there is an error, a warning or a comparison that is refused, else with 4 if a file could not be read. Settings
-    are those of lint.toml or [tool.levelbench.lint] of pyproject.toml here.
+    Errors mislead as they stand, warnings probably do; missing facts are counted, but are never held against the
+    author. Exits with 1 if there is an error, a warning or a comparison that is refused, else with 4 if a file could
+    not be read. Settings are read from lint.toml or [tool.levelbench.lint] in pyproject.toml here.
     """
     layout = "json" if as_json else layout
     if docs_folder is not None:
@@ -95,7 +100,7 @@ def command(
         return _list(layout)
     if not what:
         do = "give runs, a file or a folder; levelbench lint --template writes a claim to fill in"
-        raise UsageError("levelbench lint", "nothing to check was named", do)
+        raise UsageError("levelbench lint", "it names nothing to check", do)
     settings = _settings(config)
     least, failing = _severities(show or settings.show, fail_on or settings.fail_on)
     report = _report(what, select or settings.select, {**settings.ignore}, ignore, store_path)
@@ -111,7 +116,7 @@ def _settings(config: Path | None) -> Settings:
 
 
 def _severities(show: str | None, fail_on: str | None) -> tuple[Severity, Severity | None]:
-    """What is printed, and what fails; without another wish, all that fails is printed."""
+    """What is printed, and what fails; by default everything that fails is printed."""
     for name, value, known in (("--show", show, _SEVERITIES), ("--fail-on", fail_on, (*_SEVERITIES, "never"))):
         if value is not None and value not in known:
             raise UnknownNameError(f"severity of {name}", value, known)
@@ -195,7 +200,7 @@ def _write_docs(folder: Path) -> int:
 
     lint_page = folder / "lint.md"
     if not lint_page.is_file():
-        raise UsageError(f"--docs {folder}", "it has no lint.md to write the table into", "give the folder docs")
+        raise UsageError(f"--docs {folder}", "it has no lint.md for the table", "give the folder docs")
     pages = all_pages(lint_page.read_text(encoding="utf-8"))
     for stale in sorted(set((folder / "rules").glob("LB*.md")) - {folder / name for name in pages}):
         stale.unlink()
@@ -209,7 +214,7 @@ def _print(text: str) -> int:
 
 
 def report_lines(report: LintReport, show: Severity) -> list[str]:
-    """The whole report: claims that have findings, what was ignored and why, and the summary."""
+    """The whole report: claims with findings, what was ignored and why, and the summary."""
     lines: list[str] = []
     for linted in report.linted:
         found, caveats = linted.shown(show), linted.claim.caveats
@@ -217,7 +222,7 @@ def report_lines(report: LintReport, show: Severity) -> list[str]:
             lines += [_title(linted), *(f"  {each}" for each in caveats)]
             lines += [*(line for each in found for line in _finding(report, each, linted)), ""]
     lines += [*_by_rule(report, show), *_ignored_lines(report)]
-    # A line break in a title must not look like a line of ours.
+    # A line break in a title must not look like a line of the report.
     return [line.replace("\n", " ") for line in [*lines, _summary(report, show)]]
 
 
@@ -248,7 +253,7 @@ def _finding(report: LintReport, finding: Diagnostic, linted: Linted) -> list[st
 
 
 def _folded(head: str, text: str) -> list[str]:
-    """Folded to the terminal; one line where there is none, for other programs to read."""
+    """Wrapped to the width of a terminal; one line otherwise, for other programs to read."""
     if not sys.stdout.isatty():
         return [head + text]
     width = max(60, min(110, shutil.get_terminal_size().columns))
@@ -258,7 +263,7 @@ def _folded(head: str, text: str) -> list[str]:
 
 
 def _by_rule(report: LintReport, show: Severity) -> list[str]:
-    """Where there are several claims: how often each rule found something, the most frequent first."""
+    """For several claims: how often each rule found something, most frequent first."""
     counts = Counter(each.code for linted in report.linted for each in linted.shown(show))
     if len(report.linted) < 2 or not counts:
         return []

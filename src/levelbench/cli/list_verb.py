@@ -1,4 +1,4 @@
-"""``levelbench list``: what can run here and what each item lacks; or the runs there are."""
+"""``levelbench list``: what can run here and what is missing, or the runs in the store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["command"]
 _TRAINING = ("tasks", "recipes", "settings")
 _WHAT_THERE_IS = (*_TRAINING, "frameworks", "suites", "networks", "transforms", "schemes", "engines", "clocks")
 KINDS = (*_WHAT_THERE_IS, "runs", "inference", "commands")
-# Long, or slow to find out: listed where they are asked for.
+# Long or slow to list: shown only on request.
 _ASKED_FOR = ("recipes", "settings", "networks", "transforms", "schemes", "engines")
 _COUNTS = ("parameters", "published parameters", "published multiply-adds")
 _EXACT = 1e6
@@ -33,9 +33,9 @@ _AWAITS = "to_download"
 @click.command("list")
 @click.argument("kind", required=False, metavar=f"[{'|'.join(KINDS)}]")
 @click.argument("selection", required=False)
-@click.option("--runnable", is_flag=True, help="Only what can run here.")
+@click.option("--runnable", is_flag=True, help="List only what can run here.")
 @click.option("--sort", default="-started", show_default=True, help="Sort runs by a column; a minus sign reverses.")
-@click.option("--all", "with_superseded", is_flag=True, help="Also the runs that --fresh has replaced.")
+@click.option("--all", "with_superseded", is_flag=True, help="Include runs that --fresh has replaced.")
 @click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Show at most this many runs.")
 @shared.store_option
 @shared.answer_options
@@ -49,7 +49,7 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> int:
-    """List what there is, and what each item lacks: tasks, frameworks, networks, ...; or what the store has.
+    """List tasks, frameworks, networks, ... and what each of them lacks here; or list the contents of the store.
 
     \b
       levelbench list
@@ -91,13 +91,13 @@ def command(
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
     if kind is None:
-        click.echo("\nlevelbench list recipes and list settings show what a task's brackets may say")
+        click.echo("\nlevelbench list recipes and list settings show what is allowed in a task's brackets")
         click.echo("levelbench list networks and list transforms show Level 1, list schemes and list engines Level 3")
     return 0
 
 
 def _selected(kind: str, rows: list[dict[str, object]], word: str) -> list[dict[str, object]]:
-    """Those whose name, or task, is the word, or has it in it where none is."""
+    """The rows whose name or task is the word; if there are none, those that contain it."""
     names = [str(next(iter(row.values()))) for row in rows]
     found = [row for row, name in zip(rows, names, strict=True) if name == word]
     found = found or [row for row, name in zip(rows, names, strict=True) if word in name]
@@ -128,7 +128,7 @@ def _lacks(row: dict[str, object]) -> str:
 
 
 def _count(value: float) -> str:
-    """All digits of a count; of an amount of arithmetic three."""
+    """All digits of a count; three digits of an amount of arithmetic."""
     if value < _EXACT or isinstance(value, int):
         return f"{value:,.0f}"
     return next(
@@ -165,7 +165,7 @@ def _tasks() -> list[dict[str, object]]:
 
 
 def _each_recipe() -> Iterator[tuple[Task, str, str]]:
-    """Each task that loads with each of its recipes and the text that describes it."""
+    """Every recipe of every task that loads, with its description."""
     from levelbench import plugins
     from levelbench.experiments.request import load_task
 
@@ -184,7 +184,7 @@ def _recipes() -> list[dict[str, object]]:
 
 
 def _settings() -> list[dict[str, object]]:
-    """What each recipe may be given in brackets; the meaning as its text has it (``:param lr:``), or as is usual."""
+    """The settings that each recipe takes, with the meaning in its docstring (``:param lr:``), or the usual one."""
     return [
         {
             "task": task.name,
@@ -199,29 +199,29 @@ def _settings() -> list[dict[str, object]]:
 
 
 _MEANINGS = {
-    "accumulate": "batches that make one update",
+    "accumulate": "batches per update",
     "average": "decay of the moving average of the weights",
-    "batch": "examples a step",
+    "batch": "examples per step",
     "blocks": "convolution blocks of an encoder",
     "channels": "channels of the first convolution",
     "channels_last": "layout of images in memory",
-    "cosines": "whether the first kernels are cosines that are not trained",
+    "cosines": "whether the first kernels are fixed cosines",
     "cutout": "edge of the square that is cut out of an image, in pixels",
     "dropout": "share of the activations that are dropped",
-    "epochs": "passes over the data: the length of its schedule, or the budget",
+    "epochs": "passes over the data: the length of the schedule, or the budget",
     "flip": "whether images are mirrored at random",
     "gain": "factor of the initial weights",
     "heads": "heads of each attention",
     "hidden": "units of a hidden layer",
     "layers": "layers of the network",
-    "lr": "learning rate, the highest of its schedule",
+    "lr": "learning rate, the highest of the schedule",
     "momentum": "momentum of the optimizer",
     "nesterov": "whether the momentum is Nesterov's",
-    "precision": "what is computed in: float32, bfloat16, ...",
-    "progressive": "whether images grow in the course of training",
+    "precision": "dtype of the computation: float32, bfloat16, ...",
+    "progressive": "whether images grow during training",
     "residual": "whether there are residual connections",
     "smoothing": "label smoothing",
-    "warmup": "length of the learning rate's rise",
+    "warmup": "length of the learning rate's warm-up",
     "weight_decay": "weight decay of the optimizer",
     "width": "channels or units of the narrowest part",
     "workers": "processes that prepare batches",
@@ -235,7 +235,7 @@ def _frameworks() -> list[dict[str, object]]:
 
 
 def _framework(name: str) -> dict[str, object]:
-    """What it does and lacks; a plug-in that does not load lacks that, and the others are listed all the same."""
+    """What it does and lacks; a plug-in that fails to load is listed with its error, and does not hide the others."""
     from levelbench.operators.frameworks import load_framework
 
     try:
@@ -262,7 +262,7 @@ def _suites() -> list[dict[str, object]]:
 
 
 def _networks() -> list[dict[str, object]]:
-    """The zoo: what each network has by our own count, and where it differs from what was published."""
+    """The zoo: what each network has by our own count, and where that differs from the published figures."""
     from levelbench.networks import zoo
 
     rows: list[dict[str, object]] = []
@@ -360,9 +360,7 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
         shared.emit_json_list(rows)
         return 0
     if not rows:
-        click.echo(
-            f"no runs{f' of {selection}' if selection else ''} in {store.path}: levelbench run digits makes some"
-        )
+        click.echo(f"no runs{f' of {selection}' if selection else ''} in {store.path}: try levelbench run digits")
     else:
         shared.print_tables(rows_table(rows))
     for kind, (what, _) in _OF_PROCESSES.items():
@@ -372,14 +370,14 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
 
 
 _OF_PROCESSES = {
-    "inference": ("measurements of inference", "levelbench infer digits measures some"),
-    "commands": ("commands that were timed", "levelbench time 'python train.py' times one"),
+    "inference": ("measurements of inference", "try levelbench infer digits"),
+    "commands": ("commands that were timed", "try levelbench time 'python train.py'"),
 }
-"""Kinds of which a record is one process: what they are, and how to get some."""
+"""Kinds with one process per record: what they are, and how to get some."""
 
 
 def _processes(kind: str, store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
-    """One row a process; a figure that one has not stands last, whichever way they are sorted."""
+    """One row per process; missing figures are sorted last in either direction."""
     from levelbench.records.commands import CommandRecord
     from levelbench.records.inference import InferenceRecord
     from levelbench.records.process_selection import select_processes

@@ -1,4 +1,4 @@
-"""``levelbench network``: Level 1, whole networks measured against each other, and taken apart."""
+"""``levelbench network``: Level 1, whole networks compared with each other and broken down by operator."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _ONE, _SEVERAL = 5, 3
 @click.option(
     "--framework",
     "frameworks",
-    help="Framework, or several with commas between, each with a mode: torch:compiled,jax.  [default: all that run]",
+    help="Frameworks, separated by commas, each with an optional mode: torch:compiled,jax.  [default: all that run]",
 )
-@click.option("--batch", "batches", help="Samples a call, or several with commas between: 1,8,32.  [default: 1]")
-@click.option("--size", "sizes", multiple=True, help="An open size of the network: length=128.")
+@click.option("--batch", "batches", help="Batch sizes, separated by commas: 1,8,32.  [default: 1]")
+@click.option("--size", "sizes", multiple=True, help="Value of an open size of the network: length=128.")
 @click.option("--shape", "shapes", "--input", multiple=True, help="Shape of an input: input=1x3x64x64.")
 @click.option("--option", "options", multiple=True, help="Option of the function that builds it: classes=10.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
@@ -41,7 +41,7 @@ _ONE, _SEVERAL = 5, 3
     type=click.Choice(["forward", "backward"]),
     default="forward",
     show_default=True,
-    help="Inference, or a training step: loss and gradients.",
+    help="Inference, or a training step (loss and gradients).",
 )
 @click.option(
     "--loss", type=click.Choice(["cross-entropy", "mse"]), help="Loss to train with.  [default: the network's own]"
@@ -50,20 +50,30 @@ _ONE, _SEVERAL = 5, 3
     "--transform",
     "transforms",
     multiple=True,
-    help="Measure it transformed beside it: microbatch, fuse.",
+    help="Also measure the transformed network: microbatch, fuse.",
 )
-@click.option("--memory", help="Limit of memory for micro-batching, or several: 1GiB,2GiB.")
+@click.option("--memory", help="Memory limits for micro-batching: 1GiB,2GiB.")
 @click.option(
-    "--by", type=click.Choice(["type", "node"]), default="type", show_default=True, help="Rows of the breakdown."
+    "--by",
+    type=click.Choice(["type", "node"]),
+    default="type",
+    show_default=True,
+    help="What a row of the breakdown is.",
 )
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Show so many of them at most.")
-@click.option("-n", "--processes", type=int, help="Processes an arm and batch.  [default: 5; 3 for several batches]")
-@click.option("--budget-s", type=float, default=5.0, show_default=True, help="Seconds of latencies in a process.")
 @click.option(
-    "--plot", type=click.Path(path_type=Path), help="Where the figures go: a folder, or a name in .svg or .png."
+    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Maximum number of rows of the breakdown."
+)
+@click.option(
+    "-n", "--processes", type=int, help="Number of processes per arm and batch.  [default: 5; 3 for several batches]"
+)
+@click.option("--budget-s", type=float, default=5.0, show_default=True, help="Seconds of measurement in a process.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Write the figures to this folder, or under this name in .svg or .png.",
 )
 @shared.table_options
-@click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Measure everything again, even if the store has it.")
 @shared.until_clear_options
 @shared.statistics_options
 @shared.store_option
@@ -78,8 +88,8 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
       levelbench network my_model.py:build --framework torch,torch:compiled
       levelbench network vgg16 --batch 64 --transform microbatch --memory 2GiB
 
-    Outputs (and gradients) are compared with the reference's before they are timed. Exits with 1 where one is wrong or
-    fails, with 4 where nothing could be measured. Processes that the store already holds are not made again: the same
+    Outputs (and gradients) are compared with the reference before they are timed. Exits with 1 if one is wrong or
+    fails, with 4 if nothing could be measured. Processes that are already in the store are not repeated: the same
     command resumes.
     """
     from levelbench.cli.progress_line import ProcessProgress, outcome_remark
@@ -122,15 +132,19 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Refuse what needs no network to be refused."""
+    """Refuse what can be refused without loading a network."""
     from levelbench.cli.network_words import check_figures
 
     shared.check_statistics(given["margin"], given["level"])
     if given["processes"] is not None and given["processes"] < 1:
-        found = "that is no process at all"
-        raise UsageError(f"-n {given['processes']}", found, "ask for at least one; five give an interval")
+        found = "there must be at least one process"
+        raise UsageError(
+            f"-n {given['processes']}", found, "give a number of 1 or more; five processes give an interval"
+        )
     if not given["budget_s"] > 0:
-        raise UsageError(f"--budget-s {given['budget_s']:g}", "it is not positive", "give a number of seconds, as in 1")
+        raise UsageError(
+            f"--budget-s {given['budget_s']:g}", "it is not positive", "give a number of seconds, such as 1"
+        )
     if given["loss"] is not None and given["direction"] == "forward":
         raise UsageError(f"--loss {given['loss']}", "inference has no loss", "add --direction backward")
     check_figures(given["plot"])
@@ -138,7 +152,7 @@ def _check(given: dict[str, Any]) -> None:
 
 
 def _grid(word: str, given: dict[str, Any]) -> tuple[int, list[list[NetworkSpecification]]]:
-    """How many processes, and the specification of each case on each arm."""
+    """The number of processes, and the specification of each case on each arm."""
     from levelbench.cli.network_words import make_arms, make_cases, name_network, transform_lists
     from levelbench.records.networks import NetworkSpecification
 
@@ -152,7 +166,7 @@ def _grid(word: str, given: dict[str, Any]) -> tuple[int, list[list[NetworkSpeci
 
 
 def _changes(grid: list[list[NetworkSpecification]]) -> list[str]:
-    """What each list of transforms changes at each batch; raises where one cannot be applied, as within a limit."""
+    """What each list of transforms changes at each batch; raises if one cannot be applied (within a limit)."""
     from levelbench.networks.benchmark.cases import make_case
     from levelbench.report.networks import arm_label, case_label
 
@@ -163,7 +177,7 @@ def _changes(grid: list[list[NetworkSpecification]]) -> list[str]:
             label = arm_label(specification.arm).partition(" + ")[2]
             said = make_case(specification).changes or ("nothing to change",)
             lines.append(f"{label} at {case_label(specification.case)}:")
-            # With one transform the heading has named it.
+            # With one transform, the heading names it already.
             own = f"{transforms[0].partition(';')[0].partition(':')[0]}: " if len(transforms) == 1 else ""
             lines += [f"  {line.removeprefix(own)}" for each in said for line in each.splitlines()]
     return lines

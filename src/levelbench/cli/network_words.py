@@ -1,4 +1,4 @@
-"""What ``levelbench network`` measures, on what, and where its results are written."""
+"""What ``levelbench network`` measures, in which frameworks, and where its figures are written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MODELS = (".onnx", ".pb", ".json", ".onnxjson", ".textproto", ".txtpb", ".proto
 
 @dataclass(frozen=True)
 class Named:
-    """What a word names: a network or a native model, loaded once to see that it is whole, and the case's fields."""
+    """What a word names: a network or a native model, loaded once to check it, and the fields of its cases."""
 
     name: str
     kind: Literal["zoo", "file", "native"]
@@ -39,17 +39,17 @@ class Named:
 
     @property
     def source(self) -> Network | NativeModel:
-        """Whichever it is: what says which inputs there are."""
+        """The one of both that is there; it describes the inputs."""
         found = self.native if self.network is None else self.network
         assert found is not None
         return found
 
 
 def name_network(word: str, options: Sequence[str]) -> Named:
-    """The network of the zoo, of an ONNX file or of ``FILE.py:function`` that ``word`` names.
+    """The network that ``word`` names in the zoo, in an ONNX file or as ``FILE.py:function``.
 
-    Raises ``UnknownNameError`` for a name that the zoo has not, ``MissingError`` for a file that is not there,
-    ``UsageError`` for a folder, and ``DefinitionError`` for a file that is no model.
+    Raises ``UnknownNameError`` for a name that is not in the zoo, ``MissingError`` for a missing file, ``UsageError``
+    for a folder, and ``DefinitionError`` for a file that is not a model.
     """
     from levelbench.networks import zoo
 
@@ -61,14 +61,20 @@ def name_network(word: str, options: Sequence[str]) -> Named:
         model = load_native(word, settings)
         return Named(model.name, "native", word, _digest(Path(word.rpartition(":")[0])), settings, None, model)
     if path.suffix == ".py":
-        raise UsageError(f"network {word}", "a Python file has to say which function makes the model", f"{word}:build")
+        raise UsageError(
+            f"network {word}", "it does not say which function of the Python file builds the model", f"{word}:build"
+        )
     if path.is_dir():
-        raise UsageError(f"network {word}", "it is a folder", "give a model in it, as in folder/model.onnx")
+        raise UsageError(f"network {word}", "it is a folder", "give a model in it, such as folder/model.onnx")
     if word not in zoo.names() and (path.suffix in _MODELS or path.exists() or path.parent != Path()):
         from levelbench.networks.files import load
 
         if settings:
-            raise UsageError("--option with a file", "a model is what it is", "options are for what is built by name")
+            raise UsageError(
+                "--option with a file",
+                "a model in a file has no options",
+                "leave --option out; it is for networks that are built by name",
+            )
         network = load(path)
         return Named(path.stem, "file", word, _digest(path), {}, network, None)
     return Named(word, "zoo", "", "", settings, zoo.build(word, **settings), None)
@@ -81,12 +87,12 @@ def _digest(path: Path) -> str:
 
 
 def _settings(words: Sequence[str]) -> dict[str, Setting]:
-    """``classes=10`` and the like: integers, numbers and yes or no where they look like it, else text."""
+    """Options such as ``classes=10``: integers, numbers, true or false where they look like it, else text."""
     found: dict[str, Setting] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not name or not equals:
-            raise UsageError(f"--option {word}", "it is not NAME=VALUE", "write it as in --option classes=10")
+            raise UsageError(f"--option {word}", "it is not NAME=VALUE", "write it like --option classes=10")
         found[name] = _setting(text)
     return found
 
@@ -103,7 +109,7 @@ def _setting(text: str) -> Setting:
 
 
 def make_cases(named: Named, batches: str | None, sizes: Sequence[str], shapes: Sequence[str]) -> list[NetworkCase]:
-    """A case a batch, with its sizes bound; refused where an input's shape would stay open, or cannot be meant."""
+    """One case per batch, with its sizes bound; refused if an input's shape would stay open or is impossible."""
     from levelbench.networks.benchmark.cases import refuse_fixed_batch
     from levelbench.networks.values import bound_shape
     from levelbench.records.networks import NetworkCase
@@ -115,7 +121,7 @@ def make_cases(named: Named, batches: str | None, sizes: Sequence[str], shapes: 
     if fixed is not None and wanted != [fixed]:
         raise UsageError(f"--batch {batches}", f"the model's batch is fixed at {fixed}", "leave --batch out")
     if batch is not None and wanted != [batch]:
-        raise UsageError(f"--batch {batches}", f"--shape says {batch}", "give one of both")
+        raise UsageError(f"--batch {batches}", f"--shape says {batch}", "give one of them")
     cases = []
     for each in wanted:
         case = NetworkCase(named.name, named.kind, each, bound, dict(named.options), named.path, named.digest)
@@ -128,7 +134,7 @@ def make_cases(named: Named, batches: str | None, sizes: Sequence[str], shapes: 
 
 
 def _fixed_batch(named: Named) -> int | None:
-    """The first size of all inputs, where it is the same number in each; ``None`` where one leaves it open."""
+    """The first size of all inputs if it is the same number in each; ``None`` if one leaves it open."""
     firsts = {each.shape[0] if each.shape else None for each in named.source.inputs}
     first = firsts.pop() if len(firsts) == 1 else None
     return first if isinstance(first, int) else None
@@ -137,23 +143,23 @@ def _fixed_batch(named: Named) -> int | None:
 def _batches(text: str) -> list[int]:
     words = [each.strip() for each in text.split(",") if each.strip()]
     if not words or not all(each.isdecimal() for each in words):
-        raise UsageError(f"--batch {text}", "it is no list of numbers", "as in --batch 1,8,32")
+        raise UsageError(f"--batch {text}", "it is not a list of numbers", "write it like --batch 1,8,32")
     found = list(dict.fromkeys(map(int, words)))
     if 0 in found:
-        raise UsageError("--batch 0", "that is no sample at all", "give 1 or more")
+        raise UsageError("--batch 0", "a batch needs at least one sample", "give 1 or more")
     return found
 
 
 def _sizes(named: Named, words: Sequence[str]) -> dict[str, int]:
-    """``length=128`` and the like: the name of an open size, and what it is to be."""
+    """Arguments such as ``length=128``: the name of an open size and its value."""
     known = _open_sizes(named)
     found: dict[str, int] = {}
     for word in words:
         name, _, text = word.partition("=")
         if not name or not text.isdecimal() or not int(text):
-            raise UsageError(f"--size {word}", "it is not NAME=NUMBER", "write it as in --size length=128")
+            raise UsageError(f"--size {word}", "it is not NAME=NUMBER", "write it like --size length=128")
         if name == "batch":
-            raise UsageError(f"--size {word}", "the batch has an option of its own", f"--batch {text}")
+            raise UsageError(f"--size {word}", "the batch has its own option", f"--batch {text}")
         if name not in known:
             raise UnknownNameError(f"open size of {named.name}", name, known)
         found[name] = int(text)
@@ -166,7 +172,7 @@ def _open_sizes(named: Named) -> list[str]:
 
 
 def _of_shapes(named: Named, words: Sequence[str]) -> tuple[dict[str, int], int | None]:
-    """The open sizes, and the batch, that shapes such as ``input=1x3x64x64`` bind."""
+    """The open sizes and the batch that shapes such as ``input=1x3x64x64`` bind."""
     from levelbench.networks.values import batch_axis
 
     inputs = {each.name: each for each in named.source.inputs}
@@ -177,15 +183,19 @@ def _of_shapes(named: Named, words: Sequence[str]) -> tuple[dict[str, int], int 
         if name not in inputs:
             raise UnknownNameError(f"input of {named.name}", name, inputs)
         if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", text):
-            raise UsageError(f"--shape {word}", "it is no shape", f"write it as in --shape {name}=1x3x64x64")
+            raise UsageError(f"--shape {word}", "it is not a shape", f"write it like --shape {name}=1x3x64x64")
         given, declared = [int(each) for each in text.split("x")], inputs[name].shape
         if declared is None:
-            raise UsageError(f"--shape {word}", "the model leaves even the rank open", "export it with named sizes")
+            raise UsageError(f"--shape {word}", "the model leaves the rank open", "export it with named sizes")
         if len(given) != len(declared):
-            raise UsageError(f"--shape {word}", f"the input has {len(declared)} axes", f"as in {_like(declared)}")
+            raise UsageError(
+                f"--shape {word}", f"the input has {len(declared)} axes", f"write it like {_like(declared)}"
+            )
         for axis, (size, one) in enumerate(zip(declared, given, strict=True)):
             if isinstance(size, int) and size != one:
-                raise UsageError(f"--shape {word}", f"axis {axis} is fixed at {size}", f"as in {_like(declared)}")
+                raise UsageError(
+                    f"--shape {word}", f"axis {axis} is fixed at {size}", f"write it like {_like(declared)}"
+                )
             if axis == batch_axis(inputs[name], {}):
                 batch = one
             elif isinstance(size, str):
@@ -206,7 +216,7 @@ _PREFERRED = ("torch", "jax", "onnxruntime")
 def make_arms(
     named: Named, frameworks: str | None, device: str, lists: Sequence[tuple[str, ...]], trains: bool
 ) -> list[NetworkArm]:
-    """The arms: each framework without a transform, and beside it once for each list of transforms."""
+    """The arms: each framework without a transform, then once for each list of transforms."""
     from levelbench.records.networks import NetworkArm
 
     words = framework_words(frameworks, device, trains) if named.native is None else _native_words(named, frameworks)
@@ -214,7 +224,7 @@ def make_arms(
 
 
 def _native_words(named: Named, words: str | None) -> list[tuple[str, str]]:
-    """A native model runs on its own framework, in one mode or several."""
+    """A native model runs in its own framework, in one mode or several."""
     assert named.native is not None
     own = named.native.framework
     found = [(own, "")] if words is None else _split(words)
@@ -228,7 +238,7 @@ def _native_words(named: Named, words: str | None) -> list[tuple[str, str]]:
 
 
 def framework_words(words: str | None, device: str, trains: bool = False) -> list[tuple[str, str]]:
-    """Framework and mode (empty: the default one) of ``torch:compiled,jax``; without words, all that run there."""
+    """Framework and mode (empty for the default) of ``torch:compiled,jax``; if nothing is named, all that run there."""
     from levelbench import plugins
     from levelbench.operators.frameworks import load_framework
 
@@ -251,12 +261,12 @@ def framework_words(words: str | None, device: str, trains: bool = False) -> lis
 def _split(words: str) -> list[tuple[str, str]]:
     parts = [each.strip().partition(":") for each in words.split(",") if each.strip()]
     if not parts:
-        raise UsageError("--framework", "it names none", "give one, as in --framework torch:compiled")
+        raise UsageError("--framework", "it names no framework", "give at least one: --framework torch:compiled")
     return list(dict.fromkeys((framework, mode) for framework, _, mode in parts))
 
 
 def _check_mode(framework: str, mode: str) -> None:
-    """Refuse a mode that the framework has not."""
+    """Refuse a mode that the framework does not have."""
     if not mode:
         return
     from levelbench.operators.frameworks import load_framework
@@ -267,28 +277,28 @@ def _check_mode(framework: str, mode: str) -> None:
 
 
 def transform_lists(words: Sequence[str], memory: str | None) -> list[tuple[str, ...]]:
-    """The lists of transforms to measure beside the network as it is: one, or one for each limit of memory.
+    """The lists of transforms to measure next to the original network: one, or one for each memory limit.
 
-    ``words`` are names with commas between them, with a setting behind a colon: ``precision:bfloat16``. ``memory``
-    are limits for micro-batching, such as ``1GiB,2GiB``.
+    ``words`` are names separated by commas, with an optional setting after a colon: ``precision:bfloat16``. ``memory``
+    lists limits for micro-batching, such as ``1GiB,2GiB``.
     """
     from levelbench.networks import transforms
 
     given = [each.strip() for word in words for each in word.split(",") if each.strip()]
     if not given:
         if memory is not None:
-            raise UsageError(f"--memory {memory}", "no transform uses it", "give --transform microbatch")
+            raise UsageError(f"--memory {memory}", "no transform uses a memory limit", "add --transform microbatch")
         return []
     known = transforms.names()
     for word in given:
         if (name := word.partition(":")[0]) not in known:
-            raise UnknownNameError("transform", name, known, "see what there is: levelbench list transforms")
+            raise UnknownNameError("transform", name, known, "see levelbench list transforms")
     if memory is None:
         if "microbatch" in given:
-            raise UsageError("--transform microbatch", "it has no limit of memory", "give one: --memory 2GiB")
+            raise UsageError("--transform microbatch", "it has no memory limit", "give one: --memory 2GiB")
         return [tuple(given)]
     if "microbatch" not in given:
-        raise UsageError(f"--memory {memory}", "no transform uses it", "give --transform microbatch")
+        raise UsageError(f"--memory {memory}", "no transform uses a memory limit", "add --transform microbatch")
     limits = [_bytes_of(each) for each in memory.split(",")]
     return [
         tuple(f"microbatch;memory={limit}" if each == "microbatch" else each for each in given)
@@ -301,7 +311,7 @@ def _bytes_of(text: str) -> int:
 
     amount = parse_bytes(text)
     if amount < 1:
-        raise UsageError(f"--memory {text}", "that is no memory at all", "write it as in 2GiB")
+        raise UsageError(f"--memory {text}", "a limit must be above zero", "write it like 2GiB")
     return amount
 
 
@@ -309,15 +319,15 @@ _ENDINGS = (".svg", ".png")
 
 
 def check_figures(place: Path | None) -> None:
-    """Refuse a place for figures that is neither a folder nor the name of a figure, or that cannot be written to."""
+    """Refuse a place for figures that is neither a folder nor a figure's name, or that cannot be written to."""
     if place is None:
         return
     if place.is_dir() or not place.suffix:
         shared.check_writable(place / "figure.svg")
         return
     if place.suffix.lower() not in _ENDINGS:
-        found = "its ending is not that of a figure"
-        raise UsageError(f"--plot {place}", found, "write .svg or .png, or the name of a folder")
+        found = "its ending is neither .svg nor .png"
+        raise UsageError(f"--plot {place}", found, "end it in .svg or .png, or name a folder")
     shared.check_writable(place)
 
 
@@ -336,7 +346,7 @@ def write_figures(summary: NetworkSummary, store: Path, place: Path | None) -> d
         try:
             written[kind] = str(write(summary, _figure_path(summary, kind, store, place)))
         except LevelbenchError as error:
-            # What was measured has been shown; a missing matplotlib is told where a figure was asked for.
+            # The results have been shown; a missing matplotlib is reported if a figure was requested.
             if place is not None and not isinstance(error, UsageError):
                 raise
             written[f"no_{kind}"] = error.found
@@ -344,7 +354,7 @@ def write_figures(summary: NetworkSummary, store: Path, place: Path | None) -> d
 
 
 def _figure_path(summary: NetworkSummary, kind: str, store: Path, place: Path | None) -> Path:
-    """Beside the records under a name that tells what it shows; else in the folder, or beside the name, asked for."""
+    """The path of a figure: under a descriptive name next to the records, else as ``place`` says."""
     from levelbench.report.networks import file_name
 
     if place is not None and place.suffix.lower() in _ENDINGS and not place.is_dir():

@@ -1,4 +1,4 @@
-"""``levelbench operator``: Level 0, operators measured against each other and the machine's ceilings."""
+"""``levelbench operator``: Level 0, operators compared with each other and with the machine's ceilings."""
 
 from __future__ import annotations
 
@@ -30,28 +30,34 @@ _SUITE = (3, 1.0)
 
 @click.command("operator")
 @click.argument("operator", required=False, metavar="[NAME]")
-@click.option("--suite", help="A suite of problems: deepbench-gemm, -conv, -rnn, -sparse.")
-@click.option("--subset", help="A part of the suite: training, inference-server, inference-device.")
+@click.option("--suite", help="Suite of problems: deepbench-gemm, -conv, -rnn, -sparse.")
+@click.option("--subset", help="Part of the suite: training, inference-server, inference-device.")
+@click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
 @click.option(
-    "--framework", "frameworks", help="Framework, or several with commas between; default: all that run here."
+    "--shape", "shapes", multiple=True, help="Shape of an input: X=8x64x56x56, with an optional dtype: I=8:int64."
 )
-@click.option("--shape", "shapes", multiple=True, help="Shape of an input: X=8x64x56x56, with :int64 for a dtype.")
 @click.option("--input", "values", multiple=True, help="Values of an input: axes=0,1.")
 @click.option("--attr", "attributes", multiple=True, help="Attribute: pads=1,1,1,1.")
 @click.option("--opset", type=int, help="Opset of the operators.  [default: 21]")
-@click.option("--dtype", default="float32", show_default=True, help="float32, float64, bfloat16 or float16.")
+@click.option("--dtype", default="float32", show_default=True, help="Dtype: float32, float64, bfloat16 or float16.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
-@click.option("--cache", type=click.Choice(["hot", "cold"]), default="hot", show_default=True, help="State of caches.")
 @click.option(
-    "--direction", type=click.Choice(["forward", "backward"]), default="forward", show_default=True, help="Which pass."
+    "--cache", type=click.Choice(["hot", "cold"]), default="hot", show_default=True, help="State of the caches."
 )
-@click.option("--limit", type=int, help="At most so many problems of the suite.")
-@click.option("--match", default="", help="Only problems whose name contains this.")
-@click.option("-n", "--processes", type=int, help="Processes a framework.  [default: 5; 3 for a suite]")
-@click.option("--budget-s", type=float, help="Seconds for a problem in a process.  [default: 5; 1 for a suite]")
-@click.option("--plot", type=click.Path(path_type=Path), help="Where the roofline goes: .svg or .png.")
+@click.option(
+    "--direction",
+    type=click.Choice(["forward", "backward"]),
+    default="forward",
+    show_default=True,
+    help="Pass to measure.",
+)
+@click.option("--limit", type=int, help="Maximum number of problems of the suite.")
+@click.option("--match", default="", help="Measure only problems whose name contains this.")
+@click.option("-n", "--processes", type=int, help="Number of processes per framework.  [default: 5; 3 for a suite]")
+@click.option("--budget-s", type=float, help="Seconds per problem in a process.  [default: 5; 1 for a suite]")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the roofline to this .svg or .png file.")
 @shared.table_options
-@click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Measure everything again, even if the store has it.")
 @shared.spawn_option
 @shared.until_clear_options
 @shared.statistics_options
@@ -59,16 +65,15 @@ _SUITE = (3, 1.0)
 @shared.json_option
 @shared.debug_option
 def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
-    """Measure an ONNX operator, or a suite of problems, in one framework or several.
+    """Measure an ONNX operator, or a suite of problems, in one or more frameworks.
 
     \b
       levelbench operator --suite deepbench-gemm --framework torch,onnxruntime --limit 10
       levelbench operator Conv --shape X=8x64x56x56 --shape W=64x64x3x3 --attr pads=1,1,1,1
       levelbench operator ReduceSum --shape data=4096x4096 --input axes=1 --cache cold
 
-    Each result is compared with NumPy's in float64 before it is timed. Exits with 1 where one is wrong, with 4 where
-    nothing could be measured, or nothing that was measured could be compared. Processes that the store already holds
-    are not made again: the same command resumes.
+    Each result is compared with NumPy's in float64 before it is timed. Exits with 1 if one is wrong, with 4 if nothing
+    could be measured or compared. Processes that are already in the store are not repeated: the same command resumes.
     """
     from levelbench.cli.progress_line import ProcessProgress
     from levelbench.cli.watching import measure
@@ -77,7 +82,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
 
     shared.check_statistics(given["margin"], given["level"])
     if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):
-        raise UsageError(f"--plot {given['plot']}", "its ending is not that of a figure", "write .svg or .png")
+        raise UsageError(f"--plot {given['plot']}", "its ending is neither .svg nor .png", "end it in .svg or .png")
     title, problems, left_out = _problems(operator, given)
     shared.check_writable(given["csv_path"], given["markdown_path"], given["plot"])
     until = shared.until_clear(given, "processes")
@@ -122,10 +127,10 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     from levelbench.operators.suites.single import FLOATS
 
     if (operator is None) == (given["suite"] is None):
-        found = "there is neither" if operator is None else "there are both"
+        found = "neither is given" if operator is None else "both are given"
         raise UsageError("an operator's name or --suite", found, "give one: levelbench operator --suite deepbench-gemm")
     if given["dtype"] not in FLOATS:
-        raise UsageError(f"--dtype {given['dtype']}", "it is none of them", f"give one of {', '.join(FLOATS)}")
+        raise UsageError(f"--dtype {given['dtype']}", "it is not supported", f"give one of {', '.join(FLOATS)}")
     opset = DEFAULT_OPSET if given["opset"] is None else given["opset"]
     if opset not in OPSETS:
         raise UsageError(f"--opset {opset}", "no adapter implements it", f"give one from {OPSETS[0]} to {OPSETS[-1]}")
@@ -135,23 +140,33 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
 
         if given["subset"] is not None or given["limit"] is not None or given["match"]:
             raise UsageError(
-                "--subset, --limit and --match with one operator", "they choose of a suite", "give --suite"
+                "--subset, --limit and --match with one operator",
+                "they choose problems of a suite",
+                "add --suite, or leave them out",
             )
         words = given["shapes"], given["values"], given["attributes"]
         problem = parse_problem(operator, *words, opset=opset, dtype=given["dtype"])
         refuse_unfit(problem)
         return operator, [problem], ""
     if given["shapes"] or given["values"] or given["attributes"]:
-        raise UsageError("--shape, --input and --attr with a suite", "its problems have their own", "name an operator")
+        raise UsageError(
+            "--shape, --input and --attr with a suite",
+            "the problems of a suite define their own",
+            "leave them out, or name an operator",
+        )
     suite = given["suite"]
     everything = load_suite(suite, given["subset"], given["dtype"])
     found_all = [each for each in everything if given["match"].lower() in each.name.lower()]
     if given["limit"] is not None and given["limit"] < 1:
-        raise UsageError(f"--limit {given['limit']}", "that is no problem at all", "ask for at least one")
+        raise UsageError(
+            f"--limit {given['limit']}", "there must be at least one problem", "give a number of 1 or more"
+        )
     chosen = found_all[: given["limit"]]
     if not chosen:
         shown = everything[0].name
-        raise UsageError(f"problems of {suite} that match {given['match']!r}", "there is none", f"as in {shown!r}")
+        raise UsageError(
+            f"problems of {suite} that match {given['match']!r}", "there is none", f"try part of {shown!r}"
+        )
     out = len(everything) - len(chosen)
     said = f"{len(chosen)} of {len(everything)} problems: {out} left out by --limit or --match" if out else ""
     title = f"{suite}-{given['subset'] or subsets_of(suite)[0]}"
@@ -159,16 +174,20 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
 
 
 def _arms(title: str, problems: list[Problem], given: dict[str, Any]) -> tuple[int, list[BenchmarkSpecification]]:
-    """How many processes, and the specification for each framework."""
+    """The number of processes, and the specification for each framework."""
     from levelbench.records.benchmarks import BenchmarkSpecification
 
     default_count, default_budget_s = _SINGLE if given["suite"] is None else _SUITE
     count = default_count if given["processes"] is None else given["processes"]
     budget_s = default_budget_s if given["budget_s"] is None else given["budget_s"]
     if count < 1:
-        raise UsageError(f"-n {count}", "that is no process at all", "ask for at least one; five give an interval")
+        raise UsageError(
+            f"-n {count}",
+            "there must be at least one process",
+            "give a number of 1 or more; five processes give an interval",
+        )
     if not budget_s > 0:
-        raise UsageError(f"--budget-s {budget_s:g}", "it is not positive", "give a number of seconds, as in 1")
+        raise UsageError(f"--budget-s {budget_s:g}", "it is not positive", "give a number of seconds, such as 1")
     return count, [
         BenchmarkSpecification(
             title=title,
@@ -191,7 +210,7 @@ def _frameworks(words: str | None, device: str) -> list[str]:
     if words is not None:
         names = list(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
         if not names:
-            raise UsageError("--framework", "it names none", "give one, as in --framework torch")
+            raise UsageError("--framework", "it names no framework", "give at least one: --framework torch")
         return names
     known = plugins.names("framework")
     found = [name for name in _PREFERRED if name in known and load_framework(name).lacks(device) is None]
@@ -244,5 +263,5 @@ def _code(summary: BenchmarkSummary) -> int:
     statuses = {entry.status for _, entries in summary.rows for entry in entries}
     if statuses & {"wrong", "failed"}:
         return 1
-    # A time whose result nothing was compared with may be that of anything.
+    # A time whose result was not compared with anything may be the time of anything.
     return 0 if any(is_validated(entry) for _, entries in summary.rows for entry in entries) else _NOTHING_VALIDATED

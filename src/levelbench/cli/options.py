@@ -37,7 +37,7 @@ __all__ += ["until_clear_options", "view_options", "visible", "write_tables"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on standard output.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable output on standard output.")
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 spawn_option = click.option(
     "--spawn", is_flag=True, help="Start a new interpreter for each process, instead of forking one that has imported."
@@ -45,7 +45,7 @@ spawn_option = click.option(
 
 
 def answer_options(command: Command) -> Command:
-    """``--json``, passed as ``as_json``, and ``--debug``, which only whoever prints an error asks about."""
+    """``--json``, passed as ``as_json``, and ``--debug``, which only the code that prints errors looks at."""
     debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
     return json_option(debug(command))
 
@@ -54,7 +54,7 @@ data_option = click.option(
     "--data",
     type=click.Path(path_type=Path),
     envvar="LEVELBENCH_DATA",
-    help="Folder of the dataset, else $LEVELBENCH_DATA.",
+    help="Folder of the dataset; default: $LEVELBENCH_DATA.",
 )
 store_option = click.option(
     "--store",
@@ -65,20 +65,20 @@ store_option = click.option(
     help="Folder of the records.",
 )
 effect_option = click.option(
-    "--effect", type=float, help="The difference that --until-clear is planned for.  [default: 0.05]"
+    "--effect", type=float, help="Difference that --until-clear is planned to detect.  [default: 0.05]"
 )
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PART = 500
-"""Elements of a long list that are printed at a time."""
+"""Number of elements of a long list that are printed at once."""
 _VERDICTS = ("slower", "unclear", "missed", "never")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def view_options(command: Command) -> Command:
-    """Another reading of the same records, as ``summarise`` takes it: ``clock``, ``crossing`` and ``threshold``."""
+    """Options for another reading of the same records: ``clock``, ``crossing`` and ``threshold``."""
     for option in (
-        click.option("--target", "threshold", type=float, help="Judge by this target instead of the runs' own."),
+        click.option("--target", "threshold", type=float, help="Target to judge by, instead of the runs' own."),
         click.option("--crossing", help="Rule by which a target counts as reached: confirmed, first, sustained, ..."),
         click.option("--clock", help="Clock policy: wall, dawnbench, mlperf, algoperf."),
     ):
@@ -87,10 +87,14 @@ def view_options(command: Command) -> Command:
 
 
 def statistics_options(command: Command) -> Command:
-    """The margin of SAME and the level of intervals."""
+    """Options for the margin of SAME and the level of intervals."""
     level = click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
     margin = click.option(
-        "--margin", type=float, default=0.02, show_default=True, help="SAME means: the whole interval this close to 1."
+        "--margin",
+        type=float,
+        default=0.02,
+        show_default=True,
+        help="SAME means that the whole interval is this close to 1.",
     )
     return margin(level(command))
 
@@ -99,8 +103,10 @@ def until_clear_options(command: Command) -> Command:
     """``--until-clear`` for verbs whose ``-n`` counts processes."""
     for option in (
         effect_option,
-        click.option("--budget", help="The time that --until-clear may take: 90, 2min.  [default: 10min]"),
-        click.option("--until-clear", is_flag=True, help="Go on, process by process, until clear or out of --budget."),
+        click.option("--budget", help="Time limit of --until-clear: 90, 2min.  [default: 10min]"),
+        click.option(
+            "--until-clear", is_flag=True, help="Add processes until the verdict is clear or --budget is used up."
+        ),
     ):
         command = option(command)
     return command
@@ -109,7 +115,7 @@ def until_clear_options(command: Command) -> Command:
 def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = False) -> UntilClear | None:
     """What ``--until-clear`` asks for, ``None`` without it; ``counted`` is the parameter of ``-n``.
 
-    Refuses what contradicts it. ``--budget`` without it is refused, too, unless it is also that of a run.
+    Refuses options that contradict it, and ``--budget`` without it unless that is also the budget of a run.
     """
     from levelbench.experiments.kernel import CLEAR_WITHIN_S, UntilClear
 
@@ -120,7 +126,7 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
                 raise UsageError(f"--{name} without --until-clear", "it has no effect", "add --until-clear")
         return None
     if click.get_current_context().get_parameter_source(counted) is not click.core.ParameterSource.DEFAULT:
-        found = f"--until-clear decides itself how many {counted} there are"
+        found = f"--until-clear itself decides the number of {counted}"
         raise UsageError(f"-n {given[counted]} with --until-clear", found, "leave -n out; --budget limits the time")
     effect = 0.05 if given["effect"] is None else given["effect"]
     if not (math.isfinite(effect) and effect > 0):
@@ -129,11 +135,15 @@ def until_clear(given: dict[str, Any], counted: str, *, budget_of_a_run: bool = 
 
 
 def seconds(option: str, text: str, *, bare: bool = True) -> float:
-    """``15ms``, ``2min`` or, where ``bare`` numbers are seconds, ``0.5``; above zero."""
+    """Seconds from ``15ms``, ``2min`` or, if ``bare`` numbers are allowed as seconds, ``0.5``; above zero."""
     found = _TIME.fullmatch(text.strip())
     value = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
     if not (math.isfinite(value) and value > 0):
-        raise UsageError(f"{option} {text}", "it is no time above zero", f"write it as in {option} 15ms or {option} 2s")
+        raise UsageError(
+            f"{option} {text}",
+            "impossible time: it must be a number above zero",
+            f"write it like {option} 15ms or {option} 2s",
+        )
     if found and not found[2] and not bare:
         number = text.strip()
         raise UsageError(f"{option} {text}", "it has no unit", f"write {option} {number}ms or {option} {number}s")
@@ -141,17 +151,19 @@ def seconds(option: str, text: str, *, bare: bool = True) -> float:
 
 
 def need_two(until: UntilClear | None, arms: int) -> None:
-    """Refuse ``--until-clear`` where there is nothing to compare."""
+    """Refuse ``--until-clear`` if there is nothing to compare."""
     if until is not None and arms < 2:
-        raise UsageError("--until-clear", f"{arms} thing to run, and a verdict compares two", "name two or more")
+        raise UsageError(
+            "--until-clear", f"there is {arms} thing to run, but a verdict compares two", "name at least two"
+        )
 
 
 def say_look(looked: Looked, counted: str, *, err: bool) -> None:
-    """A line for each comparison as it stands."""
+    """A line for the current state of each comparison."""
     from levelbench.report.numbers import duration
     from levelbench.report.tables import verdict_text
 
-    left = f"{duration(looked.left_s)} left" if looked.left_s > 0 else "the budget is spent"
+    left = f"{duration(looked.left_s)} left" if looked.left_s > 0 else "the budget is used up"
     begin = f"after {looked.count} {counted} each:"
     lines = [f"{begin} {label} {verdict_text(found)}, {left}" for label, found in looked.verdicts]
     with as_far_as_read(err=err):
@@ -159,17 +171,17 @@ def say_look(looked: Looked, counted: str, *, err: bool) -> None:
 
 
 def fail_on(default: str) -> Callable[[Command], Command]:
-    """Which outcomes end in a code other than 0."""
+    """The option ``--fail-on``: which outcomes end with an exit code other than 0."""
     return click.option(
         "--fail-on",
         default=default,
         show_default=True,
-        help=f"Outcomes that end in a code other than 0, of {', '.join(_VERDICTS)}.",
+        help=f"Outcomes with an exit code other than 0, separated by commas: {', '.join(_VERDICTS)}.",
     )
 
 
 def read_fail_on(text: str) -> frozenset[str]:
-    """The outcomes of a comma-separated list."""
+    """The outcomes in a comma-separated list."""
     words = frozenset(word.strip().lower() for word in text.split(",") if word.strip())
     for word in sorted(words - set(_VERDICTS)):
         raise UnknownNameError("outcome of --fail-on", word, _VERDICTS)
@@ -177,17 +189,17 @@ def read_fail_on(text: str) -> frozenset[str]:
 
 
 def check_statistics(margin: float, level: float) -> None:
-    """Refuse a margin or level that is no share."""
+    """Refuse an impossible margin or level."""
     if not 0 <= margin < 1:
         raise UsageError(f"--margin {margin:g}", "it is not a share", "give one from 0 to below 1: 0.02 is 2 per cent")
     if not 0.5 <= level < 1:
         raise UsageError(
-            f"--level {level:g}", "it is not a confidence level", "give one from 0.5 to below 1, as in 0.95"
+            f"--level {level:g}", "it is not a confidence level", "give one from 0.5 to below 1, such as 0.95"
         )
 
 
 def check_plot(path: Path | None) -> None:
-    """Refuse a figure that could not be drawn (``MissingError``) or written, before anything is run."""
+    """Refuse a figure that could not be drawn (``MissingError``) or written, before anything runs."""
     if path is None:
         return
     from levelbench.report.drawing import check_ending
@@ -200,14 +212,14 @@ def check_plot(path: Path | None) -> None:
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Refuse a file that could not be written, before anything is measured for it: ``StoreError``, ``UsageError``."""
+    """Refuse a file that could not be written, before anything is measured: ``StoreError``, ``UsageError``."""
     import tempfile
 
     for path in paths:
         if path is None:
             continue
         if path.is_dir():
-            raise UsageError(f"write {path}", "it is a folder", "give a file in it")
+            raise UsageError(f"write {path}", "it is a folder", "name a file in it")
         folder = next(each for each in path.absolute().parents if each.exists())
         try:
             with tempfile.TemporaryFile(dir=folder):
@@ -218,14 +230,14 @@ def check_writable(*paths: Path | None) -> None:
 
 
 def open_store(path: Path) -> Store:
-    """The store at ``path``; it need not exist yet."""
+    """The store at ``path``, which need not exist yet."""
     from levelbench.records import Store
 
     return Store(path)
 
 
 def apply_view(runs: list[RunSummary], store: Store, **view: Any) -> list[RunSummary]:
-    """The same runs under another clock, crossing rule or threshold; as they are if none is given."""
+    """The same runs under another clock, crossing rule or threshold; unchanged if none is given."""
     wanted = {name: value for name, value in view.items() if value is not None}
     if not wanted:
         return runs
@@ -235,7 +247,7 @@ def apply_view(runs: list[RunSummary], store: Store, **view: Any) -> list[RunSum
 
 
 def each_run(store: Store, words: tuple[str, ...] | list[str]) -> Iterator[RunSummary]:
-    """The runs that the words select, each once, one by one; an error if a word selects none."""
+    """Iterate over the runs that the words select, each once; an error if a word selects none."""
     from levelbench.records import summarise
     from levelbench.records.store import distinct
 
@@ -243,24 +255,24 @@ def each_run(store: Store, words: tuple[str, ...] | list[str]) -> Iterator[RunSu
 
 
 def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
-    """The same, oldest first."""
+    """The same as a list, oldest first."""
     return sorted(each_run(store, words), key=lambda run: run.started)
 
 
 def error_parts(error: LevelbenchError) -> dict[str, Any]:
-    """An error as JSON has it."""
+    """An error for JSON."""
     return {"asked": error.asked, "found": error.found, "do": error.do, "exit_code": error.exit_code}
 
 
 def say_error(error: LevelbenchError, debug: bool) -> None:
-    """The three parts on standard error; before them, under ``--debug``, where it came from."""
+    """Print the three parts on standard error, with ``debug`` after the traceback."""
     if debug:
         click.echo(visible(error.trace or "".join(traceback.format_exception(error))), err=True)
     click.echo(visible(f"error: {error.asked}\nfound: {error.found}\n   do: {error.do}"), err=True)
 
 
 def visible(text: str) -> str:
-    """``text`` with what would steer a terminal, or cannot be written, as escapes: names and servers say anything."""
+    """``text`` with control and unprintable characters escaped: names and servers may contain anything."""
     return "".join(_escaped(each) if unicodedata.category(each) in _UNSEEN else each for each in text)
 
 
@@ -270,7 +282,7 @@ def _escaped(character: str) -> str:
 
 @contextmanager
 def as_far_as_read(err: bool = False) -> Iterator[None]:
-    """What is printed inside goes as far as somebody reads it; a reader who has seen enough ends no measurement."""
+    """Ignore a closed pipe while printing: a reader that stops reading must not end a measurement."""
     try:
         yield
     except BrokenPipeError:
@@ -278,7 +290,7 @@ def as_far_as_read(err: bool = False) -> Iterator[None]:
 
 
 def mute(err: bool = False) -> None:
-    """Print nothing more on standard output or error: its reader is gone, and the flush at exit would fail."""
+    """Print nothing more on standard output or error: the reader is gone, and the flush at exit would fail."""
     if err:
         sys.stderr = None
     else:
@@ -291,7 +303,7 @@ def emit_json(value: Any) -> None:
 
 
 def emit_json_list(values: Iterable[Any]) -> None:
-    """Print a JSON list as :func:`emit_json` does, but a part at a time: no more than that is held as text."""
+    """Print a JSON list like :func:`emit_json`, but in parts, so that only one part at a time is in memory as text."""
     begun, rest = False, iter(values)
     while part := list(islice(rest, _PART)):
         text = ",\n".join("  " + _json_text(value).replace("\n", "\n  ") for value in part)
@@ -306,13 +318,13 @@ def _json_text(value: Any) -> str:
     try:
         encoded = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        # A file's name need not be UTF-8, and JSON is.
+        # A file's name need not be UTF-8, but JSON is.
         encoded = msgspec.json.encode(_in_utf_8(msgspec.to_builtins(value, str_keys=True)))
     return json.dumps(json.loads(encoded), indent=2, ensure_ascii=False)
 
 
 def _in_utf_8(value: Any) -> Any:
-    """Plain data whose texts have escapes for what is in no Unicode."""
+    """Plain data with surrogates in texts escaped."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
@@ -321,7 +333,7 @@ def _in_utf_8(value: Any) -> Any:
 
 
 def table_options(command: Command) -> Command:
-    """``--csv`` and ``--markdown``, for :func:`write_tables`; ``--wide`` and ``--no-color``, for what is printed."""
+    """``--csv`` and ``--markdown`` for :func:`write_tables`; ``--wide`` and ``--no-color`` for printing."""
     for option in (
         no_color_option,
         click.option(
@@ -331,8 +343,15 @@ def table_options(command: Command) -> Command:
             callback=_chosen(_WIDE),
             help="Do not fit tables and lines to the width of the terminal.",
         ),
-        click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write it all as Markdown."),
-        click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the tables as CSV."),
+        click.option(
+            "--markdown",
+            "markdown_path",
+            type=click.Path(path_type=Path),
+            help="Write everything as Markdown to this file.",
+        ),
+        click.option(
+            "--csv", "csv_path", type=click.Path(path_type=Path), help="Write the tables as CSV to this file."
+        ),
     ):
         command = option(command)
     return command
@@ -346,11 +365,11 @@ def write_tables(
     title: str = "",
     csv: Mapping[str, Table] | None = None,
 ) -> dict[str, str]:
-    """Write what ``--csv`` and ``--markdown`` ask for; the paths by name.
+    """Write the files that ``--csv`` and ``--markdown`` request; returns the paths by name.
 
-    Markdown has the tables, then the lines as a list. ``csv`` (without it, ``tables`` by their names) says which
-    tables are written as CSV: the first goes to the path of ``--csv``, others that have rows beside it, with their
-    names behind its own.
+    Markdown has the tables, then the lines as a list. ``csv`` (by default ``tables`` by their names) has the tables to
+    write as CSV: the first one to the path of ``--csv``, others that have rows next to it, with their names appended to
+    its name.
     """
     from levelbench.report.drawing import write_whole
     from levelbench.report.tables import markdown_text, to_csv, to_markdown
@@ -382,13 +401,13 @@ def present(
     as_json: bool,
     apart: bool = True,
 ) -> None:
-    """Print the answer, the tables and lines about them, or ``view`` as JSON, with the paths that ``write`` returns.
+    """Print the answer, tables and lines, or ``view`` as JSON, with the paths that ``write`` returns.
 
-    The files are written after the tables are printed, so that a figure that cannot be drawn loses nothing. ``apart``
-    puts an empty line before the first table.
+    Files are written after printing, so that a figure that cannot be drawn loses nothing. ``apart`` prints an empty
+    line before the first table.
     """
     if as_json:
-        # A reader of only a part of it, such as `head`, still gets the exit code of all of it.
+        # A reader of only part of it, such as `head`, still gets the exit code of the whole.
         with as_far_as_read():
             emit_json({**view(), **write()})
         return
@@ -411,7 +430,7 @@ _COLOURS |= {"doubt:": "yellow", "refuse:": "red"}
 
 
 def _chosen(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """Remembers a flag for whatever the verb prints."""
+    """Remembers a flag for everything that the verb prints."""
 
     def note(context: click.Context, parameter: click.Parameter, given: bool) -> None:
         if given:
@@ -426,11 +445,11 @@ no_color_option = click.option(
 
 
 def _console() -> Console:
-    """As wide as the terminal, with its colours; both as ``--wide``, ``--no-color`` and ``NO_COLOR`` ask for."""
+    """A console with the terminal's width and colours, subject to ``--wide``, ``--no-color`` and ``NO_COLOR``."""
     from rich.console import Console
 
     class Raising(Console):
-        """Rich would end the program here, with code 1; what a closed pipe means is for the command to say."""
+        """Rich would end the program with code 1; the command decides what a closed pipe means."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
@@ -442,7 +461,7 @@ def _console() -> Console:
 
 
 def say(*lines: str) -> None:
-    """Print lines, wrapped between words where there is a terminal, with verdicts and doubts in colour."""
+    """Print lines; on a terminal, wrap them between words and colour verdicts and doubts."""
     from rich.text import Text
 
     console = _console()
@@ -467,7 +486,7 @@ def say(*lines: str) -> None:
 
 
 def print_tables(*tables: Table) -> None:
-    """Print tables, fitted to the terminal; plain lines where there is none."""
+    """Print tables, fitted to the terminal; otherwise as plain lines."""
     from levelbench.report.tables import print_table
 
     console = _console()
@@ -478,30 +497,34 @@ def print_tables(*tables: Table) -> None:
 
 
 def team_options(command: Command) -> Command:
-    """By which scheme, engine and communicator; not how many."""
+    """The options for scheme, engine and communicator, without the number of ranks."""
     for option in (
         click.option(
             "--timeout",
             type=click.FloatRange(min=1),
             default=300.0,
             show_default=True,
-            help="Seconds after which a rank that does not answer is taken for lost.",
+            help="Seconds until a rank that does not answer counts as lost.",
         ),
-        click.option("--lr-scale", help="Weak scaling: learning rate times the workers: none, linear, sqrt."),
-        click.option("--scaling", help="strong: the batch stays; weak: each worker's part of it stays."),
-        click.option("--communicator", help="What ranks talk through: gloo, mpi, nccl; default: the engine's own."),
+        click.option(
+            "--lr-scale", help="Weak scaling: how the learning rate grows with the workers: none, linear, sqrt."
+        ),
+        click.option("--scaling", help="strong: the global batch stays the same; weak: each worker's batch does."),
+        click.option("--communicator", help="Communicator of the ranks: gloo, mpi, nccl; default: the engine's own."),
         click.option(
             "--engine",
-            help="What starts the ranks: process, torchrun, mpi, slurm, 'hosts[rate=100mbit,delay=5ms]', ...",
+            help="Engine that starts the ranks: process, torchrun, mpi, slurm, 'hosts[rate=100mbit,delay=5ms]', ...",
         ),
-        click.option("--scheme", help="How ranks keep together: all-reduce, 'top-k[ratio=0.01]', FILE.py:NAME, ..."),
+        click.option(
+            "--scheme", help="Scheme of distributed training: all-reduce, 'top-k[ratio=0.01]', FILE.py:NAME, ..."
+        ),
     ):
         command = option(command)
     return command
 
 
 def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
-    """What was said about the team."""
+    """The team that the options describe."""
     from levelbench.experiments.request import TeamOptions
 
     return TeamOptions(
@@ -510,10 +533,10 @@ def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
 
 
 def listed_schemes(text: str | None) -> list[str | None]:
-    """The schemes of a list with commas, but for those inside brackets."""
+    """The schemes in a list separated by commas; commas inside brackets do not separate."""
     if text is None:
         return [None]
     words = [word.strip() for word in re.split(r",(?![^\[]*\])", text)]
     if not all(words):
-        raise UsageError(f"--scheme {text!r}", "it names none", "give one scheme, or several with commas between them")
+        raise UsageError(f"--scheme {text!r}", "it names no scheme", "give one scheme, or several separated by commas")
     return list(words)

@@ -1,4 +1,4 @@
-"""A line on standard error that says how far something is: rewritten on a terminal, one after the other elsewhere."""
+"""A line of progress on standard error: rewritten on a terminal, one line after another elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Measured(Protocol):
 
 
 class ProgressLine:
-    """Entered while the work lasts; the line is wiped at its end."""
+    """A context for the work; the line is wiped at its end."""
 
     def __init__(self) -> None:
         self.live = bool(sys.stderr is not None and sys.stderr.isatty())
@@ -47,7 +47,7 @@ class ProgressLine:
             self._put("\r\x1b[2K", newline=False)
 
     def say(self, text: str) -> None:
-        """Show ``text`` in place of what is there, cut to the terminal; elsewhere as a line of its own."""
+        """Replace the line by ``text``, cut to the terminal; elsewhere print it on its own line."""
         if self.live:
             self._put("\r\x1b[2K" + text[: shutil.get_terminal_size().columns - 1], newline=False)
         else:
@@ -59,9 +59,9 @@ class ProgressLine:
 
 
 class ProcessProgress(ProgressLine, Watcher[R]):
-    """Of the processes of a plan: on a terminal also the stage that one is at; elsewhere a plain line each.
+    """Progress of a plan's processes: on a terminal with the stage of the current one; elsewhere one plain line each.
 
-    ``what`` says in words what an arm measures, ``remark`` what was not measured as it should be (empty: all was).
+    ``what`` describes what an arm measures, ``remark`` what went wrong in a measurement (empty: nothing).
     """
 
     def __init__(self, plan: Plan[W, R], what: Callable[[W], str], remark: Callable[[R], str]) -> None:
@@ -72,7 +72,7 @@ class ProcessProgress(ProgressLine, Watcher[R]):
         self._began_ns = HOST.now_ns()
 
     def preparing(self, what: str) -> None:
-        """Said everywhere: it takes a few seconds, and a while for a large network."""
+        """Printed everywhere: it takes a few seconds, longer for a large network."""
         self.say(what)
 
     def started(self, turn: Turn, number: int, total: int) -> None:
@@ -84,18 +84,18 @@ class ProcessProgress(ProgressLine, Watcher[R]):
         self.say(self._at)
 
     def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
-        """On a terminal, what the process is at."""
+        """On a terminal, the stage of the process."""
         if self.live:
             self.say(f"{self._at} · {stage}")
 
     def finished(self, turn: Turn, record: R | None) -> None:
-        """Elsewhere, what went otherwise than it should."""
+        """Elsewhere, what went wrong."""
         self._remaining.finished(turn.arm, (HOST.now_ns() - self._began_ns) * 1e-9)
         if record is not None and not self.live and (remark := self._remark(record)):
             self.say(f"{self._at}: {remark}")
 
 
 def outcome_remark(record: _Measured) -> str:
-    """What became of a process that measured nothing."""
+    """What happened to a process that measured nothing."""
     outcome = record.outcome
     return "" if outcome is None or outcome.status == "measured" else f"{outcome.status}: {outcome.reason}"

@@ -17,11 +17,16 @@ __all__ = ["command"]
 
 @click.command("report")
 @click.argument("runs", nargs=-1, metavar="[RUNS]...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The HTML file. [default: STORE/report.html]")
-@click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables as one Markdown file too.")
-@click.option("--csv", "csv_folder", type=click.Path(path_type=Path), help="Write each table as CSV into this folder.")
-@click.option("--history", is_flag=True, help="Times by git revision, and where they changed, in RUNS or all.")
-@click.option("--across-machines", is_flag=True, help="Give verdicts on time though the machines differ.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the HTML report to this file.  [default: STORE/report.html]",
+)
+@click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables to this Markdown file.")
+@click.option("--csv", "csv_folder", type=click.Path(path_type=Path), help="Write each table as CSV to this folder.")
+@click.option("--history", is_flag=True, help="Report times by git revision and where they changed, of RUNS or all.")
+@click.option("--across-machines", is_flag=True, help="Give verdicts on time even if the machines differ.")
 @shared.view_options
 @shared.statistics_options
 @shared.store_option
@@ -39,7 +44,7 @@ def command(
     as_json: bool,
     **view: Any,
 ) -> int:
-    """Write a report on RUNS; without an argument on all runs of the store.
+    """Write a report on RUNS, by default on all runs in the store.
 
     Groups of the same task are compared with the first of them: the first of RUNS if several are named, else the one
     that was measured first, or the first by name if they took turns.
@@ -49,7 +54,7 @@ def command(
       levelbench report 'digits[framework=torch]' --markdown report.md
       levelbench report --history 'make bench'
 
-    With --history RUNS are names, or parts of names, of commands that levelbench time measured, or of tasks.
+    With --history, RUNS are names, or parts of names, of commands that levelbench time measured, or of tasks.
     """
     from levelbench.analysis.comparison import compare_all
     from levelbench.cli.reporting import write
@@ -64,7 +69,7 @@ def command(
             raise UsageError("--history with --across-machines", "each machine has its own history", "leave it out")
         return _history(store, runs, output, markdown, csv_folder, level, as_json, view)
     found = shared.select_runs(store, runs) if runs else sorted(store.summaries(), key=lambda run: run.started)
-    # A run that is left out because its record is damaged would change the verdict without a word.
+    # Leaving out a run with a damaged record would silently change the verdict.
     if not runs and store.problems:
         raise store.problems[0]
     for word in runs:
@@ -72,7 +77,7 @@ def command(
             pass
         store.require_readable(word)
     if not found:
-        raise UsageError(f"a report on {store.path}", "it holds no run", "run something first: levelbench run digits")
+        raise UsageError(f"a report on {store.path}", "it has no runs", "run something first: levelbench run digits")
     groups = in_order(group_runs(shared.apply_view(found, store, **view)))
     if len(runs) > 1:
         named = {
@@ -119,7 +124,7 @@ def _history(
     as_json: bool,
     view: dict[str, Any],
 ) -> int:
-    """Tables on standard output, and the files that are asked for."""
+    """Print tables on standard output, and write the requested files."""
     from levelbench.analysis.history import histories_of_commands, histories_of_runs
     from levelbench.errors import UsageError
     from levelbench.records import group_runs
@@ -133,13 +138,13 @@ def _history(
     found = [each for each in found if not words or any(word in each.name for word in words)]
     unknown = sum(count for _, count in parts)
     if not found:
-        why = f"{unknown} of its processes and runs are of no known git commit" if unknown else "it holds none"
+        why = f"{unknown} of its processes and runs have no known git commit" if unknown else "it has none"
         of = f" of {' or '.join(words)}" if words else ""
-        raise UsageError(f"a history{of} from {store.path}", why, "measure in a git repository, with what is committed")
+        raise UsageError(f"a history{of} from {store.path}", why, "measure in a git repository, with committed code")
     tables = [history_table(each, level) for each in found]
     lines = [line for each in found for line in change_lines(each)]
     if unknown:
-        lines.append(f"left out: {unknown} processes and runs of no known git commit")
+        lines.append(f"left out: {unknown} processes and runs without a known git commit")
 
     def write() -> dict[str, str]:
         page = write_whole(output or store.path / "history.html", history_page(found, level))
@@ -152,5 +157,5 @@ def _history(
 
 
 def _lies_in(store: Store, run: RunSummary) -> bool:
-    """Whether the run is one of the store's own: what lies in the store says nothing of runs elsewhere."""
+    """Whether the run lies in the store: the other runs there say nothing about a run elsewhere."""
     return Path(run.path).resolve().is_relative_to(store.path.resolve())

@@ -1,4 +1,4 @@
-"""What several verbs say of groups and comparisons: lines, JSON, exit codes, and the report."""
+"""What several verbs share about groups and comparisons: lines, JSON, exit codes, and the report."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = ()) -> list[str]:
-    """Each reason to doubt a run, once, with the number of runs that it concerns.
+    """Each doubt about runs, once, with the number of runs that it concerns.
 
-    Those of groups that are in ``comparisons`` are given with their verdicts.
+    Doubts about groups in ``comparisons`` are left out: they are shown with the verdicts.
     """
     from levelbench.records.comparable import doubts_of
 
@@ -52,16 +52,16 @@ def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = 
 
 
 def final_lines(groups: Sequence[RunGroup]) -> list[str]:
-    """For each schedule of fixed length, whether its mean final quality is at the target."""
+    """For each schedule of fixed length, whether its mean final quality reaches the target."""
     from levelbench.analysis.targets import final_line
 
     return [line for group in groups if (line := final_line(group)) is not None]
 
 
 def group_json(group: RunGroup) -> dict[str, Any]:
-    """A group's counts and its estimate of time to accuracy (Kaplan-Meier's, where some runs missed).
+    """A group's counts and its estimate of time to accuracy (Kaplan-Meier's if some runs missed).
 
-    For schedules of fixed length, with the test of whether their mean final quality is at the target.
+    For schedules of fixed length, also the test of whether the mean final quality reaches the target.
     """
     from levelbench.analysis.targets import final_test
     from levelbench.measure.statistics import wilson
@@ -83,9 +83,9 @@ def group_json(group: RunGroup) -> dict[str, Any]:
 def exit_code(
     groups: Sequence[RunGroup], comparisons: Sequence[Comparison], wrong: frozenset[str], *, refused: int = 0
 ) -> int:
-    """1 for a worse verdict or a missed target, 4 where nothing can be concluded, of the outcomes that are ``wrong``.
+    """1 for a worse verdict or a missed target, 4 if nothing can be concluded; only outcomes in ``wrong`` count.
 
-    Both at once are 1: what is known to be wrong outweighs what is unknown. A ``refused`` comparison is unclear.
+    Both together give 1: a known failure outweighs an unknown. A ``refused`` comparison counts as unclear.
     """
     kinds = {each.verdict.kind.value.lower() if each.verdict else "unclear" for each in comparisons}
     kinds |= {"unclear"} if refused else set()
@@ -96,7 +96,7 @@ def exit_code(
 
 
 def gate_lines(comparisons: Sequence[Comparison], refusals: Sequence[str] = ()) -> list[str]:
-    """What the gate found of all comparisons, each sentence once; then what it refused."""
+    """What the gate found about all comparisons, each sentence once; then what it refused."""
     said: set[str] = set()
     lines = []
     for each in comparisons:
@@ -107,7 +107,7 @@ def gate_lines(comparisons: Sequence[Comparison], refusals: Sequence[str] = ()) 
 
 
 def attribution_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """Why, for each comparison of times, in the words of a report."""
+    """The attribution of each comparison of times, as a report shows it."""
     return [
         f"{each.b.label} against {each.a.label}: {line}"
         for each in comparisons
@@ -127,10 +127,10 @@ def write(
     rows: Sequence[Row] = (),
     refusals: Sequence[str] = (),
 ) -> list[Path]:
-    """Write the HTML report and, if asked for, its tables as Markdown and CSV; the files, ``page`` first.
+    """Write the HTML report and, if requested, its tables as Markdown and CSV; returns the files, ``page`` first.
 
-    ``rows`` are all runs of the store: those that the report leaves out are the linter's business. ``refusals`` say
-    which groups could not be compared.
+    ``rows`` are all runs in the store: the linter looks at those that the report leaves out. ``refusals`` say which
+    groups could not be compared.
     """
     from levelbench.claims.remarks import remarks_on_runs
     from levelbench.report.page import write_csv, write_markdown, write_report
@@ -155,7 +155,7 @@ def write(
 
 
 def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[RunGroup, RunGroup]:
-    """The two groups with labels that tell them apart: what differs in their settings, else the user's words."""
+    """The two groups with labels that distinguish them: the settings that differ, else the user's words."""
     from levelbench.records.summary import labels_of
 
     labels = labels_of([a.specification, b.specification])
@@ -165,7 +165,7 @@ def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[Run
 
 
 def scalings_of(groups: Sequence[RunGroup], records: Sequence[Record], level: float = 0.95) -> list[Scaling]:
-    """One for each task, recipe and settings of which there are runs on several numbers of ranks."""
+    """One for each task, recipe and settings with runs on several numbers of ranks."""
     import msgspec
 
     from levelbench.analysis.scaling import scaling

@@ -25,18 +25,20 @@ _BEGINNING = 1 << 20
 @click.command("rm")
 @click.argument("runs", nargs=-1, metavar="[RUNS]...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--superseded", is_flag=True, help="Only runs that --fresh has replaced, which no other command shows.")
+@click.option(
+    "--superseded", is_flag=True, help="Remove only runs that --fresh has replaced, which no other command shows."
+)
 @shared.store_option
 @shared.answer_options
 def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path, as_json: bool) -> int:
-    """Remove RUNS: their records and copies of them in the store, their checkpoints and their trained networks.
+    """Remove RUNS: their records, copies of these in the store, their checkpoints and their trained networks.
 
     \b
       levelbench rm 3fa9
       levelbench rm 'digits[framework=jax,status=failed]' --yes
       levelbench rm --superseded
 
-    A path means the records there, and not their copies elsewhere. Asks first; what is removed cannot be recovered.
+    A path means the records there, not their copies elsewhere. Asks first; what is removed cannot be recovered.
     """
     if not runs and not superseded:
         raise UsageError("levelbench rm", "it names no run", "give an id, a task with settings, a path or latest")
@@ -46,7 +48,7 @@ def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path
     records = _selected(store, words, superseded) if words or superseded else []
     if going := [record for record in records if record.status == "running"]:
         found = f"{len(going)} of them {'is' if len(going) == 1 else 'are'} running: {_ids(going)}"
-        raise UsageError("levelbench rm", found, "wait until they are done, or select others")
+        raise UsageError("levelbench rm", found, "wait until they have finished, or select others")
     files = [*damaged, *(path for record in records for path in _files(store, record))]
     if not yes and not _confirmed(records, files):
         click.echo("nothing was removed", err=as_json)
@@ -64,7 +66,7 @@ def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path
 
 
 def _damaged(store: Store, word: str) -> Path | None:
-    """The record of the store that the path ``word`` names, if it cannot be read: it can be removed all the same."""
+    """The unreadable record in the store that the path ``word`` names, if it is one: it can still be removed."""
     from levelbench.errors import RecordError
     from levelbench.records import read_record
 
@@ -72,7 +74,7 @@ def _damaged(store: Store, word: str) -> Path | None:
     inside = path.is_relative_to(store.path.resolve())
     if "/" in word and path.exists() and not inside:
         do = f"name its store: --store {path if path.is_dir() else path.parent}"
-        raise UsageError(f"levelbench rm {word}", f"it lies outside the store {store.path}", do)
+        raise UsageError(f"levelbench rm {word}", f"it is outside the store {store.path}", do)
     if path.suffix != ".jsonl" or not path.is_file() or not inside:
         return None
     with path.open("rb") as file:
@@ -86,13 +88,13 @@ def _damaged(store: Store, word: str) -> Path | None:
 
 
 def _selected(store: Store, words: tuple[str, ...], superseded: bool) -> list[Record]:
-    """The records of the runs that are meant, with their copies in the store; of a path those that lie there."""
+    """The records of the selected runs, with their copies in the store; for a path, the records there."""
     from levelbench.records import parse_selector
     from levelbench.records.selection import Selector
 
     if superseded:
         found = [record for word in words or (None,) for record in store.superseded(word)]
-        # What replaced them goes with its mark on them: a copy that stays would count again.
+        # The run that replaced them holds the mark of this: if it went alone, a remaining copy would count again.
         copies = [each for record in found for each in store.copies(Selector("", filters=(("id", record.header.id),)))]
         return list({record.path: record for record in [*found, *copies]}.values())
     chosen: dict[Path, Record] = {}
@@ -101,7 +103,7 @@ def _selected(store: Store, words: tuple[str, ...], superseded: bool) -> list[Re
         for record in store.find(selector):
             if selector.path and not record.path.resolve().is_relative_to(store.path.resolve()):
                 do = f"name its store: --store {record.path.parent}"
-                raise UsageError(f"levelbench rm {word}", f"it lies outside the store {store.path}", do)
+                raise UsageError(f"levelbench rm {word}", f"it is outside the store {store.path}", do)
             copies = [] if selector.path else store.copies(Selector("", filters=(("id", record.header.id),)))
             chosen |= {each.path: each for each in (record, *copies)}
     return list(chosen.values())

@@ -1,4 +1,4 @@
-"""``levelbench run``: run or resume; several are interleaved and compared."""
+"""``levelbench run``: run or resume tasks; several are interleaved and compared."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ __all__ = ["answer_lines", "command", "compared", "conclude", "remark_lines"]
 
 @click.command("run")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
-@click.option("-n", "--runs", type=int, default=5, show_default=True, help="Runs of each, with seeds that all share.")
+@click.option(
+    "-n", "--runs", type=int, default=5, show_default=True, help="Number of runs of each TASK; all use the same seeds."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="The first seed; the others follow.")
-@click.option("--recipe", help="Recipe, or several with commas between them, to be compared.")
-@click.option("--framework", help="Framework, or several with commas between them, to be compared.")
+@click.option("--recipe", help="Recipe, or several to compare, separated by commas.")
+@click.option("--framework", help="Framework, or several to compare, separated by commas.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
-@click.option("--target", type=float, help="Another target than the task's, on the metric's scale.")
+@click.option("--target", type=float, help="Target to use instead of the task's, on the metric's scale.")
 @click.option("--crossing", help="When a target counts as reached: confirmed, final, first, sustained.")
 @click.option("--clock", help="Clock policy of the score: wall, dawnbench, mlperf, algoperf.")
-@click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
+@click.option("--every", help='Interval between evaluations: "1 epoch", "100 steps".')
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
-@click.option("--budget", help="Give up a run after this time: 90, 2min. With --until-clear: the time for all runs.")
-@click.option(
-    "--until-clear", is_flag=True, help="Go on, run by run, until the verdict is clear or 10min (--budget) end."
-)
+@click.option("--budget", help="Give up a run after this time: 90, 2min. With --until-clear: time limit for all runs.")
+@click.option("--until-clear", is_flag=True, help="Add runs until the verdict is clear or 10min (--budget) are over.")
 @shared.effect_option
 @click.option("--budget-samples", type=int, help="Give up after this many training examples.")
-@click.option("--budget-joules", type=float, help="Give up after so much energy, where it can be measured.")
-@click.option("--plateau", type=int, help="Give up after so many evaluations without a better one.")
-@click.option("--ranks", type=int, help="Train each TASK in so many processes that keep together.")
+@click.option("--budget-joules", type=float, help="Give up after this much energy, where it can be measured.")
+@click.option("--plateau", type=int, help="Give up after this many evaluations without an improvement.")
+@click.option("--ranks", type=int, help="Train each TASK on this many ranks.")
 @team_options
-@click.option("--checkpoint", help='Keep a checkpoint every "1 epoch": an interrupted run goes on from it.')
-@click.option("--keep-model", is_flag=True, help="Keep the trained networks: levelbench infer takes them.")
+@click.option("--checkpoint", help='Interval between checkpoints, "1 epoch"; an interrupted run resumes from the last.')
+@click.option("--keep-model", is_flag=True, help="Keep the trained networks, for levelbench infer.")
 @click.option(
     "--observe",
     multiple=True,
-    help="Look on: csv=FOLDER, tensorboard=FOLDER, mistakes=FOLDER, statistics=FOLDER, wandb=PROJECT, mlflow=ADDRESS.",
+    help="Observers: csv=FOLDER, tensorboard=FOLDER, mistakes=FOLDER, statistics=FOLDER, wandb=PROJECT, mlflow=ADDRESS",
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
     envvar="LEVELBENCH_DATA",
-    help="Folder of the dataset, else $LEVELBENCH_DATA.",
+    help="Folder of the dataset; default: $LEVELBENCH_DATA.",
 )
-@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Run everything again, even if the store has it.")
 @shared.spawn_option
 @shared.table_options
-@click.option("--report", "report_path", type=click.Path(path_type=Path), help="Where the HTML report goes.")
+@click.option("--report", "report_path", type=click.Path(path_type=Path), help="Write the HTML report to this file.")
 @click.option("--no-report", is_flag=True, help="Write no report.")
 @shared.statistics_options
 @shared.fail_on("missed")
@@ -73,9 +73,9 @@ __all__ = ["answer_lines", "command", "compared", "conclude", "remark_lines"]
 @shared.json_option
 @shared.debug_option
 def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
-    """Train each TASK to its target, in processes of their own, and say which is faster.
+    """Train each TASK to its target, in separate processes, and say which is faster.
 
-    TASK is a task's name, or a Python file that defines one or adds recipes to one (all of which are run), with
+    TASK is the name of a task, or a Python file that defines a task or adds recipes to one (all of them run), with
     settings in brackets:
 
     \b
@@ -86,15 +86,19 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
       levelbench run my_task.py --target 0.9 --budget 60
       levelbench run digits --ranks 4 --scheme 'top-k[ratio=0.01]' --engine mpi
 
-    Runs that the store already holds are not run again: the same command resumes.
+    Runs that are already in the store are not repeated: the same command resumes.
     """
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Training
 
     if given["runs"] < 1:
-        raise UsageError(f"-n {given['runs']}", "that is no run at all", "ask for at least one; five give an interval")
+        raise UsageError(
+            f"-n {given['runs']}",
+            "there must be at least one run",
+            "give a number of 1 or more; five runs give an interval",
+        )
     if given["seed"] < 0:
-        raise UsageError(f"--seed {given['seed']}", "it is negative", "give a seed from 0 on")
+        raise UsageError(f"--seed {given['seed']}", "it is negative", "give a seed of 0 or more")
     shared.check_statistics(given["margin"], given["level"])
     shared.check_writable(given["csv_path"], given["markdown_path"])
     wrong = shared.read_fail_on(given["fail_on"])
@@ -105,7 +109,7 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     arms = _arms(tasks, given)
     shared.need_two(until, len(arms))
     if given["keep_model"] and any(arm.specification.distribution for arm in arms):
-        raise UsageError("--keep-model with several ranks", "each has a network of its own", "leave one of the two out")
+        raise UsageError("--keep-model with several ranks", "each rank has its own network", "leave out one of them")
     store = shared.open_store(store_path)
     kind = Training(store, given["data"], _extras(given, None if until is None else until.effect))
 
@@ -131,20 +135,20 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 def compared(
     plan: RunPlan, records: dict[tuple[int, int], Record], store: Store, given: dict[str, Any]
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
-    """The groups of a plan's records, each against the first, and what could not be compared."""
+    """The groups of a plan's records, each compared with the first, and what could not be compared."""
     from levelbench.analysis.comparison import compare_all
     from levelbench.experiments.training import label_with_recipe
     from levelbench.records import group_runs, summarise
     from levelbench.records.selection import Selector
 
-    # A run that is done may have been made under another clock, which is only another way to read it.
+    # A finished run may have had another clock, which is only another way to read it.
     clocks = [arm.specification.clock for arm in plan.arms]
     counted = [*((arm, record) for (arm, _), record in records.items()), *plan.failed]
     for number, arm in enumerate(plan.arms):
         made = store.records(Selector("", word=arm.specification.task, filters=(("key", arm.key),)))
         counted += [(number, record) for record in made if record.status == "interrupted"]
     groups = group_runs([summarise(record, clock=clocks[arm]) for arm, record in counted])
-    # Of several nodes each states its own address, so that a record may have another node's key.
+    # Each of several nodes states its own address, so a record may have another node's key.
     arms = {record.header.key: plan.arms[arm] for arm, record in counted}
     groups = [replace(group, label=label_with_recipe(group.label, arms[group.key])) for group in groups]
     earlier = partial(_all_groups, store)
@@ -165,7 +169,7 @@ def conclude(
     given: dict[str, Any],
     wrong: frozenset[str],
 ) -> int:
-    """Compare, print, write the report: in this order, so that a report that cannot be written loses nothing."""
+    """Compare, print, write the report, in this order, so that a report that cannot be written loses nothing."""
     from levelbench.cli.reporting import exit_code, write
     from levelbench.report.runs import groups_table
 
@@ -206,7 +210,7 @@ def conclude(
 
 
 def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool) -> int:
-    """One JSON document, with the report's path or the error of writing it; the exit code of that error."""
+    """Print one JSON document, with the report's path or the error of writing it; returns that error's exit code."""
     try:
         path = report()
     except LevelbenchError as error:
@@ -218,7 +222,7 @@ def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool)
 
 
 def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
-    """Each task, once for each recipe, framework and scheme that was listed."""
+    """Each task, once for each listed recipe, framework and scheme."""
     from levelbench.experiments.request import Options, load_task, meant_recipes, resolve
     from levelbench.records.selection import parse_item
 
@@ -229,7 +233,7 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
         if given[name] is not None and None not in own and any(str(each) != str(given[name]) for each in own):
             found = f"{'the task names its' if len(own) == 1 else 'all tasks name their'} own in brackets: {own[0]}"
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} {given[name]}", found, f"leave out {option}, or what is in the brackets")
+            raise UsageError(f"{option} {given[name]}", found, f"leave out {option}, or the setting in the brackets")
     for reference, settings in parsed:
         recipes: Sequence[str | None] = _listed("recipe", given["recipe"])
         if recipes == [None] and "recipe" not in settings:
@@ -260,11 +264,11 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
 
 
 _IN_BRACKETS = ("recipe", "framework", "target", "ranks", "scheme", "engine", "communicator")
-"""Options that a task's brackets may name as well, which then win."""
+"""Options that a task's brackets may set too; the brackets win."""
 
 
 def _extras(given: dict[str, Any], effect: float | None) -> Extras:
-    """What runs do beside training, checked before the first of them starts."""
+    """What runs do besides training, checked before the first run starts."""
     from levelbench.experiments.training import Extras
     from levelbench.training.observers import read
     from levelbench.training.stopping import Evaluate
@@ -282,35 +286,35 @@ def _listed(option: str, text: str | None) -> list[str | None]:
         return [None]
     words: list[str | None] = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise UsageError(f"--{option} {text!r}", "it names none", f"give one {option}, or several with commas between")
+        raise UsageError(f"--{option} {text!r}", "it names none", f"give one {option}, or several separated by commas")
     return words
 
 
 def _not_again(plan: RunPlan, store: Store, given: dict[str, Any]) -> list[str]:
-    """What ``--observe`` and ``--keep-model`` do not get of the runs that are done."""
+    """What ``--observe`` and ``--keep-model`` miss of the runs that are already finished."""
     unseen = len(plan.done) if given["observe"] else 0
     unkept = _unkept(plan, store) if given["keep_model"] else 0
     return [
-        f"{count} of the runs are done and are not {word}: --fresh makes them anew"
+        f"{count} of the runs are already finished and are not {word}: --fresh makes them again"
         for count, word in ((unseen, "observed"), (unkept, "made again to be kept"))
         if count
     ]
 
 
 def _unkept(plan: RunPlan, store: Store) -> int:
-    """How many of the runs that are done have no network in the store."""
+    """The number of finished runs without a network in the store."""
     from levelbench.experiments.inference.models import find_model
 
     return sum(find_model(store.path, plan.arms[arm].key, seed) is None for arm, seed in plan.done)
 
 
 def answer_lines(comparisons: Sequence[Comparison], refusals: Sequence[str]) -> list[str]:
-    """Each verdict and why, then what was refused: what a reader wants to know first."""
+    """Each verdict with its reason, then what was refused: what a reader wants to know first."""
     return [line for each in comparisons for line in each.answer()] + list(refusals)
 
 
 def remark_lines(groups: list[RunGroup], comparisons: Sequence[Comparison]) -> list[str]:
-    """What is said below the table: whether final qualities are at the target, and each reason to doubt, once."""
+    """The lines below the table: whether final qualities reach the target, and each doubt once."""
     from levelbench.cli.reporting import doubt_lines, final_lines
 
     said: set[str] = set()

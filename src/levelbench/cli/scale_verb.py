@@ -28,30 +28,33 @@ __all__ = ["command"]
 
 @click.command("scale")
 @click.argument("task", metavar="TASK")
-@click.option("--ranks", default="1,2", show_default=True, help="Numbers of ranks, with commas between them.")
+@click.option("--ranks", default="1,2", show_default=True, help="Numbers of ranks, separated by commas.")
 @team_options
-@click.option("-n", "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of each point.")
+@click.option(
+    "-n", "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Number of runs of each point."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
 @click.option("--recipe", help="Recipe.")
 @click.option("--framework", help="Framework.")
-@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda (one a rank), ...")
-@click.option("--target", type=float, help="Another target than the task's, on the metric's scale.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda (one per rank), ...")
+@click.option("--target", type=float, help="Target to use instead of the task's, on the metric's scale.")
 @click.option("--crossing", help="When a target counts as reached: confirmed, final, first, sustained.")
 @click.option("--clock", help="Clock policy of the score: wall, dawnbench, mlperf, algoperf.")
-@click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
+@click.option("--every", help='Interval between evaluations: "1 epoch", "100 steps".')
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
 @click.option("--budget", type=float, help="Give up after this many seconds.")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
     envvar="LEVELBENCH_DATA",
-    help="Folder of the dataset, else $LEVELBENCH_DATA.",
+    help="Folder of the dataset; default: $LEVELBENCH_DATA.",
 )
-@click.option("--simulate", help="Predict these numbers of ranks, too: 8,64,512,4096.")
+@click.option("--simulate", help="Also predict these numbers of ranks: 8,64,512,4096.")
 @click.option(
-    "--network", help='Of what is predicted: "alpha=2us,beta=25GB/s,topology=flat|ring|tree|fat-tree|torus|hosts".'
+    "--network",
+    help='Network of the predictions: "alpha=2us,beta=25GB/s,topology=flat|ring|tree|fat-tree|torus|hosts".',
 )
-@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@click.option("--fresh", is_flag=True, help="Run everything again, even if the store has it.")
 @shared.spawn_option
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
 @shared.table_options
@@ -60,7 +63,7 @@ __all__ = ["command"]
 @shared.json_option
 @shared.debug_option
 def command(task: str, store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
-    """Train TASK on each number of ranks, and say what more ranks gain: per epoch, and in time to accuracy.
+    """Train TASK on each number of ranks, and say what more ranks gain, in time per epoch and in time to accuracy.
 
     \b
       levelbench scale fashion-mnist --ranks 1,2,4 --scheme all-reduce
@@ -99,7 +102,7 @@ def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) ->
 
 
 def _arms(text: str, given: dict[str, Any]) -> list[Arm]:
-    """One for each scheme and number of ranks; a single process has no scheme."""
+    """One arm for each scheme and number of ranks; a single process has no scheme."""
     from levelbench.experiments.request import Options, resolve
     from levelbench.records.selection import parse_item
 
@@ -143,7 +146,7 @@ def _conclude(
     as_json: bool,
     given: dict[str, Any],
 ) -> int:
-    """Analyse, print, write: in this order, so that a figure that cannot be drawn loses nothing."""
+    """Analyze, print, write, in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.scaling import scaling
     from levelbench.records import group_runs, summarise
 
@@ -245,7 +248,7 @@ _FIGURES = ("label", "ranks", "crowded", "reached", "time_to_accuracy_s", "epoch
 
 
 def _write(found: Scaling, predicted: list[Prediction], given: dict[str, Any]) -> dict[str, str]:
-    """What was asked for, written; the paths by name."""
+    """Write the requested files; returns the paths by name."""
     from levelbench.cli.reporting import doubt_lines
     from levelbench.report.distributed import predictions_table, write_scaling
 
@@ -258,18 +261,18 @@ def _write(found: Scaling, predicted: list[Prediction], given: dict[str, Any]) -
 
 
 def numbers_of(text: str) -> list[int]:
-    """Numbers of ranks, the smallest first."""
+    """Numbers of ranks, smallest first."""
     numbers = []
     for word in text.split(","):
         if not word.strip().isdecimal() or int(word) < 1:
-            raise UsageError(f"--ranks {text}", f"{word.strip()!r} is no number of ranks", "write --ranks 1,2,4")
+            raise UsageError(f"--ranks {text}", f"{word.strip()!r} is not a number of ranks", "write --ranks 1,2,4")
         numbers.append(int(word))
     return sorted(set(numbers))
 
 
 @contextmanager
 def same_threads(given: dict[str, Any]) -> Iterator[None]:
-    """Give each rank of every point as many threads, so that more ranks are more cores; what the user set stays."""
+    """Give each rank the same number of threads, so that more ranks are more cores; the user's own settings stay."""
     from levelbench.distributed.launching.environment import THREADS
     from levelbench.measure.meters.resources import available_cores
 
@@ -277,7 +280,7 @@ def same_threads(given: dict[str, Any]) -> Iterator[None]:
     if numbers[0] == 1 and "nodes=" in (given["engine"] or ""):
         raise UsageError(
             f"--ranks {given['ranks']} on several machines",
-            "the command is started on each of them, and each would train the one process of the first point",
+            "the command is started on each of them, so each would train the single process of the first point",
             "leave 1 out",
         )
     chosen = os.environ.get(THREADS[0], str(max(1, available_cores() // numbers[-1])))
@@ -291,20 +294,20 @@ def same_threads(given: dict[str, Any]) -> Iterator[None]:
 
 
 def wanted_of(given: dict[str, Any], arm: Arm) -> ToPredict | None:
-    """What is to be predicted, read before anything is measured."""
+    """What to predict, read before anything is measured."""
     if given["simulate"] is None:
         if given["network"] is not None:
-            raise UsageError("--network", "it is that of predictions, and none are asked for", "add --simulate 8,64")
+            raise UsageError("--network", "it is for predictions, but none are requested", "add --simulate 8,64")
         return None
     if given["network"] is None:
-        do = "say which: --network alpha=2us,beta=25GB/s"
-        raise UsageError(f"--simulate {given['simulate']}", "the network that it would run on is not said", do)
+        do = "give it: --network alpha=2us,beta=25GB/s"
+        raise UsageError(f"--simulate {given['simulate']}", "the network to predict for is not given", do)
     from levelbench.distributed.simulation.networks import parse
     from levelbench.experiments.prediction import ToPredict, check_simulable
     from levelbench.records.selection import parse_item
 
     if 1 not in numbers_of(given["ranks"]):
-        found = "it is calibrated on runs of one process, and that point is not asked for"
+        found = "it is calibrated on runs of one process, but that point is missing"
         raise UsageError(f"--simulate {given['simulate']}", found, f"add it: --ranks 1,{given['ranks']}")
     schemes = [parse_item(each or "all-reduce") for each in listed_schemes(given["scheme"])]
     wanted = ToPredict(schemes, numbers_of(given["simulate"]), parse(given["network"]), given["scaling"] or "strong")

@@ -1,4 +1,4 @@
-"""``levelbench show``: one run or several: phases, curve, warnings, environment; or what infer and time measured."""
+"""``levelbench show``: one or more runs (phases, curve, doubts, environment), or what infer and time measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ __all__ = ["command"]
 @click.command("show")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--environment", "with_environment", is_flag=True, help="Show the whole environment.")
-@click.option("--trace", type=click.Path(path_type=Path), help="Write the runs as a trace for ui.perfetto.dev.")
+@click.option(
+    "--trace", type=click.Path(path_type=Path), help="Write the runs as a trace for ui.perfetto.dev to this file."
+)
 @shared.view_options
 @shared.store_option
 @shared.answer_options
@@ -34,7 +36,7 @@ def command(
     as_json: bool,
     **view: Any,
 ) -> int:
-    """Show runs, or what infer or time measured; without an argument the latest run.
+    """Show runs, or what infer or time measured; by default the latest run.
 
     \b
       levelbench show
@@ -101,13 +103,13 @@ def _write_trace(path: Path, records: list[Record]) -> None:
 
 
 def _paths(runs: Iterable[RunSummary]) -> list[tuple[Path, bool]]:
-    """Where the runs are, oldest first, and whether each agrees with itself: of many, no more is kept in memory."""
+    """The paths of the runs, oldest first, and whether each is consistent; no more is kept in memory."""
     found = sorted((run.started, run.path, not run.contradictions) for run in runs)
     return [(Path(path), consistent) for _, path, consistent in found]
 
 
 def _with_superseded(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
-    """The runs that the words mean, where a fresh run has replaced some of them; none where a word means none."""
+    """The runs that the words select, if a fresh run has replaced some of them; none if a word selects none."""
     from levelbench.errors import UsageError
     from levelbench.records import parse_selector, summarise
 
@@ -130,12 +132,12 @@ def _refuse_view(trace: Path | None, view: dict[str, Any]) -> None:
 
     if trace is not None or any(each is not None for each in view.values()):
         asked = "show --trace" if trace is not None else "show --clock, --crossing or --target"
-        found = "these are processes that were timed, which have neither phases, clock, crossing nor target"
+        found = "these are timed processes, which have no phases, clock, crossing or target"
         raise UsageError(asked, found, "leave it out")
 
 
 def _show_inference(records: list[InferenceRecord], as_json: bool) -> int:
-    """What ``levelbench infer`` printed of them: one table for all that differ in the framework alone."""
+    """What ``levelbench infer`` printed about them: one table for all that differ only in the framework."""
     from levelbench.records.inference_summary import summarise_inference
     from levelbench.records.process_selection import arms_among
     from levelbench.report.inference import inference_lines, inference_table
@@ -152,7 +154,7 @@ def _show_inference(records: list[InferenceRecord], as_json: bool) -> int:
 
 
 def _show_commands(records: list[CommandRecord], as_json: bool) -> int:
-    """What ``levelbench time`` printed of them: the last process of each number of each command, on each machine."""
+    """What ``levelbench time`` printed about them: the last process of each number, for each command and machine."""
     from dataclasses import asdict
 
     from levelbench.records.commands import summarise_commands
@@ -207,5 +209,5 @@ def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
         shared.emit_json(run.environment)
     chain = "" if run.chained else " (written without checksums: damage to it may go unnoticed)"
     if record.path.parent.name == SUPERSEDED:
-        click.echo("superseded: a fresh run has taken its place, and no comparison counts it")
+        click.echo("superseded: a fresh run has replaced it, and no comparison counts it")
     click.echo(f"record: {run.path}{chain}")

@@ -1,4 +1,4 @@
-"""``levelbench time``: programs that are not ours, in any language, started in turns and compared."""
+"""``levelbench time``: time programs in any language, started in turns, and compare them."""
 
 from __future__ import annotations
 
@@ -32,48 +32,47 @@ _UNCLEAR = 4
 @click.command("time")
 @click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--vs", "others", multiple=True, metavar="COMMAND", help="Compare with this command; may be repeated.")
-@click.option("--revisions", help="Compare git revisions, each checked out beside the others: main,HEAD.")
+@click.option("--revisions", help="Compare git revisions, each checked out separately: main,HEAD.")
 @click.option("--target", help="Measure the time to a quality that the program prints: accuracy=0.94, val_loss=3.28.")
 @click.option(
     "--direction",
     type=click.Choice(["higher", "lower"]),
-    help="What is better of the target's metric, where its name does not say it.",
+    help="Which direction of the metric is better, if its name does not say.",
 )
 @click.option(
-    "--progress", help="Regular expression for its lines; its first group is the quality.  [default: the name]"
+    "--progress",
+    help="Regular expression for the lines with the metric; its first group is the quality.  [default: the name]",
 )
-@click.option(
-    "--progress-file", help="File, or folder of TensorBoard's, that it writes qualities to.  [default: output]"
-)
-@click.option(
-    "--held-out", help="Score its predictions on the test split of a task, or on X.npy,y.npy, as docs/track.md says."
-)
+@click.option("--progress-file", help="File, or TensorBoard folder, that qualities are written to.  [default: output]")
+@click.option("--held-out", help="Score predictions on the test split of a task, or on X.npy,y.npy; see docs/track.md.")
 @click.option(
     "--reveal-inputs",
     type=click.Choice(["before", "after"]),
     default="before",
     show_default=True,
-    help="When a program gets the held-out inputs: before it starts, or after it has declared that training ended.",
+    help="When a program gets the held-out inputs: before it starts, or after it has declared the end of training.",
 )
-@click.option(
-    "--task", help="The task that runs to a target are recorded under.  [default: the name of the first program]"
-)
+@click.option("--task", help="Task to record runs to a target under.  [default: the name of the first program]")
 @click.option(
     "--crossing",
-    help="Rule by which the target counts as reached.  [default: confirmed; final of held-out data]",
+    help="Rule by which the target counts as reached.  [default: confirmed; final for held-out data]",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, help="First seed: {seed} in a command is replaced by it."
 )
-@click.option("--setup", default="", help="Run once before the first process, in each revision: 'make build'.")
-@click.option("--prepare", default="", help="Run before each process, off the clock.")
-@click.option("--warmup", type=click.IntRange(min=0), default=0, help="Processes of each command that do not count.")
-@click.option("-n", "--processes", type=int, default=5, show_default=True, help="Processes of each command.")
-@click.option("--timeout", help="End a process that takes longer, which is a failure: 90, 2min.")
-@click.option("--shell", is_flag=True, help="Let /bin/sh carry it out.  [default: where it has |, ;, $, * or the like]")
-@click.option("--ignore-failure", is_flag=True, help="Count processes that end with another code than 0.")
-@click.option("--show-output", is_flag=True, help="Let the programs print; what they print is thrown away otherwise.")
-@click.option("--resume", is_flag=True, help="Count the processes that an interrupted command has left in the store.")
+@click.option(
+    "--setup", default="", help="Command to run once before the first process, in each revision: 'make build'."
+)
+@click.option("--prepare", default="", help="Command to run before each process, off the clock.")
+@click.option(
+    "--warmup", type=click.IntRange(min=0), default=0, help="Number of processes of each command that do not count."
+)
+@click.option("-n", "--processes", type=int, default=5, show_default=True, help="Number of processes of each command.")
+@click.option("--timeout", help="End a process after this time, as a failure: 90, 2min.")
+@click.option("--shell", is_flag=True, help="Run the command in /bin/sh.  [default: if it has |, ;, $, * or the like]")
+@click.option("--ignore-failure", is_flag=True, help="Count processes that end with a code other than 0.")
+@click.option("--show-output", is_flag=True, help="Show the output of the programs, which is discarded otherwise.")
+@click.option("--resume", is_flag=True, help="Count the processes that an interrupted command left in the store.")
 @shared.table_options
 @shared.until_clear_options
 @shared.statistics_options
@@ -81,7 +80,7 @@ _UNCLEAR = 4
 @shared.store_option
 @shared.answer_options
 def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
-    """Time a command, or compare several. They take turns, so that a machine that gets slower harms none of them.
+    """Time a command, or compare several. They take turns, so that a machine that gets slower affects all alike.
 
     \b
       levelbench time 'python a.py' --vs 'python b.py'
@@ -89,9 +88,9 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
       levelbench time 'make bench' --revisions main,HEAD --setup 'make build' --until-clear
       levelbench time 'python a.py --seed {seed}' --vs 'python b.py --seed {seed}' --target val_loss=3.28
 
-    The time is from the start of the process until it has ended. Everything is measured anew each time, since nobody
-    knows what a program depends on. With --target a program is ended when it has printed a quality that reaches it, and
-    leaves the record of a run. Exits with 1 where a command fails or is slower than the first (--fail-on).
+    The time is from the start of a process to its end. Everything is measured again each time, because it is unknown
+    what a program depends on. With --target, a program is ended when it has printed a quality that reaches the target,
+    and leaves the record of a run. Exits with 1 if a command fails or is slower than the first (--fail-on).
     """
     from levelbench.cli.progress_line import ProcessProgress
     from levelbench.cli.watching import measure
@@ -139,14 +138,16 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 
 
 def _checked(given: dict[str, Any]) -> frozenset[str]:
-    """The outcomes that end in another code than 0; refuses what needs no command to be refused."""
+    """The outcomes with an exit code other than 0; refuses what can be refused without running a command."""
     shared.check_statistics(given["margin"], given["level"])
     wrong = shared.read_fail_on(given["fail_on"])
     if "missed" in wrong and given["target"] is None:
         raise UsageError("--fail-on missed", "a command has no target", "choose of slower, unclear, never")
     if given["processes"] < 1:
-        found = "that is no process at all"
-        raise UsageError(f"-n {given['processes']}", found, "ask for at least one; three give a verdict")
+        found = "there must be at least one process"
+        raise UsageError(
+            f"-n {given['processes']}", found, "give a number of 1 or more; three processes give a verdict"
+        )
     shared.check_writable(given["csv_path"], given["markdown_path"])
     for name in ("progress", "progress_file", "task", "held_out", "direction"):
         if given[name] is not None and given["target"] is None:
@@ -166,7 +167,7 @@ def _to_target(
     until: UntilClear | None,
     wrong: frozenset[str],
 ) -> int:
-    """Runs of the commands to a target, concluded as those of `levelbench run` are."""
+    """Run the commands to a target, and conclude as `levelbench run` does."""
     from levelbench.cli.run_verb import compared, conclude
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.programs import ProgramRuns, make_arm, program_name, read_held_out, read_target
@@ -176,7 +177,9 @@ def _to_target(
     for name in ("warmup", "ignore_failure"):
         if given[name]:
             raise UsageError(
-                f"--{name.replace('_', '-')} with --target", "it is for commands alone", "leave one of the two out"
+                f"--{name.replace('_', '-')} with --target",
+                "it is only for commands without a target",
+                "leave out one of them",
             )
     target = read_target(given["target"], given["direction"])
     task = path_part(given["task"] or program_name(commands[0]))
@@ -186,11 +189,15 @@ def _to_target(
         raise UnknownNameError("crossing rule", crossing, RULES)
     source = click.get_current_context().get_parameter_source("reveal_inputs")
     if given["held_out"] is None and source is not click.core.ParameterSource.DEFAULT:
-        raise UsageError("--reveal-inputs without --held-out", "there are no inputs", "add --held-out, as in digits")
+        raise UsageError(
+            "--reveal-inputs without --held-out",
+            "there are no held-out inputs",
+            "add --held-out, such as --held-out digits",
+        )
     if given["held_out"] is not None:
         held_out = read_held_out(given["held_out"], target, after=given["reveal_inputs"] == "after")
         if given["crossing"] not in (None, "final"):
-            found = "before its end only the program says what its quality is"
+            found = "before its end, only the program itself reports its quality"
             raise UsageError(f"--crossing {crossing} with --held-out", found, "leave --crossing out")
         crossing = "final"
     arms = [
@@ -242,7 +249,7 @@ def _to_target(
 
 @contextmanager
 def _commands(words: Sequence[str], given: dict[str, Any]) -> Iterator[list[Command]]:
-    """One for each command at each revision, while these are checked out."""
+    """One arm for each command at each revision, while the revisions are checked out."""
     from levelbench.experiments.commands import make_command, numbered
     from levelbench.experiments.revisions import Checkout, TreeReads, revisions
 
@@ -271,7 +278,7 @@ def _commands(words: Sequence[str], given: dict[str, Any]) -> Iterator[list[Comm
     names = [each.strip() for each in given["revisions"].split(",") if each.strip()]
     if len(names) < 2:
         found = f"it names {len(names)}"
-        raise UsageError(f"--revisions {given['revisions']}", found, "name two, the first to compare with: main,HEAD")
+        raise UsageError(f"--revisions {given['revisions']}", found, "name at least two, the base first: main,HEAD")
     with revisions(names) as (places, reads, remarks):
         for remark in remarks:
             click.echo(f"note: {remark}", err=True)
@@ -283,7 +290,7 @@ def _remark(record: CommandRecord) -> str:
 
 
 def show_commands(summary: CommandSummary, as_json: bool, given: dict[str, Any]) -> None:
-    """Print a summary of commands, or write it as JSON, CSV and Markdown as asked."""
+    """Print a summary of commands, as tables or JSON, and write CSV and Markdown if requested."""
     from dataclasses import asdict
 
     from levelbench.report.commands import answer_lines, summary_table

@@ -1,4 +1,4 @@
-"""Carries out a plan for a verb: says what is to go, shows how it goes, and looks again until it is clear."""
+"""Carries out a plan for a verb: announces it, shows its progress, and adds measurements until the verdict is clear."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def measure(
 ) -> T:
     """What ``conclude`` makes of ``count`` records of each arm, or with ``until`` of as many as ``judge`` needs.
 
-    Prints ``first_lines``, the first plan, and ``folder``, where the records go; with ``as_json`` to standard error.
-    ``watch`` gives who looks on while a plan is carried out.
+    Prints ``first_lines``, the first plan, and ``folder``, where the records go; with ``as_json`` on standard error.
+    ``watch`` makes the watcher of a plan.
     """
     environment, began = capture(), utc_now().isoformat(timespec="milliseconds")
     said = False
@@ -93,8 +93,8 @@ def measure_runs(
 ) -> tuple[RunPlan, dict[Place, Record]]:
     """The plan and the records of ``measure``, in the order of the plan, for runs to a target.
 
-    Raises ``DefinitionError`` where a task's file has put code of its own in the place of levelbench's: what this
-    process says of the runs is then that code's.
+    Raises ``DefinitionError`` if a task's file has replaced code of levelbench: this process's account of the runs
+    would then come from that code.
     """
 
     def conclude(plan: RunPlan, records: dict[Place, Record]) -> tuple[RunPlan, dict[Place, Record]]:
@@ -115,7 +115,7 @@ def measure_runs(
 
 
 class LiveWatcher(Watcher[Record]):
-    """A watcher that keeps the line up to date, with the estimate over the arm's finished runs."""
+    """A watcher that updates the live line, with the estimate over the arm's finished runs."""
 
     def __init__(self, plan: RunPlan, on_stderr: bool) -> None:
         self._total = len(plan.to_go)
@@ -140,7 +140,7 @@ class LiveWatcher(Watcher[Record]):
         self._tell(lambda line: line.start(self._total))
 
     def doubted(self, doubts: list[str]) -> None:
-        """Said before the first run, when there is still time to choose otherwise."""
+        """Print doubts before the first run, while the user can still change something."""
         for each in doubts:
             click.echo(f"doubt: {each}", err=True)
 
@@ -152,7 +152,7 @@ class LiveWatcher(Watcher[Record]):
         self._show(0.0)
 
     def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
-        """Evaluations move the epoch and the quality."""
+        """Evaluations update the epoch and the quality."""
         for event in events:
             if isinstance(event, Evaluation):
                 self._quality, self._epoch = event.quality.get("validation"), event.epoch
@@ -160,7 +160,7 @@ class LiveWatcher(Watcher[Record]):
         self._show(elapsed_s)
 
     def finished(self, turn: Turn, record: Record | None) -> None:
-        """One line that stays, for each run."""
+        """One permanent line for each run."""
         label = self._labels[turn.arm]
         took_s, epochs = (HOST.now_ns() - self._began_ns) * 1e-9, None
         if record is not None and record.status == "done":
@@ -182,11 +182,11 @@ class LiveWatcher(Watcher[Record]):
         self._tell(lambda line: line.finish_run(label, turn.seed, outcome))
 
     def close(self) -> None:
-        """Nothing more comes: the line is put away, however the campaign ended."""
+        """Clear the line, however the plan ended."""
         self._tell(lambda line: line.close())
 
     def _tell(self, what: Callable[[LiveLine], None]) -> None:
-        """Show it, until nobody looks: a display whose pipe was closed must not end the measurement."""
+        """Update the display, unless its pipe was closed: that must not end the measurement."""
         try:
             what(self._line)
         except BrokenPipeError:

@@ -1,7 +1,7 @@
-"""Training runs that TensorBoard, MLflow or Weights & Biases has logged, as records.
+"""Records from training runs that TensorBoard, MLflow or Weights & Biases has logged.
 
-A log holds values with the time of day of each, which is enough for a time to a target. What it does not hold (phases,
-meters, the program's source, what another clock saw) the record does not hold either, and it says where it came from.
+A log has values with timestamps, which is enough for a time to a target. What it lacks (phases, meters, the program's
+source, a second clock) is missing from the record too. The record says where it came from.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _EPOCH = re.compile(r"(?:.*/)?epochs?", re.IGNORECASE)
 _BLOCK = 1 << 15
 _TRAINING = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.IGNORECASE)
 _LONG_GAPS = 20
-"""A gap that is so many times as long as the median one is doubted."""
+"""A gap this many times as long as the median gap gives a doubt."""
 _KERAS = ("train", "validation")
 
 
 class Point(NamedTuple):
-    """A value that was logged: when, in seconds since 1970, and after how many steps."""
+    """A logged value, with its time in seconds since 1970 and the number of steps before it."""
 
     at_s: float
     step: int
@@ -60,10 +60,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class RunLog:
-    """A run as ``tool`` has logged it.
+    """A run as logged by ``tool``.
 
-    ``identity`` tells it from every other of that tool. ``started_s`` and ``ended_s`` are seconds since 1970;
-    ``metrics`` by name, in the order in which they were logged.
+    ``identity`` is unique among the runs of that tool. ``started_s`` and ``ended_s`` are seconds since 1970;
+    ``metrics`` are by name, values in the order of logging.
     """
 
     tool: str
@@ -76,13 +76,13 @@ class RunLog:
 
 
 def read_runs(path: Path) -> list[RunLog]:
-    """The runs that are logged in a file or a folder, by when they began.
+    """The runs logged in a file or a folder, by their start.
 
-    ``UsageError`` where there are none, ``DataError`` for a damaged log, ``MissingError`` for a library that it takes.
+    ``UsageError`` if there are none, ``DataError`` for a damaged log, ``MissingError`` for a missing library.
     """
     asked = f"importing {path}"
     if not path.exists():
-        raise UsageError(asked, "it is not there", "give a log, or a folder of logs")
+        raise UsageError(asked, "it does not exist", "give a log, or a folder of logs")
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
     found: list[RunLog] = []
     events = dict.fromkeys(each.parent for each in files if ".tfevents." in each.name)
@@ -104,10 +104,10 @@ def read_runs(path: Path) -> list[RunLog]:
     if not found:
         timeless = next((each for each in files if each.name in _TIMELESS), None)
         if timeless is not None:
-            what = f"{timeless.name} of {_TIMELESS[timeless.name]} holds no times"
+            what = f"{timeless.name} of {_TIMELESS[timeless.name]} has no times"
             raise UsageError(asked, what, "measure the next run: levelbench.track, or levelbench time --target")
         do = "give event files of TensorBoard, a folder or database of MLflow, or an offline run of W&B (.wandb)"
-        raise UsageError(asked, "there is no log of a tool that is known", do)
+        raise UsageError(asked, "there is no log of a supported tool", do)
     return sorted(found, key=lambda each: (each.started_s, each.name))
 
 
@@ -121,20 +121,20 @@ def import_run(
     recipe: str,
     ignore: Iterable[str] = (),
 ) -> tuple[Path, bool]:
-    """The record of a run in ``store``, and whether it was written now or was there already.
+    """The record of a run in ``store``, and whether it is new.
 
-    ``metric`` is what the log calls the target's metric. The seed is the setting of that name; without one it is a
-    number that no other run has. Settings that ``ignore`` names tell no runs apart. Raises ``UsageError`` for a log
-    that lacks the metric, or in which steps or times go back.
+    ``metric`` is the log's name for the target's metric. The seed is the setting of that name; without one it is a
+    number that no other run has. Settings in ``ignore`` do not distinguish runs. Raises ``UsageError`` for a log that
+    lacks the metric, or whose steps or times go back.
     """
     asked = f"importing {run.name} from {run.tool}"
     points = run.metrics.get(metric or target.metric)
     if not points:
         names = ", ".join(sorted(run.metrics)) or "nothing"
-        raise UsageError(asked, f"it logs {names}", f"say what it calls {target.metric}: --metric NAME")
+        raise UsageError(asked, f"it logs {names}", f"give its name for {target.metric}: --metric NAME")
     if any(later.step < earlier.step for earlier, later in pairwise(points)):
-        found = "its steps go back: it was resumed, and what happened in between is on no clock"
-        raise UsageError(asked, found, "import the runs that were made in one go")
+        found = "its steps go back: it was resumed, and no clock ran in between"
+        raise UsageError(asked, found, "import only runs that were not resumed")
     if points[0].at_s < run.started_s or any(b.at_s < a.at_s for a, b in pairwise(points)):
         raise UsageError(asked, "its times go back", "the clock of its machine was set while it ran: leave it out")
     settings, seed = _settings(run.settings, frozenset(ignore))
@@ -147,7 +147,7 @@ def import_run(
         target=target,
         crossing="confirmed",
         clock="wall",
-        evaluate_every="time its log has it",
+        evaluate_every="time in its log",
         budget_epochs=0.0,
         scored_by="program",
     )
@@ -156,7 +156,7 @@ def import_run(
     seed = int(identity[:8], 16) if seed is None else seed
     for path in (store / path_part(task)).glob(f"*/{key[:8]}-s{seed}-{identity}.jsonl"):
         return path, False
-    text = f"a run that {run.tool} logged; its program is not in the log\n"
+    text = f"a run logged by {run.tool}; the log does not have its program\n"
     header = Header(
         schema=SCHEMA,
         id=identity,
@@ -176,7 +176,7 @@ def import_run(
             epoch = max(epoch, told[-1] if told else 0.0)
             ns = round((point.at_s - run.started_s) * 1e9)
             quality = {target.split: target.read(point.value)}
-            # A log's steps are updates, epochs or its own lines: which of them it does not say.
+            # A log does not say whether its steps are updates, epochs or its own lines.
             writer.append(Evaluation(ns, 0, epoch, 0, quality, None, {"train": ns}))
         end_ns = max(ns, round((run.ended_s - run.started_s) * 1e9))
         suspect = list(_doubts(run, metric or target.metric, points))
@@ -186,14 +186,14 @@ def import_run(
 
 def _doubts(run: RunLog, metric: str, points: Sequence[Point]) -> Iterator[str]:
     if _TRAINING.search(f"{run.name}/{metric}"):
-        yield f"{run.name} and {metric} speak of training: is this a quality of held-out data?"
+        yield f"the names {run.name} and {metric} suggest training data: is this a quality on held-out data?"
     gaps = sorted(later.at_s - earlier.at_s for earlier, later in pairwise(points))
     if len(gaps) > 2 and gaps[-1] > _LONG_GAPS * max(gaps[len(gaps) // 2], 1.0):
-        yield f"nothing was logged for {gaps[-1]:.3g} s: if it was interrupted then, that counts as its time"
+        yield f"nothing was logged for {gaps[-1]:.3g} s: if the run was interrupted, its time includes that"
 
 
 def _settings(given: Mapping[str, Setting], ignore: frozenset[str]) -> tuple[dict[str, Setting], int | None]:
-    """The settings as a record holds them, and the seed among them."""
+    """The settings for the record, and the seed."""
     found: dict[str, Setting] = {}
     seed = None
     for name, value in given.items():
@@ -209,7 +209,7 @@ def _settings(given: Mapping[str, Setting], ignore: frozenset[str]) -> tuple[dic
 
 
 def _plain(text: str) -> Setting:
-    """What a logged text means: yes or no, a whole number, a number, or itself."""
+    """The value of a logged text: true or false, a whole number, a number, or the text itself."""
     if text in ("True", "true", "False", "false"):
         return text in ("True", "true")
     for kind in (int, float):
@@ -225,18 +225,18 @@ def _need(package: str, asked: str) -> None:
 
 
 def _guarded(asked: str, path: Path, read: Callable[[], RunLog]) -> RunLog:
-    """What ``read`` returns; what it meets in a damaged log as ``DataError``."""
+    """What ``read`` returns; errors from a damaged log become ``DataError``."""
     try:
         return read()
     except LevelbenchError:
         raise
-    except Exception as error:  # libraries of others, and files of anybody
+    except Exception as error:  # other libraries, and any user's files
         found = f"{path} is damaged: {type(error).__name__}: {error}"
         raise DataError(asked, found, "restore it from a copy, or leave it out") from error
 
 
 def scalars(event: Any) -> Iterator[tuple[str, float]]:
-    """The numbers in an event of TensorBoard's, as its ``EventFileLoader`` gives it: tag and value."""
+    """The numbers in a TensorBoard event, as ``EventFileLoader`` returns it: tag and value."""
     from tensorboard.util.tensor_util import make_ndarray
 
     for value in event.summary.value:
@@ -261,9 +261,9 @@ def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> RunL
                 for tag, value in scalars(event):
                     metrics.setdefault(prefix + tag, []).append(Point(event.wall_time, event.step, value))
         if not times:
-            raise DataError(asked, f"there is no event in {folder}", "give the folder of a run that has logged")
+            raise DataError(asked, f"there are no events in {folder}", "give the folder of a run with logged values")
         name = folder.name if folder == top else str(folder.relative_to(top))
-        # A copy of the folder, or its name, is no other run.
+        # A copied or renamed folder is still the same run.
         identity = f"{min(times)!r} {max(times)!r} {len(times)} {sorted(metrics.items())}"
         return RunLog("TensorBoard", name, identity, min(times), max(times), {}, metrics)
 
@@ -271,7 +271,7 @@ def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path]) -> RunL
 
 
 def _is_deleted(meta: Path) -> bool:
-    """Whether a run of MLflow's was deleted, which leaves its folder where it is."""
+    """Whether an MLflow run was deleted, which leaves its folder in place."""
     try:
         text = meta.read_text(errors="replace")
     except OSError:
@@ -319,7 +319,7 @@ def _mlflow_database(asked: str, path: Path) -> list[RunLog]:
                 found.append(_mlflow(name, identity, started, ended, texts, metrics))
     except (sqlite3.Error, TypeError, ValueError) as error:
         do = "give a database of MLflow"
-        raise DataError(asked, f"{path} cannot be read as one of MLflow's: {error}", do) from error
+        raise DataError(asked, f"{path} cannot be read as a database of MLflow: {error}", do) from error
     return found
 
 
@@ -369,16 +369,16 @@ def _wandb(asked: str, path: Path) -> RunLog:
                     if isinstance(value, int | float) and not each.startswith("_"):
                         metrics.setdefault(each, []).append(Point(at_s, step, float(value)))
         if begun is None:
-            raise DataError(asked, f"{path} does not say which run it is of", "give the .wandb file of an offline run")
+            raise DataError(asked, f"{path} does not name its run", "give the .wandb file of an offline run")
         return RunLog("W&B", name, identity, begun, max(begun, ended_s), settings, metrics)
 
     return _guarded(asked, path, read)
 
 
 def _wandb_bodies(data: bytes) -> Iterator[bytes]:
-    """The records of a ``.wandb`` file: LevelDB's log format, after a header of seven bytes. A torn end is left out."""
+    """The records in a ``.wandb`` file: LevelDB's log format after 7 bytes of header. An incomplete end is dropped."""
     if data[:4] != b":W&B":
-        raise ValueError("it does not begin as a file of W&B does")
+        raise ValueError("it does not begin like a file of W&B")
     at, whole = 7, b""
     while at + 7 <= len(data):
         left = _BLOCK - at % _BLOCK

@@ -1,4 +1,4 @@
-"""Benchmarks that pyperf or hyperfine has made, as records of commands: a process of theirs is a process of ours."""
+"""Records of commands from benchmarks by pyperf or hyperfine: each of their processes becomes one of ours."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = ["TimedProcess", "import_timings", "read_timings"]
 
 @dataclass(frozen=True)
 class TimedProcess:
-    """A process that ``tool`` has timed: ``wall_s`` is of the whole of it, or (pyperf) the mean of its values.
+    """A process timed by ``tool``: ``wall_s`` is the time of the whole process, or (pyperf) the mean of its values.
 
-    ``started_s`` is seconds since 1970; ``told`` says whether the file tells it, or only the order.
+    ``started_s`` is in seconds since 1970; ``told`` says whether the file states it, or only the order is known.
     """
 
     tool: str
@@ -48,7 +48,7 @@ class TimedProcess:
 def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
     """The processes in a JSON file of pyperf or hyperfine, by the benchmark's name or the command.
 
-    ``DataError`` for a file that is neither, or holds no times.
+    ``DataError`` for a file that is neither, or has no times.
     """
     asked = f"importing {path}"
     try:
@@ -58,16 +58,16 @@ def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
         elif isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
             rows = list(_pyperf(data))
         else:
-            raise UsageError(asked, "it is of no tool that is known", "give JSON of hyperfine or pyperf")
+            raise UsageError(asked, "it is not from a supported tool", "give JSON of hyperfine or pyperf")
     except OSError as error:
-        raise DataError(asked, error.strerror or "it cannot be read", "give a file that can") from error
+        raise DataError(asked, error.strerror or "it cannot be read", "give a readable file") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(asked, f"it is damaged: {type(error).__name__}: {error}", "export it again") from error
     found: dict[str, list[TimedProcess]] = {}
     for each in rows:
         found.setdefault(each.name, []).append(each)
     if not found:
-        raise DataError(asked, "there is no time in it", "export a benchmark that was measured")
+        raise DataError(asked, "it has no times", "export a benchmark that was measured")
     wrong = [each.wall_s for processes in found.values() for each in processes if not 0 < each.wall_s < math.inf]
     if wrong:
         raise DataError(asked, f"a time in it is {wrong[0]:g} s", "export it again")
@@ -75,7 +75,7 @@ def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
 
 
 def _hyperfine(results: list[Mapping[str, Any]], written_s: float) -> Iterator[TimedProcess]:
-    """It runs one command after the other and writes no time of day: the last process ended before the file."""
+    """Hyperfine runs one command after another without timestamps: the last ended before the file was written."""
     at_s = written_s - sum(sum(map(float, each["times"])) for each in results)
     for each in results:
         times = list(map(float, each["times"]))
@@ -113,7 +113,7 @@ def _pyperf(data: Mapping[str, Any]) -> Iterator[TimedProcess]:
 
 
 def import_timings(processes: list[TimedProcess], store: Path, label: str = "") -> list[CommandRecord]:
-    """The records of these processes in ``store``, written where they are not there yet; ``label`` tells arms apart."""
+    """The records of these processes in ``store``, written if they are not there yet; ``label`` distinguishes arms."""
     tool = processes[0].tool
     specification = CommandSpecification(
         title=tool, command=redact(processes[0].name), shell=False, folder="", label=label, prepare=""
@@ -138,7 +138,7 @@ def _record(each: TimedProcess, at: int, specification: CommandSpecification, ke
         {"started": "imported", "log": {"tool": each.tool}, **({} if each.told else {"untold": "starts"})},
         __version__,
     )
-    doubt = f"imported from {each.tool}: nothing of ours watched it"
+    doubt = f"imported from {each.tool}: levelbench did not measure it"
     if not each.told:
         doubt += ", and it does not say when each process started"
     what = "the mean of its values" if each.tool == "pyperf" else f"as {each.tool} wrote it"

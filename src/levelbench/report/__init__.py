@@ -1,6 +1,6 @@
-"""Shows records: tables, figures, one-file HTML reports, the live line.
+"""Shows records: tables, figures, HTML reports in one file, the live line.
 
-What is shown is data first (a ``Table``, a ``Curves``) and a rendering second, so that the terminal, the HTML page, the
+Everything is data first (a ``Table``, a ``Curves``) and rendered afterwards, so that the terminal, the HTML page, the
 Markdown and the CSV cannot disagree. Names are imported when they are first used.
 """
 
@@ -28,11 +28,11 @@ _HOMES = {
     "write_report": "page",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - one list of names, kept with where they live
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - one list of names, with their modules
 
 
 def __getattr__(name: str) -> object:
-    """Import the home of ``name`` and return it."""
+    """Import the module of ``name`` and return the object."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

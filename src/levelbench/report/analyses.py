@@ -1,7 +1,7 @@
-"""The tables and figures of analyses: a factorial experiment, a proposed target, an optimizer against its reference.
+"""Tables and figures of analyses: a factorial experiment, a proposed target, an optimizer compared with its reference.
 
-Speed-ups are drawn on a logarithmic axis, where those that compose stack up to the combination. A rounding error of an
-optimizer grows slowly from 1e-16; a wrong update is seen at once, or at the step at which it begins to differ.
+Speed-ups are drawn on a logarithmic axis, where those that compose add up to the combination. The rounding error of an
+optimizer grows slowly from 1e-16; a wrong update shows at once, or at the step where it begins to differ.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["Composition", "Way", "arms_table", "effects_table", "write_compositi
 
 
 def arms_table(found: Composition) -> Table:
-    """A row an arm: its factors, its times, its speed-up."""
+    """A row per arm: its factors, times and speed-up."""
 
     def time(cell: FactorArm) -> CellValue:
         known = [each for each in cell.times if each is not None]
@@ -69,13 +69,13 @@ def arms_table(found: Composition) -> Table:
         (Column("verdict", "time against none"), lambda arm: None if arm[1] is None else _verdict_text(arm[1])),
         notes=(
             f"Runs that share a seed are compared in pairs; the level of each interval is {found.level * 100:g} %.",
-            "Time to accuracy: geometric mean, given only where every run reached the target.",
+            "Time to accuracy: geometric mean, given only if every run reached the target.",
         ),
     )
 
 
 def _verdict_text(verdict: Verdict) -> str:
-    """The verdict with the ratio, or with the bound that there is."""
+    """The verdict with the ratio, or with the known bound."""
     bound = _bound(verdict.low, verdict.high) if verdict.ratio is None else ""
     return f"{verdict.kind} {bound}" if bound else verdict_text(verdict)
 
@@ -87,7 +87,7 @@ def _bound(low: float | None, high: float | None) -> str:
 
 
 def _speed_up(verdict: Verdict | None) -> Cell:
-    """Base over arm, so that above 1 is faster, with the interval turned round."""
+    """Base over arm, so that above 1 is faster, with the interval inverted."""
     if verdict is None or verdict.ratio is None:
         return Absent()
     low, high = (None if each is None else 1 / each for each in (verdict.high, verdict.low))
@@ -106,7 +106,7 @@ def effects_table(found: Composition) -> Table | None:
         (Column("ratio", "ratio of times", ColumnKind.NUMBER), lambda each: _contrast_cell(each.found)),
         (Column("meaning", "meaning"), _meaning),
         notes=(
-            f"Averaged over the other factors. All {len(found.effects)} intervals hold together at "
+            f"Averaged over the other factors. All {len(found.effects)} intervals hold jointly at "
             f"{found.level * 100:g} % (Bonferroni).",
         ),
     )
@@ -128,9 +128,9 @@ def _meaning(effect: Effect) -> str:
 
 
 def write_composition(found: Composition, path: Path) -> Path | None:
-    """Draw the speed-ups, alone, predicted and measured, to an ``.svg`` or ``.png`` file.
+    """Draw the single, predicted and measured speed-ups to an ``.svg`` or ``.png`` file.
 
-    ``None``, and no file, where no speed-up has a number: the runs are in the tables all the same. Raises as
+    Returns ``None``, and writes no file, if no speed-up has a number; the tables still have the runs. Raises as
     :func:`levelbench.report.drawing.draw`.
     """
     check_ending(path)
@@ -153,7 +153,7 @@ class _Bar:
 
 
 def _bars(found: Composition) -> list[_Bar]:
-    """What has a ratio: each alone, their product, all together."""
+    """Everything with a ratio: each factor alone, their product, all together."""
     alone, product, measured = (SERIES[at][0] for at in range(3))
     named = [*((each.factor, alone, each.verdict) for each in found.alone), ("all, measured", measured, found.together)]
     bars = [_Bar(label, colour, v.ratio, v.low, v.high) for label, colour, v in named if v.ratio is not None]
@@ -177,7 +177,7 @@ def _draw_speed_ups(axes: Axes, found: Composition, bars: Sequence[_Bar]) -> Non
     axes.xaxis.set_major_formatter(lambda value, _: number(value))
     axes.xaxis.set_minor_formatter(lambda value, _: number(value) if f"{value:e}"[0] in "25" else "")
     low, high = axes.get_xlim()
-    # Room for the words next to the longest bar.
+    # Room for the text next to the longest bar.
     axes.set_xlim(low, high * (high / low) ** 0.8)
     axes.axvline(1, color=INK, linewidth=1)
     axes.set_yticks([])
@@ -193,7 +193,7 @@ _BANDS = {"quartiles": "the middle half of the runs", "range": "the lowest to th
 def write_target(curves: Curves, specification: Specification, path: Path, whose: str) -> Path:
     """Draw ``curves`` over samples and the target of ``specification`` to an ``.svg`` or ``.png`` file.
 
-    ``whose`` says in the legend which target that is (``proposed``). Raises as ``drawing.draw``.
+    ``whose`` names the target in the legend (``proposed``). Raises as ``drawing.draw``.
     """
     return draw(
         path, "target", (6.4, 4.2), lambda figure: _draw_target(figure.add_subplot(), curves, specification, whose)
@@ -217,7 +217,7 @@ def _draw_target(axes: Axes, curves: Curves, specification: Specification, whose
     axes.set_xlabel("training samples seen")
     axes.set_ylabel(clean(f"{target.split} {target.metric}"))
     axes.set_title(clean(f"{specification.task}[recipe={specification.recipe}]"), fontsize=10, loc="left")
-    # Curves gather at the end of their scale: rising ones above, falling ones below.
+    # Curves gather at the end of their scale: rising ones at the top, falling ones at the bottom.
     axes.legend(frameon=False, fontsize=8.5, loc="lower right" if target.direction == "higher" else "upper right")
     plain_axes(axes)
 
@@ -227,7 +227,7 @@ _LEAST, _MOST = 1e-17, 1e30
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """One problem: L2 and L∞ by step, and the L∞ that is allowed."""
+    """One problem: L2 and L∞ by step, and the tolerance of L∞."""
 
     problem: str
     l2: NDArray[np.float64]
@@ -238,7 +238,7 @@ class Way:
 def write_divergence(ways: Sequence[Way], path: Path, title: str) -> Path:
     """Draw to an ``.svg`` or ``.png`` file; raises as ``drawing.draw``."""
     if not ways:
-        raise UsageError("a figure of divergence", "there is nothing to compare with", "name a reference: --reference")
+        raise UsageError("a figure of divergence", "there is nothing to compare with", "give a reference: --reference")
     return draw(path, f"divergence {title}", (9.6, 4.2), lambda figure: _draw_divergence(figure, ways, title))
 
 
@@ -247,7 +247,7 @@ def _draw_divergence(figure: Canvas, ways: Sequence[Way], title: str) -> None:
     for axes, name, values in ((left, "L2", [each.l2 for each in ways]), (right, "L∞", [each.linf for each in ways])):
         for at, (way, found) in enumerate(zip(ways, values, strict=True)):
             _line(axes, at, len(ways), way.problem, found)
-        # Probes are of 100 steps and of 1,000, and what is wrong is often wrong in the first few.
+        # Probes have 100 or 1,000 steps, and errors often show in the first few.
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set_yscale("log")
@@ -257,7 +257,7 @@ def _draw_divergence(figure: Canvas, ways: Sequence[Way], title: str) -> None:
         plain_axes(axes)
     for tolerance, whose in _tolerances(ways).items():
         right.axhline(tolerance, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-        # Outside the axes, where there is no line.
+        # Outside the axes, where there are no lines.
         right.annotate(
             clean(f"{tolerance:.1e} allowed: {whose}"), (1, tolerance), (4, 0), ("axes fraction", "data"),
             "offset points", va="center", fontsize=8,
@@ -269,8 +269,8 @@ def _draw_divergence(figure: Canvas, ways: Sequence[Way], title: str) -> None:
 
 
 def _line(axes: Axes, at: int, count: int, problem: str, found: NDArray[np.float64]) -> None:
-    """The curve of one problem, wide below and narrow above, so that curves that overlap are all seen."""
-    # Zero has no place on a logarithmic axis; infinity, and what is on its way there, is the gap that it leaves.
+    """The curve of one problem, wide ones below narrow ones, so that overlapping curves are all visible."""
+    # A logarithmic axis has no zero; infinite or nearly infinite values leave a gap.
     shown = np.where(found < _MOST, np.maximum(found, _LEAST), np.nan)
     colour, dash = SERIES[at % len(SERIES)][0], DASHES[at % len(DASHES)]
     width = 1.1 + 1.9 * (count - 1 - at) / count
@@ -280,7 +280,7 @@ def _line(axes: Axes, at: int, count: int, problem: str, found: NDArray[np.float
 
 
 def _tolerances(ways: Sequence[Way]) -> dict[float, str]:
-    """Each tolerance with the problems that it is for, that of the most in two words."""
+    """Each tolerance with the names of its problems; two words stand for the most common one."""
     problems: dict[float, list[str]] = {}
     for each in ways:
         problems.setdefault(each.tolerance, []).append(each.problem)
@@ -292,7 +292,7 @@ def _tolerances(ways: Sequence[Way]) -> dict[float, str]:
 
 
 def _ticks(axes: Axes) -> None:
-    """Powers of ten, the lowest of which stands for all that is less."""
+    """Powers of ten, of which the lowest stands for everything below it."""
     lowest = round(math.log10(_LEAST))
     top = math.ceil(math.log10(axes.get_ylim()[1]))
     powers = range(lowest, top + 1, max(1, -(-(top - lowest) // 8)))

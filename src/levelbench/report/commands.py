@@ -1,4 +1,4 @@
-"""Commands that ``levelbench time`` measured: a table of them with their verdicts, and a row a process."""
+"""Commands measured by ``levelbench time``: a table with their verdicts, and a table with a row per process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["answer_lines", "command_row", "command_rows_table", "summary_table"]
 
 
 def summary_table(summary: CommandSummary) -> Table:
-    """A row a command, with the geometric means and their intervals."""
+    """A row per command, with geometric means and their intervals."""
     notes = []
     for count in sorted({len(each.times_s) for each in summary.entries}):
         shown = f"{summary.level * 100:.3g} % interval" if count > 5 else "lowest to highest: too few for an interval"
@@ -49,7 +49,7 @@ def answer_lines(summary: CommandSummary) -> list[str]:
 
 
 def command_row(record: CommandRecord) -> dict[str, Any]:
-    """One process in short: times in s, memory in B; ``None`` is what was not measured."""
+    """A summary of one process: times in s, memory in B; ``None`` for what was not measured."""
     specification, outcome = record.header.specification, record.outcome
     found = {name: each.value for name, each in record.measurements.items()}
     return {

@@ -1,6 +1,6 @@
-"""Distributed training as tables and figures: what ranks did, how a task scales, a communicator's messages.
+"""Tables and figures of distributed training: what ranks did, how a task scales, a communicator's messages.
 
-What was predicted stands in a row or a curve of its own kind and says so, wherever it is shown.
+Predictions always have separate rows or curves, and are labelled as predictions.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ __all__ += ["typical", "write_communicators", "write_scaling"]
 _MOST_BINS = 12
 _NOTHING = "not recorded"
 _IDLE = "it does not train"
-_UNCOUNTED = "not counted: the framework sends by itself"
+_UNCOUNTED = "not counted: the framework itself sends"
 
 _Samples = Mapping[str, Samples]
 
 
 def typical(records: Sequence[Record]) -> Record | None:
-    """The run of the median time among those that are done and have ranks; the earlier one of two."""
+    """The run with the median time among the finished runs with ranks; of two, the faster one."""
     done = [(each.end.t_ns, at, each) for at, each in enumerate(records) if each.ranks and each.end is not None]
     found = [each for *_, each in sorted(done, key=lambda each: each[:2]) if each.status == "done"]
     return found[(len(found) - 1) // 2] if found else None
 
 
 def rank_tables(record: Record | None) -> list[Table]:
-    """What the ranks of a run did; none for a run of one process."""
+    """What the ranks of a run did; empty for a run of one process."""
     if record is None:
         return []
     makers = (ranks_table, operations_table, staleness_table, divergence_table)
@@ -71,7 +71,7 @@ def rank_tables(record: Record | None) -> list[Table]:
 
 
 def ranks_table(record: Record) -> Table | None:
-    """A row a rank; ``None`` for a run of one process."""
+    """A row per rank; ``None`` for a run of one process."""
     if not record.ranks:
         return None
     made = max((len(each["step_time"].values) for each in record.ranks.values() if "step_time" in each), default=0)
@@ -107,7 +107,7 @@ def ranks_table(record: Record) -> Table | None:
         (Column("role", ""), lambda item: "worker" if len(times(item[1], "step_time")) else "server"),
         (Column("step_s", "time per step", ColumnKind.TIME_S), lambda item: step(item[1])),
         (Column("communicate_share", "communication", ColumnKind.SHARE), lambda item: communication(item[1])),
-        (Column("sent_bytes", "sent a step", ColumnKind.BYTES), lambda item: per_step(item[1], "sent")),
+        (Column("sent_bytes", "sent per step", ColumnKind.BYTES), lambda item: per_step(item[1], "sent")),
         (Column("messages", "messages", ColumnKind.NUMBER), lambda item: per_step(item[1], "messages")),
         (
             Column("sent_start_bytes", "sent at the start", ColumnKind.BYTES),
@@ -119,13 +119,13 @@ def ranks_table(record: Record) -> Table | None:
         ),
         notes=(
             "Time per step: median. A server sends while it serves; its figures are per step of the workers.",
-            "Each rank has a clock of its own; times of two ranks are never subtracted.",
+            "Each rank has its own clock; times of different ranks are never subtracted.",
         ),
     )
 
 
 def operations_table(record: Record) -> Table | None:
-    """What all ranks together called and sent, by operation and phase; ``None`` where not recorded."""
+    """What all ranks together called and sent, by operation and phase; ``None`` if not recorded."""
     sums: dict[tuple[str, str], dict[str, float]] = {}
     for found in record.ranks.values():
         for name, samples in found.items():
@@ -138,7 +138,7 @@ def operations_table(record: Record) -> Table | None:
         return None
     return Table.of(
         "operations",
-        "What the ranks called, all together",
+        "Calls of all ranks together",
         sorted(sums.items(), key=lambda each: -each[1].get("sent", 0.0)),
         (Column("operation", "operation"), lambda item: item[0][0].replace("_", "-")),
         (Column("phase", "phase"), lambda item: item[0][1]),
@@ -150,7 +150,7 @@ def operations_table(record: Record) -> Table | None:
 
 
 def staleness_table(record: Record) -> Table | None:
-    """How many gradients were how many updates old when they were applied; ``None`` where not recorded."""
+    """The number of gradients by their age in updates when they were applied; ``None`` if not recorded."""
     found = teamwork(record)
     if found is None or not found.staleness:
         return None
@@ -161,7 +161,7 @@ def staleness_table(record: Record) -> Table | None:
         binned[value // width] += count
     return Table.of(
         "staleness",
-        "Staleness: updates between the reading of the weights and their gradient",
+        "Staleness: updates between reading the weights and applying their gradient",
         sorted(binned.items()),
         (
             Column("staleness", "updates"),
@@ -173,7 +173,7 @@ def staleness_table(record: Record) -> Table | None:
 
 
 def divergence_table(record: Record) -> Table | None:
-    """How far replicas were from their mean at each evaluation; ``None`` where they are equal, or not recorded."""
+    """The distance of replicas from their mean at each evaluation; ``None`` if they are equal, or not recorded."""
     found = teamwork(record)
     if found is None or not found.divergence:
         return None
@@ -206,7 +206,7 @@ class PredictedPoint(Protocol):
 
     @property
     def ranks(self) -> int:
-        """How many."""
+        """Number of ranks."""
 
     @property
     def step_s(self) -> Estimate:
@@ -214,27 +214,27 @@ class PredictedPoint(Protocol):
 
     @property
     def communicate_share(self) -> float:
-        """Of a step."""
+        """Per step."""
 
     @property
     def efficiency(self) -> _Efficiency:
-        """In time per epoch, against one rank."""
+        """In time per epoch, relative to one rank."""
 
     @property
     def time_to_target_s(self) -> Estimate | None:
-        """Training alone, where the examples that it takes are known."""
+        """Training alone, if the number of examples that it takes is known."""
 
     @property
     def sent_bytes(self) -> float:
-        """Of a step and rank."""
+        """Per step and rank."""
 
     @property
     def messages(self) -> float:
-        """Of a step and rank."""
+        """Per step and rank."""
 
 
 def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str] = ()) -> Table:
-    """A row a point: times, samples, and efficiencies in both senses."""
+    """A row per point: times, samples, and both efficiencies."""
     missed = "no run reached the target"
 
     def reached(point: ScaledPoint) -> Cell:
@@ -277,7 +277,7 @@ def _efficiency(found: Efficiency | _Efficiency) -> Cell:
 
 
 def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
-    """What ranks sent, and where their time went; ``None`` where no point has several."""
+    """What ranks sent, and where their time went; ``None`` if no point has several ranks."""
     teams = [point for point in points if point.teamwork]
     if not teams:
         return None
@@ -300,7 +300,7 @@ def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
         "What the ranks did",
         teams,
         (Column("point", "point"), lambda point: clean(point.label)),
-        figure("sent_bytes", "sent a step and rank", ColumnKind.BYTES, _UNCOUNTED),
+        figure("sent_bytes", "sent per step and rank", ColumnKind.BYTES, _UNCOUNTED),
         figure("predicted_bytes", "predicted", ColumnKind.BYTES),
         figure("messages", "messages", ColumnKind.NUMBER, _UNCOUNTED),
         figure("predicted_messages", "predicted", ColumnKind.NUMBER),
@@ -311,16 +311,15 @@ def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
         (Column("staleness", "staleness"), staleness),
         (Column("divergence", "divergence"), divergence),
         notes=(
-            "Sent: counted at the communicator; predicted: the scheme's closed form. Shares are of a step, over all "
-            "ranks.",
-            "Imbalance: computation of the slowest rank over the mean one's. Staleness in updates: median, largest.",
+            "Sent: counted at the communicator; predicted: the scheme's closed form. Shares of a step, over all ranks.",
+            "Imbalance: computation of the slowest rank over the mean. Staleness in updates: median, largest.",
         ),
     )
 
 
 def predictions_table(points: Sequence[PredictedPoint], notes: Sequence[str] = ()) -> Table:
-    """A row a prediction."""
-    unknown = "no run of this scheme says how many examples its target takes"
+    """A row per prediction."""
+    unknown = "no run of this scheme shows how many examples its target takes"
     return Table.of(
         "predictions",
         "Predictions of the simulator: nothing here was measured",
@@ -333,7 +332,7 @@ def predictions_table(points: Sequence[PredictedPoint], notes: Sequence[str] = (
             lambda point: _efficiency(point.efficiency),
         ),
         (Column("communicate_share", "communication", ColumnKind.SHARE), lambda point: point.communicate_share),
-        (Column("sent_bytes", "sent a step and rank", ColumnKind.BYTES), lambda point: point.sent_bytes),
+        (Column("sent_bytes", "sent per step and rank", ColumnKind.BYTES), lambda point: point.sent_bytes),
         (Column("messages", "messages", ColumnKind.NUMBER), lambda point: point.messages),
         (
             Column("time_to_target_s", "training to target", ColumnKind.TIME_S),
@@ -358,12 +357,12 @@ def write_scaling(title: str, points: Sequence[ScaledPoint], predicted: Sequence
 def draw_efficiencies(
     axes: Axes, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], colours: Sequence[str], ink: str
 ) -> None:
-    """Both efficiencies over ranks, a colour of ``colours`` a scheme; lines that are no curve in ``ink``."""
+    """Both efficiencies over ranks, with one of ``colours`` per scheme; lines other than curves in ``ink``."""
     axes.axhline(1, color=ink, linewidth=0.8, linestyle=":")
     schemes = list(dict.fromkeys(scheme for point in points if (scheme := _scheme(point))))
     highest = 1.0
     for at, scheme in enumerate(list(schemes)):
-        # A single process has no scheme: it is where every curve begins.
+        # A single process has no scheme: every curve begins there.
         own = [point for point in points if _scheme(point) in ("", scheme)]
         for name, label, filled in (("per_epoch", "per epoch", True), ("to_accuracy", "to accuracy", False)):
             shown = [(point.ranks, found) for point in own if (found := getattr(point, name)).value is not None]
@@ -408,9 +407,9 @@ def _efficiency_curve(
 
 @dataclass(frozen=True)
 class MessageCurve:
-    """One operation over one library: medians by bytes, and α (s) and β (s/B) of the line where one was fitted.
+    """One operation of one library: medians by bytes, and α (s) and β (s/B) of the fitted line, if any.
 
-    ``bus`` makes of n / t the bandwidth of the busiest link.
+    ``bus`` converts n / t into the bandwidth of the busiest link.
     """
 
     label: str
@@ -420,7 +419,7 @@ class MessageCurve:
 
 
 def write_communicators(title: str, curves: Sequence[MessageCurve], path: Path) -> Path:
-    """Draw to an ``.svg`` or ``.png`` file. ``UsageError`` where there is no point with a size, else as ``draw``."""
+    """Draw to an ``.svg`` or ``.png`` file. ``UsageError`` if no point has a size, else as ``draw``."""
     sized = [each for each in curves if any(nbytes for nbytes, _ in each.points)]
     if not sized:
         raise UsageError("a figure of a communicator", "nothing with a size was measured", "measure all-reduce")
@@ -449,7 +448,7 @@ def _draw_messages(figure: Canvas, title: str, curves: Sequence[MessageCurve]) -
 
 
 def _size_ticks(curves: Sequence[MessageCurve]) -> list[float]:
-    """Powers of two over all sizes, at most seven of them."""
+    """At most seven powers of two that span all sizes."""
     sizes = [nbytes for each in curves for nbytes, _ in each.points if nbytes]
     low, high = floor(log2(min(sizes))), ceil(log2(max(sizes)))
     return [2.0**power for power in range(low, high + 1, -(-(high - low + 1) // 7))]
@@ -474,7 +473,7 @@ def _message_curve(times: Axes, bandwidths: Axes, curve: MessageCurve, unit: flo
 
 
 def _reach(estimate: Estimate) -> tuple[float, float]:
-    """How far the interval goes below and above the median."""
+    """The distances of the interval's ends from the median."""
     if estimate.interval is None:
         return 0.0, 0.0
     return max(0.0, estimate.value - estimate.interval.low), max(0.0, estimate.interval.high - estimate.value)

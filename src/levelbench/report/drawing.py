@@ -1,7 +1,7 @@
-"""Writes figures (SVG or PNG) and other files, whole or not at all.
+"""Writes figures (SVG or PNG) and other files, completely or not at all.
 
-matplotlib's global state (a matplotlibrc, the date, random identifiers) stays outside, so that the same numbers make
-the same file on every machine.
+matplotlib's global state (a matplotlibrc, the date, random identifiers) is kept out, so that the same numbers give the
+same file on every machine.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def check_ending(path: Path) -> Path:
 
 
 def draw(path: Path, salt: str, size_in: tuple[float, float], onto: Callable[[Canvas], None]) -> Path:
-    """Draw with ``onto``, which gets an empty matplotlib figure of ``size_in`` (width, height), to ``path``.
+    """Draw to ``path`` with ``onto``, which gets an empty matplotlib figure of ``size_in`` (width, height).
 
-    ``salt`` makes the identifiers in an SVG. Raises ``UsageError`` for another ending than ``.svg`` and ``.png``,
-    ``MissingError`` without matplotlib and ``StoreError`` where the file cannot be written.
+    ``salt`` determines the identifiers in an SVG. Raises ``UsageError`` for an ending other than ``.svg`` and ``.png``,
+    ``MissingError`` without matplotlib, and ``StoreError`` if the file cannot be written.
     """
     check_ending(path)
     try:
@@ -50,7 +50,7 @@ def draw(path: Path, salt: str, size_in: tuple[float, float], onto: Callable[[Ca
     except ImportError:
         raise MissingError("a figure", "matplotlib is not installed", 'pip install "levelbench[plot]"') from None
     settings = {"svg.hashsalt": salt, "text.parse_math": False, "font.size": 9.5, "axes.axisbelow": True}
-    # Settings that someone's matplotlibrc makes would change the drawing: start from the defaults.
+    # A user's matplotlibrc would change the drawing: start from the defaults.
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(settings)
@@ -71,14 +71,14 @@ def plain_axes(axes: Axes, grid: str = "both") -> None:
 
 
 def time_unit(axis: PlotAxis, seconds: list[float]) -> Unit:
-    """The unit for these times, with the axis labelled in plain numbers."""
+    """The unit for these times; labels the axis with plain numbers."""
     axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axis.set_minor_formatter(lambda value, _: "")
     return choose_unit(seconds, TIME)
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
-    """Write ``content`` (text as UTF-8) to ``path`` in one step, making its folder; ``StoreError`` where that fails."""
+    """Write ``content`` (text as UTF-8) to ``path`` atomically, creating its folder; ``StoreError`` if that fails."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,8 +91,8 @@ def write_whole(path: Path, content: str | bytes) -> Path:
         found = error.strerror or str(error)
         raise StoreError(f"write {path}", found, "Choose a folder that is writable and has room") from error
     finally:
-        # Renamed if all went well; whatever went wrong, an interrupt included, leaves nothing behind. It may never have
-        # been made, or lie on a file system that has become read-only.
+        # It is renamed on success; any failure, an interrupt included, leaves nothing behind. It may never have been
+        # created, or be on a file system that has become read-only.
         with suppress(OSError):
             draft.unlink(missing_ok=True)
     return path

@@ -1,4 +1,4 @@
-"""Histories over revisions: a sentence for each change, tables, a figure, and the page that holds them."""
+"""Histories over revisions: a sentence for each change, tables, a figure, and a page with all of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_LABELS = 24
 
 
 def change_lines(history: History) -> list[str]:
-    """A sentence for each change with the command that tries it anew, or one that says that none was found."""
+    """A sentence for each change, with the command that tests it again, or one that says that none was found."""
     name = f"{history.name} ({history.measure})"
     if history.why_none:
         return [f"{name}: {plural(len(history.points), 'revision')}; {history.why_none}"]
@@ -51,7 +51,7 @@ def _ratio(change: Change) -> str:
 
 
 def history_table(history: History, level: float) -> Table:
-    """A row a revision, in the order in which they were measured."""
+    """A row per revision, in the order of measurement."""
     changes = {change.at: f"x{_ratio(change)}" for change in history.changes}
     return Table.of(
         "history",
@@ -70,7 +70,7 @@ def history_table(history: History, level: float) -> Table:
 
 
 def history_page(histories: Sequence[History], level: float) -> str:
-    """The text of an HTML document with all of them."""
+    """The text of an HTML document with all histories."""
     sections = [_section(history, f"history-{at}", level) for at, history in enumerate(histories)]
     points = sum(len(each.points) for each in histories)
     guide = tag(
@@ -79,10 +79,10 @@ def history_page(histories: Sequence[History], level: float) -> str:
         tag(
             "ul",
             tag("li", "A point is a revision: the geometric mean over its processes or runs, with their interval."),
-            tag("li", "A change is where the mean of the revisions shifts and stays, more than revisions differ among "
+            tag("li", "A change is where the mean of the revisions shifts for good, more than revisions differ among "
                 f"themselves: one change too many is found in at most {(1 - level) * 100:.3g} % of histories."),
-            tag("li", "A machine that itself changed (a new kernel, another neighbour) looks the same. Revisions that "
-                "take turns on one machine show which it was: levelbench time --revisions."),
+            tag("li", "A change of the machine (a new kernel, another neighbour) looks the same. To tell them apart, "
+                "let revisions take turns on one machine: levelbench time --revisions."),
         ),
     )  # fmt: skip
     lead = f"{plural(len(histories), 'history', 'histories')}, {plural(points, 'point')}"

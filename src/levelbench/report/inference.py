@@ -1,7 +1,7 @@
-"""Inference as tables and a figure: a row a framework, what the clock includes, which rules were broken, what to do.
+"""Tables and a figure of inference: a row per framework, what the clock includes, broken rules, what to do.
 
-In the figure the distribution of each process is drawn, never pooled, and the axis of shares counts nines, so p99 and
-p99.9 stand apart.
+The figure shows the distribution of each process separately, and the axis of shares counts nines, so that p99 and p99.9
+are distinguishable.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LABELS = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9"}
 
 
 def inference_table(summary: InferenceSummary) -> Table:
-    """Quantiles, LoadGen's estimate, throughput, quality, cost, memory, validity, and the verdict against the first."""
+    """Quantiles, LoadGen's estimate, throughput, quality, cost, memory, validity, verdict against the first row."""
     scenario = summary.specification.scenario
     first = summary.entries[0].arm.title
     metric = next((each.accuracy.metric for each in summary.entries if each.accuracy and each.accuracy.metric), "")
@@ -58,7 +58,7 @@ def inference_table(summary: InferenceSummary) -> Table:
         Column("samples_per_s", "samples/s", ColumnKind.NUMBER),
         Column("peak_per_s", "highest rate/s", ColumnKind.NUMBER),
         Column("quality", metric or "quality", ColumnKind.NUMBER, digits=4),
-        Column("usd_per_million", "$ a million", ColumnKind.NUMBER),
+        Column("usd_per_million", "$ per million", ColumnKind.NUMBER),
         Column("peak_memory_bytes", "peak memory", ColumnKind.BYTES),
         Column("valid", "valid"),
         Column("verdict", f"against {first}"),
@@ -97,29 +97,31 @@ def _cell(figure: Figure) -> Cell:
 
 
 def _quality(entry: InferenceEntry) -> Cell:
-    """The value, marked where it is lower than demanded."""
+    """The value, marked if it is lower than required."""
     if entry.quality.value is None:
         return Absent(entry.quality.reason)
     return Number(entry.quality.value, remark="TOO LOW" if entry.quality.kept is False else "")
 
 
 def scenario_words(specification: InferenceSpecification) -> str:
-    """What was asked, in one line: ``one sample at a time, the next when the answer is there``."""
+    """The scenario in one line: ``one sample at a time, the next after the answer``."""
     scenario = specification.scenario
     match scenario.name:
         case "single-stream":
-            what = "one sample at a time, the next when the answer is there"
+            what = "one sample at a time, the next after the answer"
         case "multi-stream":
-            what = f"{scenario.samples_per_query} samples at a time, the next when all answers are there"
+            what = f"{scenario.samples_per_query} samples at a time, the next after all answers"
         case "server":
             rate = (
-                "the highest rate that keeps it was looked for" if scenario.find_peak else f"{scenario.qps:g} a second"
+                "the highest rate that keeps it was searched for"
+                if scenario.find_peak
+                else f"{scenario.qps:g} per second"
             )
             bound = estimate_text(scenario.bound_s or 0.0, None, None, TIME)
             workers = f"{scenario.workers} worker{'s' * (scenario.workers > 1)}"
             what = f"Poisson arrivals, {scenario.quantile * 100:g} % within {bound}, {rate}; {workers}"
         case "offline":
-            what = f"all samples at once, {scenario.batch} a batch"
+            what = f"all samples at once, {scenario.batch} per batch"
         case _:
             what = "every sample once, in order, one at a time"
     return what
@@ -130,10 +132,10 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
     facts = next((each.facts for each in summary.entries if each.facts.clock), summary.entries[0].facts)
     counts = sorted({each.processes for each in summary.entries})
     processes = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    over = f"over {processes} processes an arm, one value each" if counts[-1] > 1 else "of the one process alone"
+    over = f"over {processes} processes per arm, one value each" if counts[-1] > 1 else "of the single process alone"
     drawn = "" if facts.samples == facts.examples else f" (queries draw from the first {facts.samples:,})"
     if scenario.samples is not None and scenario.samples > facts.examples:
-        drawn = f" (queries draw from all of them: {scenario.samples:,} were asked for)"
+        drawn = f" (queries draw from all of them: {scenario.samples:,} were requested)"
     examples = f"{facts.examples:,} example{'s' * (facts.examples != 1)}"
     data = "MADE-UP INPUTS" if facts.synthetic else specification.data.name
     notes = [
@@ -152,19 +154,21 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
     if scenario.name == "server":
         notes.append("a latency counts from the scheduled arrival, so it includes waiting.")
         if counts[-1] == 1:
-            notes.append("queries wait for each other: the intervals assume independent latencies, and are too narrow.")
+            notes.append(
+                "queries wait for each other: the intervals assume independent latencies, so they are too narrow."
+            )
     if summary.price is not None:
         source = f" ({summary.price.source})" if summary.price.source else " (no source given)"
-        price = f"{number(summary.price.usd_per_hour)} $ an hour{source}"
-        notes.append(f"$ a million: {price} for as long as a million answers take at samples/s.")
+        price = f"{number(summary.price.usd_per_hour)} $ per hour{source}"
+        notes.append(f"$ per million: {price} times the time of a million answers at samples/s.")
     if len(summary.entries) > 1:
         first, margin = summary.entries[0].arm.title, number(summary.margin * 100)
-        notes.append(f"verdict: of {scored_by(scenario)}, against {first}; SAME within ±{margin} %.")
+        notes.append(f"verdict: on {scored_by(scenario)}, against {first}; SAME within ±{margin} %.")
     return tuple(notes)
 
 
 def inference_lines(summary: InferenceSummary) -> list[str]:
-    """What the table does not say: the model, the quality, broken rules, audits, verdicts, doubts."""
+    """What the table does not show: the model, the quality, broken rules, audits, verdicts, doubts."""
     lines = [_model(summary.specification)]
     for entry in summary.entries:
         name = entry.arm.title
@@ -174,12 +178,12 @@ def inference_lines(summary: InferenceSummary) -> list[str]:
             late = estimate_text(entry.lateness.estimate.value, None, None, TIME)
             lines.append(f"{name}: queries were issued up to {late} (p99) after their schedule")
         if entry.thinned > 1:
-            lines.append(f"{name}: only every {entry.thinned}th of its latencies, in order of size, is kept")
+            lines.append(f"{name}: only every {entry.thinned}th of its latencies, sorted by size, is kept")
         if entry.verdict is not None:
             lines.append(format_verdict(entry.verdict, summary.entries[0].arm.title, name))
     counts = {each.processes for each in summary.entries}
     if counts == {1}:
-        lines.append("one process: its interval says nothing about the next one; use -n 5")
+        lines.append("one process: its interval says nothing about other processes; use -n 5")
     return [*lines, *(f"doubt: {each}" for each in summary.suspect)]
 
 
@@ -201,7 +205,7 @@ def _quality_lines(entry: InferenceEntry) -> list[str]:
         return [f"quality: {said}; {kept.reason}"]
     word = {True: "kept", False: "NOT KEPT"}.get(kept.kept is True, "")
     sign = "at least" if entry.accuracy.direction == "higher" else "at most"
-    return [f"quality: {said}; {word} ({sign} {kept.least:.6g} is asked for)"]
+    return [f"quality: {said}; {word} ({sign} {kept.least:.6g} is required)"]
 
 
 def _rule_lines(entry: InferenceEntry) -> list[str]:
@@ -221,7 +225,7 @@ _QUANTILES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 
 
 def inference_row(record: InferenceRecord) -> dict[str, Any]:
-    """One process in short. Percentiles are LoadGen's, in seconds; ``None`` is what was not measured."""
+    """A summary of one process. Percentiles are LoadGen's, in seconds; ``None`` for what was not measured."""
     specification, driven, accuracy = record.header.specification, record.driven, record.accuracy
     latencies = np.sort(record.latencies_s)
     one_query = specification.scenario.name == "offline" or not len(latencies)
@@ -275,18 +279,18 @@ Vector = NDArray[np.float64]
 _POINTS = 400
 _WIDE = 8.0
 _APART = 0.022
-"""Of the axis, between the marks of two frameworks."""
+"""Share of the axis between the marks of two frameworks."""
 _TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
 def write_inference(summary: InferenceSummary, arms: Sequence[Sequence[InferenceRecord]], path: Path) -> Path:
-    """Draw to an ``.svg`` or ``.png`` file; raises ``UsageError`` where no latency was taken, else as ``draw``."""
+    """Draw to an ``.svg`` or ``.png`` file; raises ``UsageError`` if no latency was measured, else as ``draw``."""
     shown = [
         (at, {each.header.seed: np.sort(each.latencies_s) for each in records if len(each.latencies_s)})
         for at, records in enumerate(arms)
     ]
     if not any(processes for _, processes in shown):
-        raise UsageError("a figure of latencies", "no latency was taken", "measure a network that runs here")
+        raise UsageError("a figure of latencies", "no latency was measured", "measure a network that runs here")
     return draw(path, summary.title, (6.4, 4.2), lambda figure: _draw_latencies(figure, summary, shown))
 
 
@@ -310,12 +314,12 @@ def _draw_latencies(
             )
     top = float(_nines(np.array([1.0]), longest)[0])
     for place, (at, _) in enumerate(marked := [each for each in shown if each[1]]):
-        # A little above or below each other, for intervals of several frameworks would lie on one line.
+        # Shifted vertically, because the intervals of several frameworks would overlap.
         shift = _APART * top * ((len(marked) - 1) / 2 - place)
         _marks(axes, summary, at, unit.size, longest, shift)
     ticks = [each for each in _TICKS if each < 1 - 1 / longest]
     axes.set_yticks([float(_nines(np.array([each]), longest)[0]) for each in ticks], [f"{each:.4g}" for each in ticks])
-    # The interval of few processes may go on for decades; what was measured is what is to be seen.
+    # The interval of few processes may span decades; the axis shows what was measured.
     axes.set_xlim(low * 0.95 / unit.size, high * 1.05 / unit.size)
     axes.set_ylim(bottom=0)
     axes.set_title(clean(f"{summary.title}: latency of a query"), fontsize=10, loc="left")
@@ -326,7 +330,7 @@ def _draw_latencies(
 
 
 def _steps(values: Vector) -> tuple[Vector, Vector]:
-    """The empirical distribution at not more than ``_POINTS`` of its steps, evenly by the number of nines."""
+    """The empirical distribution at no more than ``_POINTS`` of its steps, evenly spaced by the number of nines."""
     n = len(values)
     wanted = n * (1 - np.logspace(0, -np.log10(n), min(n, _POINTS)))
     at = np.unique(np.clip(wanted.round().astype(int), 0, n - 1))
@@ -334,7 +338,7 @@ def _steps(values: Vector) -> tuple[Vector, Vector]:
 
 
 def _nines(share: Vector, longest: int) -> Vector:
-    """0.9 as 1, 0.99 as 2; the last of all values, whose share is 1, is placed a little above what they can resolve."""
+    """0.9 as 1, 0.99 as 2; the last value, whose share is 1, is placed slightly above what the values resolve."""
     return -np.log10(np.maximum(1 - share, 0.5 / longest))
 
 

@@ -1,7 +1,7 @@
-"""The line that says where a running measurement stands: run, phase, time, quality against target, estimate.
+"""The line with the state of a running measurement: run, phase, time, quality against target, estimate.
 
-Callers need not ask whether there is a terminal. A :class:`LiveLine` prints nothing; of the classes below, one rewrites
-one line of a terminal, the other prints a plain line now and then.
+Callers need not check for a terminal. A :class:`LiveLine` prints nothing; of its subclasses, one rewrites one line of a
+terminal, the other prints a plain line now and then.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _GAP = " · "
 
 
 class LiveLine:
-    """Shows progress until it is closed; this one says nothing (``--quiet``, ``--json``)."""
+    """Shows progress until it is closed; this class prints nothing (``--quiet``, ``--json``)."""
 
     def start(self, total: int) -> None:
-        """``total`` runs are to come."""
+        """Begin, with ``total`` runs to come."""
 
     def update(
         self,
@@ -45,15 +45,15 @@ class LiveLine:
     ) -> None:
         """The run at ``position`` (from 1) is in ``phase``.
 
-        ``quality`` is its last, ``estimate_text`` its group's so far, ``left_s`` the range of the time that all runs
-        still take.
+        ``quality`` is its latest quality, ``estimate_text`` its group's estimate so far, ``left_s`` the range of the
+        time that all runs still take.
         """
 
     def finish_run(self, label: str, seed: int, outcome: str) -> None:
-        """A run has ended; ``outcome`` says how: a line that stays."""
+        """A run has ended as ``outcome`` says: print a permanent line."""
 
     def close(self) -> None:
-        """Nothing more comes; safe to call twice."""
+        """End the line; safe to call twice."""
 
     def __enter__(self) -> LiveLine:
         return self
@@ -63,7 +63,7 @@ class LiveLine:
 
 
 class _WrittenLine(LiveLine, ABC):
-    """What the two that write share: the line's parts, and how often it may be written."""
+    """What both printing classes share: the parts of the line, and how often it is written."""
 
     def __init__(self, stream: TextIO, every_ns: int, clock: Clock) -> None:
         self._stream = stream
@@ -74,7 +74,7 @@ class _WrittenLine(LiveLine, ABC):
         self._due_ns = clock.now_ns()
 
     def start(self, total: int) -> None:
-        """Remember how many there are."""
+        """Remember the number of runs."""
         self._total = total
 
     def update(
@@ -92,7 +92,7 @@ class _WrittenLine(LiveLine, ABC):
         metric: str = "accuracy",
         left_s: tuple[float, float] | None = None,
     ) -> None:
-        """Write the line if it is due; always where a new run begins."""
+        """Write the line if it is due, and always when a new run begins."""
         run = (position, f"{label} {seed}")
         now_ns = self._clock.now_ns()
         if run == self._shown and now_ns < self._due_ns:
@@ -112,11 +112,11 @@ class _WrittenLine(LiveLine, ABC):
 
     @abstractmethod
     def _write(self, parts: list[str]) -> None:
-        """Write the parts, of which some may be empty, in the order in which they are shown."""
+        """Write the parts in order; some may be empty."""
 
 
 class PlainLines(_WrittenLine):
-    """A plain line at the start of a run and then every ``every_s`` seconds at most: for files and pipes."""
+    """A plain line at the start of a run, then at most every ``every_s`` seconds, for files and pipes."""
 
     def __init__(self, stream: TextIO, every_s: float = 5.0, clock: Clock = HOST) -> None:
         super().__init__(stream, round(every_s * _SECOND_NS), clock)
@@ -138,9 +138,9 @@ class PlainLines(_WrittenLine):
 
 
 class TerminalLine(_WrittenLine):
-    """One line that is rewritten, ten times a second at most; parts that do not fit are left out, never cut."""
+    """One line that is rewritten, at most ten times per second; parts that do not fit are left out, never cut."""
 
-    # What is given up first where the terminal is narrow: places in the list of parts.
+    # Indices of the parts to drop first on a narrow terminal.
     _GIVEN_UP = (3, 1, 2, 5, 6, 4)
 
     def __init__(self, stream: TextIO, clock: Clock = HOST, width: int | None = None) -> None:
@@ -161,7 +161,7 @@ class TerminalLine(_WrittenLine):
         self._stream.flush()
 
     def finish_run(self, label: str, seed: int, outcome: str) -> None:
-        """Replace the line by the outcome, and go on below."""
+        """Replace the line by the outcome, and continue below."""
         self._stream.write("\r\x1b[2K" + clean(f"{label} seed {seed}: {outcome}") + "\n")
         self._stream.flush()
 
@@ -181,9 +181,9 @@ def _against_target(quality: float | None, target: float | None, metric: str) ->
 
 
 def live_line(stream: TextIO | None = None, *, on_stderr: bool = True, quiet: bool = False) -> LiveLine:
-    """The twin for ``stream`` (standard error, or output if not ``on_stderr``).
+    """The live line for ``stream`` (standard error, or output if not ``on_stderr``).
 
-    Nothing if ``quiet``; one rewritten line on a terminal that can do it; else plain lines.
+    It prints nothing if ``quiet``, one rewritten line on a capable terminal, else plain lines.
     """
     if quiet:
         return LiveLine()

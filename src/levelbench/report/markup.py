@@ -1,9 +1,8 @@
-"""HTML that is escaped by construction, and the look of every page: one style sheet for light, dark, paper and phone.
+"""HTML that is escaped by construction, and the style of every page: one style sheet for light, dark, paper and phone.
 
-Text is a ``str`` and markup is an :class:`Html`; :func:`tag` escapes the one and keeps the other, so nothing from
-outside (a task's name, a setting, an error) can become markup by being forgotten. Every colour is a CSS variable; the
-series are Okabe and Ito's colour-blind-safe set, darkened on light and lightened on dark for contrast, each with its
-dash pattern.
+Text is a ``str`` and markup is an :class:`Html`; :func:`tag` escapes text and keeps markup, so external text (a task's
+name, a setting, an error) cannot become markup by mistake. Every colour is a CSS variable. The series are Okabe and
+Ito's colour-blind-safe set, darkened on light and lightened on dark for contrast, each with its dash pattern.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ SERIES = (
 # Solid, dashed, dotted, dash-dotted: offset and lengths in multiples of the line's width.
 DASHES = ((0, ()), (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 
-# Paul Tol's "muted" scheme ("Colour Schemes", SRON/EPS/TN/09-002, 2021), one a phase, in the timeline's order.
+# Paul Tol's "muted" scheme ("Colour Schemes", SRON/EPS/TN/09-002, 2021), one per phase, in the timeline's order.
 PHASES = {
     "prepare": ("#882255", "#c2608f"),
     "compile": ("#aa4499", "#d27fc4"),
@@ -81,7 +80,7 @@ def style_sheet() -> str:
 
 
 def variables(base: dict[str, str], which: int) -> str:
-    """The declarations of one scheme."""
+    """The declarations of one colour scheme."""
     named: Iterable[tuple[str, str]] = (
         *base.items(),
         *((f"series-{at}", pair[which]) for at, pair in enumerate(SERIES)),
@@ -95,7 +94,7 @@ _VOID = frozenset({"meta", "br"})
 
 
 class Html(str):
-    """A string that is markup already."""
+    """A string that is already markup."""
 
     __slots__ = ()
 
@@ -112,12 +111,12 @@ def tag(name: str, /, *children: str, **attributes: str) -> Html:
 
 
 def join(parts: Iterable[str]) -> Html:
-    """The parts one after another, text escaped and without control characters."""
+    """The parts joined; text is escaped and loses control characters."""
     return Html("".join(part if isinstance(part, Html) else escape(clean(part), quote=False) for part in parts))
 
 
 def to_html(table: Table, most: int = 500) -> Html:
-    """The table in a box that scrolls, with a caption for readers that hear it; notes and footnotes below.
+    """The table in a scrolling box, with a caption for screen readers, and notes and footnotes below.
 
     At most ``most`` rows are shown; a note says how many there are.
     """
@@ -143,18 +142,18 @@ def to_html(table: Table, most: int = 500) -> Html:
 
 
 def breakable(label: str) -> Html:
-    """A label that may be broken after ``[``, ``/`` and commas, as in ``task[name=value,other=value]``."""
+    """A label that may be broken after ``[``, ``/`` and commas, such as ``task[name=value,other=value]``."""
     return Html(re.sub(r"([\[,/])(?=[^\s\d])", r"\1<wbr>", join([label])))
 
 
 def _cell(text: str, kind: str) -> str:
-    """A cell; an interval goes on a line of its own below its value, so that wide tables fit."""
+    """A cell; an interval is on a separate line below its value, so that wide tables fit."""
     value, bracket, interval = text.partition(" [")
     return text if kind != "n" or not bracket else join([value, " ", tag("small", f"[{interval}")])
 
 
 def thinned(table: Table, most_bytes: int) -> tuple[Table, bool]:
-    """The table, or evenly chosen rows of it so that its CSV stays under ``most_bytes``; whether it is whole."""
+    """The table, or evenly chosen rows of it to keep its CSV under ``most_bytes``, and whether it is complete."""
     size = len(to_csv(table).encode())
     if size <= most_bytes:
         return table, True
@@ -163,7 +162,7 @@ def thinned(table: Table, most_bytes: int) -> tuple[Table, bool]:
 
 
 def csv_link(table: Table, most_bytes: int) -> Html:
-    """A link that carries the table's CSV in itself, and says if rows were left out to keep the page small."""
+    """A link that contains the table's CSV, and says if rows were left out to keep the page small."""
     shown, whole = thinned(table, most_bytes)
     data = base64.b64encode(to_csv(shown).encode()).decode("ascii")
     text = f"{len(shown.rows):,} rows as CSV" if whole else f"{len(shown.rows):,} of {len(table.rows):,} rows as CSV"

@@ -1,7 +1,6 @@
-"""The figures of networks: time by operator, the distribution of latencies, latency against peak memory.
+"""Figures of networks: time by operator, the distribution of latencies, latency against peak memory.
 
-A distribution is drawn for each process and never pooled, so that what differs between processes is seen as well as
-what differs within one.
+Each process has its own distribution, so that differences between processes show as well as differences within one.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ BreakdownPanel = tuple[NetworkCase, list[tuple[NetworkArm, NetworkEntry]]]
 
 
 def write_breakdown(summary: NetworkSummary, path: Path) -> Path:
-    """Draw to an ``.svg`` or ``.png`` file; at most six cases, the first ones.
+    """Draw at most six cases, the first ones, to an ``.svg`` or ``.png`` file.
 
-    Raises ``UsageError`` where no arm has times of operators, else as ``drawing.draw``.
+    Raises ``UsageError`` if no arm has times of operators, else as ``drawing.draw``.
     """
     panels = [
         (case, shown)
@@ -50,7 +49,7 @@ def write_breakdown(summary: NetworkSummary, path: Path) -> Path:
     ][:_CASES]
     if not panels:
         raise UsageError(
-            "a figure of operators", "no operator was timed", "choose a mode that can, such as torch:eager"
+            "a figure of operators", "no operator was timed", "choose a mode that times them, such as torch:eager"
         )
     rows = sum(len(shown) for _, shown in panels)
     size = (_WIDTH_IN, 1.3 + 0.45 * rows + 0.75 * len(panels))
@@ -77,12 +76,12 @@ def _draw_breakdown(figure: Canvas, summary: NetworkSummary, panels: Sequence[Br
 
 
 def _columns(labels: Sequence[str]) -> int:
-    """As many as fit: a letter takes some 0.07 in, the colour before it half an inch."""
+    """As many columns as fit: a letter takes about 0.07 in, the colour before it half an inch."""
     return max(1, min(len(labels), int((_WIDTH_IN - 0.2) / (0.07 * max(map(len, labels)) + 0.55))))
 
 
 def _types(panels: Sequence[BreakdownPanel]) -> list[str]:
-    """The types with a colour of their own, by the largest share that each has on any arm."""
+    """The types with their own colour, by the largest share of each on any arm."""
     largest: dict[str, float] = {}
     for _, shown in panels:
         for _, entry in shown:
@@ -113,13 +112,13 @@ def _breakdown_panel(
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(0, longest / unit.size * 1.03)
     axes.set_title(clean(case_label(case)), fontsize=9, loc="left")
-    axes.set_xlabel(f"time a call, {unit.symbol}", fontsize=9)
+    axes.set_xlabel(f"time per call, {unit.symbol}", fontsize=9)
     axes.tick_params(axis="y", length=0)
     plain_axes(axes, "x")
 
 
 def _bar(axes: Axes, at: int, entry: NetworkEntry, names: list[str], size: float, longest: float) -> None:
-    """The segments in the legend's order, with their share inside where there is room."""
+    """The segments in the legend's order, with their share inside if there is room."""
     spent = {row.type: (row.time.value, row.share) for row in entry.types}
     rest = [value for name, value in spent.items() if name not in names]
     parts = [(name, *spent[name], SERIES[i][0]) for i, name in enumerate(names) if name in spent]
@@ -139,7 +138,7 @@ def _bar(axes: Axes, at: int, entry: NetworkEntry, names: list[str], size: float
 
 
 def _folded(label: str) -> str:
-    """In lines, one a transform."""
+    """In lines, one per transform."""
     return label.replace(" + ", "\n+ ")
 
 
@@ -151,13 +150,13 @@ LatencyPanel = tuple[NetworkCase, list[tuple[int, NetworkArm, NetworkEntry]]]
 
 
 def write_latency(summary: NetworkSummary, path: Path) -> Path:
-    """Draw to an ``.svg`` or ``.png`` file; at most six cases, the first ones.
+    """Draw at most six cases, the first ones, to an ``.svg`` or ``.png`` file.
 
-    Raises ``UsageError`` where no latency was taken, else as ``drawing.draw``.
+    Raises ``UsageError`` if no latency was measured, else as ``drawing.draw``.
     """
     panels = [(case, shown) for case, entries in summary.rows if (shown := _measured(summary, entries))][:_CASES]
     if not panels:
-        raise UsageError("a figure of latencies", "no latency was taken", "measure a network that runs here")
+        raise UsageError("a figure of latencies", "no latency was measured", "measure a network that runs here")
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
     size = (4.6 * columns + 0.6, 2.7 * lines + 0.9)
@@ -167,7 +166,7 @@ def write_latency(summary: NetworkSummary, path: Path) -> Path:
 
 
 def _measured(summary: NetworkSummary, entries: Sequence[NetworkEntry]) -> list[tuple[int, NetworkArm, NetworkEntry]]:
-    """The arms that have latencies, with their places: a colour stays with its arm."""
+    """The arms that have latencies, with their indices, so that an arm keeps its colour."""
     pairs = zip(summary.arms, entries, strict=True)
     return [(at, arm, entry) for at, (arm, entry) in enumerate(pairs) if any(len(v) for v in entry.samples.values())]
 
@@ -201,7 +200,7 @@ def _latency_panel(axes: Axes, case: NetworkCase, shown: Sequence[tuple[int, Net
         for values in entry.samples.values():
             x, y = _steps(values)
             axes.plot(x / unit.size, y, color=colour, linestyle=dash, linewidth=0.9, alpha=0.55, drawstyle="steps-post")
-        # A little above or below each other, for intervals of several arms would lie on one line.
+        # Shifted vertically, because the intervals of several arms would overlap.
         shift = _APART * ((len(shown) - 1) / 2 - [place for place, _, _ in shown].index(at))
         _marks(axes, entry, colour, MARKERS[at % len(MARKERS)], unit.size, shift, clean(arm_label(arm)))
     # A single call that took ten times as long is in the records; here it would hide all others.
@@ -216,7 +215,7 @@ def _latency_panel(axes: Axes, case: NetworkCase, shown: Sequence[tuple[int, Net
 
 
 def _steps(values: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The empirical distribution function at not more than ``_POINTS`` of its steps."""
+    """The empirical distribution function at no more than ``_POINTS`` of its steps."""
     ordered = np.sort(np.asarray(values))
     at = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), _POINTS)).round().astype(int))
     return ordered[at], (at + 1) / len(ordered)
@@ -236,13 +235,13 @@ MemoryPoint = tuple[NetworkArm, NetworkEntry]
 
 
 def write_memory_curve(summary: NetworkSummary, path: Path) -> Path:
-    """Draw to an ``.svg`` or ``.png`` file; at most six cases, the first ones.
+    """Draw at most six cases, the first ones, to an ``.svg`` or ``.png`` file.
 
-    Raises ``UsageError`` where no case has two arms with both figures, else as ``drawing.draw``.
+    Raises ``UsageError`` if no case has two arms with both figures, else as ``drawing.draw``.
     """
     panels = [(case, shown) for case, entries in summary.rows if len(shown := _points(summary, entries)) > 1][:_CASES]
     if not panels:
-        found = "no case has two arms whose memory and time were measured"
+        found = "no case has two arms with measured memory and time"
         raise UsageError("a figure of memory against time", found, "give a transform, or a second framework")
     size = (8.6, 3.1 * len(panels) + 0.7)
     return draw(path, f"{summary.title} memory", size, lambda figure: _draw_memory(figure, summary, panels))
@@ -292,7 +291,7 @@ def _memory_panel(axes: Axes, case: NetworkCase, shown: Sequence[MemoryPoint]) -
 
 
 def _lines(shown: Sequence[MemoryPoint]) -> list[list[tuple[float, float]]]:
-    """The points (memory, time) of each framework and mode, by memory: its curve."""
+    """The curve of each framework and mode: its points (memory, time), sorted by memory."""
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for arm, entry in shown:
         memory, time = entry.memory.estimate, entry.latency[0].estimate

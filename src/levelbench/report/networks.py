@@ -1,7 +1,7 @@
-"""A network's measurements as tables and lines: latencies, operators, what transforms did.
+"""Measurements of a network as tables and lines: latencies, operators, effects of transforms.
 
-Operators and the overhead around them are shown together, so that the rows add up to the latency; an arm that cannot
-time its operators one by one says why and has no columns.
+Operators and the overhead around them are shown together, so that the rows add up to the latency. An arm that cannot
+time its operators one by one has no columns, and a note says why.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def latency_table(summary: NetworkSummary) -> Table:
 
 
 def entries_of(summary: NetworkSummary) -> Iterator[tuple[NetworkCase, NetworkArm, NetworkEntry]]:
-    """Every case on every arm, the arms of a case together."""
+    """Every case on every arm, grouped by case."""
     for case, entries in summary.rows:
         for arm, entry in zip(summary.arms, entries, strict=True):
             yield case, arm, entry
@@ -99,7 +99,7 @@ def _no_share(entry: NetworkEntry) -> str:
 
 
 def _quantiles(latency: tuple[Quantile, ...], remark: str, level: float) -> list[Cell]:
-    """Where there are too few samples, one reason for all cells; how many there were is in the records table."""
+    """With too few samples, one reason for all cells; the number of samples is in the records table."""
     needed = " and ".join(f"{values_needed(q, level)} for p{q * 100:g}" for q in QUANTILES[1:])
     few = f"too few samples for an interval: each process needs {needed}; give a larger --budget-s"
     return [estimate_cell(each.estimate, few, remark if each.q == 0.5 else "") for each in latency]
@@ -110,7 +110,7 @@ def _figure(figure: Figure | None, remark: str = "") -> Cell:
 
 
 def _error(entry: NetworkEntry) -> Cell:
-    """The largest of what was compared; each is in the records table and in the JSON."""
+    """The largest error; all are in the records table and in the JSON."""
     if entry.status in ("wrong", "failed"):
         return Absent(entry.reason)
     known = [value for value in entry.errors.values() if value is not None]
@@ -118,7 +118,7 @@ def _error(entry: NetworkEntry) -> Cell:
 
 
 def phases_table(summary: NetworkSummary) -> Table:
-    """What comes before the first result, by phase."""
+    """The time before the first result, by phase."""
     titles = {"compile": "compile (first − warm)", "cold_start": "cold start (all)"}
     names = (*PHASES, *titles)
     columns = (
@@ -139,7 +139,7 @@ def phases_table(summary: NetworkSummary) -> Table:
 
 
 def records_table(summary: NetworkSummary) -> Table:
-    """A row a case and arm with every figure in a column of its own: for CSV and further computation."""
+    """A row per case and arm, with every figure in its own column, for CSV and further computation."""
     columns = [
         *(Column(each, each) for each in ("network", "framework", "mode", "device", "transforms", "status")),
         *(Column(each, each, ColumnKind.NUMBER) for each in ("batch", "processes", "samples")),
@@ -179,7 +179,7 @@ def _record(case: NetworkCase, arm: NetworkArm, entry: NetworkEntry) -> tuple[Ce
 
 
 def facts_lines(summary: NetworkSummary) -> list[str]:
-    """What the network is: its parameters, arithmetic and activations at the first batch; what is not known of it."""
+    """The network's parameters, arithmetic and activations at the first batch, and what is unknown."""
     case, entries = summary.rows[0]
     facts = next((entry.facts for entry in entries if entry.facts.parameters is not None), None)
     if facts is None:
@@ -188,18 +188,18 @@ def facts_lines(summary: NetworkSummary) -> list[str]:
     if facts.parameter_bytes is not None:
         parts[0] += f" ({_in_bytes(facts.parameter_bytes)})"
     if facts.multiply_adds is not None:
-        parts.append(f"{_in_thousands(facts.multiply_adds / case.batch)} multiply-adds a sample")
+        parts.append(f"{_in_thousands(facts.multiply_adds / case.batch)} multiply-adds per sample")
     if facts.activation_bytes is not None:
         parts.append(f"activations {_in_bytes(facts.activation_bytes)} at {case_label(case)}")
     lines = [f"{summary.title}: {', '.join(parts)}"]
     if facts.unknown:
         listed = ", ".join(f"{count} {name}" for name, count in sorted(facts.unknown.items()))
-        lines.append(f"FLOPs count nothing for what has no known cost: {listed}")
+        lines.append(f"FLOPs leave out operators of unknown cost: {listed}")
     return lines
 
 
 def network_lines(summary: NetworkSummary) -> list[str]:
-    """One line an arm: how many cases were measured, and the geometric mean of the ratios against the first."""
+    """One line per arm: how many cases were measured, and the geometric mean of the ratios to the first arm."""
     lines = []
     for arm, total in zip(summary.arms, summary.totals, strict=True):
         counts = ", ".join(f"{count} {status}" for status, count in sorted(total.counts.items()))
@@ -212,7 +212,7 @@ def network_lines(summary: NetworkSummary) -> list[str]:
 
 
 def arm_label(arm: NetworkArm) -> str:
-    """``torch:compiled on cuda + microbatch(memory=2GiB)``: the arm's title, with settings as people write."""
+    """``torch:compiled on cuda + microbatch(memory=2GiB)``: the arm's title, with readable settings."""
     return " + ".join([NetworkArm(arm.framework, arm.mode, arm.device).title, *map(_transform_label, arm.transforms)])
 
 
@@ -230,7 +230,7 @@ def _setting_label(setting: str) -> str:
 
 
 def memory_limit(arm: NetworkArm) -> int | None:
-    """The limit in bytes that a transform of the arm was given, or ``None``."""
+    """The memory limit in bytes of a transform of the arm, or ``None``."""
     found = [match for each in arm.transforms if (match := _LIMIT.search(each))]
     return int(found[0].group(1)) if found else None
 
@@ -270,12 +270,12 @@ def _notes(summary: NetworkSummary) -> tuple[str, ...]:
     call = "an inference" if summary.direction == "forward" else "loss and gradients, without an update"
     notes = [
         f"p50, p90, p99: quantiles of the latency of a call ({call}), over {processes} process"
-        f"{'es' * (counts[-1] > 1)} an arm, one value each; intervals at {summary.level:.0%}.",
-        "compile: the first call less a warm one. cold start: from a running Python to the first result.",
-        "overhead: the whole less the sum of its operators timed one by one; below zero, the whole does better than "
-        "its parts, because it fuses or overlaps them.",
-        "of ceiling: the least time that the ceilings allow by the time taken; c: bound by arithmetic, m: by memory "
-        "(data that stay in a cache move faster: above 100 %).",
+        f"{'es' * (counts[-1] > 1)} per arm, one value each; intervals at {summary.level:.0%}.",
+        "compile: the first call minus a warm one. cold start: from a running Python to the first result.",
+        "overhead: the whole minus the sum of its operators timed one by one; below zero, the whole is faster than its "
+        "parts, because it fuses or overlaps them.",
+        "of ceiling: the minimum time that the ceilings allow over the measured time; c: bound by arithmetic, m: by "
+        "memory (above 100 % if data stays in a cache).",
     ]
     checked = dict.fromkeys(entry.checked for _, _, entry in entries_of(summary) if entry.checked)
     notes += [f"error: {each}." for each in checked]
@@ -287,7 +287,7 @@ def _notes(summary: NetworkSummary) -> tuple[str, ...]:
         notes.append(f"mode, where none is named: {', '.join(modes)}.")
     if len(summary.arms) > 1:
         notes.append(
-            f"verdict: of the medians against {arm_label(summary.arms[0])}; SAME within "
+            f"verdict: on the medians, against {arm_label(summary.arms[0])}; SAME within "
             f"±{number(summary.margin * 100)} %; FASTER and SLOWER after Holm's correction over the cases."
         )
     return tuple(notes)
@@ -304,7 +304,7 @@ Rows = Mapping[str, OperatorRow]
 def breakdown_tables(summary: NetworkSummary, by: str = "type", top: int = 10) -> list[Table]:
     """A table a case: the ``top`` operators (``by`` ``type`` or ``node``), the others, their sum, and the whole.
 
-    There is no table of a case of which no arm has times of operators.
+    A case has no table if no arm has times of operators.
     """
     return [
         _breakdown_table(summary, case, arms, by, top)
@@ -351,14 +351,14 @@ def _breakdown_table(summary: NetworkSummary, case: NetworkCase, arms: Arms, by:
 
 
 def _heads(labels: list[str]) -> list[str]:
-    """The labels, or letters for them where one is too long to stand above a column."""
+    """The labels, or letters if one is too long for a column header."""
     if max(map(len, labels)) <= _LONGEST_HEAD:
         return labels
     return [f"[{chr(ord('A') + at)}]" if at < _LETTERS else f"[{at + 1}]" for at in range(len(labels))]
 
 
 def _narrow(table: Table) -> Table:
-    """Only shares and times of each arm: rates of many of them fill screens, and are in the long table."""
+    """Only shares and times of each arm: the rates of many arms would fill screens, and are in the long table."""
     kept = [at for at, column in enumerate(table.columns) if at < 2 or column.key.endswith(("_share", "_time_s"))]
     columns = tuple(table.columns[at] for at in kept)
     return replace(table, columns=columns, rows=tuple(tuple(row[at] for at in kept) for row in table.rows))
@@ -371,13 +371,13 @@ def _named(entry: NetworkEntry, by: str) -> Rows:
 
 
 def _ranked(by_arm: Sequence[Rows]) -> list[str]:
-    """All operators, by the largest share that one has on any arm."""
+    """All operators, sorted by the largest share on any arm."""
     names = dict.fromkeys(name for rows in by_arm for name in rows)
     return sorted(names, key=lambda name: -max(rows[name].share for rows in by_arm if name in rows))
 
 
 def _calls(by_arm: Sequence[Rows], names: Sequence[str]) -> str:
-    """How many operators there are; as ``20/17`` where an arm that fuses them has fewer."""
+    """The number of operators; ``20/17`` if an arm that fuses them has fewer."""
     counts = [sum(rows[name].calls for name in names if name in rows) for rows in by_arm]
     return str(counts[0]) if len(set(counts)) == 1 else "/".join(map(str, counts))
 
@@ -392,7 +392,7 @@ def _operator_cells(row: OperatorRow | None) -> list[Cell]:
 def _sum_cells(rows: Sequence[OperatorRow]) -> list[Cell]:
     if not rows:
         return [Absent()] * 4
-    # sum rounds differently from Python 3.12 on: the same records make the same table on each.
+    # sum rounds differently from Python 3.12 on; the same records give the same table on all versions.
     return [Number(fsum(row.share for row in rows)), Number(_seconds(rows)), Absent(), Absent()]
 
 
@@ -410,7 +410,7 @@ def _whole(entry: NetworkEntry) -> list[Cell]:
 
 
 def _table_notes(summary: NetworkSummary, case: NetworkCase) -> tuple[str, ...]:
-    notes = ["share: of the sum of all operators, each timed by itself with a clock around it."]
+    notes = ["share: of the sum of all operators, each timed separately."]
     entries = next(entries for each, entries in summary.rows if each is case)
     for arm, entry in zip(summary.arms, entries, strict=True):
         if not entry.operators and entry.operators_reason:
@@ -419,7 +419,7 @@ def _table_notes(summary: NetworkSummary, case: NetworkCase) -> tuple[str, ...]:
 
 
 def profile_lines(summary: NetworkSummary) -> list[str]:
-    """One line an arm: how far our shares and those of the framework's own profiler lie apart at most."""
+    """One line per arm: the largest difference between our shares and those of the framework's own profiler."""
     lines = []
     for at, arm in enumerate(summary.arms):
         rows = [row for _, entries in summary.rows for row in entries[at].profile]
@@ -431,7 +431,7 @@ def profile_lines(summary: NetworkSummary) -> list[str]:
 
 
 def operators_table(summary: NetworkSummary, by: str = "node") -> Table:
-    """A row a case, arm and operator (or type of operator): for CSV and further computation."""
+    """A row per case, arm and operator (or type of operator), for CSV and further computation."""
     columns = (
         *(Column(each, each) for each in ("case", "framework", "operator", "output")),
         *(Column(each, each, ColumnKind.NUMBER) for each in ("index", "calls")),
@@ -457,7 +457,7 @@ def operators_table(summary: NetworkSummary, by: str = "node") -> Table:
 
 
 def transform_lines(summary: NetworkSummary) -> list[str]:
-    """A line for each transformed arm and case, against the same framework without the transforms."""
+    """A line for each transformed arm and case, compared with the same framework without the transforms."""
     lines = []
     for at, arm in enumerate(summary.arms):
         base = _base(summary.arms, arm)
@@ -471,7 +471,7 @@ def transform_lines(summary: NetworkSummary) -> list[str]:
 
 
 def _base(arms: tuple[NetworkArm, ...], arm: NetworkArm) -> int | None:
-    """The place of the arm without transforms that ``arm`` is compared with."""
+    """The index of the arm without transforms that ``arm`` is compared with."""
     plain = NetworkArm(arm.framework, arm.mode, arm.device)
     return arms.index(plain) if arm.transforms and plain in arms else None
 
@@ -495,13 +495,13 @@ def _said(arm: NetworkArm, entry: NetworkEntry, base: NetworkEntry) -> list[str]
 
 
 def _proof(entry: NetworkEntry) -> str:
-    """What was compared is the reference's result of the network without the transforms."""
+    """Results are compared with the reference's result for the network without the transforms."""
     if entry.status == "wrong":
-        return f"WRONG against the network as it was: {entry.reason}"
+        return f"WRONG compared with the original network: {entry.reason}"
     known = [f"{kind} off by {error_text(value).text}" for kind, value in entry.errors.items() if value is not None]
     if not known:
-        return "not compared with the network as it was"
-    return f"against the reference of the network as it was: {', '.join(known)}"
+        return "not compared with the original network"
+    return f"compared with the reference of the original network: {', '.join(known)}"
 
 
 def _bytes(count: float) -> str:

@@ -1,6 +1,6 @@
-"""Stores, runs, groups, comparisons and verdicts as a notebook shows them: the tables and figures of reports.
+"""Stores, runs, groups, comparisons and verdicts in notebooks: the tables and figures of reports.
 
-``import levelbench`` registers them where IPython is running, by the names of their types, so that nothing else is
+``import levelbench`` registers them if IPython is running, by the names of their types, so that nothing else is
 imported before something is shown.
 """
 
@@ -24,7 +24,7 @@ _MOST_ROWS = 30
 
 
 def _page(*parts: str) -> str:
-    """Parts of a page, with the colours that a report's style sheet would give them."""
+    """Parts of a page, with the colours of a report's style sheet."""
     from levelbench.report.markup import LIGHT, Html, tag, variables
 
     return tag(
@@ -104,11 +104,11 @@ SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
     ("levelbench.measure.verdict", "Verdict"): _verdict,
     ("levelbench.report.tables", "Table"): _table,
 }
-"""How each type is shown, by its module and name."""
+"""The formatter of each type, by its module and name."""
 
 
 def register() -> None:
-    """Tell the running IPython, if there is one, how our types are shown."""
+    """Register the formatters with the running IPython, if there is one."""
     if (shell := sys.modules["IPython"].get_ipython()) is not None:
         html = shell.display_formatter.formatters["text/html"]
         for (module, name), show in SHOWN.items():

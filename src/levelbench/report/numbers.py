@@ -1,6 +1,6 @@
-"""Numbers as text: one unit a column, and only the digits that the interval supports.
+"""Numbers as text: one unit per column, and only the digits that the interval supports.
 
-The width of the interval decides how many decimals a value and its bounds are printed with. The rule is the Particle
+The width of the interval decides how many decimals a value and its bounds have. The rule is the Particle
 Data Group's (Review of Particle Physics, introduction, 5.3 "Rounding"), applied to the width: of its first three
 digits, 100 to 354 keep two and 355 to 949 keep one, so that rounding moves a bound by at most 15 % of the width.
 """
@@ -23,7 +23,7 @@ _EXACT_INTEGERS = 2.0**53
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit: ``symbol``, its ``size`` in the base unit, and the ``least`` magnitude (base unit) it is used from."""
+    """A unit: ``symbol``, its ``size``, and the ``least`` magnitude to use it for, both in the base unit."""
 
     symbol: str
     size: float = 1.0
@@ -86,7 +86,7 @@ def _fixed_two_digits(value: float) -> str:
 
 
 def _two_digits(value: float) -> str:
-    """``value`` with two significant digits; as ``4.9e-5`` where plain digits would be a long row."""
+    """``value`` with two significant digits; as ``4.9e-5`` if plain digits would be long."""
     if value == 0.0 or 1e-3 <= abs(value) < 1e6:
         return _fixed_two_digits(value)
     mantissa, exponent = f"{value:.1e}".split("e")
@@ -94,7 +94,7 @@ def _two_digits(value: float) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A value without a known spread: ``digits`` significant digits; a whole number as it is.
+    """A value without a known spread: ``digits`` significant digits; whole numbers in full.
 
     >>> number(0.91234), number(1797), number(107820.0), number(1234.5)
     ('0.912', '1,797', '107,820', '1,234')
@@ -107,16 +107,16 @@ def number(value: float, digits: int = 3) -> str:
 def with_interval(value: float, low: float | None, high: float | None, digits: int = 3) -> str:
     """``value [low, high]``, all three with the decimals that the interval supports; ``number`` without one.
 
-    At most six digits are shown of the largest bound. A bound that is not finite is shown as ``∞``. An interval that
-    spans more than a factor of three is one of factors (few runs, on a log scale): there each number keeps two digits,
-    and beyond a factor of a thousand a bound that would be a long row of digits is written with an exponent.
+    At most six digits of the largest bound are shown. An infinite bound is shown as ``∞``. An interval that spans more
+    than a factor of three comes from few runs on a log scale: each of its numbers keeps two digits, and beyond a factor
+    of a thousand, long bounds are written with an exponent.
 
     >>> with_interval(0.9123, 0.8513, 0.9812), with_interval(17.1, 0.4523, 647.0)
     ('0.91 [0.85, 0.98]', '17 [0.45, 650]')
     """
     if low is None or high is None or not math.isfinite(value) or math.isnan(low) or math.isnan(high):
         return number(value, digits)
-    # What only rounding sets apart is one value: the mean of equal times has no long row of zeros.
+    # Values that differ only by rounding are one value: the mean of equal times has no long row of zeros.
     value, low, high = shown = tuple(float(f"{each:.12g}") for each in (value, low, high))
     if all(float(each).is_integer() for each in shown if math.isfinite(each)) and high - low < 1000:
         decimals = 0
@@ -132,7 +132,7 @@ def with_interval(value: float, low: float | None, high: float | None, digits: i
 
 
 def estimate_text(value: float, low: float | None, high: float | None, units: tuple[Unit, ...] = TIME) -> str:
-    """A single value with its interval and its unit, which the value chooses, outside a table.
+    """A single value outside a table, with its interval and a unit that fits the value.
 
     >>> estimate_text(0.9123, 0.8513, 0.9812), estimate_text(0.107, 4.9e-5, 240.0)
     ('0.91 s [0.85, 0.98]', '110 ms [0.049, 240,000]')
@@ -144,12 +144,12 @@ def estimate_text(value: float, low: float | None, high: float | None, units: tu
 
 
 def plural(count: int, one: str, several: str = "") -> str:
-    """``"1 run"``, ``"3 runs"``; ``several`` where the plural is not formed with an s."""
+    """``"1 run"``, ``"3 runs"``; ``several`` is an irregular plural."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def duration(seconds: float) -> str:
-    """A time that needs no precision: ``4.2 s``, ``3 min 05 s``, ``2 h 07 min``; ``–`` below zero."""
+    """A time without much precision: ``4.2 s``, ``3 min 05 s``, ``2 h 07 min``; ``–`` below zero."""
     if not math.isfinite(seconds) or seconds < 0:
         return ABSENT
     if seconds < 59.95:
@@ -161,7 +161,7 @@ def duration(seconds: float) -> str:
 
 
 def duration_range(low_s: float, high_s: float) -> str:
-    """A range of times that needs no precision, in the unit of its larger end: ``3 to 5 min``; ``under 10 s``."""
+    """A range of times without much precision, in the unit of its larger end: ``3 to 5 min``; ``under 10 s``."""
     unit, size = ("h", 3600.0) if high_s >= 5400 else ("min", 60.0) if high_s >= 90 else ("s", 1.0)
     if unit == "s" and high_s < 10:
         return "under 10 s"

@@ -1,8 +1,8 @@
-"""Operators as tables and figures: benchmarks, conformance, the machine's ceilings, the roofline, where errors lie.
+"""Tables and figures of operators: benchmarks, conformance, the machine's ceilings, the roofline, maps of errors.
 
-In the roofline a point below the sloping roof is held back by memory, one below the flat roof by arithmetic (Williams,
-Waterman and Patterson, "Roofline", CACM 52, 2009). In the heat map of a difference the last two axes are the image and
-those before them a grid of such images; large ones are shown by their worst blocks.
+In the roofline, a point below the sloping roof is limited by memory, one below the flat roof by arithmetic (Williams,
+Waterman and Patterson, "Roofline", CACM 52, 2009). In the heat map of a difference, the last two axes are the image,
+and the axes before them a grid of such images; large ones are shown by their worst blocks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _GIGA = 1e-9
 
 
 def problems_table(summary: BenchmarkSummary) -> Table:
-    """A row a problem; by framework time, GFLOP/s, share of the ceiling, error and verdict against the first."""
+    """A row per problem; by framework time, GFLOP/s, share of the ceiling, error and verdict against the first."""
     columns = [Column("problem", "problem")]
     for at, name in enumerate(summary.frameworks):
         columns += [
@@ -98,7 +98,7 @@ def _verdict(entry: Entry) -> Cell:
 
 
 def details_table(summary: BenchmarkSummary) -> Table:
-    """A row a problem and framework: FLOPs, bytes and intensity, every error, and what was compared."""
+    """A row per problem and framework: FLOPs, bytes and intensity, every error, and what was compared."""
     every = [
         (problem, name, entry)
         for problem, entries in summary.rows
@@ -106,7 +106,7 @@ def details_table(summary: BenchmarkSummary) -> Table:
     ]
 
     def error(kind: str) -> Callable[[tuple[object, str, Entry]], str | None]:
-        """In three digits: errors span twenty orders of magnitude."""
+        """With three digits, because errors span twenty orders of magnitude."""
         return lambda row: None if (found := row[2].errors.get(kind)) is None else f"{found:.3g}"
 
     return Table.of(
@@ -125,12 +125,12 @@ def details_table(summary: BenchmarkSummary) -> Table:
 
 
 def is_validated(entry: Entry) -> bool:
-    """Whether it was measured, and its result compared with the reference's."""
+    """Whether it was measured, and its result compared with the reference."""
     return entry.status == "measured" and not entry.checked.startswith("not checked")
 
 
 def summary_lines(summary: BenchmarkSummary) -> list[str]:
-    """One line a framework: how many were measured, how many unvalidated, and the mean of ratios against the first."""
+    """One line per framework: the numbers measured and not validated, and the mean ratio to the first."""
     lines = []
     for at, total in enumerate(summary.totals):
         counts = ", ".join(f"{count} {status}" for status, count in sorted(total.counts.items()))
@@ -169,14 +169,14 @@ def _notes(summary: BenchmarkSummary) -> tuple[str, ...]:
     counts = sorted(set(summary.processes))
     processes = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     notes = [
-        f"time: a call, over {processes} process{'es' * (counts[-1] > 1)} a framework, one median each; intervals at "
+        f"time: a call, over {processes} process{'es' * (counts[-1] > 1)} per framework, one median each; intervals at "
         f"{summary.level:.0%}.",
-        "of ceiling: the least time that the ceilings allow by the time taken; c: bound by arithmetic, m: by memory.",
+        "of ceiling: the minimum time that the ceilings allow, over the time; c: bound by arithmetic, m: by memory.",
         "error: relative L2 against NumPy in float64 on the same inputs.",
     ]
     if summary.cache == "hot":
         notes.append(
-            "With hot caches, data that fit in them move faster than memory does: more than 100 % m means that."
+            "With hot caches, data that fits in them moves faster than memory can: that gives more than 100 % m."
         )
     if len(summary.frameworks) > 1:
         notes.append(
@@ -191,9 +191,9 @@ _WORDS = ("wrong", "unsupported", "upstream")
 
 
 def conformance_table(found: Sequence[tuple[str, Mapping[str, Counts]]]) -> Table:
-    """Tests passed of all, by operator (rows) and framework (columns), with what the others were.
+    """Passed tests of all, by operator (rows) and framework (columns), with the status of the others.
 
-    ``found`` holds (framework, counts by status by operator) over the same tests.
+    ``found`` has (framework, counts by status by operator) over the same tests.
     """
     columns = (Column("operator", "Operator"), *(Column(name, name) for name, _ in found))
     rows: list[tuple[Cell, ...]] = [
@@ -203,7 +203,7 @@ def conformance_table(found: Sequence[tuple[str, Mapping[str, Counts]]]) -> Tabl
 
 
 def totals_table(found: Sequence[tuple[str, Counts]]) -> Table:
-    """One row a framework: tests, passed, wrong, unsupported, upstream."""
+    """One row per framework: tests, passed, wrong, unsupported, upstream."""
 
     def count(key: str) -> tuple[Column, Callable[[tuple[str, Counts]], float]]:
         return Column(key, key.capitalize(), ColumnKind.NUMBER, digits=5), lambda row: row[1][key]
@@ -215,7 +215,7 @@ def totals_table(found: Sequence[tuple[str, Counts]]) -> Table:
         (Column("framework", "Framework"), lambda row: row[0]),
         (Column("tests", "Tests", ColumnKind.NUMBER, digits=5), lambda row: sum(row[1].values())),
         *(count(key) for key in ("passed", *_WORDS)),
-        notes=("unsupported: refused, with a reason (--verbose); upstream: wrong, by a known fault of the framework",),
+        notes=("unsupported: refused, with a reason (--verbose); upstream: wrong, by a known fault in the framework",),
     )
 
 
@@ -242,7 +242,7 @@ def ceilings_table(ceilings: Ceilings) -> Table:
 
 
 def doctor_lines(diagnosis: Diagnosis) -> list[str]:
-    """The findings on clock and noise, each doubt, and whether the machine is fit to measure on, with the reason."""
+    """The findings about clock and noise, each doubt, and whether the machine is fit to measure on, with the reason."""
     against = diagnosis.against
     answer = "yes: it is quiet, with the threads and settings it should have"
     if against:
@@ -262,7 +262,7 @@ _LEAST_ROOM = 2.0
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """A problem on a framework: FLOP a byte, FLOP a second."""
+    """A problem in a framework: FLOP per byte, FLOP per second."""
 
     framework: str
     problem: str
@@ -271,7 +271,7 @@ class RooflinePoint:
 
 
 def roofline_points(summary: BenchmarkSummary) -> list[RooflinePoint]:
-    """Every problem that was measured and whose FLOPs and bytes are known and not zero."""
+    """Every measured problem whose FLOPs and bytes are known and not zero."""
     return [
         RooflinePoint(name, problem.name, entry.flops / entry.bytes, entry.flop_s)
         for problem, entries in summary.rows
@@ -281,14 +281,14 @@ def roofline_points(summary: BenchmarkSummary) -> list[RooflinePoint]:
 
 
 def write_roofline(summary: BenchmarkSummary, path: Path) -> Path:
-    """Draw to an ``.svg`` or ``.png`` file, whole or not at all.
+    """Draw to an ``.svg`` or ``.png`` file, completely or not at all.
 
-    Raises ``UsageError`` for another ending and where there is no point to draw, ``MissingError`` without matplotlib.
+    Raises ``UsageError`` for another ending or if there is no point to draw, ``MissingError`` without matplotlib.
     """
     check_ending(path)
     points = roofline_points(summary)
     if not points:
-        found = "no problem was measured whose FLOPs and bytes are known"
+        found = "no problem with known FLOPs and bytes was measured"
         raise UsageError("a roofline figure", found, "measure one, such as Gemm or Conv")
     return draw(path, summary.title, (6.4, 4.4), lambda figure: _draw_roofline(figure.add_subplot(), summary, points))
 
@@ -353,7 +353,7 @@ _MOST_PIXELS = 1024
 
 @dataclass(frozen=True)
 class HeatmapImage:
-    """|difference| as an image: ``rows`` and ``columns`` say which axes they are; NaN lies between images of a grid."""
+    """|difference| as an image: ``rows`` and ``columns`` name their axes; NaN separates the images of a grid."""
 
     image: NDArray[np.float64]
     rows: str
@@ -362,7 +362,7 @@ class HeatmapImage:
 
 
 def fold(difference: ArrayLike) -> HeatmapImage:
-    """A difference of any rank as an image; what is not finite stays so."""
+    """A difference of any rank as an image; values that are not finite stay so."""
     given = np.asarray(difference)
     apart = np.abs(given.astype(np.complex128 if given.dtype.kind == "c" else np.float64)).astype(np.float64)
     shape = apart.shape
@@ -373,7 +373,7 @@ def fold(difference: ArrayLike) -> HeatmapImage:
     if apart.ndim == 2:
         return HeatmapImage(apart, "axis 0", "axis 1", shape)
     first = apart.reshape(-1, *shape[-2:])
-    # Of more than three axes, the one before the image runs across; of three, a grid as square as can be.
+    # With more than three axes, the one before the image runs across; with three, the grid is as square as possible.
     across = shape[-3] if apart.ndim > 3 else max(1, math.ceil(math.sqrt(len(first))))
     down = -(-len(first) // max(1, across))
     image = np.full((down * (shape[-2] + 1), across * (shape[-1] + 1)), np.nan)
@@ -388,7 +388,7 @@ def fold(difference: ArrayLike) -> HeatmapImage:
 
 
 def _worst_blocks(image: NDArray[np.float64], most_rows: int, most_columns: int) -> NDArray[np.float64]:
-    """The image with blocks replaced by their largest value, so that no error is lost to a small picture."""
+    """The image with blocks replaced by their largest value, so that a small picture hides no error."""
     for axis, most in ((0, most_rows), (1, most_columns)):
         length = image.shape[axis]
         if length <= most:
@@ -399,7 +399,7 @@ def _worst_blocks(image: NDArray[np.float64], most_rows: int, most_columns: int)
 
 
 def _level(image: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, float]:
-    """The image with zeros as NaN, and the range of what is positive and finite."""
+    """The image with zeros as NaN, and the range of the positive finite values."""
     seen = image[np.isfinite(image) & (image > 0)]
     if not seen.size:
         return image, 0.0, 0.0

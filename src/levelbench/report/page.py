@@ -1,7 +1,7 @@
-"""The report: one HTML file that needs nothing else, neither network nor script; and its tables as Markdown and CSV.
+"""The report: one self-contained HTML file without network access or scripts, and its tables as Markdown and CSV.
 
-It reads from the top: the verdict, the numbers it rests on, the curves, the runs one by one, what went wrong, the
-machine, and how to read it all.
+From top to bottom: the verdict, the numbers behind it, the curves, the single runs, what went wrong, the machine, and
+how to read the report.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _MOST_OF_A_FACT = 300
 _CROSSING = {
     "confirmed": "the target counts as reached at the second of two evaluations in a row that meet it",
     "first": "the target counts as reached at the first evaluation that meets it (DAWNBench's rule)",
-    "sustained": "the target counts as reached at the evaluation from which on every later one meets it",
+    "sustained": "the target counts as reached at the first evaluation from which all later ones meet it",
     "final": "only the last evaluation counts",
     "interpolated": "the target counts as reached on the straight line between the evaluations around it",
 }
 
 
 def environment_section(groups: Sequence[Group]) -> Html:
-    """What differs between the arms, if anything, then what they share."""
+    """What differs between the arms, if anything, then what they have in common."""
     arms = [(group.label, _distinct(run.environment for run in group.runs)) for group, _ in groups if group.runs]
     parts = [tag("h2", "Environment")]
     for at, arm in enumerate(arms):
@@ -98,9 +98,9 @@ def _distinct(environments: Iterable[Mapping[str, object]]) -> list[Mapping[str,
 
 
 def _differences(one: _Arm, other: _Arm, title: str) -> list[Html]:
-    """A table of what differs between any run of one arm and any of the other, by how much it matters; else nothing.
+    """A table of the differences between the runs of two arms, most important first; none without differences.
 
-    Every run is held against the first one of ``one``; where the runs of ``one`` differ has a table of its own.
+    Every run is compared with the first one of ``one``; differences between the runs of ``one`` have their own table.
     """
     from levelbench.measure.environment import difference
 
@@ -117,7 +117,7 @@ def _differences(one: _Arm, other: _Arm, title: str) -> list[Html]:
 
 
 def _flattened(tree: Mapping[str, object], path: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of nested dictionaries as ``(path, text)``, without those that say nothing."""
+    """The leaves of nested dictionaries as ``(path, text)``, without empty ones."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from _flattened(value, f"{path}{key}.")
@@ -126,7 +126,7 @@ def _flattened(tree: Mapping[str, object], path: str = "") -> Iterator[tuple[str
 
 
 def _shown(value: object) -> str:
-    """A leaf as text: words as they are, the rest as JSON; very long ones cut."""
+    """A leaf as text: strings unchanged, other values as JSON; very long ones are cut."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _MOST_OF_A_FACT else f"{text[: _MOST_OF_A_FACT - 1]}…"
 
@@ -136,7 +136,7 @@ def guide_section(groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Ve
     from levelbench.measure.policies import policy
 
     specifications = [group.specification for group, _ in groups]
-    items = ["The replicate is the run: every interval is over runs, never over the steps inside one."]
+    items = ["The replicate is the run: every interval is over runs, never over the steps of a run."]
     items += [
         f"Clock {name}: {policy(name).source}. Time that it leaves out is shown next to the score."
         for name in dict.fromkeys(each.clock for each in specifications)
@@ -151,8 +151,8 @@ def guide_section(groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Ve
         "six runs on and the lowest and highest of fewer; "
         "where runs missed the target, the Kaplan-Meier median.",
         "A run that missed the target or failed counts as one that never reached it: in “reached”, in the typical time "
-        "and in the verdict. One that was given up at its budget might have arrived later; one that failed, diverged "
-        "or came to the end of its schedule never would have. Interrupted runs and those still running do not count.",
+        "and in the verdict. A run that was given up at its budget might have arrived later; one that failed, "
+        "diverged or reached the end of its schedule never would have. Interrupted and unfinished runs do not count.",
     ]
     items += dict.fromkeys(
         f"FASTER and SLOWER: the {number(each.level * 100)} % interval of the ratio excludes 1. SAME: the whole "
@@ -192,7 +192,7 @@ def settings_text(settings: Mapping[str, object]) -> str:
 
 
 def ranks_section(groups: Sequence[Group], scalings: Sequence[Scaling], figures: Sequence[Html]) -> Html:
-    """Empty where no run has several ranks. ``figures`` are those of ``scalings``, in their order."""
+    """Empty if no run has several ranks. ``figures`` are those of ``scalings``, in the same order."""
     parts: list[Html] = []
     for scaled, figure in zip(scalings, figures, strict=True):
         team = teamwork_table(scaled.points)
@@ -207,7 +207,7 @@ def ranks_section(groups: Sequence[Group], scalings: Sequence[Scaling], figures:
 
 def _of_run(label: str, record: Record, runs: int) -> list[Html]:
     which = f"Run {record.header.id[:8]}, seed {record.header.seed}"
-    which += f", the one of the median time of {runs}" if runs > 1 else ""
+    which += f", the run with the median time of {runs}" if runs > 1 else ""
     ranks, *more = rank_tables(record)
     parts = [tag("h3", label), tag("p", f"{which}.", class_="note")]
     parts.append(to_html(ranks))
@@ -229,8 +229,8 @@ def scaling_figure(scaled: Scaling, name: str) -> Plot:
         name=name,
         title="Parallel efficiency",
         alt=f"Parallel efficiency per epoch: {', '.join(said) or 'none is claimed'}.",
-        caption="Time of the smallest point over the time here, over how many times the cores. Solid: time per epoch, "
-        "training alone. Dashed: time to accuracy. 1 is perfect.",
+        caption="Speed-up over the smallest point, divided by the increase in cores. Solid: time per epoch, training "
+        "alone. Dashed: time to accuracy. 1 is perfect.",
         svg=_drawn(scaled, name) if can_draw() else "",
         table=table,
         data=table,
@@ -248,7 +248,7 @@ def _drawn(scaled: Scaling, name: str) -> str:
 
 
 def by_task(groups: Sequence[Group]) -> list[tuple[str, list[Group]]]:
-    """The groups of each task, in order of appearance: curves of different tasks share no axis."""
+    """The groups of each task, in order of appearance: curves of different tasks do not share an axis."""
     found: dict[str, list[Group]] = {}
     for group in groups:
         found.setdefault(group[0].specification.task, []).append(group)
@@ -256,14 +256,14 @@ def by_task(groups: Sequence[Group]) -> list[tuple[str, list[Group]]]:
 
 
 def all_runs(groups: Sequence[Group]) -> list[RunSummary]:
-    """Every run of the groups, those that did not come to an end after the others of their group."""
+    """Every run of the groups; unfinished runs come after the others of their group."""
     return [run for group, _ in groups for run in (*group.runs, *group.unfinished)]
 
 
 def report_tables(groups: Sequence[Group], linted: Sequence[Remarks] = ()) -> list[tuple[str, Table]]:
     """Every table of a report with a name for its file: groups, phases, evaluations and ranks by task, then all runs.
 
-    Those of ranks are of each group's run of the median time. ``linted`` is what the linter says of the groups.
+    Tables of ranks show each group's run with the median time. ``linted`` has the linter's remarks about the groups.
     """
     from levelbench.report.run_figures import evaluations_table
 
@@ -286,7 +286,7 @@ def _safe(name: str) -> str:
 def write_csv(groups: Sequence[Group], folder: Path, *, linted: Sequence[Remarks] = ()) -> list[Path]:
     """Every table of the report as a CSV file in ``folder``; numbers in base units at full precision.
 
-    With ``linted`` the table of groups has a column of the rules that fired.
+    With ``linted``, the table of groups has a column with the rules that fired.
     """
     used: dict[str, int] = {}
     paths = []
@@ -301,7 +301,7 @@ def _ranks(label: str, record: Record | None) -> list[str]:
     tables = rank_tables(record)
     if record is None or not tables:
         return []
-    which = f"Run {record.header.id[:8]}, seed {record.header.seed}, the one of the median time."
+    which = f"Run {record.header.id[:8]}, seed {record.header.seed}, the run with the median time."
     return [f"### Ranks of {markdown_text(label)}\n\n{which}\n", *(to_markdown(table, 4) for table in tables)]
 
 
@@ -314,9 +314,9 @@ def write_markdown(
     caveats: Iterable[str] = (),
     linted: Sequence[Remarks] = (),
 ) -> Path:
-    """The verdicts and every table but the single evaluations as one Markdown file.
+    """The verdicts and every table except the single evaluations as one Markdown file.
 
-    With ``linted`` every group has the rules that fired next to its figures, and the findings stand above.
+    With ``linted``, every group has the rules that fired next to its figures, and the findings come first.
     """
     from levelbench.measure.verdict import format_verdict
 
@@ -356,9 +356,9 @@ def write_report(
 ) -> Path:
     """Write the report of ``groups`` (each with its records) and ``verdicts`` (name a, name b, verdict) to ``path``.
 
-    ``attributions`` are lines on where the difference comes from, ``caveats`` what speaks against the comparisons (by
-    default the doubts of the runs), ``scalings`` how tasks scale with ranks, ``linted`` what the linter says of the
-    groups, shown next to each of them. The file appears whole or not at all; ``StoreError`` where it cannot be written.
+    ``attributions`` are lines that explain the differences, ``caveats`` say what speaks against the comparisons (by
+    default the doubts of the runs), ``scalings`` how tasks scale with ranks, ``linted`` the linter's remarks, shown
+    next to each group. The file is written completely or not at all; ``StoreError`` if it cannot be written.
     """
     text = report_page(groups, verdicts, attributions=attributions, caveats=caveats, scalings=scalings, linted=linted)
     return write_whole(path, text)
@@ -397,7 +397,7 @@ def report_page(
 
 
 def html_page(title: str, lead: str, main: Html) -> str:
-    """An HTML document that needs nothing else: its style sheet is inside, and it may load and run nothing."""
+    """A self-contained HTML document: its style sheet is inside, and it cannot load or run anything."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -412,7 +412,7 @@ def html_page(title: str, lead: str, main: Html) -> str:
 
 
 def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list[str], attributions: list[str]) -> Html:
-    """The verdicts first, each with its reason; then what speaks against them, and what the difference comes from."""
+    """The verdicts first, each with its reason; then what speaks against them, and what explains the differences."""
     from levelbench.measure.verdict import format_verdict
 
     lines = []
@@ -451,7 +451,7 @@ def _scaling(scaled: Scaling, at: int) -> Html:
 
 
 def _entry(label: str, row: int) -> Html:
-    """One series of the legend: its colour and its dashes, then its label."""
+    """One series in the legend: its colour and dashes, then its label."""
     dashes = " ".join(f"{3 * length:g}" for length in DASHES[row % len(DASHES)][1])
     style = f"stroke:var(--series-{row % len(SERIES)});stroke-width:3;stroke-dasharray:{dashes or 'none'}"
     line = Html(f'<svg viewBox="0 0 30 6" aria-hidden="true"><path d="M0 3H30" style="{style}"/></svg>')
@@ -459,7 +459,7 @@ def _entry(label: str, row: int) -> Html:
 
 
 def figure_html(figure: Plot, budget: int = _DATA_BYTES) -> Html:
-    """A figure with its caption, and its data, as CSV of at most ``budget`` bytes, folded away below."""
+    """A figure with its caption, and its data as CSV of at most ``budget`` bytes, folded away below."""
     if figure.svg:
         drawing = tag("div", Html(figure.svg), class_="drawing", role="img", aria_label=figure.alt)
     else:
@@ -477,7 +477,7 @@ def figure_html(figure: Plot, budget: int = _DATA_BYTES) -> Html:
 
 
 def _key(phase: str) -> Html:
-    """One phase of the bars' legend."""
+    """One phase in the legend of the bars."""
     style = f"fill:var(--phase-{phase})"
     box = Html(f'<svg viewBox="0 0 30 11" aria-hidden="true"><path d="M0 0H30V11H0Z" style="{style}"/></svg>')
     return tag("li", box, phase)

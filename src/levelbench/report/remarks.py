@@ -1,4 +1,4 @@
-"""What the linter says of the figures on a page: the codes next to each of them, and the findings below."""
+"""The linter's remarks about the figures on a page: the codes next to each figure, and the findings below."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_CHARACTERS = 1000
 class Remark(Struct, frozen=True):
     """One error or warning: the rule's code and name, its page in the documentation, what was found, what to do.
 
-    ``field`` is the field of the claim that it is about; ``side`` the label of the figure that it stands next to (a
+    ``field`` is the field of the claim that it is about; ``side`` is the label of the figure that it belongs to (a
     group's, an entry's model), empty for the claim as a whole.
     """
 
@@ -34,9 +34,9 @@ class Remark(Struct, frozen=True):
 
 
 class Remarks(Struct, frozen=True):
-    """What the linter says of one claim. ``title`` names it, ``sides`` are the labels of its figures.
+    """The linter's remarks about one claim, named ``title``; ``sides`` are the labels of its figures.
 
-    ``lines`` has the findings, the worst first; ``not_stated`` counts the facts that are missing.
+    ``lines`` has the findings, worst first; ``not_stated`` counts the missing facts.
     """
 
     title: str
@@ -46,14 +46,14 @@ class Remarks(Struct, frozen=True):
     not_stated: int
 
     def words(self, side: str | None = None) -> str:
-        """As a column of a table has it: ``"LB110, LB122"``, of one side or of all; or that nothing was found."""
+        """The text for a table: ``"LB110, LB122"``, of one side or of all; or that nothing was found."""
         return _codes(each.code for each in self.lines if side is None or each.side in ("", side))
 
 
 def lint_words(linted: Sequence[Remarks], label: str, task: str) -> str:
-    """What is shown next to the figure ``label`` of ``task``: codes, or that nothing was found; empty if not linted.
+    """The text next to the figure ``label`` of ``task``: codes, or that nothing was found; empty if not linted.
 
-    A figure that is a point of a study and no side of its own has what is said of the study as a whole.
+    A figure that is a point of a study, but not a side, has the remarks about the whole study.
     """
     about = [each for each in linted if label in each.sides] or [each for each in linted if each.task == task]
     return _codes(line.code for each in about for line in each.lines if line.side in ("", label)) if about else ""
@@ -74,7 +74,7 @@ def lint_lines(linted: Sequence[Remarks]) -> list[str]:
 
 
 def lint_section(linted: Sequence[Remarks]) -> Html:
-    """The findings, each with its code, its severity, what was found and what to do; and what is not stated."""
+    """The findings, each with its code, its severity, what was found and what to do; and how much is not stated."""
     items = [
         tag(
             "li",
@@ -94,14 +94,14 @@ def lint_section(linted: Sequence[Remarks]) -> Html:
 
 
 def missing_line(linted: Sequence[Remarks]) -> str:
-    """How many facts are not stated, and what lists them; empty where none is missing."""
+    """How many facts are not stated, and how to list them; empty if none is missing."""
     missing = sum(each.not_stated for each in linted)
     counted = f"{missing:,} facts are" if missing != 1 else "1 fact is"
     return f"{counted} not stated; levelbench lint lists what is missing." if missing else ""
 
 
 def _sentence(text: str) -> str:
-    """The text with a capital and a full stop, cut where it is very long."""
+    """The text with a capital and a full stop, cut if it is very long."""
     shown = clean(text.strip())
     if len(shown) > _MOST_CHARACTERS:
         shown = f"{shown[: _MOST_CHARACTERS - 1]}…"

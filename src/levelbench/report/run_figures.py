@@ -1,10 +1,10 @@
-"""The figures of a task's runs: curves over time and over samples, times to accuracy, phases; as SVG for a page.
+"""Figures of a task's runs: curves over time and over samples, times to accuracy, phases; as SVG for a page.
 
-A figure always carries its table, for the drawing is optional (matplotlib is an extra) and the data is not. A curve is
-known only where it was evaluated: it is drawn straight between two evaluations, its last value is held, and before the
-first evaluation of any run there is no band. matplotlib draws in placeholder colours that become the page's CSS
-variables, so one drawing reads well on light and on dark; identifiers are salted by the figure's name and there is no
-date.
+A figure always has its table, because the drawing is optional (matplotlib is an extra) and the data is not. A curve is
+known only where it was evaluated: it is drawn straight between two evaluations, its last value is held, and there is no
+band before every run has been evaluated once. matplotlib draws in placeholder colours that become the page's CSS
+variables, so one drawing is readable on light and on dark. Identifiers are salted with the figure's name, and there is
+no date.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BAND_ROWS = 24
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure: ``svg`` is empty where it could not be drawn; ``data`` has every value, ``table`` the ones to read."""
+    """A figure: ``svg`` is empty if it could not be drawn; ``data`` has every value, ``table`` the ones to read."""
 
     name: str
     title: str
@@ -65,14 +65,14 @@ class Plot:
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is here; it is not imported to find out."""
+    """Whether matplotlib is installed, without importing it."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def figures_of(groups: Sequence[Group], prefix: str = "") -> tuple[Plot, ...]:
     """The figures of one task's groups: curves over time and over samples, times to accuracy, phases.
 
-    ``prefix`` makes their names unique where a page has several tasks.
+    ``prefix`` makes their names unique on a page with several tasks.
     """
     return (
         *(_curves_figure(groups, axis, prefix) for axis in AXES),
@@ -92,7 +92,7 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
     caption = (
         f"Thin: single runs, with a dot where a run reached the target ({target}, rule {specification.crossing}). "
         f"Bold: the median over the runs. Band: {_bands(curves)}. "
-        "Straight between evaluations; held after a run's last one."
+        "Straight between evaluations; held after the last one of a run."
     )
     ends = [
         f"{each.label} ends at a median of {each.band.median[-1]:.4g} ({len(each.runs)} runs)"
@@ -107,10 +107,10 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
 
 
 def _bands(curves: Sequence[Curves]) -> str:
-    """What the bands are, in words."""
+    """A description of the bands."""
     kinds = {each.band.kind for each in curves if each.band.kind}
     words = {"quartiles": "the middle half of the runs", "range": "the lowest to the highest run"}
-    return words[kinds.pop()] if len(kinds) == 1 else "the middle half of the runs, of fewer than five their range"
+    return words[kinds.pop()] if len(kinds) == 1 else "the middle half of the runs, or the range of fewer than five"
 
 
 def _band_table(name: str, curves: Sequence[Curves], axis: Axis) -> Table:
@@ -142,16 +142,16 @@ def _times_figure(groups: Sequence[Group], name: str) -> Plot:
         shown = estimate_text(found.value, *bounds) if found else "no estimate"
         parts.append(f"{group.label} {shown}, {group.reached} of {group.n} reached the target")
     caption = (
-        "Dots: runs that reached the target. Triangles: runs that were given up, at that time; theirs is longer. "
-        "Crosses: runs that could never arrive (failed, diverged, or their schedule was over), where they ended. "
-        "Diamond and bar: the estimate with its interval, an arrow where that goes on."
+        "Dots: runs that reached the target. Triangles: runs at the time when they were given up; they would have "
+        "taken longer. Crosses: runs that could never arrive (failed, diverged, or their schedule was over), where "
+        "they ended. Diamond and bar: the estimate with its interval; an arrow marks an open end."
     )
     title = f"Time to accuracy on the {only[0].specification.clock} clock"
     return Plot(name, title, f"Time to accuracy: {'; '.join(parts)}.", caption, svg, table, table)
 
 
 def _times_table(groups: Sequence[RunGroup]) -> Table:
-    """One row a run: its time to accuracy, or when it was given up."""
+    """One row per run: its time to accuracy, or when it was given up."""
     return Table.of(
         "times",
         "Time to accuracy of each run",
@@ -187,8 +187,8 @@ def _phases_figure(groups: Sequence[Group], name: str) -> Plot:
             f"{group.label}: " + ", ".join(f"{name} {100 * seconds / whole:.0f} %" for name, seconds in largest)
         )
     caption = (
-        "Mean seconds of each phase over the runs, up to the evaluation at which the target counts as reached, "
-        "or to the last one of a run that missed it. A clock policy counts a choice of these phases."
+        "Mean seconds of each phase over the runs, up to the evaluation at which the target counts as reached, or the "
+        "last one of a run that missed it. A clock policy counts some of these phases."
     )
     return Plot(name, "Where the time went", f"Phases. {'; '.join(parts)}.", caption, svg, table, table)
 
@@ -199,7 +199,7 @@ _QUARTILES_FROM = 5
 
 @dataclass(frozen=True)
 class Axis:
-    """What a curve runs along: ``key`` and ``title`` name it, ``kind`` gives its unit."""
+    """The axis of a curve: ``key`` and ``title`` name it, ``kind`` gives its unit."""
 
     key: str
     title: str
@@ -226,7 +226,7 @@ class PlottedRun:
 
 @dataclass(frozen=True)
 class Band:
-    """Over a group's runs, at each ``x``: the median quality, and from ``low`` to ``high`` what ``kind`` says."""
+    """At each ``x``, over a group's runs: the median quality, and a band from ``low`` to ``high`` of this ``kind``."""
 
     kind: str
 
@@ -238,7 +238,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Curves:
-    """A group's curves along one axis, and their band (empty where no run was evaluated)."""
+    """A group's curves along one axis, and their band (empty if no run was evaluated)."""
 
     label: str
     runs: tuple[PlottedRun, ...]
@@ -257,7 +257,7 @@ def curves_of(group: RunGroup, records: Sequence[Record], axis: Axis) -> Curves:
     runs = []
     for record in group.own(records):
         points = [(position(each), quality_of(each, group.specification)) for each in record.evaluations]
-        # A diverged run's quality may be no number: there is nothing to draw there.
+        # The quality of a diverged run may be not-a-number: there is nothing to draw.
         known = [(x, quality) for x, quality in points if quality is not None and math.isfinite(quality)]
         if known:
             x, quality = zip(*known, strict=True)
@@ -266,7 +266,7 @@ def curves_of(group: RunGroup, records: Sequence[Record], axis: Axis) -> Curves:
 
 
 def _position(clock: str, axis: Axis) -> Callable[[Evaluation], float]:
-    """Where an evaluation lies on ``axis``."""
+    """The position of an evaluation on ``axis``."""
     from levelbench.measure.policies import policy
 
     chosen = policy(clock)
@@ -277,12 +277,12 @@ def _position(clock: str, axis: Axis) -> Callable[[Evaluation], float]:
 
 
 def _reached_at(run: RunSummary, axis: Axis) -> float | None:
-    """Where a run reached its target on ``axis``, if it did."""
+    """The position on ``axis`` at which a run reached its target, if it did."""
     return {"time_s": run.time_to_accuracy_s, "samples": run.samples_to_target}[axis.key] if run.reached else None
 
 
 def _band(runs: Sequence[PlottedRun]) -> Band:
-    """The band on the evaluations' own positions, at most ``_GRID`` of them."""
+    """The band at the positions of the evaluations, at most ``_GRID`` of them."""
     if not runs:
         return Band("", (), (), (), ())
     start = max(run.x[0] for run in runs)
@@ -297,7 +297,7 @@ def _band(runs: Sequence[PlottedRun]) -> Band:
 
 
 def evaluations_table(groups: Sequence[tuple[RunGroup, Sequence[Record]]]) -> Table:
-    """Every evaluation of every run, one a row: the data of the curves, in base units."""
+    """Every evaluation of every run, one per row: the data of the curves, in base units."""
     columns = (
         Column("group", "runs of"),
         Column("run", "run"),
@@ -383,7 +383,7 @@ def draw_run(axes: Axes, run: PlottedRun, scale: float, colour: str, points: int
 
 
 def y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
-    """Limits that show the approach to the target: early values far from it may lie outside."""
+    """Limits that show the approach to the target; early values far from it may be outside."""
     values = [value for each in curves for run in each.runs for value in run.quality] or [target.threshold]
     finals = [run.quality[-1] for each in curves for run in each.runs] or [target.threshold]
     if target.direction == "lower":
@@ -398,7 +398,7 @@ def y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
 
 
 def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
-    """A row a group: each run's time, the estimate and its interval. SVG text."""
+    """A row per group: each run's time, the estimate and its interval. SVG text."""
     with page_canvas(name, _height_in(len(groups), 0.62)) as (canvas, axes):
         runs = [run for group in groups for run in group.runs]
         seconds = [run.time_to_accuracy_s if run.reached else run.given_up_s for run in runs]
@@ -417,7 +417,7 @@ def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
                     last = max([*reached, *given_up]) * 1.05
                     low, high = found.interval.low / scale, min(found.interval.high / scale, last)
                     axes.plot([low, high], [row - 0.16] * 2, color=colour, linewidth=2.5)
-                    # An end beyond the runs (open, where half of them may never get there) is an arrow.
+                    # An end beyond the runs (open if half of them may never arrive) is an arrow.
                     ends = [last] if high == last else []
                     axes.plot(ends, [row - 0.16] * len(ends), ">", color=colour, markersize=7)
                 axes.plot([found.value / scale], [row - 0.16], "D", color=colour, markersize=7)
@@ -428,7 +428,7 @@ def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
 
 
 def draw_phases(name: str, groups: Sequence[RunGroup]) -> str:
-    """A stacked bar a group: mean seconds of each phase. SVG text; its legend is the page's."""
+    """A stacked bar per group: mean seconds of each phase. SVG text; the legend is part of the page."""
     with page_canvas(name, _height_in(len(groups), 0.5)) as (canvas, axes):
         whole = [sum(sum(run.phases_s.values()) for run in group.runs) / group.n for group in groups]
         scale, unit = time_scale(whole)
@@ -442,7 +442,7 @@ def draw_phases(name: str, groups: Sequence[RunGroup]) -> str:
             sum_text = axes.annotate(
                 number(whole[row] / scale), (left, row), (4, 0), textcoords="offset points", va="center"
             )
-            # The margin below holds it; as part of the layout it would squeeze the axes, at worst to nothing.
+            # It is in the margin below; as part of the layout it would squeeze the axes, at worst to nothing.
             sum_text.set_in_layout(False)
         _rows(axes, [group.label for group in groups])
         axes.set_xlabel(f"mean time of a run, {unit}")
@@ -451,12 +451,12 @@ def draw_phases(name: str, groups: Sequence[RunGroup]) -> str:
 
 
 def _height_in(rows: int, each_in: float) -> float:
-    """The height of a figure of ``rows``; the axis below needs its room also where there is one row."""
+    """The height of a figure with ``rows`` rows; the axis below needs room even for a single row."""
     return max(2.0, 1.0 + each_in * rows)
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Label the rows, first on top; long labels in lines, very long ones cut (the table has them whole)."""
+    """Label the rows, first on top; long labels are wrapped, very long ones cut (the table has them in full)."""
     axes.set_yticks(range(len(labels)), [_short(label) for label in labels])
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(False, axis="y")
@@ -464,7 +464,7 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def _short(label: str) -> str:
-    """At most three lines of some 22 characters, broken after ``[`` and commas."""
+    """At most three lines of about 22 characters, broken after ``[`` and commas."""
     lines = [""]
     for part in re.findall(r"[^\[,]*[\[,]?", clean(label)):
         if lines[-1] and len(lines[-1]) + len(part) > 22:
@@ -484,7 +484,7 @@ def time_scale(seconds: Sequence[float]) -> tuple[float, str]:
 
 @contextmanager
 def page_canvas(name: str, height_in: float) -> Iterator[tuple[Canvas, Axes]]:
-    """A figure with one pair of axes in the page's style; global settings are put back afterwards."""
+    """A figure with one pair of axes in the page's style; global settings are restored afterwards."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
@@ -504,11 +504,11 @@ def page_canvas(name: str, height_in: float) -> Iterator[tuple[Canvas, Axes]]:
         "grid.linewidth": 0.6,
         "ytick.major.size": 0,
     }
-    # rcParams that someone's matplotlibrc sets would change the drawing: start from the defaults.
+    # A user's matplotlibrc would change the drawing: start from the defaults.
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(settings)
-        # A missing glyph or a tight layout makes a drawing less pretty: no reason for a run to have no report.
+        # A missing glyph or a tight layout makes a drawing less pretty, but must not prevent the report.
         warnings.simplefilter("ignore")
         canvas = Canvas(figsize=(_WIDTH_IN, height_in), layout="constrained")
         FigureCanvasSVG(canvas)
@@ -530,7 +530,7 @@ def page_svg(canvas: Canvas, name: str) -> str:
     )
     # Identifiers such as figure_1 would be the same in every drawing of one page.
     text = re.sub(r'(<g) id="[a-z_0-9A-Z.]+"', r"\1", text)
-    # The page's own font; "<" in a label is escaped, so only elements match.
+    # Use the page's font; "<" in a label is escaped, so only elements match.
     text = re.sub(r'(<text style="font-size: [\d.]+px;) font-family: [^;"]*;', r"\1", text)
     head = re.sub(r' (width|height)="[\d.]+pt"', "", text[: text.index(">")])
     return head + ' aria-hidden="true" focusable="false"' + text[text.index(">") :].rstrip() + "\n"

@@ -1,8 +1,8 @@
-"""Runs and groups of runs as tables: the main table of a report, single runs, phases, curves.
+"""Tables of runs and groups of runs: the main table of a report, single runs, phases, curves.
 
-A row of the main table is a group, its replicate is the run, and a run that never reached the target is neither filled
-in nor dropped: it shows in ``reached`` and, as censored, in the time to accuracy. The statistic follows from the data,
-so a cell and the sentence on its method travel together.
+A row of the main table is a group, the replicate is the run. A run that never reached the target is neither imputed nor
+dropped: it shows in ``reached`` and, as censored, in the time to accuracy. The statistic depends on the data, so each
+cell comes with a sentence about its method.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ += ["spread_of_times", "spread_of_values", "target_text", "time_estimate
 
 @dataclass(frozen=True)
 class Spread:
-    """A cell and the sentence on its statistic and interval (empty where there is none)."""
+    """A cell, and the sentence about its statistic and interval (empty if there is none)."""
 
     cell: Cell
     method: str = ""
 
 
 def spread_of_reached(group: RunGroup) -> Spread:
-    """``k/n``; with Wilson's interval of the share where k < n."""
+    """``k/n``, with Wilson's interval of the share if k < n."""
     from levelbench.measure.statistics import wilson
 
     if group.reached == group.n:
@@ -55,7 +55,7 @@ def spread_of_reached(group: RunGroup) -> Spread:
 
 
 def spread_of_values(values: Sequence[float | None]) -> Spread:
-    """The estimate over the values that are there; how many, if some are not."""
+    """The estimate over the available values, with their number if some are missing."""
     from levelbench.measure.statistics import estimate
 
     known = [float(value) for value in values if value is not None and math.isfinite(value)]
@@ -75,11 +75,11 @@ def spread_of_times(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Spread:
 
 
 def time_estimate(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Estimate | None:
-    """The group's time to accuracy in seconds; ``None`` where fewer than half of the runs support a median.
+    """The group's time to accuracy in seconds; ``None`` if fewer than half of the runs support a median.
 
-    ``estimate`` if every run reached the target, of this group and of those of its task ``beside`` it; else all have a
-    median, so that like is shown with like. Runs that gave up are censored at the time they gave up (Kaplan & Meier
-    1958), those that could never arrive at infinity; none is filled in or dropped.
+    ``estimate`` if every run reached the target, in this group and in those of the same task in ``beside``; else all
+    have a median, so that the same statistic is shown for all. Runs that gave up are censored at that time (Kaplan &
+    Meier 1958), runs that could never arrive at infinity; none is imputed or dropped.
     """
     from levelbench.measure.statistics import estimate, estimate_signed, kaplan_meier
 
@@ -94,7 +94,7 @@ def time_estimate(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Estimate 
 
 
 def spread_of_restarts(group: RunGroup) -> Spread:
-    """The mean time until a run succeeds if those that missed are started again, each at the cost it had."""
+    """The mean time until a run succeeds if runs that miss are started again, at the cost that they had."""
     from levelbench.measure.statistics import expected_time_with_restarts
 
     times = _times(group)
@@ -103,7 +103,7 @@ def spread_of_restarts(group: RunGroup) -> Spread:
     costs = [run.given_up_s or 0.0 for run in group.runs if not run.reached]
     return Spread(
         Number(expected_time_with_restarts(times, costs)),
-        "mean time until a run succeeds if those that miss are started again, no interval",
+        "mean time until a run succeeds if runs that miss are started again, no interval",
     )
 
 
@@ -118,15 +118,15 @@ def _finite(found: Estimate | None) -> Estimate | None:
 
 
 def mean_and_range(values: Sequence[float | None]) -> Spread:
-    """The arithmetic mean with the lowest and highest value: for qualities and for what may be zero.
+    """The arithmetic mean with the lowest and highest value, for qualities and values that may be zero.
 
-    A figure that is not finite, as of a diverged run, is left out; the remark says how many are there if some are not.
+    Values that are not finite, as of a diverged run, are left out; the remark then says how many are counted.
     """
     known = [float(value) for value in values if value is not None and math.isfinite(value)]
     if not known:
         lost = any(value is not None for value in values)
         return Spread(Absent("not a finite number in any run" if lost else ""))
-    # Divided first: the sum of figures that a float can just hold is beyond it.
+    # Divided first, because the sum of very large values would overflow.
     mean = math.fsum(value / len(known) for value in known)
     if len(known) == 1:
         return Spread(Number(mean, remark=_remark(known, values)), "one run")
@@ -134,7 +134,7 @@ def mean_and_range(values: Sequence[float | None]) -> Spread:
 
 
 def _remark(known: Sequence[float], values: Sequence[float | None]) -> str:
-    """How many of the values are there, if some are not."""
+    """The number of available values, if some are missing."""
     return "" if len(known) == len(values) else f"({len(known)} of {len(values)})"
 
 
@@ -160,11 +160,11 @@ def target_text(target: Target) -> str:
 
 
 def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> Table:
-    """The main table: one row a group, every figure with its interval over the group's runs.
+    """The main table: one row per group, every figure with its interval over the group's runs.
 
-    Columns: reached k/n, time to accuracy on the groups' clock, the expected time with restarts where some runs missed,
+    Columns: reached k/n, time to accuracy on the groups' clock, the expected time with restarts if some runs missed,
     seconds that the clock leaves out, epochs and samples to the target, time per step, final test quality, peak memory
-    and energy (or why there is none); with ``linted`` what the linter says of the row.
+    and energy (or why there is none); with ``linted``, the linter's codes for the row.
     """
     clock = _common({group.specification.clock for group in groups})
     metric = _common({group.specification.target.metric for group in groups}) or "quality"
@@ -195,7 +195,7 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
         for (column, _), spread in zip(columns, spreads, strict=True):
             if spread.method:
                 methods.setdefault(spread.method, {})[column.title] = None
-    # The sentence that most columns share comes last, so that it need not list them.
+    # The sentence for most columns comes last, so that it need not list them.
     *few, most = sorted(methods.items(), key=lambda item: len(item[1])) or [("", {})]
     notes = [*_conditions(groups), *(f"{', '.join(titles)}: {method}." for method, titles in few)]
     if most[0]:
@@ -205,12 +205,12 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
 
 
 def _common(names: set[str]) -> str:
-    """The one name in ``names``, or nothing."""
+    """The only name in ``names``, or nothing."""
     return next(iter(names)) if len(names) == 1 else ""
 
 
 def _conditions(groups: Sequence[RunGroup]) -> list[str]:
-    """What a reader must know to read the times: target, crossing rule, and whether the data is synthetic."""
+    """What a reader must know about the times: target, crossing rule, and whether the data is synthetic."""
     notes = [
         f"{group.specification.task}: target {target_text(group.specification.target)}, "
         f"{group.specification.crossing}, evaluated every {group.specification.evaluate_every}."
@@ -230,7 +230,7 @@ def _of_all(name: str) -> Callable[[RunGroup], Spread]:
 
 
 def _of_reached(name: str) -> Callable[[RunGroup], Spread]:
-    """The spread of a figure over the runs that reached the target; says so where some did not."""
+    """The spread of a figure over the runs that reached the target; says so if some did not."""
 
     def make(group: RunGroup) -> Spread:
         spread = spread_of_values([getattr(run, name) for run in group.runs if run.reached])
@@ -242,7 +242,7 @@ def _of_reached(name: str) -> Callable[[RunGroup], Spread]:
 
 
 def _left_out(group: RunGroup) -> Spread:
-    """Seconds that the clock policy left out, where it left any."""
+    """Seconds that the clock policy left out, if any."""
     seconds = [sum(run.excluded_s.values()) for run in group.runs]
     if not any(seconds):
         return Spread(Absent())
@@ -265,7 +265,7 @@ def _energy(group: RunGroup) -> Spread:
 
 
 def runs_table(runs: Sequence[RunSummary]) -> Table:
-    """One row a run, as a report's run list shows them."""
+    """One row per run, for the run list of a report."""
     return Table.of(
         "runs",
         "Runs",
@@ -293,7 +293,7 @@ def _moment(started: str) -> str:
 
 
 def phases_by_group(groups: Sequence[RunGroup]) -> Table:
-    """Seconds a phase for each group, the mean over its runs, and the sum."""
+    """Seconds per phase for each group, the mean over its runs, and the sum."""
     phases = [[phase_seconds(run.phases_s) for run in group.runs] for group in groups]
     names = list(dict.fromkeys(name for runs in phases for run in runs for name in run))
     columns = (Column("group", "runs of"), *(Column(f"{name}_s", name, ColumnKind.TIME_S) for name in [*names, "all"]))
@@ -306,7 +306,7 @@ def phases_by_group(groups: Sequence[RunGroup]) -> Table:
 
 
 def phase_seconds(phases_s: Mapping[str, float]) -> dict[str, float]:
-    """Seconds by phase; names that are no phase count as ``other``."""
+    """Seconds by phase; unknown names count as ``other``."""
     found: dict[str, float] = {}
     for name, seconds in phases_s.items():
         phase = name if name in PHASES else "other"
@@ -315,16 +315,16 @@ def phase_seconds(phases_s: Mapping[str, float]) -> dict[str, float]:
 
 
 def run_facts(run: RunSummary) -> Table:
-    """What a run was and what came of it, a fact a row."""
+    """What a run was and how it ended, one fact per row."""
     settings = ", ".join(f"{name}={value}" for name, value in run.settings.items())
     outcome = {
-        "run": f"{run.id}, seed {run.seed}, {run.status}, begun {_moment(run.started)}",
+        "run": f"{run.id}, seed {run.seed}, {run.status}, started {_moment(run.started)}",
         "recipe": f"{run.recipe} on {run.framework} ({run.device})",
         "settings": settings,
         "ranks": _team(run.distribution),
         "target": f"{target_text(run.target)}, {run.crossing}",
         "outcome": _outcome(run),
-        "whole run": _time(run.wall_s) + (f", {_time(run.time_per_step_s)} a step" if run.time_per_step_s else ""),
+        "whole run": _time(run.wall_s) + (f", {_time(run.time_per_step_s)} per step" if run.time_per_step_s else ""),
         "data": "synthetic data: the time says nothing about a real task" if run.synthetic else "",
         "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items()) + _scored(run),
         "memory": f"{run.peak_memory_bytes / 2**20:.0f} MiB at the peak" if run.peak_memory_bytes else "",
@@ -339,13 +339,13 @@ def run_facts(run: RunSummary) -> Table:
     )
 
 
-_LR = {"none": "as it was", "linear": "times the workers", "sqrt": "times the root of the workers"}
+_LR = {"none": "unchanged", "linear": "times the workers", "sqrt": "times the root of the workers"}
 
 
 def _scored(run: RunSummary) -> str:
     if run.scored_by == "held-out":
         return f", the last scored by levelbench on {run.held_out}"
-    return ", as its program reports it" if run.scored_by else ""
+    return ", as reported by its program" if run.scored_by else ""
 
 
 def _team(distribution: Distribution | None) -> str:
@@ -387,7 +387,7 @@ def phases_table(run: RunSummary) -> Table:
 
 
 def curve_table(record: Record, run: RunSummary) -> Table:
-    """The evaluations: when, after how much, how good; the one that counts is marked."""
+    """The evaluations: time, progress and quality; the one that counts is marked."""
     clock, target = policy(run.clock), run.target
     told = tells_steps(record)
 
@@ -418,7 +418,7 @@ def curve_table(record: Record, run: RunSummary) -> Table:
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """One row a run of an index, as ``list runs`` shows them: of its settings those that tell it from the others."""
+    """One row per run of an index, for ``list runs``, with the settings that distinguish it from the others."""
 
     def ranks(row: Row) -> str:
         team = row.specification.distribution

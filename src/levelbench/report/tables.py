@@ -1,9 +1,9 @@
 """Tables as data, and their text: for a terminal, as plain lines, Markdown, CSV and JSON.
 
-A :class:`Table` holds numbers in base units (seconds, bytes, joules) and reasons for what is missing. ``lay_out`` turns
-it into text once, and the terminal, Markdown and HTML show that same text; CSV and JSON have the numbers behind it at
-full precision. A table that is too wide for a terminal is not truncated: its headers wrap; then, if it has few rows, it
-is turned so that they become columns; otherwise its columns continue in a second block that repeats the first column.
+A :class:`Table` has numbers in base units (seconds, bytes, joules) and reasons for missing values. ``lay_out`` turns it
+into text once; the terminal, Markdown and HTML show that text, and CSV and JSON have the numbers at full precision. A
+table that is too wide for a terminal is not truncated. Its headers wrap; then, if it has few rows, it is transposed;
+otherwise its columns continue in a second block that repeats the first column.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 
 
 class ColumnKind(Enum):
-    """What a column holds; a name ends in its base unit."""
+    """What a column contains; a name ends in its base unit."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -57,7 +57,7 @@ _UNITS: dict[ColumnKind, tuple[Unit, ...]] = {
 
 @dataclass(frozen=True)
 class Text:
-    """A word or a sentence; it may come from outside, and every rendering escapes it."""
+    """A word or a sentence; it may come from outside, so every rendering escapes it."""
 
     text: str
 
@@ -74,7 +74,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Reached:
-    """``reached`` of ``n`` runs; ``low`` and ``high`` are the interval of the share (Wilson), where it is not all."""
+    """``reached`` of ``n`` runs; ``low`` and ``high`` are the interval of the share (Wilson), unless all reached it."""
 
     reached: int
     n: int
@@ -94,7 +94,7 @@ CellValue = Cell | str | float | bool | None
 
 
 def cell_of(value: CellValue, reason: str = "") -> Cell:
-    """``value`` as a cell: a truth value as yes or no, and ``None`` as absent for ``reason``."""
+    """``value`` as a cell: booleans as yes or no, and ``None`` as absent for ``reason``."""
     match value:
         case None:
             return Absent(reason)
@@ -124,7 +124,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: every row has one cell a column; ``notes`` are sentences printed below."""
+    """A table: every row has one cell per column; ``notes`` are sentences printed below."""
 
     name: str
     title: str
@@ -151,19 +151,19 @@ class Table:
         return cls(name, title, tuple(column for column, _ in columns), rows, tuple(notes))
 
     def only(self, kept: Sequence[int]) -> Table:
-        """The same table with only the columns at the places ``kept``."""
+        """The same table with only the columns at the indices ``kept``."""
         rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
         return replace(self, columns=tuple(self.columns[at] for at in kept), rows=rows)
 
     def without_empty(self) -> Table:
-        """The same table without the columns in which nothing was measured and nothing explains why."""
+        """The same table without the columns that have neither a value nor a reason."""
         nothing = (Absent(), Text(""))
         places = range(len(self.columns))
         return self.only([at for at in places if not self.rows or any(row[at] not in nothing for row in self.rows)])
 
 
 def listing(name: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table of words: what can run here and what each item lacks, settings, differences."""
+    """A table of plain text: what can run here and what each item lacks, settings, differences."""
     columns = tuple(Column(header.replace(" ", "_"), header) for header in headers)
     return Table(name, title, columns, tuple(tuple(map(Text, row)) for row in rows))
 
@@ -188,12 +188,12 @@ def clean(text: str) -> str:
 
 
 def _escape(character: str) -> str:
-    """A tabulator or line end as a space; anything else as its Python escape."""
+    """A tab or line end as a space; anything else as its Python escape."""
     return " " if character in "\t\n\r" else character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def lay_out(table: Table) -> TextTable:
-    """The table as text: a unit chosen for each column and put into its header, reasons gathered as footnotes."""
+    """The table as text: each column's unit is chosen and put into its header, reasons are collected as footnotes."""
     units = [_unit(column, [row[at] for row in table.rows]) for at, column in enumerate(table.columns)]
     marks: dict[str, str] = {}
     cells = tuple(
@@ -208,13 +208,13 @@ def lay_out(table: Table) -> TextTable:
 
 
 def _unit(column: Column, cells: Sequence[Cell]) -> Unit:
-    """The unit for the column's numbers; none for a column without a number."""
+    """The unit for the column's numbers; none for a column without numbers."""
     values = [cell.value for cell in cells if isinstance(cell, Number)]
     return choose_unit(values, _UNITS[column.kind]) if values else Unit("")
 
 
 def _shown(cell: Cell, column: Column, unit: Unit, marks: dict[str, str]) -> str:
-    """One cell as text; a reason gets a mark in ``marks``, the same for the same reason."""
+    """One cell as text; a reason gets a mark in ``marks``, the same mark for the same reason."""
     match cell:
         case Text(text):
             return clean(text)
@@ -230,7 +230,7 @@ def _shown(cell: Cell, column: Column, unit: Unit, marks: dict[str, str]) -> str
 
 
 def estimate_cell(found: Estimate | None, reason: str = "", remark: str = "") -> Cell:
-    """The value with its interval; without one the reason."""
+    """The value with its interval, or the reason why there is none."""
     if found is None:
         return Absent(reason)
     inside = found.interval
@@ -265,7 +265,7 @@ _LONG_WORD = 16
 
 
 def to_text(table: Table, width: int = 80) -> str:
-    """The table as lines of at most ``width`` cells, title first, notes last; no colour, no line ends in blanks."""
+    """The table as lines of at most ``width`` cells, title first, notes last; without colour or trailing blanks."""
     lines = [*_body(table, width), *_below(table, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -282,14 +282,14 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def cell_width(text: str) -> int:
-    """How many terminal cells ``text`` takes: two for wide East Asian characters, none for combining ones."""
+    """The terminal cells that ``text`` takes: two for wide East Asian characters, none for combining ones."""
     return sum(
         0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
     )
 
 
 def _body(table: Table, width: int) -> list[str]:
-    """The title and the table: in one block if it fits ``width`` as it is or turned; otherwise in several."""
+    """The title and the table: in one block if it fits ``width`` directly or transposed; otherwise in several."""
     title = clean(table.title)
     if not table.rows:
         return [title, "(nothing)"]
@@ -309,7 +309,7 @@ def _body(table: Table, width: int) -> list[str]:
 
 
 def _turned(layout: TextTable, title: str) -> list[list[list[str]]]:
-    """Rows as columns: the title above the headers, then a column for each row, under the text of its first cell."""
+    """The transposed table: the title above the headers, then a column for each row, under its first cell."""
     heads = [[header] for header in layout.headers[1:]]
     return [
         [_fold(title, _LABEL_WIDTH), *heads],
@@ -341,7 +341,7 @@ def _wrapped(layout: TextTable, table: Table, at: int) -> list[list[str]]:
 
 
 def _fold(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width``: at blanks, else after ``[``, ``,`` or ``/``, else anywhere."""
+    """``text`` in lines of at most ``width``, broken at blanks, else after ``[``, ``,`` or ``/``, else anywhere."""
     lines: list[str] = []
     for word in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
         rest = word
@@ -362,7 +362,7 @@ def _extent(column: list[list[str]]) -> int:
 
 
 def _blocks(extents: Sequence[int], width: int) -> list[list[int]]:
-    """Which columns go together so that each block fits ``width``; the first column begins each block."""
+    """The columns of each block, so that each fits ``width``; the first column begins each block."""
     blocks, used = [[0]], extents[0]
     for at in range(1, len(extents)):
         if len(blocks[-1]) > 1 and used + len(_GAP) + extents[at] > width:
@@ -374,7 +374,7 @@ def _blocks(extents: Sequence[int], width: int) -> list[list[int]]:
 
 
 def _lines(columns: list[list[list[str]]], flush_left: list[bool]) -> list[str]:
-    """One block: headers set at the bottom, a rule, the rows set at the top."""
+    """One block: headers aligned at the bottom, a rule, the rows aligned at the top."""
     extents = [_extent(column) for column in columns]
     lines: list[str] = []
     for row in range(len(columns[0])):
@@ -390,7 +390,7 @@ def _lines(columns: list[list[list[str]]], flush_left: list[bool]) -> list[str]:
 
 
 def _pad(text: str, extent: int, flush_left: bool) -> str:
-    """``text`` filled up to ``extent`` cells."""
+    """``text`` padded to ``extent`` cells."""
     fill = " " * (extent - cell_width(text))
     return text + fill if flush_left else fill + text
 
@@ -400,7 +400,7 @@ _MARKDOWN = str.maketrans({each: f"\\{each}" for each in "\\`*_[]#|<>&~$"})
 
 
 def markdown_text(text: str) -> str:
-    """``text`` as Markdown that shows it literally: every mark escaped, line ends removed."""
+    """``text`` as literal Markdown: markup is escaped, line ends are removed."""
     return clean(text).translate(_MARKDOWN)
 
 
@@ -451,7 +451,7 @@ Field = str | float | None
 
 
 def _full(table: Table) -> tuple[list[str], list[list[Field]]]:
-    """Names and rows with all that the cells hold: spreads and reasons stand in columns of their own, where needed."""
+    """Names and rows with everything in the cells: spreads and reasons have their own columns, if needed."""
     names: list[str] = []
     columns: list[list[list[Field]]] = []
     for at, column in enumerate(table.columns):
@@ -468,7 +468,7 @@ def _full(table: Table) -> tuple[list[str], list[list[Field]]]:
 
 
 def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[Field]:
-    """The value of ``cell``, its ``spread`` and, where the column has a ``reason``, why there is none."""
+    """The value of ``cell``, its ``spread`` and, if the column has a ``reason``, why there is none."""
     bounds: dict[str, Field] = {}
     value: Field = None
     match cell:
@@ -483,7 +483,7 @@ def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[Field]:
 
 
 def _guarded(text: str) -> str:
-    """``text`` cleaned, and with an apostrophe where a spreadsheet would run it."""
+    """``text`` cleaned, with an apostrophe if a spreadsheet would run it."""
     shown = clean(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
 

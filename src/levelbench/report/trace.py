@@ -1,8 +1,8 @@
 """Runs as a trace for Perfetto or ``chrome://tracing``: phases, the steps of each rank, quality and loss over time.
 
-The format is the JSON of Chrome's Trace Event Format. A record holds the sum of each phase between two evaluations and
-the time of each step, not when it began: within such a stretch phases stand one after another, and steps end where the
-evaluation begins. Lengths and evaluations are measured, the rest is said to be drawn in order.
+The format is the JSON of Chrome's Trace Event Format. A record has the sum of each phase between two evaluations and
+the duration of each step, but not its start. Within such an interval phases are drawn one after another, and the steps
+end where the evaluation begins. Durations and evaluations are measured; a note says that the order of the rest is not.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["trace_json"]
 
-_PLACED = "lengths are measured; within a stretch between evaluations the order is drawn"
+_PLACED = "durations are measured; the order within an interval between evaluations is not"
 _FIRST_RANK = 2
-"""The track of the first rank: one is that of phases."""
+"""The track of the first rank; track 1 has the phases."""
 
 
 def trace_json(records: Iterable[tuple[str, Record]]) -> str:
-    """The trace of runs, each a process under the name that it comes with; times from the start of each run."""
+    """The trace of runs, each as a process with the given name; times are from the start of each run."""
     events = [{**event, "pid": at} for at, named in enumerate(records, 1) for event in _run(*named)]
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"levelbench": _PLACED}})
 
@@ -53,7 +53,7 @@ def _run(name: str, record: Record) -> Iterator[dict[str, object]]:
 
 
 def _stretches(record: Record) -> Iterator[tuple[int, int, str, dict[str, int], dict[str, object]]]:
-    """From one evaluation to the next: begin and end in ns, a title, what each phase took, and what is told of it."""
+    """The intervals between evaluations: begin and end in ns, a title, the time of each phase, and details."""
     start_ns, before = 0, dict.fromkeys(PHASES, 0)
     for at, each in enumerate(record.evaluations, 1):
         yield (
@@ -66,13 +66,13 @@ def _stretches(record: Record) -> Iterator[tuple[int, int, str, dict[str, int], 
 
 
 def _since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What each phase took in between, in the order of a step."""
+    """The time of each phase in the interval, in the order of a step."""
     names = [*(name for name in PHASES if name in after), *(name for name in after if name not in PHASES)]
     return {name: took for name in names if (took := after[name] - before.get(name, 0)) > 0}
 
 
 def _steps(track: int, samples: Mapping[str, Samples], record: Record) -> Iterator[dict[str, object]]:
-    """Its steps, the last of each stretch up to where the evaluation begins; communication at their end."""
+    """Its steps; the last of each interval ends where the evaluation begins, and each ends in communication."""
     took_ns = samples["step_time"].values
     communicated = samples["communicate_time"].values if "communicate_time" in samples else ()
     for first, last, end_ns in _blocks(len(took_ns), record):
@@ -86,10 +86,10 @@ def _steps(track: int, samples: Mapping[str, Samples], record: Record) -> Iterat
 
 
 def _blocks(count: int, record: Record) -> Iterator[tuple[int, int, float]]:
-    """The first and last step of each stretch, and when its evaluation began; all in one, where no step tells it."""
+    """The first and last step of each interval, and when its evaluation began; one interval if the steps do not say."""
     steps = [0, *(each.step for each in record.evaluations)]
     if steps[-1] != count:
-        # Workers of a server make steps of their own; a run that was interrupted has some after its last evaluation.
+        # Workers of a server make steps of their own; an interrupted run has some after its last evaluation.
         begin_ns = record.evaluations[-1].t_ns if record.evaluations else 0
         yield 0, count, float(begin_ns)
         return

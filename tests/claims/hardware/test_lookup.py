@@ -123,8 +123,8 @@ def test_what_had_to_be_assumed_is_said():
     match = lookup("V100")
     assert match is not None
     assert match.assumed == (
-        "which V100 it is, is not stated: V100-SXM2 is taken",
-        "how many there are is not stated: one is taken",
+        "the variant of V100 is not stated: V100-SXM2 is assumed",
+        "the number is not stated: one is assumed",
     )
 
 

@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_read_is_said_and_hides_no_other(entry, tmp_path):
 
 
 def test_a_folder_without_a_claim_is_an_error(tmp_path):
-    with pytest.raises(UsageError, match="holds no claim"):
+    with pytest.raises(UsageError, match="has no claims"):
         read_folder(tmp_path)
 
 

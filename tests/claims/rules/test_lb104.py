@@ -119,16 +119,16 @@ def test_without_a_comparison_there_is_nothing_unequal():
 def test_the_ratios_of_the_machines_stand_beside_the_one_that_is_claimed():
     (finding,) = rule.check(changes(clean_claim(), {BASE: HALF, f"{C}.ratio": 3.0}))
     assert "bfloat16 peak 2 times" in finding.found
-    assert "of the ratio of 3 that is claimed the hardware can give up to 2" in finding.found
+    assert "of the claimed ratio of 3, the hardware can explain up to 2" in finding.found
     (finding,) = rule.check(changes(clean_claim(), {BASE: HALF, f"{C}.ratio": 1.9}))
-    assert "the hardware alone can give the 1.9 that is claimed" in finding.found
+    assert "the hardware alone can explain the claimed 1.9" in finding.found
 
 
 def test_figures_from_the_table_say_how_they_were_matched():
     planted = {BASE: HardwareView(description="1 x Tesla V100"), NEW: HardwareView(description="8 x Tesla V100")}
     (finding,) = rule.check(changes(clean_claim(), planted))
     assert "8 times" in finding.found
-    assert "'8 x Tesla V100' is taken for V100" in finding.found
+    assert "'8 x Tesla V100' is assumed to be V100" in finding.found
 
 
 def test_a_stated_figure_goes_before_the_table():
@@ -161,7 +161,7 @@ def test_where_it_is_not_said_peaks_are_compared_in_the_widest_precision_that_bo
     assert list(rule.check(changes(clean_claim(), {BASE: OLD, **UNSAID}))) == []
     (finding,) = rule.check(changes(clean_claim(), {BASE: HALF, f"{C}.ratio": 3.0, **UNSAID}))
     assert "base: float32 peak 2 times" in finding.found
-    assert "the hardware can give up to 2, more where a narrower precision was used" in finding.found
+    assert "the hardware can explain up to 2, more where a narrower precision was used" in finding.found
 
 
 def test_machines_without_a_precision_in_common_are_held_by_what_else_is_known():

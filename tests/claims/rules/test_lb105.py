@@ -61,7 +61,7 @@ def test_amdahls_bound_is_printed():
     (finding,) = rule.check(changes(clean_claim(), KERNEL))
     # 1 / (0.7 + 0.3 / 5) and 1 / 0.7
     assert "a ratio of 5 of a part is claimed for the whole" in finding.found
-    assert "the part has 30 % of the time, so by Amdahl's law the whole gains 1.32 times" in finding.found
+    assert "the part takes 30 % of the time, so by Amdahl's law the whole gains 1.32 times" in finding.found
     assert "never more than 1.43 times" in finding.found
 
 

@@ -98,7 +98,7 @@ def test_what_would_decide_is_asked_for(unknown, field):
 
 def test_the_finding_names_the_entry_that_was_left_out():
     (finding,) = rule.check(changes(clean_claim(), {**FASTER, **COSTS}))
-    assert "not against 'last year's entry' (2025): 20 s, quality 0.9405, 0.05 USD against 0.137" in finding.found
+    assert "not with 'last year's entry' (2025): 20 s, quality 0.9405, 0.05 USD against 0.137" in finding.found
 
 
 def test_the_fault_alone_is_found_by_no_other_rule():

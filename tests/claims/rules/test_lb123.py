@@ -57,7 +57,7 @@ def test_the_luck_is_estimated_from_the_runs():
     gain = 100 * (1 - min(TIMES) / fmean(TIMES))
     expected = 100 * 1.16296 * stdev(TIMES) / fmean(TIMES)
     assert f"the best is {gain:.3g} % from the mean of the 5 shown (30 s)" in finding.found
-    assert f"{expected:.3g} % is expected by chance of the best of 5" in finding.found
+    assert f"{expected:.3g} % is expected by chance for the best of 5" in finding.found
 
 
 def test_without_runs_the_luck_is_in_standard_deviations():

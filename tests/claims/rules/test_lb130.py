@@ -106,7 +106,7 @@ def test_a_time_to_the_target_without_curves_is_asked_for_its_rule():
 
 def test_the_finding_holds_the_evaluation_that_touched_and_the_next():
     (finding,) = rule.check(changes(clean_claim(), ONCE))
-    assert "1 of 5 curves of 'new' has the target of 0.94 never twice in a row: 0.94" in finding.found
+    assert "1 of 5 curves of 'new' never reaches the target of 0.94 twice in a row: 0.94" in finding.found
     assert ", then 0.938 at " in finding.found
     assert finding.found.endswith("it is said to be confirmed")
     assert finding.where == "new/3.jsonl"

@@ -51,7 +51,7 @@ def test_the_finding_says_by_how_much():
     planted = changes(clean_claim(), {**WIDE, f"{R}.by": "arithmetic", f"{R}.value": arithmetic_mean(RATES)})
     (finding,) = rule.check(planted)
     assert "harmonic mean is 13158" in finding.found.replace(",", "")
-    assert finding.found.endswith("so it says 9.11 % too much")
+    assert finding.found.endswith("so it is 9.11 % too high")
 
 
 def test_an_unnamed_mean_is_asked_for():

@@ -50,7 +50,7 @@ IN_RECORDS = "no ratios are summarised"
 def test_the_finding_says_what_the_other_direction_would_say():
     (finding,) = rule.check(suite(by="arithmetic", value=1.25))
     assert "geometric: 1)" in finding.found
-    assert "inverses it would say 0.8" in finding.found
+    assert "inverses it would be 0.8" in finding.found
 
 
 def test_an_unnamed_mean_is_asked_for():

@@ -89,7 +89,7 @@ def test_they_go_on_from_their_state_bit_by_bit(ranks, name):
 @started
 @pytest.mark.parametrize("name", ["ddp, nothing", "fsdp2, nothing", "fsdp2, of another"])
 def test_the_check_finds_that_they_go_on_from_no_state_or_from_that_of_another_rank(ranks, name):
-    assert all("in fresh ranks that go on after step 5" in found[name] for found in ranks)
+    assert all("in fresh ranks resumed after step 5" in found[name] for found in ranks)
 
 
 @started

@@ -1,4 +1,4 @@
-"""What hardware can do at most: a table with sources, and a lookup that finds a description's entry in it."""
+"""Peak figures of hardware: a table with sources, and a lookup that finds the entry for a description."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""From somebody's description of hardware to its entry in the table: names, counts and variants found in free text.
+"""Finds the table entry for a free-text description of hardware: names, counts and variants.
 
-``lookup`` prefers not knowing to being wrong: two different accelerators in one description, a name that is only part
-of a word and a variant that the table does not have are all ``None``, which means "not stated" and never "slow". A name
-counts only as a whole word (a number may be glued to it, as in "4xV100" or "1k80"), so "A1000 pixels" holds no A100;
-patterns have no nested repetition, so a hostile text costs nothing. What had to be assumed is kept in words.
+``lookup`` prefers no answer to a wrong one: two different accelerators in one description, a name that is only part of
+a word, and a variant that is not in the table all give ``None``, which means "not stated", never "slow". A name counts
+only as a whole word (possibly with an attached number, as in "4xV100" or "1k80"), so "A1000 pixels" contains no A100.
+Patterns have no nested repetition, so hostile text cannot slow them down. Assumptions are listed in words.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ _EACH = re.compile(
 
 @dataclass(frozen=True)
 class Hit:
-    """``name`` of the table stands at ``start`` to ``end`` of the text; ``count`` is the number next to it, if any."""
+    """``name`` from the table at ``start`` to ``end`` of the text; ``count`` is the number next to it, if any."""
 
     name: str
     start: int
     end: int
     count: int | None
     rest: str
-    """What follows up to the next comma, slash, plus or bracket: there a variant is named ("-SXM2-16GB")."""
+    """The text up to the next comma, slash, plus or bracket, which may name a variant ("-SXM2-16GB")."""
 
     weak: bool = False
 
 
 def normalised(text: str) -> str:
-    """The text in one form of Unicode, on one line, at most 1,000 characters of it."""
+    """The text in normalised Unicode, on one line, at most 1,000 characters."""
     return " ".join(unicodedata.normalize("NFKC", text[:_LONGEST]).split())[:_LONGEST]
 
 
 def names_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """One pattern for all names, the longest first. Between the parts of a name any space or hyphen may stand.
+    """One pattern for all names, longest first. Spaces or hyphens may separate the parts of a name.
 
-    A number may stand glued before a name that begins with a letter, and with an "x" between before any.
+    A number may directly precede a name that begins with a letter; with an "x" in between, it may precede any name.
     """
     known = {name.lower() for name in names}
     longest = sorted(known, key=lambda name: (-len(name), name))
@@ -84,7 +84,7 @@ def _pattern(name: str, known: set[str]) -> str:
 
 
 def hits(text: str, pattern: re.Pattern[str]) -> list[Hit]:
-    """Where names stand in the text, from left to right, each with the number next to it."""
+    """The names in the text, from left to right, each with the number next to it."""
     found = []
     for match in pattern.finditer(text):
         if _NOT_A_DEVICE.match(text, match.end()):
@@ -105,28 +105,28 @@ def _count(text: str, start: int, end: int) -> int | None:
 
 
 def _certain(before: re.Match[str]) -> bool:
-    """Whether the number is a count beyond doubt: "4 x", "(4)"; "ResNet 50 V100" are not fifty."""
+    """Whether the number is certainly a count: "4 x" or "(4)"; "ResNet 50 V100" does not mean fifty."""
     return before.re is _BRACKETED or before["by"] is not None
 
 
 def count_of_all(text: str) -> int | None:
-    """The one number of GPUs, chips or cards that a text gives anywhere; ``None`` if it gives none or several."""
+    """The only number of GPUs, chips or cards in the text; ``None`` if there is none or several."""
     numbers = {int(each) for each in _COUNTED.findall(text)}
     return numbers.pop() if len(numbers) == 1 else None
 
 
 def nodes_of_all(text: str) -> int:
-    """By how many nodes a number of devices is multiplied: only where the text says "each" or "per node", else 1."""
+    """The number of nodes to multiply a device count by: 1 unless the text says "each" or "per node"."""
     numbers = {int(each) for each in _NODES.findall(text)}
     return numbers.pop() if len(numbers) == 1 and _EACH.search(text) else 1
 
 
 @dataclass(frozen=True)
 class Identification:
-    """So many ``units`` of ``device``: accelerators, or sockets of a processor (a share where an instance has less).
+    """A number ``units`` of ``device``: accelerators, or sockets of a processor (a fraction if an instance has less).
 
-    ``count_stated`` says whether the description or its instance gave the number; else one is taken. ``assumed`` lists
-    in words what else was.
+    ``count_stated`` says whether the description or its instance gave the number; else it is taken as one. ``assumed``
+    lists other assumptions in words.
     """
 
     description: str
@@ -140,58 +140,58 @@ class Identification:
 
     @property
     def name(self) -> str:
-        """The device's name, or the instance's where it is not known what is inside."""
+        """The device's name, or the instance's if its device is unknown."""
         if self.device is not None:
             return self.device.name
         return "" if self.instance is None else self.instance.name
 
     @property
     def is_accelerator(self) -> bool:
-        """Whether the figures are of accelerators, and not of processors."""
+        """Whether the figures are for accelerators, not processors."""
         return self.device is not None and self.device.kind == "accelerator"
 
     @property
     def release_year(self) -> int | None:
-        """When the device came out. A rented machine may be younger than its name, so that of an instance is none."""
+        """The release year of the device; ``None`` for an instance, whose machine may be younger than its name."""
         return None if self.device is None else self.device.release_year
 
     @property
     def peak_flops(self) -> dict[str, float]:
-        """FLOP/s of the whole system by precision, dense; empty where the table has none."""
+        """Dense FLOP/s of the whole system by precision; empty if the table has none."""
         tflops = {} if self.device is None else self.device.tflops
         return {precision: self.units * each * 1e12 for precision, each in tflops.items()}
 
     @property
     def bandwidth(self) -> float | None:
-        """Bytes/s of memory of the whole system."""
+        """Memory bandwidth of the whole system in bytes/s."""
         each = None if self.device is None else self.device.gb_per_s
         return None if each is None else self.units * each * 1e9
 
     @property
     def power_w(self) -> float | None:
-        """Design power of the devices alone, in watts: neither host nor cooling."""
+        """Design power of the devices alone in watts, without host and cooling."""
         each = None if self.device is None else self.device.watts
         return None if each is None else self.units * each
 
     @property
     def price_per_hour(self) -> float | None:
-        """USD an hour on demand for as many instances as hold the devices; ``None`` where no instance is named."""
+        """On-demand price in USD per hour of the instances that have the devices; ``None`` if no instance is named."""
         if self.instance is None or self.instance.usd_per_hour is None:
             return None
         return self._instances() * self.instance.usd_per_hour
 
     @property
     def price_source(self) -> str | None:
-        """What the price is of, and when and where it was so."""
+        """What the price is for, and when and where it applied."""
         if self.instance is None or self.price_per_hour is None:
             return None
         return f"{self._instances()} x {self.instance.name}, {self.instance.priced}"
 
     def with_accelerators(self, count: int) -> Identification:
-        """The same with another number of accelerators: one that is stated apart from the description."""
+        """The same with another number of accelerators, which is stated apart from the description."""
         if not self.is_accelerator or count < 1:
             return self
-        assumed = tuple(each for each in self.assumed if "how many" not in each)
+        assumed = tuple(each for each in self.assumed if each != _ONE)
         return replace(self, units=float(count), count_stated=True, assumed=assumed)
 
     def _instances(self) -> int:
@@ -204,14 +204,14 @@ _MARK = re.compile(r"(?<![a-z0-9])(pcie|pci-?e|sxm\d?|hbm3|(\d{1,3})\s?gb)(?![a-
 _CONTEXT = re.compile(r"\b(?:nvidia|tesla|geforce|amd|google|gpus?|tpus?|accelerators?|instances?|aws|gcp)\b", re.I)
 _CORES = re.compile(r"[-.](\d{1,5})(?![\d.])")
 _CORES_AFTER = re.compile(r"\s*cores?\b", re.I)
-_ONE = "how many there are is not stated: one is taken"
+_ONE = "the number is not stated: one is assumed"
 
 
 @lru_cache(maxsize=4096)
 def lookup(description: str, accelerators: int | None = None) -> Identification | None:
-    """What the description means, or ``None`` where the table does not have it or the description is ambiguous.
+    """The hardware that the description means; ``None`` if it is not in the table or the description is ambiguous.
 
-    ``accelerators`` is their number where it is stated apart from the description; it then takes precedence.
+    ``accelerators`` is their number if stated apart from the description; it then takes precedence.
     """
     text = normalised(description)
     found = _identified(text)
@@ -241,7 +241,7 @@ def _key(name: str) -> str:
 
 @cache
 def _device_names() -> tuple[re.Pattern[str], dict[str, str], frozenset[str]]:
-    """A pattern of all names, the family of each, and those that are weak."""
+    """A pattern for all names, the family of each, and the weak names."""
     family = {name: each.family for each in table().devices.values() for name in [*each.names, *each.weak]}
     weak = frozenset(_key(name) for each in table().devices.values() for name in each.weak)
     return names_pattern(family), {_key(name): of for name, of in family.items()}, weak
@@ -254,13 +254,13 @@ def _instance_names() -> tuple[re.Pattern[str], dict[str, Instance]]:
 
 
 def _plain(hit: Hit) -> str:
-    """The name as the table has it: without the ending of a plural."""
+    """The name as in the table, without a plural ending."""
     key, known = _key(hit.name), _device_names()[1]
     return key if key in known and not (hit.name.endswith("s") and key[:-1] in known) else key[:-1]
 
 
 def _credible(hit: Hit, text: str) -> bool:
-    """Whether a weak name ("T4") stands where a device would: next to a count or a maker's name, or alone."""
+    """Whether a weak name ("T4") is in the position of a device: next to a count or a maker's name, or alone."""
     if _plain(hit) not in _device_names()[2]:
         return True
     alone = not re.search(r"[A-Za-z]", text[: hit.start] + text[hit.end :])
@@ -282,7 +282,7 @@ def _family(hit: Hit) -> list[Chip]:
 
 
 def _variants(chips: list[Hit]) -> list[Chip]:
-    """The variants that the words after the names allow, the likeliest first; none where the words contradict."""
+    """The variants that the words after the names allow, the likeliest first; none if the words conflict."""
     allowed = _family(chips[0])
     stated = {mark for hit in chips for mark in _marks(f"{hit.name} {hit.rest}")}
     stated &= {mark for each in allowed for mark in each.marks}
@@ -290,7 +290,7 @@ def _variants(chips: list[Hit]) -> list[Chip]:
 
 
 def _units(hit: Hit, device: Chip, text: str) -> float | None:
-    """How many chips stand at the name: a number next to it, or the cores of a name such as "v3-32"."""
+    """The number of chips at the name: a number next to it, or the cores of a name such as "v3-32"."""
     each = device.cores_in_names
     cores = _CORES.match(text, hit.end) if device.vendor == "Google" else None
     if cores is not None:
@@ -320,7 +320,7 @@ def _accelerator(
         if units is None:
             units = float((rented[0].count or 1) * instance.count)
     elif len(variants) > 1:
-        assumed.append(f"which {device.family} it is, is not stated: {device.name} is taken")
+        assumed.append(f"the variant of {device.family} is not stated: {device.name} is assumed")
     stated = units is not None
     if not stated:
         assumed.append(_ONE)
@@ -338,7 +338,7 @@ def _instance(text: str, hit: Hit, instance: Instance) -> Identification:
             text, devices[instance.device], float(many * instance.count), True, how, instance, processor
         )
     if processor is None or not processor.cores or not instance.cores:
-        how += ", whose processor is not known"
+        how += ", whose processor is unknown"
         return Identification(text, None, float(many), True, how, instance)
     how += f" has {instance.cores} cores of {processor.name}"
     return Identification(text, processor, many * instance.cores / processor.cores, True, how, instance, processor)

@@ -1,7 +1,7 @@
-"""The hardware table: what a device or an instance can do at most, since when, for how many watts and dollars.
+"""The hardware table: peak figures of devices and instances, with release date, power and price.
 
-Every figure has a source with a date, and ``checked`` says whether somebody looked it up there or wrote it from memory.
-What no source gives is absent, and never zero. ``tables`` writes all of it as Markdown for ``docs/hardware.md``.
+Every figure has a source with a date, and ``checked`` says whether it was looked up there or written from memory. What
+no source gives is absent, never zero. ``tables`` writes everything as Markdown for ``docs/hardware.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FILES = ("sources", "accelerators", "processors", "instances")
 
 
 class Publication(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where figures were published: by whom, under which title, when (as on the page, or when it was read), where."""
+    """The publication of figures: publisher, title, date (of the page, or of reading it) and address."""
 
     id: str
     publisher: str
@@ -33,10 +33,11 @@ class Publication(Struct, frozen=True, forbid_unknown_fields=True):
 class Chip(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An accelerator (one chip with its memory) or a processor (one socket), at its nominal clock.
 
-    ``tflops`` is the dense peak in 1e12 operations a second by precision, a multiply-add being two, products summed in
-    float32 (int8: in int32); ``gb_per_s`` its memory's bandwidth in 1e9 bytes a second; ``watts`` its design power.
-    ``names`` are ways to write its ``family``; ``weak`` ones count only next to a number or a word such as GPU.
-    ``marks`` ("pcie", "80gb") tell the variants of a family apart; the first in the table is taken where none is given.
+    ``tflops`` is the dense peak in 1e12 operations per second by precision, a multiply-add counting as two, products
+    summed in float32 (int8: in int32); ``gb_per_s`` is the memory bandwidth in 1e9 bytes per second; ``watts`` is the
+    design power. ``names`` are spellings of its ``family``; ``weak`` ones count only next to a number or a word such as
+    GPU. ``marks`` ("pcie", "80gb") distinguish the variants of a family; without one, the first variant in the table is
+    taken.
     """
 
     name: str
@@ -54,9 +55,9 @@ class Chip(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     watts: float | None = None
     cores: int | None = None
     cores_in_names: int = 1
-    """Into how many cores a name such as "v3-32" divides one chip."""
+    """Cores per chip in a name such as "v3-32"."""
     also: list[str] = field(default_factory=list)
-    """Further sources, for what the first does not have."""
+    """Additional sources, for what the first one does not have."""
     note: str = ""
 
     @property
@@ -65,15 +66,15 @@ class Chip(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return int(self.released[:4])
 
     def peak_flops(self, precision: str) -> float | None:
-        """FLOP/s at most in that precision; ``None`` where it has no figure."""
+        """Peak FLOP/s in that precision; ``None`` if there is no figure."""
         tflops = self.tflops.get(precision)
         return None if tflops is None else tflops * 1e12
 
 
 class Instance(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A machine to rent or buy whole: which device it holds how often, and its price on demand in USD an hour.
+    """A machine to rent or buy as a whole: its device, the number of devices, and its on-demand price in USD per hour.
 
-    ``vcpus`` are hardware threads as the cloud counts them, ``cores`` the physical ones of ``processor`` that they are.
+    ``vcpus`` are hardware threads as the cloud counts them, ``cores`` the physical cores of ``processor``.
     """
 
     name: str
@@ -94,7 +95,7 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class HardwareTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """All of it, by name."""
+    """The whole table, by name."""
 
     sources: dict[str, Publication]
     devices: dict[str, Chip]
@@ -103,7 +104,7 @@ class HardwareTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def table() -> HardwareTable:
-    """The table that ships. A name that stands twice, or a source or device that is not there, is a ``ValueError``."""
+    """The table in this package. A duplicate name, or a missing source or device, is a ``ValueError``."""
     read: dict[str, list[dict[str, Any]]] = {"source": [], "device": [], "instance": []}
     for name in _FILES:
         text = resources.files(__package__).joinpath("data", f"{name}.toml").read_text(encoding="utf-8")
@@ -123,7 +124,7 @@ def table() -> HardwareTable:
 
 def _check(made: HardwareTable, counts: tuple[int, int, int]) -> None:
     if counts != (len(made.sources), len(made.devices), len(made.instances)):
-        raise ValueError("a name stands twice in the hardware table")
+        raise ValueError("the hardware table has a name twice")
     entries: list[Chip | Instance] = [*made.devices.values(), *made.instances.values()]
     for entry in entries:
         for source in (entry.source, *entry.also):
@@ -132,7 +133,7 @@ def _check(made: HardwareTable, counts: tuple[int, int, int]) -> None:
     for instance in made.instances.values():
         for name in (instance.device, instance.processor):
             if name and name not in made.devices:
-                raise ValueError(f"the hardware table has no device '{name}', which '{instance.name}' holds")
+                raise ValueError(f"the hardware table has no device '{name}', which '{instance.name}' contains")
 
 
 BEGIN, END = "<!-- tables: written from claims/hardware/data -->", "<!-- end of tables -->"
@@ -140,7 +141,7 @@ _PRECISIONS = ("float64", "float32", "tf32", "bfloat16", "float16", "float8", "i
 
 
 def with_tables(page: str) -> str:
-    """``page`` with the tables between its two marks; ``ValueError`` where it has no marks."""
+    """``page`` with the tables between its two marks; ``ValueError`` if it has no marks."""
     before, mark, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not mark or not end:
@@ -149,7 +150,7 @@ def with_tables(page: str) -> str:
 
 
 def tables() -> str:
-    """All of the table: accelerators, processors, instances, sources, and notes."""
+    """The whole table: accelerators, processors, instances, sources and notes."""
     all_of_it = table()
     devices = list(all_of_it.devices.values())
     parts = [

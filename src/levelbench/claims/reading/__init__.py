@@ -1,8 +1,8 @@
-"""Reads whatever a claim can come from: a claim written down, records, a submission, other systems' logs, a folder.
+"""Reads claims from every source: a written claim, records, a submission, other systems' logs, a folder.
 
-A file is recognised by its content, and what is no file is a selection of runs. Each reader is imported when it is
-wanted. A folder is read one file at a time, so it may be of any size; a file that cannot be read is reported with its
-reason and hides no other.
+A file is recognised by its content; anything else is a selection of runs. Each reader is imported when it is needed. A
+folder is read one file at a time, so it may have any size; an unreadable file is reported with the reason, and the
+others are still read.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _INFERENCE = ".jsonlines"
 
 
 class EntryReader(Protocol):
-    """Makes claims of entries of a leaderboard and of other systems' logs: the entry point ``entries``."""
+    """Makes claims from leaderboard entries and other systems' logs: the entry point ``entries``."""
 
     def entry_kind(self, path: Path) -> str | None:
-        """Which entry the JSON file at ``path`` is; ``None`` for something else."""
+        """The kind of entry in the JSON file at ``path``; ``None`` for anything else."""
 
     def folder_rulesets(self, folder: Path) -> Mapping[str, object]:
         """The rulesets that entries in a folder may name, by id."""
@@ -54,19 +54,19 @@ class EntryReader(Protocol):
         """The claims in the file of one entry."""
 
     def read_mlperf(self, path: Path, problems: list[LevelbenchError] | None = None) -> list[Claim]:
-        """The claims in logs of MLPerf's; ``problems`` takes what cannot be read."""
+        """The claims in MLPerf logs; ``problems`` collects what cannot be read."""
 
 
 def _entries() -> EntryReader:
-    """The room that owns the format of entries turns them into claims; the linter knows claims alone."""
+    """The package that owns the format of entries turns them into claims; the linter knows only claims."""
     return cast(EntryReader, plugins.load("claim_reader", "entries"))
 
 
 def read(what: str | Path, store: Store | None = None, problems: list[LevelbenchError] | None = None) -> list[Claim]:
-    """The claims in the file or folder ``what``, or of the runs that it selects in ``store``.
+    """The claims in the file or folder ``what``, or from the runs that it selects in ``store``.
 
-    ``problems`` takes why files of a folder or selection cannot be read; without it the first of them is an error.
-    Raises a ``LevelbenchError`` where nothing is there or it cannot be read.
+    ``problems`` collects why files of a folder or selection cannot be read; without it, the first such file is an
+    error. Raises a ``LevelbenchError`` if there is nothing or it cannot be read.
     """
     path = Path(what).expanduser()
     if not _exists(path):
@@ -94,7 +94,7 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
 
 
 def _measured(paths: list[Path], problems: list[LevelbenchError] | None) -> list[Claim]:
-    """The claims of files of inference, which a store may hold in addition to its runs."""
+    """The claims in inference records, which a store may have in addition to its runs."""
     if not paths:
         return []
     from levelbench.claims.reading.inference_records import read_inference_files
@@ -103,7 +103,7 @@ def _measured(paths: list[Path], problems: list[LevelbenchError] | None) -> list
 
 
 def kind_of(path: Path) -> Kind:
-    """What the file or folder at ``path`` is, by its content."""
+    """The kind of the file or folder at ``path``, by its content."""
     if path.is_dir():
         return "records" if _has_records(path) else "folder"
     if path.suffix == ".toml":
@@ -133,7 +133,7 @@ def kind_of(path: Path) -> Kind:
 
 
 def _has_records(folder: Path) -> bool:
-    """Whether the folder is a store of runs: one of the first such files in it is a record."""
+    """Whether the folder is a store of runs: one of its first JSON Lines files is a record."""
     return any(kind_of(path) == "record" for path in islice(folder.rglob("*.jsonl"), _TRIED) if path.is_file())
 
 
@@ -154,7 +154,7 @@ def _selected(what: str | Path, path: Path, store: Store | None, problems: list[
 
 
 def _store_of(place: Path, store: Store | None) -> Store:
-    """The store that holds the record or folder at ``place``: the given one only if it does."""
+    """The store that contains the record or folder at ``place``: the given one only if it does."""
     from levelbench.records import Store as _Store
 
     if store is not None and place.is_relative_to(store.path.resolve()):
@@ -179,13 +179,13 @@ def _exists(path: Path) -> bool:
 def read_folder(path: str | Path, problems: list[LevelbenchError] | None = None) -> list[Claim]:
     """All claims in the folder and the folders in it, by name.
 
-    ``problems`` takes what cannot be read; without it the first such file is an error. A folder without a claim is a
+    ``problems`` collects what cannot be read; without it, the first such file is an error. A folder without claims is a
     ``UsageError``.
     """
     found = list(stream_folder(path, problems))
     if not found and not problems:
         do = "give a leaderboard, DAWNBench entries, MLPerf logs, records or claim files"
-        raise UsageError(f"levelbench lint {path}", "the folder holds no claim", do)
+        raise UsageError(f"levelbench lint {path}", "the folder has no claims", do)
     return found
 
 
@@ -196,7 +196,7 @@ def stream_folder(path: str | Path, problems: list[LevelbenchError] | None = Non
     root = Path(path)
     rules = _entries().folder_rulesets(root)
     if any(_LOG.fullmatch(name) for _, names in _walk(root) for name in names):
-        # From the root, where the systems that the logs ran on are described.
+        # From the root, where the systems of the logs are described.
         yield from _guarded(lambda: _entries().read_mlperf(root, problems), problems)
     measured = [folder / name for folder, names in _walk(root) for name in names if name.endswith(_INFERENCE)]
     yield from read_inference_files(measured, problems)
@@ -207,7 +207,7 @@ def stream_folder(path: str | Path, problems: list[LevelbenchError] | None = Non
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders with their files in order of their names; hidden ones and links are left alone."""
+    """Folders with their files, sorted by name; hidden ones and links are skipped."""
     count = 0
     for place, inner, names in os.walk(root):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
@@ -220,7 +220,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _claims_in(path: Path, rules: Mapping[str, object]) -> list[Claim]:
-    """The claims of one file; none for a file that is of another kind."""
+    """The claims in one file; none for a file of another kind."""
     from levelbench.claims.reading.claim_file import read_claim
 
     if path.suffix == ".json" and _entries().entry_kind(path) is not None:

@@ -1,8 +1,8 @@
-"""Reads a claim that somebody wrote down: TOML with the names of the view.
+"""Reads a written claim: TOML with the names of the view.
 
-The types of the view say what may stand where. What types cannot say (a share is no percentage, a name must exist,
-columns have one length) is checked here, because a slip of the pen would otherwise become a finding about the claim. An
-error names the line, which the standard library's parser does not keep, and the nearest name.
+The types of the view say what is allowed. What types cannot say (a share is not a percentage, a name must exist,
+columns have equal lengths) is checked here, because otherwise a slip would become a finding about the claim. An error
+names the line, which the standard library's parser does not keep, and the nearest name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONG = re.compile(r'"""|\'\'\'')
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """The line, from 1, of every key at the beginning of a line, by its path as rules write it (``sides[0].name``)."""
+    """The line, from 1, of every key at the beginning of a line, by its path as in rules (``sides[0].name``)."""
     found: dict[str, int] = {}
     counts: Counter[str] = Counter()
     arrays: set[str] = set()
@@ -70,7 +70,7 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def nearest_line(field: str, lines: dict[str, int]) -> int | None:
-    """The line of ``field``, or of what holds it."""
+    """The line of ``field``, or of the table around it."""
     while field:
         if field in lines:
             return lines[field]
@@ -90,7 +90,7 @@ def _joined(path: str, part: str) -> str:
 
 
 def _placed(parts: list[str], counts: Counter[str], arrays: set[str]) -> str:
-    """The path of a table: within lists of tables the last one is meant."""
+    """The path of a table; within lists of tables, the last one."""
     path = ""
     for part in parts:
         path = _joined(path, part)
@@ -104,14 +104,14 @@ _COUNTS = {"runs_made", "runs_reached", "test_looks", "nodes", "accelerators", "
 _COUNTS |= {"global_batch", "ranks", "input_size", "iterations_measured", "iterations_to_target", "runs"}
 _NOT_NEGATIVE = ("_s", "_w", "_usd", "hours", "ratio", "flops", "throughput", "bandwidth", "price_per_hour")
 TABLE_LIMIT = 1000
-"""How many tables a list may have: rules hold each against the others."""
+"""The maximum number of tables in a list, because rules compare each with the others."""
 _MOST, _SHOWN = 100, 10
 _LARGEST = 2**63
 _EXTREME = 1e300
 
 
 class ClaimFault(NamedTuple):
-    """One thing that is wrong: the path of the field, what was found there and what to do."""
+    """One error: the path of the field, what was found there and what to do."""
 
     field: str
     found: str
@@ -119,7 +119,7 @@ class ClaimFault(NamedTuple):
 
 
 def faults(value: dict[str, object], kind: type[msgspec.Struct]) -> list[ClaimFault]:
-    """What keeps ``value`` from being a ``kind``, up to a hundred things; none means that it converts."""
+    """Up to a hundred reasons why ``value`` is not a ``kind``; none if it converts."""
     found = list(islice(_of_struct(value, kind, ""), _MOST))
     return found or list(islice(chain(_of_names(value), _of_curves(value)), _MOST))
 
@@ -148,7 +148,7 @@ def _of_struct(value: object, kind: type[msgspec.Struct], path: str) -> Iterator
         else:
             yield from _of_value(value[name], types[name], at, name)
     if value.keys() - fields.keys():
-        # What is missing may be what has the unknown name.
+        # A missing field may be the one with an unknown name.
         return
     for name, required in fields.items():
         if required and name not in value:
@@ -269,12 +269,12 @@ def _shown(value: object) -> str:
 
 
 FILE_LIMIT = 1 << 20
-"""The largest file in bytes that is read."""
+"""The largest file that is read, in bytes."""
 DEPTH_LIMIT = 12
-"""How deep tables and lists may be nested; the view itself needs five."""
+"""The maximum nesting of tables and lists; the view itself needs five levels."""
 
 _KEY_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
-# Bounded, and begun only where a word begins: linear in the text, which the parser's work on such keys is not.
+# Bounded, and starting only at the beginning of a word: linear in the text, unlike the parser's work on such keys.
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{DEPTH_LIMIT}}}")
 _DO = "levelbench lint --template shows every field"
 
@@ -284,7 +284,7 @@ def read_claim(path: str | Path) -> Claim:
     path = Path(path)
     asked = f"reading the claim {path}"
     try:
-        # Not blocking: a named pipe would keep us waiting for somebody to write to it.
+        # Not blocking: opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
@@ -300,19 +300,19 @@ def read_claim(path: str | Path) -> Claim:
         raise RecordError(asked, f"it is not UTF-8 ({error.reason})", "save it as UTF-8") from error
     claim = parse_claim(text, str(path))
     if _is_empty(claim):
-        # No rule finds anything in it, which would look like praise.
-        raise RecordError(asked, "it states nothing but names", f"fill in what is known; {_DO}")
+        # No rule finds anything in it, which would look like approval.
+        raise RecordError(asked, "it states only names", f"fill in what is known; {_DO}")
     return claim
 
 
 def _is_empty(claim: Claim) -> bool:
-    """Whether nothing is stated but a title and what its sides are called: a template that was never filled in."""
+    """Whether only a title and the names of sides are stated: a template that was never filled in."""
     named = [Side(each.name, where=each.where) for each in claim.sides]
     return claim == Claim(claim.title, named, where=claim.where)
 
 
 def parse_claim(text: str, where: str = "") -> Claim:
-    """The claim that ``text`` writes. ``where`` names its file, and is kept with the line in every part."""
+    """The claim in ``text``. ``where`` names its file, and is kept with the line in every part."""
     asked = f"reading the claim {where}".rstrip()
     if len(text) > FILE_LIMIT:
         raise RecordError(asked, f"it has more than {FILE_LIMIT} bytes", "state figures, and keep raw data elsewhere")
@@ -323,7 +323,7 @@ def parse_claim(text: str, where: str = "") -> Claim:
     except RecursionError:
         raise RecordError(asked, f"it is nested deeper than {DEPTH_LIMIT}", _DO) from None
     except ValueError as error:
-        raise RecordError(asked, f"it is not TOML: {error}", "correct it there") from error
+        raise RecordError(asked, f"it is not TOML: {error}", "fix it there") from error
     if _depth(value) > DEPTH_LIMIT:
         raise RecordError(asked, f"it is nested deeper than {DEPTH_LIMIT}", _DO)
     lines = lines_of(text)
@@ -353,7 +353,7 @@ def _depth(value: object) -> int:
 
 
 def _say_where(value: dict[str, Any], where: str, lines: dict[str, int]) -> None:
-    """Write the file into the claim, and file and line into each part whose author names no place."""
+    """Set the file of the claim, and the file and line of each part for which the author names no place."""
     if not where:
         return
     value["where"], value["read_from"] = where, "claim"

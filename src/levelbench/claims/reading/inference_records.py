@@ -1,7 +1,7 @@
-"""Records of inference as claims: the processes of one framework are the runs of a side.
+"""Claims from records of inference: the processes of one framework are the runs of a side.
 
-The replicate is the process, and a latency is the one that its scenario is judged by; quality comes from the very
-answers that were timed.
+The replicate is the process, a latency is the one by which the scenario is judged, and quality comes from the timed
+answers themselves.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _METHOD = "one monotonic clock, from each query to its answer"
 def read_inference_files(paths: Iterable[Path], problems: list[LevelbenchError] | None = None) -> list[Claim]:
     """A claim for each network, data and scenario, with a side for each framework that measured it.
 
-    ``problems`` takes what cannot be read; without it the first is an error. Processes that did not end are in none.
+    ``problems`` collects what cannot be read; without it, the first such file is an error. Unfinished processes are
+    left out.
     """
     groups: dict[bytes, dict[str, list[InferenceRecord]]] = {}
     for path in paths:
@@ -130,7 +131,7 @@ def _run(record: InferenceRecord, time_s: float) -> RunView:
 
 
 def _quality(records: Sequence[InferenceRecord]) -> QualityView:
-    """Of the answers of all processes; each opened the split once."""
+    """The quality of the answers of all processes; each opened the split once."""
     known = [each.accuracy for each in records if each.accuracy is not None and each.accuracy.value is not None]
     if not known:
         return QualityView()

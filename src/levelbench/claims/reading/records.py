@@ -1,8 +1,8 @@
-"""Runs of a store as claims: a group of runs is a side, and groups that can be compared are one claim.
+"""Claims from the runs of a store: a group of runs is a side, and comparable groups are one claim.
 
-A selection of runs is the claim. The first group is the base, as in ``levelbench compare``; what the store
-holds besides the selection (other runs of the same specification, other settings of the same task) is what the claim
-does not count. A ratio is claimed only where every run of both groups reached its target.
+The selected runs are the claim. The first group is the base, as in ``levelbench compare``. What else the store has
+(other runs of the same specification, other settings of the same task) is what the claim does not count. A ratio is
+claimed only if every run of both groups reached its target.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WELCH = "Welch's t on the logarithms of the times"
 
 
 def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> ComparisonView:
-    """The second of the gate's sides against the first: time to the target, where both have two times.
+    """The second of the gate's sides compared with the first: time to the target, if both have at least two times.
 
     The test is the one that the verdict uses.
     """
@@ -43,7 +43,7 @@ def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> Compa
         [run.time_to_accuracy_s for run in runs if run.time_to_accuracy_s is not None]
         for runs in (gate.sides.runs_a, gate.sides.runs_b)
     )
-    # What the gate refuses has no ratio; the rules say why it should not have been compared.
+    # What the gate refuses has no ratio; the rules say why it should not be compared.
     all_arrived = base.reached == base.n and new.reached == new.n and not gate.refusals
     paired = gate.sides.paired
     found = None
@@ -77,29 +77,29 @@ def _test(found: LogRatio, paired: bool) -> str:
 
 
 def _effect(found: LogRatio, paired: bool) -> float | None:
-    """The difference of the logarithms in their own standard deviations (Cohen 1988, d); ``None`` without a spread.
+    """The difference of the logarithms in units of their standard deviation (Cohen 1988, d); ``None`` without a spread.
 
-    Of pairs it is in the standard deviations of their differences.
+    For pairs, the unit is the standard deviation of their differences.
     """
     deviation = found.deviation_a if paired else math.sqrt((found.deviation_a**2 + found.deviation_b**2) / 2.0)
     return math.log(found.ratio) / deviation if deviation > 0.0 and found.ratio > 0.0 else None
 
 
 def interleaved(groups: Sequence[RunGroup]) -> bool:
-    """Whether some run of one group began between two of another: so a drift of the machine hits them all."""
+    """Whether a run of one group began between two of another, so that a drift of the machine affects both."""
     order = sorted((run.started, at) for at, group in enumerate(groups) for run in group.runs)
     turns = sum(one[1] != other[1] for one, other in pairwise(order))
     return turns >= len(groups)
 
 
 def uncounted(groups: Sequence[RunGroup], rows: Iterable[Row], shown: Collection[str] = frozenset()) -> list[Uncounted]:
-    """What ``rows`` hold besides the runs of ``groups``: first of the same specifications, then of other settings.
+    """What ``rows`` have besides the runs of ``groups``: first runs of the same specifications, then of other settings.
 
-    ``shown`` are the ids of all runs that are shown together, in whichever claim: those of another one are counted.
+    ``shown`` are the ids of all runs that are shown together; those in another claim are counted there.
 
-    Other settings are those of the same task on the same framework and device, for another framework is another side
-    and not a trial of this one. A run that is still running does not count yet; one that was interrupted counts as one
-    of the same specification unless its seed was run again to the end.
+    Other settings are those of the same task on the same framework and device, because another framework is another
+    side, not a trial of this one. A running run does not count yet; an interrupted one counts as a run of the same
+    specification unless its seed was run again to the end.
     """
     counted = {run.id for group in groups for run in group.runs} | set(shown)
     keys = {group.key for group in groups}
@@ -135,15 +135,15 @@ def _sighting(rows: Sequence[Row], keys: Collection[str], same: bool) -> list[Un
 
 
 COMPARED = 12
-"""Up to so many groups that are selected together are compared; more of them are a list, and each its own claim."""
+"""Up to this many selected groups are compared with each other; more are a list, with each group as its own claim."""
 
 _STATISTICS = {"median": "median", "geometric mean": "geometric", "single value": None}
 
 
 def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | None = None) -> list[Claim]:
-    """The claims that the selected runs make, with what ``store`` holds besides them.
+    """The claims that the selected runs make, with what else ``store`` has.
 
-    ``problems`` takes what cannot be read; without it the first such file is an error. To select nothing is a
+    ``problems`` collects what cannot be read; without it, the first such file is an error. Selecting nothing is a
     ``UsageError`` that names the nearest.
     """
     chosen = parse_selector(selector)
@@ -162,7 +162,7 @@ def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | Non
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the collector of cycles, which takes a third of the time to look at records and finds none in them."""
+    """Without garbage collection, which takes a third of the time to look at records and finds no cycles in them."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -183,7 +183,7 @@ def _whole_groups(chosen: Selector, records: list[Record], store: Store) -> list
 
 
 def _beside(chosen: Selector, store: Store) -> list[Row]:
-    """All runs of the store; none where the selection is the whole store or lies outside of it."""
+    """All runs of the store; none if the selection is the whole store or lies outside it."""
     if chosen.path is not None and not chosen.filters:
         folder = store.path.resolve()
         if chosen.path == folder or not chosen.path.is_relative_to(folder):
@@ -194,10 +194,10 @@ def _beside(chosen: Selector, store: Store) -> list[Row]:
 def claims_of(
     records: Iterable[Record], beside: Sequence[Row] = (), problems: list[LevelbenchError] | None = None
 ) -> list[Claim]:
-    """One claim for all groups of a task that have one target, crossing rule and clock; one for a study of scaling.
+    """One claim for all groups of a task with the same target, crossing rule and clock; one for a scaling study.
 
-    Runs that did not come to an end are in no claim, but in what it does not count. ``problems`` takes records that
-    contradict themselves; without it the first one is an error.
+    Unfinished runs are not part of a claim, but of what it does not count. ``problems`` collects inconsistent records;
+    without it, the first one is an error.
     """
     by_path: dict[str, Record] = {}
     runs = []
@@ -225,7 +225,7 @@ def claims_of(
 
 
 def _together(groups: Sequence[RunGroup]) -> list[list[RunGroup]]:
-    """Groups that may be compared: of one task, target, crossing rule and clock."""
+    """Groups that may be compared: same task, target, crossing rule and clock."""
     found: dict[bytes, list[RunGroup]] = {}
     for group in groups:
         each = group.specification
@@ -258,7 +258,7 @@ def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: 
 
 
 def _caveats(gates: Sequence[Comparability], names: Sequence[str]) -> list[str]:
-    """What the gate found of each comparison, each sentence once."""
+    """What the gate found about each comparison, each sentence once."""
     said: dict[str, str] = {}
     for gate, name in zip(gates, names[1:], strict=True):
         for each in gate.caveats:
@@ -267,7 +267,7 @@ def _caveats(gates: Sequence[Comparability], names: Sequence[str]) -> list[str]:
 
 
 def _study(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: list[Uncounted]) -> Claim:
-    """The side is that of the most ranks; every group is a point of it."""
+    """The side is the group with the most ranks; every group is a point of it."""
     largest = max(groups, key=ranks_of)
     side = run_side(largest, records, largest.label)
     return Claim(
@@ -284,7 +284,7 @@ def _study(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: 
 
 
 def _names(groups: Sequence[RunGroup]) -> list[str]:
-    """The groups' labels; where two groups differ in their source alone, with the beginning of its digest."""
+    """The groups' labels; if two groups differ only in their source, with the beginning of its digest."""
     labels = [group.label for group in groups]
     return [
         label if labels.count(label) == 1 else f"{label} ({group.source_digest[:8]})"

@@ -1,8 +1,8 @@
-"""One group of runs as a side of a claim, or as a point of a scaling study: all that their records know of it.
+"""One group of runs as a side of a claim, or as a point of a scaling study, with everything that the records know.
 
-What the record holds is stated; what it cannot know (who tuned, what the caches held, what it costs) stays unknown. An
-environment has no schema, so ``tidied`` leaves out parts of another type. Of a clock policy only what its phases say is
-stated.
+What the record has is stated; what it cannot know (who tuned, the state of caches, the cost) stays unknown. An
+environment has no schema, so ``tidied`` drops parts of another type. Only what its phases say is stated about a clock
+policy.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _CROSSINGS = ("first", "confirmed", "sustained", "final", "interpolated")
 def clock_of(
     name: str | None, crossing: str | None, *, initialised_s: float = 0.0, fixed_time_s: float | None = None
 ) -> ClockView:
-    """The view of a policy and a crossing rule; of a clock that we do not know its name alone.
+    """The view of a policy and a crossing rule; for an unknown clock, only its name.
 
-    ``initialised_s`` are seconds of preparation that the policy left out: data may have been read in them.
+    ``initialised_s`` are seconds of preparation that the policy left out, in which data may have been read.
     """
     known: Any = crossing if crossing in _CROSSINGS else None
     chosen = POLICIES.get(name or "")
@@ -76,7 +76,7 @@ _NUMBERS = ("cores_allowed", "cores_logical", "memory_bytes")
 
 
 def tidied(environment: Mapping[str, object], device: str, ranks: int) -> dict[str, dict[str, object]]:
-    """``machine``, ``accelerators`` (those that ``ranks`` used), ``git``, ``framework``: each a table, maybe empty."""
+    """``machine``, ``accelerators`` (those that ``ranks`` used), ``git``, ``framework``: tables, possibly empty."""
     machine = _table(environment, "machine")
     kept = {name: value for name, value in machine.items() if name not in _NUMBERS or _is_count(value)}
     cpu = kept.pop("cpu", None)
@@ -124,10 +124,10 @@ _REPORTED: dict[str, Literal["median", "mean", "single"]] = {
 
 
 def run_side(group: RunGroup, records: Mapping[str, Record], name: str) -> Side:
-    """The side of ``group``; ``records`` are those of its runs by path."""
+    """The side of ``group``; ``records`` are the records of its runs by path."""
     specification, first = group.specification, group.runs[0]
     own = [records[run.path] for run in group.runs if run.path in records]
-    # Where some runs missed, no report of ours gives the time of the others as that of the side.
+    # If some runs missed, no report of ours gives the time of the others as the time of the side.
     found = spread(times_of(group)) if group.reached == group.n else None
     framework = tidied(first.environment, first.device, 1)["framework"]
     setup = _setup(group)
@@ -160,19 +160,19 @@ def times_of(group: RunGroup) -> list[float]:
 
 
 def spread(times_s: Sequence[float]) -> Estimate | None:
-    """The typical time with its interval, as every report of ours gives it; ``None`` without a time above zero."""
+    """The typical time with its interval, as in our reports; ``None`` without a time above zero."""
     return estimate(times_s) if times_s and min(times_s) > 0 else None
 
 
 def ends_of(found: Estimate | None) -> tuple[float, float] | None:
-    """Both ends of an interval that has them."""
+    """Both ends of an interval, if it has them."""
     if found is None or found.interval is None or not math.isfinite(found.interval.high):
         return None
     return found.interval.low, found.interval.high
 
 
 def _folder(group: RunGroup) -> str:
-    """The folder that all runs lie in, or else the first of their files."""
+    """The folder that contains all runs, or else the first of their files."""
     places = {run.path.rpartition("/")[0] for run in group.runs}
     return places.pop() if len(places) == 1 else group.runs[0].path
 
@@ -196,7 +196,7 @@ def _run(run: RunSummary, record: Record | None) -> RunView:
 
 
 def _curve(run: RunSummary, record: Record) -> CurveView | None:
-    """The evaluations up to the first that is not finite, on the clock of the run's summary."""
+    """The evaluations up to the first one that is not finite, on the clock of the run's summary."""
     seconds = _on_clock(run.clock)
     kept = []
     for each in record.evaluations:
@@ -218,7 +218,7 @@ def _on_clock(clock: str) -> Callable[[Mapping[str, int]], float]:
 
 
 def split_of(name: str) -> Split | None:
-    """A split's name as the view has it; ``None`` for another, whose use is not known."""
+    """A split's name in the view; ``None`` for another split, whose use is unknown."""
     word = name.lower().partition(".")[0]
     if word in ("train", "training"):
         return "train"
@@ -228,7 +228,7 @@ def split_of(name: str) -> Split | None:
 
 
 def quality_of(group: RunGroup, records: Sequence[Record] = ()) -> QualityView:
-    """The quality on the target's split: that of the runs that came to their end."""
+    """The quality on the target's split, over the finished runs."""
     target = group.specification.target
     values = [run.quality.get(target.split, math.nan) for run in group.runs if run.status == "done"]
     found = mean_of(values)
@@ -248,12 +248,12 @@ def quality_of(group: RunGroup, records: Sequence[Record] = ()) -> QualityView:
 
 
 def mean_of(values: Sequence[float]) -> Estimate | None:
-    """The mean of what is a figure, with its interval; a square of what is left out would be no number."""
+    """The mean of the finite values, with its interval; values whose square overflows are left out."""
     kept = [value for value in values if abs(value) < _BEYOND]
     if not kept:
         return None
     found = estimate_signed(kept)
-    # A mean of equal values may be rounded below them, and so below a target that each of them is at.
+    # A mean of equal values may be rounded below them, and so below a target that each of them reaches.
     value = min(max(found.value, min(kept)), max(kept))
     inside = found.interval
     if value == found.value and (inside is None or value in inside):
@@ -264,7 +264,7 @@ def mean_of(values: Sequence[float]) -> Estimate | None:
 
 
 def _looks(records: Sequence[Record]) -> int | None:
-    """The most evaluations of the test data in a run; ``None`` where no record says."""
+    """The largest number of evaluations of the test data in a run; ``None`` if no record says."""
     counts = []
     for record in records:
         seen = sum("test" in each.quality for each in record.evaluations)
@@ -289,25 +289,25 @@ def _data(group: RunGroup, records: Sequence[Record]) -> DataView:
 
 
 def ranks_of(group: RunGroup) -> int:
-    """How many processes trained together."""
+    """The number of processes that trained together."""
     distribution = group.specification.distribution
     return distribution.ranks if distribution else 1
 
 
 def whole(value: object) -> int | None:
-    """A whole number of zero or more, and nothing else."""
+    """The value if it is a whole number of zero or more, else ``None``."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def batch_of(settings: Mapping[str, object]) -> int | None:
-    """The batch that the settings name, by the names that recipes and other systems use."""
+    """The batch in the settings, under the names that recipes and other systems use."""
     return next((found for name in _BATCH if (found := whole(settings.get(name))) is not None), None)
 
 
 def rate_of(settings: Mapping[str, object]) -> float | None:
-    """The learning rate that the settings name, where it is one number."""
+    """The learning rate in the settings, if it is a single number."""
     for name in _RATE:
         value = settings.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -316,7 +316,7 @@ def rate_of(settings: Mapping[str, object]) -> float | None:
 
 
 def workload_of(group: RunGroup) -> WorkloadView:
-    """How big a step was, and how many of them the runs took to the target on average."""
+    """The size of a step, and the average number of steps to the target."""
     specification, distribution = group.specification, group.specification.distribution
     batch, ranks = batch_of(specification.settings), ranks_of(group)
     weak = distribution is not None and distribution.scaling == "weak"
@@ -356,7 +356,7 @@ def _hardware(group: RunGroup, records: Sequence[Record]) -> HardwareView:
 
 
 def _setup(group: RunGroup) -> Setup:
-    """What all runs ran with: a value where they agree, all values where they do not."""
+    """The options of all runs: one value if they agree, else all values."""
     git = [tidied(run.environment, run.device, 1)["git"] for run in group.runs]
     dirty = [each["dirty"] for each in git if isinstance(each.get("dirty"), bool)]
     distribution = group.specification.distribution
@@ -376,7 +376,7 @@ def _agreed(values: Iterable[object]) -> str | None:
 
 
 def is_study(groups: Sequence[RunGroup]) -> bool:
-    """Whether the groups are one recipe on at least two numbers of ranks, each once, the smallest first or not."""
+    """Whether the groups are one recipe on at least two numbers of ranks, each once, in any order."""
     ranks = [ranks_of(group) for group in groups]
     if len(set(ranks)) != len(ranks) or len(ranks) < 2:
         return False
@@ -390,14 +390,14 @@ def _rest(specification: Specification) -> bytes:
 
 
 def mode_of(groups: Sequence[RunGroup]) -> Literal["strong", "weak"] | None:
-    """What the runs of several ranks say: whether the batch grew with them."""
+    """The scaling mode of the runs of several ranks: whether the batch grew with the ranks."""
     teams = [group.specification.distribution for group in groups]
     modes = {team.scaling for team in teams if team is not None and team.ranks > 1}
     return modes.pop() if len(modes) == 1 else None
 
 
 def points_of(groups: Sequence[RunGroup], side: str) -> list[ScalingPoint]:
-    """One point a group, the smallest first."""
+    """One point per group, smallest first."""
     return [_point(group, side) for group in sorted(groups, key=ranks_of)]
 
 
@@ -428,12 +428,12 @@ def _point(group: RunGroup, side: str) -> ScalingPoint:
 
 
 def _fixed(group: RunGroup) -> bool:
-    """Whether a budget in seconds, and nothing that the run did, ended every run."""
+    """Whether every run was ended by a budget in seconds, whatever it had done."""
     return group.specification.budget_s is not None and group.reached == 0
 
 
 def _rate(group: RunGroup) -> float | None:
-    """The learning rate that was used: the recipe's, times what the ranks make of it."""
+    """The learning rate that was used: the recipe's, times the factor for the ranks."""
     rate, distribution = rate_of(group.specification.settings), group.specification.distribution
     if rate is None or distribution is None or distribution.scaling != "weak":
         return rate

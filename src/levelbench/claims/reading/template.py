@@ -1,7 +1,7 @@
 """The questions that an author should answer before publishing, as a ``claim.toml`` to fill in.
 
-It is made of the view, whose docstrings become its comments, and of the rules, which say what they read: every field
-that a rule can see is asked for.
+It is generated from the view, whose docstrings become comments, and from the rules, which list the fields that they
+read: every field that a rule can see is in the template.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["template"]
 _HEAD = """\
 # A performance claim, written down for `levelbench lint claim.toml`.
 #
-# Remove the # before what you can answer. What you leave out is "not stated": that is counted, and never held
+# Remove the # before what you can answer. What you leave out is "not stated": it is counted, but never held
 # against you. Times are in seconds, rates per second, shares between 0 and 1. After a field come the rules that
 # read it: levelbench lint --explain CODE prints one of them.
 """
@@ -46,9 +46,9 @@ _LEFT_OUT = {(Claim, "read_from"), (Claim, "where")}
 
 
 def template(rules: Sequence[Rule] | None = None) -> str:
-    """The text of a claim with every field; only what a claim must have is not commented out.
+    """The text of a claim with every field; all but the required ones are commented out.
 
-    After a field stand the codes of those ``rules`` (all of them, if none are given) that read it.
+    Each field is followed by the codes of the ``rules`` (by default all) that read it.
     """
     asked: dict[str, list[str]] = {}
     for rule in all_rules() if rules is None else rules:
@@ -58,9 +58,9 @@ def template(rules: Sequence[Rule] | None = None) -> str:
 
 
 def _struct(kind: type[msgspec.Struct], path: str, mark: str, asked: Mapping[str, list[str]]) -> Iterator[str]:
-    """The fields of ``kind`` at ``path``: values first, as TOML wants it, then the tables inside.
+    """The fields of ``kind`` at ``path``: values first, as TOML requires, then the nested tables.
 
-    ``mark`` is ``"#"`` inside of what may be absent as a whole, where required fields are commented out too.
+    ``mark`` is ``"#"`` inside an optional table, where required fields are commented out too.
     """
     inner: list[tuple[str, type[msgspec.Struct], bool]] = []
     for field in msgspec.structs.fields(kind):
@@ -106,7 +106,7 @@ def _question(kind: type, name: str) -> str:
 
 @cache
 def _documented(kind: type) -> dict[str, str]:
-    """The docstrings of fields, which Python does not keep, from the source; none where there is no source."""
+    """The docstrings of fields, which Python does not keep, read from the source; none without the source."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
     except OSError:
@@ -126,7 +126,7 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def _table(kind: object) -> tuple[type[msgspec.Struct] | None, bool]:
-    """The struct that a field holds, and whether it holds a list of them."""
+    """The struct that a field contains, and whether it is a list of them."""
     kind, listed = _present(kind), False
     if get_origin(kind) is list:
         kind, listed = get_args(kind)[0], True
@@ -154,7 +154,7 @@ def _sample(kind: object, name: str) -> str:
 
 
 def _present(kind: object) -> object:
-    """The type of a value that is there: without ``None``."""
+    """The type of a value that is present, without ``None``."""
     if get_origin(kind) in (Union, UnionType):
         kinds = [each for each in get_args(kind) if each is not type(None)]
         return kinds[0] if len(kinds) == 1 else kind

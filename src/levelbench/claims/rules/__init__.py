@@ -1,7 +1,7 @@
-"""The rules of the linter: ours, found by listing this folder, and those of other packages.
+"""The rules of the linter: those in this folder, and those of other packages.
 
-A rule is a module ``lbNNN_its_name.py`` with ``rule = read_rule(...)`` and a page ``lbNNN_its_name.md``; adding one is
-adding these two. Another package names its rules in the entry point group ``levelbench.rules``.
+A rule is a module ``lbNNN_its_name.py`` with ``rule = read_rule(...)`` and a page ``lbNNN_its_name.md``; to add a rule,
+add these two files. Another package lists its rules in the entry point group ``levelbench.rules``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _FILE = re.compile(r"lb\d{3}_[a-z0-9_]+")
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, ours and those of installed packages, sorted by its code.
+    """Every rule, ours and those of installed packages, sorted by code.
 
-    ``DefinitionError`` for one that does not load, is no rule, or has the code of another.
+    ``DefinitionError`` for one that does not load, is not a rule, or has the code of another.
     """
     found = {rule.code: rule for rule in shipped_rules()}
     for name in plugins.names("rule"):
         rule = plugins.load("rule", name)
         if not isinstance(rule, Rule):
-            what = f"its entry point names a {type(rule).__name__}"
-            raise DefinitionError(f"rule {name!r}", what, "name what levelbench.claims.rule.read_rule returns")
+            what = f"its entry point is a {type(rule).__name__}, not a rule"
+            raise DefinitionError(f"rule {name!r}", what, "let it name what levelbench.claims.rule.read_rule returns")
         if rule.code in found:
             what = f"its code {rule.code} is that of the rule {found[rule.code].name}"
             raise DefinitionError(f"rule {name!r}", what, "give it a code of its own, such as ACME101")
@@ -41,7 +41,7 @@ def all_rules() -> tuple[Rule, ...]:
 
 @cache
 def shipped_rules() -> tuple[Rule, ...]:
-    """The rules of this folder, sorted by their codes: those that our documentation has."""
+    """The rules in this folder, sorted by code: those in our documentation."""
     names = [each.name for each in pkgutil.iter_modules(__path__) if _FILE.fullmatch(each.name)]
     found: list[Rule] = [import_module(f"{__name__}.{name}").rule for name in names]
     return tuple(sorted(found, key=lambda rule: rule.code))

@@ -1,4 +1,4 @@
-"""What several rules need: who is compared with whom, findings in one form, numbers in print, how good a side is.
+"""What several rules share: pairs of sides, findings in one form, printed numbers, the quality of a side.
 
 ``guilty`` needs evidence, ``not_stated`` a missing fact; no helper turns the second into the first.
 """
@@ -29,7 +29,7 @@ class ComparedPair(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Where the comparison was read, or else its new side."""
+        """The place of the comparison, or else of its new side."""
         return self.comparison.where or self.new.where
 
 
@@ -40,10 +40,10 @@ def sides(claim: Claim) -> Iterator[tuple[str, Side]]:
 
 
 def pairs(claim: Claim) -> Iterator[ComparedPair]:
-    """The sides of every comparison; one that names a side which is not there has no pair.
+    """The sides of every comparison, except one that names a missing side.
 
-    Where no comparison is stated and exactly one of several sides is called the baseline, each other is compared
-    with it: that is what a reader does. Of such a comparison nothing but its sides is known.
+    If no comparison is stated and exactly one of several sides is called the baseline, each other side is compared with
+    it, as a reader would. Only the sides of such a comparison are known.
     """
     if not claim.comparisons and len(claim.sides) < 2:
         return
@@ -63,12 +63,12 @@ def pairs(claim: Claim) -> Iterator[ComparedPair]:
 
 
 def guilty(field: str, found: str, do: str, where: str = "", severity: Severity = "error") -> Diagnostic:
-    """A finding that rests on evidence, which ``found`` gives with its numbers. The rule adds its code."""
+    """A finding based on evidence, which ``found`` states with its numbers. The rule adds its code."""
     return Diagnostic("", severity, found, do, field, where)
 
 
 def not_stated(field: str, what: str, do: str, where: str = "") -> Diagnostic:
-    """A fact that would decide and is missing: ``what`` names it ("the split of the quality of 'a'")."""
+    """A missing fact that would decide: ``what`` names it ("the split of the quality of 'a'")."""
     return Diagnostic("", "not-stated", f"not stated: {what}", do, field, where)
 
 
@@ -90,12 +90,12 @@ def times(ratio: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share from 0 to 1 in per cent."""
+    """A share from 0 to 1, in per cent."""
     return f"{number(100 * share)} %"
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that it reads best in."""
+    """A time in the most readable unit."""
     for limit, unit, name in ((7200, 3600, "h"), (120, 60, "min"), (1, 1, "s"), (1e-3, 1e-3, "ms")):
         if abs(value) >= limit:
             return f"{number(value / unit)} {name}"
@@ -103,11 +103,11 @@ def seconds(value: float) -> str:
 
 
 TRAINING_TIMES = ("target", "epoch", "step", "run")
-"""What the time of a side is of where the side trains; ``call`` is inference or an operator alone."""
+"""The values of ``time_of`` for a side that trains; ``call`` is inference or a single operator."""
 
 
 class Level(NamedTuple):
-    """A quality with its interval, turned so that higher is better; without one, all three are the same."""
+    """A quality with its interval, signed so that higher is better; without an interval, all three are equal."""
 
     value: float
     low: float
@@ -117,7 +117,7 @@ class Level(NamedTuple):
 
 
 def direction_of(quality: QualityView) -> float | None:
-    """1 where higher is better, -1 where lower is; ``None`` where neither a direction nor the metric's name says."""
+    """1 if higher is better, -1 if lower is; ``None`` if neither a direction nor the metric's name says."""
     if quality.direction is not None:
         return 1.0 if quality.direction == "higher" else -1.0
     better = better_of(quality.metric or "")
@@ -125,7 +125,7 @@ def direction_of(quality: QualityView) -> float | None:
 
 
 def level_of(quality: QualityView, point: ScalingPoint | None = None) -> Level | None:
-    """The quality of a point of scaling, or else of the side itself, on the side's metric."""
+    """The quality of a scaling point, or else of the side itself, on the side's metric."""
     sign = direction_of(quality)
     if point is None:
         value, low, high = quality.value, quality.low, quality.high
@@ -140,7 +140,7 @@ def level_of(quality: QualityView, point: ScalingPoint | None = None) -> Level |
 
 
 def beyond(first: Level, later: Level) -> bool | None:
-    """Whether ``later`` is worse by more than the intervals; ``None`` where it is worse and neither has one."""
+    """Whether ``later`` is worse by more than the intervals; ``None`` if it is worse and neither has one."""
     if later.value >= first.value:
         return False
     if not first.has_interval and not later.has_interval:
@@ -157,5 +157,5 @@ def misses(quality: QualityView, level: Level | None) -> bool:
 
 
 def is_training(side: Side) -> bool:
-    """Whether the time of a side is a time of training: of a run, an epoch, a step, or to a target."""
+    """Whether the time of a side is a training time: of a run, an epoch, a step, or to a target."""
     return side.time_of in TRAINING_TIMES

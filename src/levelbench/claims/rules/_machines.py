@@ -1,4 +1,4 @@
-"""The hardware of a side: a stated figure goes before the table's, and what neither has stays unknown."""
+"""The hardware of a side: a stated figure takes precedence over the table's, and what neither has stays unknown."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ONE_CORE = re.compile(r"\b(single|one|1)[- ]?((cpu|processor)[- ]?)?(core|threa
 
 
 class ResolvedHardware(NamedTuple):
-    """A whole system: ``name`` is how it is called in print, ``part`` which device it computes with, by one name.
+    """A whole system: ``name`` is its printed name, ``part`` the normalised name of the device that it computes with.
 
-    ``peaks`` are FLOP/s by precision; ``matched`` is the entry of the table whose figures are used. Where the number of
-    devices is not known (``counted``), no figure of the whole is, and none is taken from the table.
+    ``peaks`` are FLOP/s by precision; ``matched`` is the table entry whose figures are used. If the number of devices
+    is unknown (``counted``), so are the figures of the whole system, and none is taken from the table.
     """
 
     name: str
@@ -55,14 +55,14 @@ class ResolvedHardware(NamedTuple):
 
 
 def machine_of(hardware: HardwareView) -> ResolvedHardware:
-    """The machine, with what the table has of it where nothing is stated."""
+    """The machine, with figures from the table where none are stated."""
     match = _match(hardware)
     called = hardware.description or hardware.accelerator or hardware.processor or ""
     part = match.name if match is not None and match.name else (hardware.accelerator or called).lower()
     counted = match is None or match.count_stated
     whole = match if counted else None
     return ResolvedHardware(
-        name=called or "hardware that is not named",
+        name=called or "unnamed hardware",
         part=part,
         accelerated=_accelerated(hardware, match),
         cores_used=_cores_used(hardware),
@@ -78,7 +78,7 @@ def machine_of(hardware: HardwareView) -> ResolvedHardware:
 
 
 def precision_of(side: Side) -> str | None:
-    """The precision of most of a side's operations, or that of its settings; ``None`` where neither is said."""
+    """The precision of most of a side's operations, or that in its settings; ``None`` if neither is stated."""
     shares = side.operations.precisions
     stated = max(shares, key=lambda name: shares[name]) if shares else side.performance.options.get("precision")
     if not isinstance(stated, str) or not stated.strip():
@@ -87,7 +87,7 @@ def precision_of(side: Side) -> str | None:
 
 
 def precision_name(text: str) -> str:
-    """The name by which the table has a precision that somebody calls ``text``."""
+    """The table's name for the precision that an author calls ``text``."""
     name = text.strip().lower()
     return _ALIASES.get(name, name)
 
@@ -97,7 +97,7 @@ def _first(stated: _T | None, looked_up: _T | None) -> _T | None:
 
 
 def _match(hardware: HardwareView) -> Identification | None:
-    """The accelerator's entry, or else the whole description's, or the processor's where there is no accelerator."""
+    """The accelerator's entry, else the whole description's, or the processor's if there is no accelerator."""
     names = [hardware.accelerator, hardware.description]
     if not hardware.accelerators and hardware.accelerator is None:
         names.append(hardware.processor)
@@ -105,7 +105,7 @@ def _match(hardware: HardwareView) -> Identification | None:
         found = lookup(name) if name else None
         if found is None:
             continue
-        # Where the figures are not of one system (a processor next to accelerators), they say nothing.
+        # If the figures belong to different systems (a processor next to accelerators), they mean nothing.
         if hardware.accelerators and not found.is_accelerator:
             continue
         if hardware.accelerators:
@@ -115,7 +115,7 @@ def _match(hardware: HardwareView) -> Identification | None:
 
 
 def _with_cores(match: Identification, cores: int | None) -> Identification:
-    """A processor as often as its cores make the number that is stated."""
+    """The processor, as many times as the stated number of cores requires."""
     device = match.device
     if match.count_stated or device is None or device.kind != "processor" or not device.cores or not cores:
         return match

@@ -1,7 +1,7 @@
-"""What the runs of a side show: their times, whether these may be normal, what their curves say of the target.
+"""What the runs of a side show: their times, whether these may be normal, what their curves say about the target.
 
-Normality is rejected only at the 1 % level and only from eight values on: with fewer, no test can. A crossing is
-computed again from the evaluations, as ``measure.crossing`` has it, and never believed.
+Normality is rejected only at the 1 % level and only with at least eight values: with fewer, no test can. A stated
+crossing is never believed, but recomputed from the evaluations, as in ``measure.crossing``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def side_times(side: Side) -> list[float]:
 
 
 def side_rates(side: Side) -> list[float]:
-    """Samples a second of each run, where the samples to the target are stated: all runs did the same work."""
+    """Samples per second of each run, if the samples to the target are stated: all runs did the same work."""
     samples = side.workload.samples_to_target
     return [samples / time_s for time_s in side_times(side)] if samples else []
 
@@ -40,12 +40,12 @@ def side_qualities(side: Side) -> list[float]:
 
 
 def fixed_time(claim: Claim) -> bool:
-    """Whether every side ran for a stated time, so that work differs and not time."""
+    """Whether every side ran for a stated time, so that the work differs, not the time."""
     return bool(claim.sides) and all(side.clock.fixed_time_s is not None for side in claim.sides)
 
 
 def matches(value: float, one: float, other: float) -> bool:
-    """Whether ``value`` is ``one`` to three digits and clearly not ``other``; never where they are the same."""
+    """Whether ``value`` is ``one`` to three digits and clearly not ``other``; never if these are the same."""
     away, apart = abs(value - one), abs(one - other)
     return 1e-9 * abs(one) < apart < math.inf and away <= min(_PRINTED * abs(one), 0.1 * apart)
 
@@ -62,7 +62,7 @@ def _samples(claim: Claim, summary: Summarised) -> Iterator[list[float]]:
 
 
 def sample_of(claim: Claim, summary: Summarised) -> Sequence[float] | None:
-    """The runs' values of which ``summary`` is the mean or median, and of as many runs; ``None`` if there are none."""
+    """The runs' values whose mean or median is ``summary``, and of the same number; ``None`` if there are none."""
     for values in _samples(claim, summary):
         if len(values) < 2 or summary.value is None or summary.n not in (None, len(values)):
             continue
@@ -75,12 +75,12 @@ def sample_of(claim: Claim, summary: Summarised) -> Sequence[float] | None:
 
 
 FEWEST = 8
-"""The approximation of the skewness's distribution begins here (D'Agostino 1970)."""
+"""Smallest n for the approximate distribution of the skewness (D'Agostino 1970)."""
 _FEWEST_FOR_TAILS = 20
-"""That of the kurtosis's distribution (Anscombe & Glynn 1983)."""
+"""Smallest n for the approximate distribution of the kurtosis (Anscombe & Glynn 1983)."""
 _Z = 2.5758293
 _CHI_SQUARED = 9.2103404
-"""Two-sided 1 % points: of the standard normal, and of chi-squared with two degrees of freedom."""
+"""1 % points: two-sided of the standard normal, and of chi-squared with two degrees of freedom."""
 
 
 class Normality(NamedTuple):
@@ -93,7 +93,7 @@ class Normality(NamedTuple):
 
 
 def normality(values: Sequence[float]) -> Normality | None:
-    """D'Agostino and Pearson's K-squared (1973) from 20 values on, the test of skewness alone from 8; else ``None``.
+    """D'Agostino and Pearson's K-squared (1973) from 20 values on, the test of skewness alone from 8 on; else ``None``.
 
     Shapiro and Wilk's test has more power; this one needs no tables. ``None`` also for values that do not vary.
     """
@@ -137,10 +137,10 @@ def kurtosis_z(kurtosis: float, n: int) -> float:
 
 
 class Seen(NamedTuple):
-    """One run's curve against the target; indices are of evaluations, ``at`` is the run's.
+    """One run's curve and the target; indices are those of evaluations, ``at`` is that of the run.
 
-    ``first`` touches the target, ``confirmed`` is the second in a row that does, ``kept`` begins the stretch that
-    lasts to the end; each is ``None`` where there is none. ``claimed`` is what the run itself states.
+    ``first`` is the first evaluation at the target, ``confirmed`` the second in a row, ``kept`` the first of those that
+    stay there to the end; each is ``None`` if there is none. ``claimed`` is what the run itself states.
     """
 
     at: int
@@ -152,19 +152,19 @@ class Seen(NamedTuple):
 
     @property
     def ends_at_its_first_touch(self) -> bool:
-        """Whether nothing was evaluated after the target had been touched for the first time."""
+        """Whether the first evaluation at the target is the last one of all."""
         return self.first is not None and self.first == self.evaluations - 1
 
 
 _MOST = 12
 _known: dict[int, tuple[Side, list[Seen]]] = {}
-"""The last sides that a rule asked about, for the next rule that does; each is held, so no other has its identity."""
+"""A cache of the last sides that rules asked about; it holds each side, so that no other can get its identity."""
 
 
 def curves_of(side: Side) -> list[Seen]:
-    """Every curve of a run that did not fail and whose columns are of one length.
+    """Every curve of a run that did not fail and whose columns have equal lengths.
 
-    There is none where the target, or whether more is better, is unknown.
+    There is none if the target, or whether higher is better, is unknown.
     """
     held = _known.get(id(side))
     if held is None or held[0] is not side:
@@ -185,7 +185,7 @@ def _seen(side: Side) -> list[Seen]:
             continue
         if len(run.curve.time_s) != len(run.curve.quality):
             continue
-        # A byte an evaluation: a quality that is no number is at no target.
+        # One byte per evaluation; a quality that is not a number does not reach the target.
         reached = bytes(map(at_target, run.curve.quality, repeat(target)))
         evaluations = len(reached)
         first, pair, kept = reached.find(1), reached.find(b"\1\1"), reached.rfind(0) + 1

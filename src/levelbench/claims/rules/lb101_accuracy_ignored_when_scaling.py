@@ -1,4 +1,4 @@
-"""LB101: the time falls as ranks are added, and so does the quality, or what became of it is not stated."""
+"""LB101: the time falls as ranks are added, but so does the quality, or the quality is not stated."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic
         level = level_of(quality, point)
         got = "" if level is None else f" (quality {level.text})"
         goal = "its target" if quality.target is None else f"its target of {number(quality.target, 4)}"
-        found = f"{_label(point)} did not reach {goal}{got}, and is given as a point of the scaling all the same"
-        do = f"take the point out or show it as not reached; else {_RERUN}"
+        found = f"{_label(point)} did not reach {goal}{got}, but is given as a point of the scaling study"
+        do = f"remove the point or show it as not reached; else {_RERUN}"
         yield guilty(f"scaling[{at}].reached", found, do, point.where)
 
 
 def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic]:
-    """Every point against the smallest that has a quality."""
+    """Compare every point with the smallest one that has a quality."""
     known = [(at, point, level) for at, point in points if (level := level_of(quality, point)) is not None]
     if not known:
         return
@@ -89,7 +89,7 @@ def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Diagnostic]:
         return
     at, point = silent[0]
     ranks = ", ".join(str(each.ranks) for _, each in silent)
-    what = f"whether '{name}' reached its target on {ranks} ranks, and with which quality"
+    what = f"whether '{name}' reached its target on {ranks} ranks, and with what quality"
     yield not_stated(f"scaling[{at}].reached", what, _RERUN, point.where)
 
 

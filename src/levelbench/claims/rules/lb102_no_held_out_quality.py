@@ -1,4 +1,4 @@
-"""LB102: the quality was seen on data that the training, its stopping or its tuning had seen as well."""
+"""LB102: the quality was measured on data that training, stopping or tuning had seen too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from levelbench.claims.view import Claim, Side
 from levelbench.report.numbers import plural
 
 _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
-_DO = "evaluate the final network once on data that decided nothing, and report that figure with its split"
+_DO = "evaluate the final network once on data that was used for no decision, and report that figure with its split"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -20,7 +20,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if _has_quality(side):
             yield from _judged(f"{field}.quality", side)
         elif is_training(side):
-            what = f"the quality that '{side.name}' reached; its speed says nothing without one"
+            what = f"the quality that '{side.name}' reached; its speed means nothing without it"
             yield not_stated(f"{field}.quality.value", what, _DO, side.where)
 
 
@@ -42,13 +42,13 @@ def _judged(field: str, side: Side) -> Iterator[Diagnostic]:
 
 
 def _selected(field: str, side: Side, metric: str) -> Iterator[Diagnostic]:
-    """A time to a target is defined on the data it stops on; for any other figure that data is used up."""
+    """A time to a target is defined on the data that it stops on; any other figure must not use that data."""
     uses = {"stopping_split": "when to stop", "tuning_split": "on the settings"}
     deciding = [what for name, what in uses.items() if getattr(side.quality, name) == side.quality.split]
     if deciding:
         looks = max((len(run.curve.quality) for run in side.runs if run.curve is not None), default=0)
         often = f", looking {plural(looks, 'time')} in a run" if looks > 1 else ""
-        found = f"the {metric} of '{side.name}' is of the split that decided {' and '.join(deciding)}{often}"
+        found = f"the {metric} of '{side.name}' is from the split that decided {' and '.join(deciding)}{often}"
         yield guilty(f"{field}.split", found, _DO, side.where, "warning")
     elif side.quality.stopping_split is None:
         what = f"whether the split of the {metric} of '{side.name}' also decided when to stop"

@@ -37,11 +37,11 @@ def _hours(group: list[Uncounted]) -> list[float]:
 
 
 def _left_out(claim: Claim) -> Iterator[Diagnostic]:
-    """Runs of the very specification: what was claimed is a selection of what was measured."""
+    """Uncounted runs of the same specification: what is claimed is a selection of what was measured."""
     for at, each in enumerate(claim.uncounted):
         if each.same_specification and each.runs:
             amount = _amount(claim, each.runs, _hours([each]))
-            found = f"{amount} of the same specification are there and not counted: {each.what}"
+            found = f"{amount} of the same specification exist and are not counted: {each.what}"
             do = "count every run of the specification, failed ones as not reached, or say why one is not valid"
             yield guilty(f"uncounted[{at}]", found, do, each.where)
 
@@ -49,7 +49,7 @@ def _left_out(claim: Claim) -> Iterator[Diagnostic]:
 def _other_settings(claim: Claim) -> Iterator[Diagnostic]:
     """Runs of the task with other settings are tuning, unless as many trials are stated.
 
-    A store states nothing: its other runs may be a search, or a comparison, or a first try. Whoever publishes says.
+    A store does not say whether its other runs were a search, a comparison or a first try. The author has to.
     """
     others = [(at, each) for at, each in enumerate(claim.uncounted) if not each.same_specification and each.runs]
     runs = sum(each.runs for _, each in others)
@@ -64,7 +64,7 @@ def _other_settings(claim: Claim) -> Iterator[Diagnostic]:
         return
     amount = _amount(claim, runs, _hours([each for _, each in others]))
     stated = f"only {plural(trials, 'trial')} of tuning" if trials else "no tuning"
-    found = f"{amount} of the task with other settings are there, and the claim states {stated}: {first.what}"
+    found = f"{amount} of the task with other settings exist, but the claim states {stated}: {first.what}"
     do = "state how many trials chose the settings and what they cost, or say what those runs were for"
     yield guilty(f"uncounted[{at}]", found, do, first.where, "warning")
 
@@ -76,7 +76,7 @@ def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
         do = "give the number of trials, and their hours or cost; 0 where the settings were taken from elsewhere"
         yield not_stated(f"{field}.trials", what, do, side.where)
     elif tuning.trials > 0 and tuning.hours is None and tuning.usd is None:
-        what = f"what the {number(tuning.trials)} trials behind '{side.name}' cost"
+        what = f"the cost of the {number(tuning.trials)} trials behind '{side.name}'"
         yield not_stated(f"{field}.hours", what, "give their hours or their price", side.where)
 
 

@@ -1,4 +1,4 @@
-"""LB104: one side runs on the better machine, and the method is given the credit."""
+"""LB104: one side runs on the better machine, and the method gets the credit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from levelbench.claims.view import Claim, HardwareView
 from levelbench.report.numbers import plural
 
 _SKIPPED = {"quality", "operations", "cost"}
-"""A quality or a count of operations is not the hardware's, and a cost has the hardware's price in it."""
+"""A quality or a count of operations does not depend on the hardware, and a cost includes its price."""
 _OWN_SCALING = {"serial", "one-process"}
 _WIDEST = ("float32", "tf32", "bfloat16", "float16", "float8", "float64")
-"""Precisions that are compared unasked: the usual one of training first, then ever narrower ones."""
+"""Precisions to compare by default: the usual one for training first, then narrower ones."""
 _MUCH = 1.5
 _YEARS = 3
-_DO = "measure both sides on the same machine, or claim the difference of the systems and not of the method"
+_DO = "measure both sides on the same machine, or claim a difference between systems, not methods"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -49,7 +49,7 @@ def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
 
 
 def _single_core(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
-    """A processor of which hardly anything is used, against an accelerator."""
+    """A processor with only a few cores in use, compared with an accelerator."""
     used, cores = base.cores_used, base.cores
     if (
         not new.accelerated
@@ -68,15 +68,15 @@ def _single_core(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardwa
 def _older(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     if new.year is None or base.year is None or new.year - base.year < _YEARS:
         return
-    found = f"'{base.name}' of the base is of {base.year}, '{new.name}' of {new.year}: {new.year - base.year} years"
+    found = f"'{base.name}' of the base is from {base.year}, '{new.name}' from {new.year}: {new.year - base.year} years"
     do = "compare with the hardware that could be bought when the new one could"
     yield guilty(f"{pair.base_field}.hardware.release_year", found, do, pair.where, "warning")
 
 
 def _peaks(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
-    """The ratio of the peaks in the precisions that are used; where that is not said, in the widest that both have.
+    """The ratio of the peaks in the precisions used; if these are not stated, in the widest that both have.
 
-    What a machine could do in a precision that is not stated to have been used explains nothing.
+    A peak in a precision that is not stated to have been used explains nothing.
     """
     ours, theirs = precision_of(pair.new), precision_of(pair.base)
     if not new.peaks.get(ours or "") or not base.peaks.get(theirs or ""):
@@ -90,7 +90,7 @@ def _peaks(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) ->
 
 
 def _ratios(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
-    """How many times more the new side's machine has, of whatever is known of both."""
+    """The ratios of the new side's machine to the base's, for every figure known of both."""
     ratios = _peaks(pair, new, base)
     for name in ("bandwidth", "power_w", "price_per_hour"):
         ours, theirs = getattr(new, name), getattr(base, name)
@@ -103,7 +103,7 @@ _NAMES = {"bandwidth": "memory bandwidth", "power_w": "power", "price_per_hour":
 
 
 def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
-    """The machines' peaks decide; price and power do only where no peak and no bandwidth is known of both."""
+    """The machines' peaks decide; price and power count only if no peak or bandwidth is known for both."""
     same_part = bool(new.part) and new.part == base.part
     if same_part and pair.comparison.base_kind in _OWN_SCALING:
         return
@@ -113,7 +113,7 @@ def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
         return
     listed = ", ".join(f"{name} {times(ratio)}" for name, ratio in sorted(ratios.items(), key=lambda each: -each[1]))
     found = f"'{new.name}' has more than '{base.name}' of the base: {listed}{_credit(pair, max(deciding.values()))}"
-    taken = [f"'{each.name}' is taken for {each.matched}" for each in (new, base) if each.matched]
+    taken = [f"'{each.name}' is assumed to be {each.matched}" for each in (new, base) if each.matched]
     found += f" ({'; '.join(dict.fromkeys(taken))})" if taken else ""
     yield guilty(f"{pair.new_field}.hardware", found, _DO, pair.where, "warning")
 
@@ -123,10 +123,10 @@ def _credit(pair: ComparedPair, most: float) -> str:
     if ratio is None or ratio <= 1.0:
         return ""
     if ratio <= most:
-        return f"; the hardware alone can give the {number(ratio)} that is claimed"
+        return f"; the hardware alone can explain the claimed {number(ratio)}"
     unsaid = precision_of(pair.new) is None or precision_of(pair.base) is None
     more = ", more where a narrower precision was used" if unsaid else ""
-    return f"; of the ratio of {number(ratio)} that is claimed the hardware can give up to {number(most)}{more}"
+    return f"; of the claimed ratio of {number(ratio)}, the hardware can explain up to {number(most)}{more}"
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -1,4 +1,4 @@
-"""LB105: a part was made faster or timed alone, and the whole is said to have gained as much."""
+"""LB105: only a part was made faster or timed, but the whole is said to have gained as much."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.values import amdahl_bound
 
 _MARGIN = 1.01
-"""A ratio may be over the bound by its rounding: 1 %."""
+"""A ratio may exceed the bound by rounding: 1 %."""
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -39,16 +39,16 @@ def _ranks(claim: Claim, side: Side) -> int:
 
 
 def _bound(share: float, ratio: float | None) -> str:
-    """What the whole can gain when a part of ``share`` of its time becomes ``ratio`` times faster."""
+    """What the whole gains at most if a part with ``share`` of its time becomes ``ratio`` times faster."""
     limit = "without limit" if share >= 1.0 else f"never more than {times(amdahl_bound(math.inf, 1.0 - share))}"
     if ratio is None or not ratio >= 1.0:
-        return f"the part has {percent(share)} of the time, so by Amdahl's law the whole gains {limit}"
+        return f"the part takes {percent(share)} of the time, so by Amdahl's law the whole gains {limit}"
     most = times(amdahl_bound(ratio, 1.0 - share))
-    return f"the part has {percent(share)} of the time, so by Amdahl's law the whole gains {most}, and {limit}"
+    return f"the part takes {percent(share)} of the time, so by Amdahl's law the whole gains {most}, and {limit}"
 
 
 def _share(stated: float | None) -> float | None:
-    """A share that can be one."""
+    """The share if it is a possible one, else ``None``."""
     return stated if stated is not None and 0.0 <= stated <= 1.0 else None
 
 
@@ -67,13 +67,13 @@ def _compared(pair: ComparedPair) -> Iterator[Diagnostic]:
         what = f"whether {ratio} of a part is claimed for the part or for the whole{bound}"
         yield not_stated(f"{pair.field}.claimed_for", what, "say that it is the part's alone", pair.where)
     if share is None:
-        what = f"which share of the whole time the part has that '{comparison.new}' makes faster"
-        do = "measure which share of a whole step the part has, and give it"
+        what = f"which share of the whole time is taken by the part that '{comparison.new}' makes faster"
+        do = "measure the part's share of a whole step, and give it"
         yield not_stated(f"{pair.field}.part_share", what, do, pair.where)
 
 
 def _allowed(pair: ComparedPair) -> bool:
-    """Whether Amdahl's bound allows the ratio for the whole: a part's own only where the part is nearly everything."""
+    """Whether Amdahl's bound allows the ratio for the whole: for a part's ratio, the part must be nearly all."""
     share, ratio = _share(pair.comparison.part_share), pair.comparison.ratio
     if ratio is not None and ratio < 1.0:
         return True
@@ -85,14 +85,14 @@ def _allowed(pair: ComparedPair) -> bool:
 
 def _timed(field: str, side: Side, ranks: int) -> Iterator[Diagnostic]:
     clock = side.clock
-    do = "put the whole step on the clock: input, communication, update and all"
+    do = "put the whole step on the clock, with input, communication and update"
     if clock.whole is False:
         share = _share(clock.part_share)
         bound = "" if share is None else f"; {_bound(share, None)}"
-        found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' is of parts of the {side.time_of} only{bound}"
+        found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' covers only parts of the {side.time_of}{bound}"
         yield guilty(f"{field}.whole", found, do, side.where, "warning")
     elif clock.whole is None and clock.policy is None:
-        what = f"whether the time of '{side.name}' is of the whole {side.time_of} or of parts"
+        what = f"whether the time of '{side.name}' covers the whole {side.time_of} or only parts"
         yield not_stated(f"{field}.whole", what, do, side.where)
     if clock.communication is False and ranks > 1:
         found = f"communication is not on the clock of '{side.name}', which has up to {ranks:,} ranks"

@@ -1,4 +1,4 @@
-"""LB106: the samples came for nothing: their loading is not on the clock, or was done before it began."""
+"""LB106: the samples were free: loading them is not on the clock, or was done before it started."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _clock(field: str, side: Side) -> Iterator[Diagnostic]:
 
 
 def _before(field: str, side: Side) -> Iterator[Diagnostic]:
-    """What was ready before the clock began is off the clock, even where the clock counts the input."""
+    """What was ready before the clock started is off the clock, even if the clock includes input."""
     data = side.data
     if data.in_memory is True:
-        found = f"the data of '{side.name}' lay in memory, prepared, before the clock began"
-        do = f"{_DO}; or state the time of preparing with the claim"
+        found = f"the data of '{side.name}' was in memory, prepared, before the clock started"
+        do = f"{_DO}; or state the preparation time with the claim"
         yield guilty(f"{field}.data.in_memory", found, do, side.where, "warning")
     elif data.in_memory is None:
-        what = f"whether the data of '{side.name}' lay in memory before the clock began"
+        what = f"whether the data of '{side.name}' was in memory before the clock started"
         yield not_stated(f"{field}.data.in_memory", what, _DO, side.where)
     if data.cold is not True and data.stall_share is None and side.clock.data is not False:
         caches = "whether caches were cold" if data.cold is None else "what a start with cold caches costs"

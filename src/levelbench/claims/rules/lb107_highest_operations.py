@@ -1,4 +1,4 @@
-"""LB107: a rate of operations is the result, without saying of which operations, or what they achieved."""
+"""LB107: the result is a rate of operations, without saying which operations or what they achieved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _shares(side: Side) -> dict[str, float]:
-    """Share of the operations by precision, under one name each, the greatest first."""
+    """Share of the operations by precision, under normalised names, largest first."""
     found: dict[str, float] = {}
     for name, share in side.operations.precisions.items():
         known = precision_name(name)
@@ -53,20 +53,20 @@ def _precision(field: str, side: Side) -> Iterator[Diagnostic]:
     rate = f"{number(side.operations.flops or 0.0)} FLOP/s of '{side.name}'"
     if mixed and len(shares) < 2:
         given = f"only {_text(shares)} is given" if shares else "no share of any precision is given"
-        found = f"the {rate} are said to be of mixed precision, and {given}"
+        found = f"the {rate} are said to use mixed precision, but {given}"
         yield guilty(f"{field}.precisions", found, _FRACTIONS, side.where, "warning")
     elif not shares:
         what = f"the precision of the {rate}"
         yield not_stated(f"{field}.precisions", what, _FRACTIONS, side.where)
     elif not _whole(shares):
-        found = f"the shares behind the {rate} ({_text(shares)}) make {percent(sum(shares.values()))}, and not 100 %"
+        found = f"the shares behind the {rate} ({_text(shares)}) sum to {percent(sum(shares.values()))}, not 100 %"
         yield guilty(f"{field}.precisions", found, _FRACTIONS, side.where, "warning")
 
 
 def _peak(side: Side) -> float | None:
     """The rate that the hardware allows for this mixture: each share takes its time at the peak of its precision.
 
-    Peaks that are not stated are the table's; ``None`` where one is lacking, or the mixture is not known.
+    Peaks that are not stated come from the table; ``None`` if one is missing, or the mixture is unknown.
     """
     peaks = {precision_name(name): peak for name, peak in machine_of(side.hardware).peaks.items()}
     shares = _shares(side)
@@ -81,7 +81,7 @@ def _share(field: str, side: Side) -> Iterator[Diagnostic]:
     label = f"the {number(rate)} FLOP/s of '{side.name}'"
     if peak is not None and rate > 1.001 * peak:
         found = f"{label} are {times(rate / peak)} the peak of its hardware in {', '.join(_shares(side))}"
-        do = "count each operation once, at the precision it ran in, and divide by the time of the whole"
+        do = "count each operation once, at the precision it ran in, and divide by the total time"
         yield guilty(f"{field}.flops", found, do, side.where)
     elif stated is not None and stated > 1.0:
         found = f"{label} are said to be {percent(stated)} of the peak"
@@ -96,21 +96,21 @@ def _share(field: str, side: Side) -> Iterator[Diagnostic]:
 
 
 def _unlike(pair: ComparedPair) -> Iterator[Diagnostic]:
-    """Two rates are comparable when the same things were counted."""
+    """Two rates are comparable if the same things were counted."""
     new, base = _shares(pair.new), _shares(pair.base)
     if new and base and next(iter(new)) != next(iter(base)):
-        found = f"operations in {_text(new)} ('{pair.new.name}') are set against {_text(base)} ('{pair.base.name}')"
+        found = f"operations in {_text(new)} ('{pair.new.name}') are compared with {_text(base)} ('{pair.base.name}')"
         do = "compare rates of one precision, or the time to the same quality"
         yield guilty(f"{pair.field}.of", found, do, pair.where)
     one, other = pair.new.operations.counted_as, pair.base.operations.counted_as
     if one and other and " ".join(one.lower().split()) != " ".join(other.lower().split()):
-        found = f"the operations of '{pair.new.name}' are counted as '{one}', of '{pair.base.name}' as '{other}'"
+        found = f"the operations of '{pair.new.name}' are counted as '{one}', those of '{pair.base.name}' as '{other}'"
         do = "count both by one convention"
         yield guilty(f"{pair.field}.of", found, do, pair.where)
 
 
 def _progress(pair: ComparedPair) -> Iterator[Diagnostic]:
-    """A higher rate of more operations: what the target takes. A compared time to the target has it in already."""
+    """A higher rate with more operations to the target. A compared time to the target includes this already."""
     of, new, base = pair.comparison.of, pair.new.operations, pair.base.operations
     timed = of is None and pair.new.time_of == pair.base.time_of == "target"
     if of in {"target", "cost", "quality"} or timed:

@@ -1,4 +1,4 @@
-"""LB108: the speed is of one set of options, and the quality of another."""
+"""LB108: the speed is from one set of options, the quality from another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _has_speed(claim: Claim, side: Side) -> bool:
 def _setups(field: str, side: Side) -> Iterator[Diagnostic]:
     speed, accuracy = side.performance, side.accuracy
     if speed == Setup() or accuracy == Setup():
-        # A time to the target is of runs that reached it: the quality comes with them.
+        # A time to the target is from runs that reached it, so the quality comes from the same runs.
         if side.time_of != "target":
             what = f"whether the speed and the quality of '{side.name}' were measured with the same options"
             yield not_stated(f"{field}.accuracy", what, _DO, side.where)
@@ -47,7 +47,7 @@ def _setups(field: str, side: Side) -> Iterator[Diagnostic]:
 
 
 def _options(field: str, side: Side) -> Iterator[Diagnostic]:
-    """Named options say more than the digest of them, and stand for it where they differ."""
+    """Named options say more than their digest, so they are reported instead of it if they differ."""
     speed, accuracy = side.performance, side.accuracy
     both = [name for name in speed.options if name in accuracy.options]
     unlike = [name for name in both if speed.options[name] != accuracy.options[name]]
@@ -55,15 +55,15 @@ def _options(field: str, side: Side) -> Iterator[Diagnostic]:
         named = "; ".join(
             f"{name} {_value(speed.options[name])} and {_value(accuracy.options[name])}" for name in unlike
         )
-        found = f"'{side.name}' was timed and judged with unlike options ({named})"
+        found = f"'{side.name}' was timed and judged with different options ({named})"
         yield guilty(f"{field}.options", found, _DO, side.where)
     elif speed.specification and accuracy.specification and speed.specification != accuracy.specification:
-        found = f"the speed of '{side.name}' is of specification {_short(speed.specification)}"
-        found += f", its quality of {_short(accuracy.specification)}"
+        found = f"the speed of '{side.name}' is from specification {_short(speed.specification)}"
+        found += f", its quality from {_short(accuracy.specification)}"
         yield guilty(f"{field}.specification", found, _DO, side.where)
     elif not (speed.specification and accuracy.specification) and set(speed.options) ^ set(accuracy.options):
         only = ", ".join(sorted(set(speed.options) ^ set(accuracy.options)))
-        what = f"the same options for the speed and the quality of '{side.name}' (once only: {only})"
+        what = f"the same options for the speed and the quality of '{side.name}' (given only once: {only})"
         yield not_stated(f"{field}.options", what, "give every option for both", side.where)
 
 
@@ -77,7 +77,7 @@ def _commits(field: str, side: Side) -> Iterator[Diagnostic]:
         yield guilty(f"{field}.commit", found, _DO, side.where, "warning")
     elif speed.dirty is not None and accuracy.dirty is not None and speed.dirty != accuracy.dirty:
         one, other = ("speed", "quality") if speed.dirty else ("quality", "speed")
-        found = f"the {one} of '{side.name}' is of commit {speed.commit} with changes, its {other} of it without"
+        found = f"the {one} of '{side.name}' is from commit {speed.commit} with changes, its {other} from it without"
         yield guilty(f"{field}.dirty", found, _DO, side.where, "warning")
 
 
@@ -94,7 +94,7 @@ def _short(digest: str) -> str:
 
 
 def _runs(field: str, side: Side) -> Iterator[Diagnostic]:
-    """Runs that give only a time and runs that give only a quality, of specifications that have none in common."""
+    """Runs with only a time and runs with only a quality, whose specifications have nothing in common."""
     known = [run for run in side.runs if run.specification and not run.failed]
     timed = [run for run in known if run.time_s is not None and run.quality is None and run.curve is None]
     judged = [run for run in known if run.quality is not None and run.time_s is None]
@@ -102,8 +102,8 @@ def _runs(field: str, side: Side) -> Iterator[Diagnostic]:
         return
     if any(run.time_s is not None and (run.quality is not None or run.curve is not None) for run in known):
         return
-    found = f"the times of '{side.name}' are of {plural(len(timed), 'run')} ({_short(timed[0].specification or '')})"
-    found += f", its qualities of {plural(len(judged), 'other run')} ({_short(judged[0].specification or '')})"
+    found = f"the times of '{side.name}' are from {plural(len(timed), 'run')} ({_short(timed[0].specification or '')})"
+    found += f", its qualities from {plural(len(judged), 'other run')} ({_short(judged[0].specification or '')})"
     yield guilty(f"{field}.runs", found, _DO, side.where)
 
 
@@ -121,7 +121,7 @@ def _split_between_sides(claim: Claim) -> Iterator[Diagnostic]:
         other = next((each for each in judged if each.base.name == pair.base.name), None)
         if other is None or other.new.time_s is not None:
             continue
-        found = f"against '{pair.base.name}' the speed is of '{pair.new.name}' and the quality of '{other.new.name}'"
+        found = f"against '{pair.base.name}', the speed is of '{pair.new.name}' and the quality of '{other.new.name}'"
         found += "; neither has both figures"
         yield guilty(f"{pair.field}.new", found, _DO, pair.where)
 

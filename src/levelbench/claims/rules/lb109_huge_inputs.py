@@ -1,4 +1,4 @@
-"""LB109: samples, or batches, are far larger than the task needs, so that there is enough to compute."""
+"""LB109: samples or batches are far larger than the task needs, so that there is enough to compute."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from levelbench.claims.rules._common import (
 from levelbench.claims.view import Claim, Side
 
 _FAR = 4.0
-"""An image of twice the width and height, from which on "far over" is meant."""
+"""The factor from which on a size is far above the usual: an image of twice the width and height."""
 _FAR_BATCH = 8.0
 _EXCESSIVE = 1e12
-"""Operations a sample for which Hoefler asks for a good argument."""
+"""Operations per sample from which on Hoefler asks for a good argument."""
 _DO = "show what the size gains: the quality and the cost next to those of the usual size on the same data"
 _SIZES = {
-    "flops_per_sample": "operations a sample",
-    "input_size": "elements a sample",
-    "global_batch": "samples a batch",
+    "flops_per_sample": "operations per sample",
+    "input_size": "elements per sample",
+    "global_batch": "samples per batch",
 }
 
 
 class _Usual(NamedTuple):
-    """What is usual for the task, with the figures to hold the gain against."""
+    """What is usual for the task, with the figures to compare the gain with."""
 
     name: str
     size: float
@@ -55,13 +55,13 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             if size is None or not usual:
                 continue
             judged = judged or name != "global_batch"
-            # The largest of the known entries: a size that somebody else needed is not excessive.
+            # The largest of the known entries: a size that another entry needed is not excessive.
             largest = max(usual, key=lambda one: one.size)
             if size >= (_FAR_BATCH if name == "global_batch" else _FAR) * largest.size:
                 yield from _judge(f"{field}.workload.{name}", side, f"{number(size)} {unit}", size, largest)
                 break
         if not judged and (side.workload.flops_per_sample or 0.0) >= _EXCESSIVE:
-            what = f"why '{side.name}' needs {number(side.workload.flops_per_sample or 0.0)} operations a sample"
+            what = f"why '{side.name}' needs {number(side.workload.flops_per_sample or 0.0)} operations per sample"
             what += ", and what is usual for its task"
             yield not_stated("standards", what, _DO, side.where)
 
@@ -72,7 +72,7 @@ def _of_standards(claim: Claim, name: str) -> list[_Usual]:
 
 
 def _of_base(pair: ComparedPair | None, name: str) -> list[_Usual]:
-    """Without a standard the baseline stands for what is usual; a comparison to the target shows the gain itself."""
+    """Without a standard, the baseline is taken as usual; a comparison of times to the target shows the gain itself."""
     size = None if pair is None else getattr(pair.base.workload, name)
     if pair is None or not size:
         return []
@@ -104,7 +104,7 @@ def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iter
 
 
 def _gain(side: Side, usual: _Usual) -> bool | None:
-    """Whether the quality is better by more than its interval; ``None`` where one of the two is not known."""
+    """Whether the quality is better by more than its interval; ``None`` if one of them is unknown."""
     sign, quality = direction_of(side.quality), side.quality
     if sign is None or quality.value is None or usual.quality is None:
         return None
@@ -113,7 +113,7 @@ def _gain(side: Side, usual: _Usual) -> bool | None:
 
 
 def _cheaper(side: Side, usual: _Usual) -> bool | None:
-    """Whether it costs less; by the times where no costs are known."""
+    """Whether it costs less, judged by time if no costs are known."""
     if side.cost_usd is not None and usual.cost_usd is not None:
         return side.cost_usd < usual.cost_usd
     if side.time_of == "target" and side.time_s is not None and usual.time_s is not None:

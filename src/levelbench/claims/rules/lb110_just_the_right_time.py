@@ -1,4 +1,4 @@
-"""LB110: the time to stop was chosen so that what came after, or did not come, is not seen."""
+"""LB110: the time to stop was chosen so that what comes after it, or does not come, stays hidden."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from levelbench.claims.view import Claim, ScalingPoint, Side
 from levelbench.report.numbers import plural
 
 _TO_TARGET = "train to the target and compare the times until it was reached"
-_GO_ON = "go on for some evaluations after the target, or fix the length before and judge the last evaluation"
-_BY_SAMPLES = "draw quality by samples (or epochs, or operations) too, for all sides, to the end of every run"
+_GO_ON = "continue for some evaluations after the target, or fix the length in advance and judge the last evaluation"
+_BY_SAMPLES = "also draw quality over samples (or epochs, or operations), for all sides, to the end of every run"
 _SAME = 0.01
 _CUT = 0.8
 _SEVERAL = 3
-"""So many runs an Olympic mean needs, which drops the fastest and the slowest."""
+"""The runs that an Olympic mean needs, which drops the fastest and the slowest."""
 _FALLEN = 0.25
-"""Share of the whole improvement that a curve may lose again before it counts as diverging."""
+"""Share of the whole improvement that a curve may lose before it counts as diverging."""
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -33,7 +33,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
-    """A limit of time is sound where runs reach their target before it, or where the others are shown."""
+    """A time limit is sound if runs reach their target before it, or if the other runs are shown."""
     limit = side.clock.fixed_time_s
     # To repeat a step or a call for a minute is how its time is measured.
     if limit is None or side.time_of in {"epoch", "step", "call"}:
@@ -55,7 +55,7 @@ def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _equal_times(claim: Claim) -> Iterator[Diagnostic]:
-    """Two whole runs of one length, compared by how much they did in it."""
+    """Two whole runs of equal duration, compared by how much they did in it."""
     for pair in pairs(claim):
         new, base, of = pair.new, pair.base, pair.comparison.of
         if of not in {"throughput", "operations"} or pair.comparison.quality_compared:
@@ -65,7 +65,7 @@ def _equal_times(claim: Claim) -> Iterator[Diagnostic]:
         fixed = new.clock.fixed_time_s is not None or base.clock.fixed_time_s is not None
         if fixed or abs(new.time_s / base.time_s - 1.0) > _SAME or (new.runs_reached and base.runs_reached):
             continue
-        found = f"'{new.name}' and '{base.name}' both ran for {seconds(new.time_s)}, and are compared by {of}"
+        found = f"'{new.name}' and '{base.name}' both ran for {seconds(new.time_s)} and are compared by {of}"
         yield guilty(f"{pair.field}.of", found, _TO_TARGET, pair.where, "warning")
 
 
@@ -75,7 +75,7 @@ def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Diagnostic]:
         at, point = fixed[0]
         ranks = ", ".join(str(each.ranks) for _, each in fixed)
         length = "" if point.time_s is None else f" of {seconds(point.time_s)}"
-        found = f"'{point.side}' on {ranks} ranks ran for a fixed wall time{length}: more ranks, more done in it"
+        found = f"'{point.side}' on {ranks} ranks ran for a fixed wall time{length}: more ranks do more work in it"
         yield guilty(f"scaling[{at}].fixed_time", found, _TO_TARGET, point.where)
         return
     open_ = [(at, each) for at, each in points if each.time_s and each.fixed_time is None and not each.reached]
@@ -93,7 +93,7 @@ def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Diagnostic]:
 def _curves(field: str, side: Side) -> Iterator[Diagnostic]:
     seen = curves_of(side)
     ends = [each for each in seen if each.ends_at_its_first_touch and each.claimed is not False]
-    # Where it is said to be confirmed, LB130 says that it is not.
+    # If it is said to be confirmed, LB130 says that it is not.
     if ends and side.clock.crossing not in {"confirmed", "none"} and not _planned(side, seen):
         found = f"{len(ends)} of {plural(len(seen), 'curve')} of '{side.name}'"
         found += f" {'ends' if len(ends) == 1 else 'end'} with the first evaluation at the target"
@@ -106,18 +106,18 @@ def _curves(field: str, side: Side) -> Iterator[Diagnostic]:
     yield from _diverged(field, side)
     with_curve = [(at, run.curve) for at, run in enumerate(side.runs) if run.curve is not None]
     if with_curve and all(curve.epoch is None and curve.samples is None for _, curve in with_curve):
-        what = f"the epochs or samples of the evaluations of '{side.name}': its curves have time alone"
+        what = f"the epochs or samples of the evaluations of '{side.name}': its curves have only time"
         yield not_stated(f"{field}.runs[{with_curve[0][0]}].curve.samples", what, _BY_SAMPLES, side.where)
 
 
 def _by_rule(side: Side, seen: list[Seen], ends: list[Seen]) -> bool:
-    """Whether the moment was not chosen: a rule ends every run at its first touch, and the luckiest does not count."""
+    """Whether the end was not chosen: a rule ends every run at its first touch, and the luckiest does not count."""
     ruled = side.clock.crossing == "first" and side.reported == "olympic"
     return ruled and len(ends) == len(seen) >= _SEVERAL
 
 
 def _planned(side: Side, seen: list[Seen]) -> bool:
-    """Whether the length was fixed before: the rule is the final evaluation, and all runs have the same number."""
+    """Whether the length was fixed in advance: the rule is the final evaluation, and all runs have equally many."""
     return side.clock.crossing == "final" and len({each.evaluations for each in seen}) == 1
 
 
@@ -126,7 +126,7 @@ def _place(side: Side, seen: Seen) -> str:
 
 
 def _truncated(field: str, side: Side) -> Iterator[Diagnostic]:
-    """Curves that end well before the run whose time is given."""
+    """Curves that end well before their run does."""
     short = []
     for at, run in enumerate(side.runs):
         if run.curve is not None and run.curve.time_s and run.time_s and run.curve.time_s[-1] < _CUT * run.time_s:
@@ -139,7 +139,7 @@ def _truncated(field: str, side: Side) -> Iterator[Diagnostic]:
 
 
 def _diverged(field: str, side: Side) -> Iterator[Diagnostic]:
-    """Curves that end far below their best. A run that is said not to have reached its target hides nothing."""
+    """Curves that end far below their best. A run that is stated to have missed its target hides nothing."""
     sign = direction_of(side.quality)
     target = side.quality.target
     if sign is None:
@@ -147,7 +147,7 @@ def _diverged(field: str, side: Side) -> Iterator[Diagnostic]:
     for at, run in enumerate(side.runs):
         if run.curve is None or run.reached is False or run.failed or len(run.curve.quality) < 3:
             continue
-        # One that had reached it is LB130's: lost again.
+        # LB130 reports a target that was reached and lost again.
         if target is not None and sign * (max if sign > 0 else min)(run.curve.quality) >= sign * target:
             continue
         turned = [sign * quality for quality in run.curve.quality if quality == quality]
@@ -179,10 +179,10 @@ def _figures(claim: Claim) -> Iterator[Diagnostic]:
         return
     unknown = [(place, other) for place, other in enumerate(claim.figures) if other.y is None]
     if unknown:
-        what = f"what the figure '{unknown[0][1].what}' shows, besides convergence by time"
+        what = f"what the figure '{unknown[0][1].what}' shows, besides convergence over time"
         yield not_stated(f"figures[{unknown[0][0]}].y", what, _BY_SAMPLES, unknown[0][1].where)
     else:
-        found = f"convergence is drawn by time alone ('{each.what}'): faster steps cannot be told from fewer"
+        found = f"convergence is drawn over time alone ('{each.what}'): faster steps cannot be told from fewer steps"
         yield guilty(f"figures[{at}].x", found, _BY_SAMPLES, each.where, "warning")
 
 

@@ -1,4 +1,4 @@
-"""LB111: the batch grows with the machine, which changes the training, and it is called or taken for strong scaling."""
+"""LB111: the batch grows with the machine, which changes the training, but it is presented as strong scaling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from levelbench.claims.rule import Diagnostic, Severity, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, times
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
-_SAY = "say which stays the same, the global batch or the batch of a rank, and give both at every point"
+_SAY = "say which stays the same, the global batch or the batch per rank, and give both at every point"
 _ITERATIONS = "give the iterations until the target was reached at every batch, or the time until it was"
 _RATE = "give the learning rate at every point, or the rule by which it follows the batch"
 _Indexed = tuple[int, ScalingPoint]
@@ -40,10 +40,10 @@ def _study(name: str, points: list[_Indexed], claim: Claim) -> Iterator[Diagnost
     batches += f"to {large[1].global_batch:,} on {large[1].ranks} ranks"
     field = f"scaling[{large[0]}].global_batch"
     if claim.scaling_mode == "strong":
-        found = f"{batches}, and the scaling is called strong"
+        found = f"{batches}, but the scaling is called strong"
         yield guilty(field, found, "call it weak scaling; or keep the global batch", large[1].where)
     elif claim.scaling_mode is None:
-        found = f"{batches}, and nothing says that this is weak scaling"
+        found = f"{batches}, but nothing says that this is weak scaling"
         yield guilty(field, found, _SAY, large[1].where, "warning")
     yield from _statistics(name, small, large, points, claim.side(name))
     yield from _rates(name, points, claim.side(name))
@@ -64,7 +64,7 @@ def _ranks(points: list[_Indexed]) -> str:
 
 
 def _to_target(point: ScalingPoint, side: Side | None) -> bool:
-    """Whether the point's time has the convergence in it."""
+    """Whether the point's time includes convergence."""
     whole = side is not None and side.time_of in {"target", "run"}
     return whole and point.time_s is not None and point.reached is True
 
@@ -97,12 +97,12 @@ def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Dia
     silent = [(at, point) for at, point in points if point.learning_rate is None]
     if silent:
         at, point = silent[0]
-        what = f"what became of the learning rate of '{name}' as its batch grew ({_ranks(silent)} ranks)"
+        what = f"how the learning rate of '{name}' changed as its batch grew ({_ranks(silent)} ranks)"
         yield not_stated(f"scaling[{at}].learning_rate", what, _RATE, point.where)
 
 
 def _two_points(pair: ComparedPair, mode: str | None) -> Iterator[Diagnostic]:
-    """A comparison of two sizes of machine by their rates is a scaling study of two points."""
+    """A comparison of two machine sizes by their rates is a scaling study with two points."""
     new, base, comparison = pair.new.workload, pair.base.workload, pair.comparison
     if comparison.of not in {"throughput", "epoch", "step", "operations"} or mode == "weak":
         return

@@ -1,4 +1,4 @@
-"""LB112: the comparison shows one of speed and quality, leaves out who is better, or compares unlike things."""
+"""LB112: the comparison shows only speed or only quality, omits a better entry, or compares unlike things."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOTH = "give time and quality of both sides, each with its interval"
 _ALIKE = "compare on one metric, split, target and clock"
 _SPEED = {"target", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
 _NEVER_ALONE = {"epoch", "step", "throughput", "latency", "operations", "cost"}
-"""Figures that say nothing of quality: a time to a target includes it, and a kernel has none."""
+"""Figures that need a quality next to them: a time to a target includes it, and a kernel has none."""
 
 _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
@@ -39,7 +39,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _unlike(pair: ComparedPair) -> list[tuple[str, str, str]]:
-    """(field, of the new side, of the base) where both say what was asked for, and say different things."""
+    """(field, value of the new side, value of the base), if both state it and differ."""
     new, base = pair.new.quality, pair.base.quality
     rows = [
         ("quality.metric", new.metric or "", base.metric or ""),
@@ -60,7 +60,7 @@ def _unlike(pair: ComparedPair) -> list[tuple[str, str, str]]:
 
 
 def _left_out(name: str, pair: ComparedPair) -> bool:
-    """Whether the new side's clock leaves out what the baseline's has in it; the reverse favours the baseline."""
+    """Whether the new side's clock leaves out what the baseline's includes; the reverse favours the baseline."""
     return getattr(pair.new.clock, name) is False and getattr(pair.base.clock, name) is True
 
 
@@ -78,8 +78,8 @@ def _easier(new: Side, base: Side) -> bool:
 
 def _incomparable(pair: ComparedPair) -> Iterator[Diagnostic]:
     for name, new, base in _unlike(pair):
-        found = f"'{pair.new.name}' has {name.replace('.', ' ')} '{new}' and '{pair.base.name}' has '{base}'"
-        # Two clocks may differ by a second or by an hour; two targets or metrics are different races.
+        found = f"'{pair.new.name}' has {name.replace('.', ' ')} '{new}', but '{pair.base.name}' has '{base}'"
+        # Two clocks may differ by a second or an hour; two targets or metrics are different races.
         severity: Severity = "warning" if name.startswith("clock.") else "error"
         yield guilty(f"{pair.new_field}.{name}", found, _ALIKE, pair.where, severity)
 
@@ -100,17 +100,17 @@ def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
-    """``elsewhere``: another comparison with the same baseline is of quality."""
+    """``elsewhere``: another comparison with the same baseline is about quality."""
     comparison, new, base = pair.comparison, pair.new.quality, pair.base.quality
     level, known, field = level_of(new), level_of(base), f"{pair.field}.quality_compared"
-    # More ranks or a larger batch that lose quality are LB101's.
+    # LB101 reports more ranks or a larger batch that lose quality.
     open_ = not comparison.quality_compared and not _grown(pair)
     if open_ and level is not None and known is not None and beyond(known, level):
-        found = f"the {comparison.of} is compared, and the quality is not: '{pair.new.name}' has {level.text},"
+        found = f"the {comparison.of} is compared, but not the quality: '{pair.new.name}' has {level.text},"
         found += f" '{pair.base.name}' {known.text}"
         yield guilty(field, found, _BOTH, pair.where, _said(comparison.quality_compared))
     elif comparison.quality_compared is False and (level is None or known is None) and not elsewhere:
-        found = f"'{pair.new.name}' and '{pair.base.name}' are compared in {comparison.of}, and not in quality"
+        found = f"'{pair.new.name}' and '{pair.base.name}' are compared in {comparison.of}, but not in quality"
         yield guilty(field, found, _BOTH, pair.where)
     elif comparison.quality_compared is None and (level is None or known is None) and not elsewhere:
         what = f"the quality of '{pair.new.name}' next to that of '{pair.base.name}', whose {comparison.of} is compared"
@@ -118,7 +118,7 @@ def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
 
 
 def _said(compared: bool | None) -> Severity:
-    """Who says that something was not compared is worse off than who does not say."""
+    """A stated omission is a finding; a missing statement is only "not stated"."""
     return "error" if compared is False else "warning"
 
 
@@ -141,11 +141,11 @@ def _quality_only(pair: ComparedPair) -> Iterator[Diagnostic]:
         paid = None
     if paid is not None:
         if paid[0] > 1.1 * paid[1]:
-            found = "the quality is compared, and what it takes is not:"
+            found = "the quality is compared, but not what it takes:"
             found += f" '{new.name}' {paid[2]}, '{base.name}' {paid[3]}"
             yield guilty(field, found, _BOTH, pair.where, _said(compared))
     elif compared is False:
-        found = f"'{pair.new.name}' and '{pair.base.name}' are compared in quality, and not in what it takes"
+        found = f"'{pair.new.name}' and '{pair.base.name}' are compared in quality, but not in what it takes"
         yield guilty(field, found, _BOTH, pair.where)
     else:
         what = f"the time or cost of '{pair.new.name}' next to that of '{pair.base.name}', whose quality is compared"
@@ -153,14 +153,14 @@ def _quality_only(pair: ComparedPair) -> Iterator[Diagnostic]:
 
 
 def _dominated(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
-    """A known entry is as good and faster (and not dearer), and is not the one that was compared with."""
+    """A known entry is as good, faster and no more expensive, but was not the one compared with."""
     named = {each.base for each in claim.comparisons}
     better = [one for one in claim.standards if one.name not in named and _beats(one, pair.new, pair.comparison)]
     if not better:
         return
     best = min(better, key=lambda one: one.time_s or 0.0)
     costs = best.cost_usd is not None and pair.new.cost_usd is not None
-    found = f"'{pair.new.name}' ({seconds(pair.new.time_s or 0.0)}) is set against '{pair.base.name}', and not against"
+    found = f"'{pair.new.name}' ({seconds(pair.new.time_s or 0.0)}) is compared with '{pair.base.name}', not with"
     found += f" '{best.name}'{'' if best.year is None else f' ({best.year})'}:"
     found += f" {seconds(best.time_s or 0.0)}, quality {number(best.quality or 0.0, 4)}"
     found += f", {number(best.cost_usd or 0.0)} USD against {number(pair.new.cost_usd or 0.0)}" if costs else ""

@@ -1,4 +1,4 @@
-"""LB121: a few iterations were timed and multiplied; nothing was trained to the end."""
+"""LB121: a few iterations were timed and multiplied, without training to the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from levelbench.claims.rules._common import guilty, not_stated, percent, sides
 from levelbench.claims.view import Claim, ScalingPoint, Side
 from levelbench.report.numbers import plural
 
-_DO = "train to the target, or claim the time of an iteration and nothing of the time to accuracy"
+_DO = "train to the target, or claim only the time of an iteration, not a time to accuracy"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -23,7 +23,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _part(measured: int | None, needed: int | None) -> str:
-    """``" (200 iterations of 45,000, 0.44 %)"``, or nothing where one of them is unknown."""
+    """``" (200 iterations of 45,000, 0.44 %)"``, or nothing if one of them is unknown."""
     if measured is None or not needed:
         return ""
     return f" ({plural(measured, 'iteration')} of {needed:,}, {percent(measured / needed)})"
@@ -36,7 +36,7 @@ def _short(measured: int | None, needed: int | None) -> bool:
 def _short_side(field: str, side: Side) -> Iterator[Diagnostic]:
     measured, needed = side.workload.iterations_measured, side.workload.iterations_to_target
     if _short(measured, needed):
-        found = f"the time of '{side.name}' is of a whole training that was not done{_part(measured, needed)}"
+        found = f"the time of '{side.name}' is for a whole training that was not done{_part(measured, needed)}"
         yield guilty(field, found, _DO, side.where)
 
 
@@ -44,7 +44,7 @@ def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Dia
     measured, needed = point.iterations_measured, point.iterations_to_target
     label = f"'{point.side}' on {plural(point.ranks, 'rank')}"
     if point.extrapolated:
-        found = f"the time of {label} is extrapolated{_part(measured, needed)}: stated, and still not measured"
+        found = f"the time of {label} is extrapolated{_part(measured, needed)}: stated, but still not measured"
         yield guilty(f"{field}.extrapolated", found, _DO, point.where, "warning")
         return
     # The time of a step or an epoch may well come from a few of them.
@@ -55,10 +55,10 @@ def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Dia
             what = f"whether the time of {label} was measured to the end or extrapolated from a few iterations"
             yield not_stated(f"{field}.extrapolated", what, _DO, point.where)
     elif time_of is None:
-        what = f"whether the time of {label} is of an iteration or of the whole{_part(measured, needed)}"
+        what = f"whether the time of {label} is for an iteration or for the whole{_part(measured, needed)}"
         yield not_stated(f"{field}.iterations_measured", what, _DO, point.where)
     else:
-        found = f"the time of {label} is of a whole training that was not done{_part(measured, needed)}"
+        found = f"the time of {label} is for a whole training that was not done{_part(measured, needed)}"
         yield guilty(f"{field}.iterations_measured", found, _DO, point.where)
 
 

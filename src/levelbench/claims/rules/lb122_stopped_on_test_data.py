@@ -1,4 +1,4 @@
-"""LB122: the test data decided when to stop or which settings to take, or was looked at again and again."""
+"""LB122: the test data decided when to stop or which settings to use, or was looked at repeatedly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _looks(side: Side) -> int | None:
-    """How often a run looked at the test data: as stated, or the evaluations of its longest curve."""
+    """How often a run looked at the test data: as stated, or the number of evaluations of the longest curve."""
     if side.quality.test_looks is not None:
         return side.quality.test_looks
     curves = [len(run.curve.quality) for run in side.runs if run.curve is not None]
@@ -32,7 +32,7 @@ def _guilt(field: str, side: Side) -> Iterator[Diagnostic]:
     quality, looks = side.quality, _looks(side)
     often = f", looked at {plural(looks, 'time')} in a run" if looks is not None and looks > 1 else ""
     if quality.stopping_split == "test":
-        # Some rules define a time to a target on test data; it is no less a look at the test data.
+        # Some rulesets define a time to a target on test data; that is still a look at the test data.
         defined = side.time_of == "target"
         note = "; its time is to a target on that data" if defined else ""
         found = f"the test data decided when '{side.name}' stopped{often}{note}"
@@ -54,7 +54,7 @@ def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
         yield not_stated(f"{field}.stopping_split", what, "name the split", side.where)
     elif quality.stopping_split != "test" and quality.test_looks is None:
         what = f"how often a run of '{side.name}' looked at the test data"
-        yield not_stated(f"{field}.test_looks", what, "give the number, 1 for the last network alone", side.where)
+        yield not_stated(f"{field}.test_looks", what, "give the number, 1 for only the final network", side.where)
     if quality.tuning_split is None and side.tuning.trials:
         what = f"on which data the {plural(side.tuning.trials, 'trial')} behind '{side.name}' were judged"
         yield not_stated(f"{field}.tuning_split", what, "name the split", side.where)

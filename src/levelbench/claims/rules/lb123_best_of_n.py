@@ -1,4 +1,4 @@
-"""LB123: several runs were made and the best is reported; the more there were, the luckier it is."""
+"""LB123: several runs were made and the best is reported; the more runs, the luckier it is."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["expected_extreme", "rule"]
 
 _DO = "report the median or mean of all runs with its interval, and add the best if you like"
 _SAME = 1e-3
-"""A claimed figure is a run's if they agree within the rounding of print, and the runs differ by far more."""
+"""A claimed figure is a run's if they agree within printed rounding, and the runs differ by far more."""
 
 
 @cache
 def expected_extreme(n: int) -> float:
-    """By how many standard deviations the largest of ``n`` normal values is expected above their mean.
+    """The expected distance of the largest of ``n`` normal values from their mean, in standard deviations.
 
     E = int_0^inf (1 - F(x)^n - (1 - F(x))^n) dx with F the normal distribution function (David & Nagaraja, Order
     Statistics, 2003, section 3.1), by the trapezoidal rule; the smallest lies as far below.
@@ -47,7 +47,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             continue
         n = _made(side)
         if n is None:
-            what = f"how many runs of '{side.name}' were made, of which the figure is given"
+            what = f"how many runs of '{side.name}' were made for the given figure"
             if side.reported == "best":
                 found = f"the figure of '{side.name}' is the best of an unstated number of runs"
                 yield guilty(f"{field}.runs_made", found, f"give the number; {_DO}", side.where, "warning")
@@ -59,16 +59,16 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _made(side: Side) -> int | None:
-    """The number of runs, which is not known from a single one that is shown."""
+    """The number of runs, which a single shown run does not reveal."""
     if side.runs_made is not None:
         return max(side.runs_made, len(side.runs))
     return len(side.runs) if len(side.runs) > 1 else None
 
 
 def _values(side: Side) -> tuple[list[float], float | None, float]:
-    """The runs' values, the claimed one, and the sign that makes smaller better: of times, or else of qualities."""
+    """The runs' values, the claimed one, and the sign that makes smaller better; for times, or else for qualities."""
     if side.time_s is not None:
-        # The time of a run that did not reach the target is not a time to it.
+        # The time of a run that missed the target is not a time to the target.
         to_target = side.time_of == "target"
         done = [run for run in side.runs if not run.failed and not (to_target and run.reached is False)]
         return [run.time_s for run in done if run.time_s is not None], side.time_s, 1.0
@@ -76,7 +76,7 @@ def _values(side: Side) -> tuple[list[float], float | None, float]:
 
 
 def _is_best(side: Side) -> bool:
-    """Whether the claimed figure is that of the best run shown, and neither their mean nor their median."""
+    """Whether the claimed figure is that of the best shown run, and not their mean or median."""
     values, claimed, sign = _values(side)
     if len(values) < 2 or claimed is None or not sign or min(values) == max(values):
         return False
@@ -86,7 +86,7 @@ def _is_best(side: Side) -> bool:
 
 
 def _bias(side: Side, n: int) -> str:
-    """How much luck is in the best of ``n``: from the runs that are shown, or in standard deviations."""
+    """How much luck is in the best of ``n``: from the shown runs, or in standard deviations."""
     values, _, sign = _values(side)
     extreme = expected_extreme(n)
     if len(values) < 2 or not sign:
@@ -97,7 +97,7 @@ def _bias(side: Side, n: int) -> str:
     )
     shown = seconds(mean) if side.time_s is not None else number(mean, 4)
     luck = f"the best is {percent(gain)} from the mean of the {len(values):,} shown ({shown})"
-    return f"{luck}; {percent(expected)} is expected by chance of the best of {n:,} (normal, same spread)"
+    return f"{luck}; {percent(expected)} is expected by chance for the best of {n:,} (normal, same spread)"
 
 
 def _chosen(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
@@ -106,21 +106,21 @@ def _chosen(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
         return
     stated = "" if side.reported in {"best", "single", None} else f", though called the {side.reported}"
     if single and not _is_best(side):
-        found = f"the figure of '{side.name}' is one of {plural(n, 'run')}, and it is not said which: {_bias(side, n)}"
+        found = f"the figure of '{side.name}' is from one of {plural(n, 'run')}, without saying which: {_bias(side, n)}"
         yield guilty(f"{field}.reported", found, _DO, side.where, "warning")
         return
     found = f"the figure of '{side.name}' is the best of {plural(n, 'run')}{stated}: {_bias(side, n)}"
-    # The fastest of many calls is a usual, if partial, figure of a call; of a training it is luck.
+    # The fastest of many calls is a usual, if partial, figure for a call; for a training it is luck.
     mild = side.time_of in {"call", "step"}
     yield guilty(f"{field}.reported", found, _DO, side.where, "warning" if mild else "error")
 
 
 def _some(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
-    """A mean over fewer runs than were made is a choice too."""
+    """A mean over fewer runs than were made is a selection too."""
     if side.reported in {"best", "single"} or not 0 < len(side.runs) < n:
         return
     found = f"{plural(n, 'run')} of '{side.name}' were made and {len(side.runs):,} are shown"
-    do = "show all runs, those that failed or did not reach the target too"
+    do = "show all runs, including those that failed or missed the target"
     yield guilty(f"{field}.runs_made", found, do, side.where, "warning")
 
 

@@ -1,4 +1,4 @@
-"""LB126: the samples were made up, so that nothing had to be read, and nothing could be learnt."""
+"""LB126: the samples were made up, so nothing had to be read, and nothing could be learnt."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
     data = side.data
     if data.synthetic is True:
         if side.time_of in {"target", "run"} or side.quality.value is not None or _for_the_whole(claim, side):
-            found = f"'{side.name}' ran on synthetic data, and a result on the task is claimed from it"
+            found = f"'{side.name}' ran on synthetic data, but a result on the task is claimed"
             yield guilty(f"{field}.synthetic", found, _DO, side.where)
         else:
-            found = f"the time of a {side.time_of} of '{side.name}' is with synthetic data: nothing was read or decoded"
-            do = f"{_DO}, or call it the speed of computing alone"
+            found = f"the time of a {side.time_of} of '{side.name}' used synthetic data: nothing was read or decoded"
+            do = f"{_DO}, or call it the speed of computation alone"
             yield guilty(f"{field}.synthetic", found, do, side.where, "warning")
     elif data.synthetic is None:
         if data.name and _MADE_UP.search(data.name.lower()):
@@ -41,7 +41,7 @@ def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _for_the_whole(claim: Claim, side: Side) -> bool:
-    """Whether a comparison makes a time to the target of it."""
+    """Whether a comparison presents it as a time to the target."""
     return any(each.of == "target" and side.name in {each.new, each.base} for each in claim.comparisons)
 
 

@@ -1,4 +1,4 @@
-"""LB130: the target counts as reached, and the curve touches it once, loses it again, or never has it."""
+"""LB130: the target counts as reached, but the curve touches it only once, loses it again, or never reaches it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, Side
 from levelbench.report.numbers import plural
 
-_DO = "count the target as reached at the second evaluation in a row that has it, and give the curve past it"
+_DO = "count the target as reached at the second evaluation in a row that reaches it, and give the curve beyond it"
 _KEPT = {"confirmed": "confirmed", "sustained": "kept to the end", "final": "there at the end"}
 
 
@@ -53,22 +53,22 @@ def _never(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
     never = [each for each in seen if each.first is None and each.claimed]
     if never:
         found = f"{_of(side, never, seen)} never {'reaches' if len(never) == 1 else 'reach'} {_target(side)}"
-        found += f" (last: {_row(side, never[0].at, -1)}), and the runs are counted as having reached it"
+        found += f" (last: {_row(side, never[0].at, -1)}), but the runs are counted as having reached it"
         do = "count them as not reached, or give the evaluation that reached it"
         yield guilty(_field(field, never[0]), found, do, _where(side, never[0]))
 
 
 def _once(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
-    """Touched, and not confirmed. A curve that ends there is LB110's, unless it is said to be confirmed."""
+    """Touched but not confirmed. LB110 reports a curve that ends there, unless it is said to be confirmed."""
     rule_ = side.clock.crossing
     once = [each for each in seen if each.first is not None and each.confirmed is None]
     once = [each for each in once if rule_ == "confirmed" or not each.ends_at_its_first_touch]
-    # Where the last evaluation alone counts, it is enough that it has the target.
+    # If only the last evaluation counts, it is enough that it reaches the target.
     once = [each for each in once if rule_ != "final" or each.kept is None]
     if not once:
         return
     at, first = once[0].at, once[0].first or 0
-    found = f"{_of(side, once, seen)} {'has' if len(once) == 1 else 'have'} {_target(side)} never twice in a row:"
+    found = f"{_of(side, once, seen)} never {'reaches' if len(once) == 1 else 'reach'} {_target(side)} twice in a row:"
     after = "the curve ends" if once[0].ends_at_its_first_touch else _row(side, at, first + 1)
     yield _finding(field, side, once[0], f"{found} {_row(side, at, first)}, then {after}")
 
@@ -82,7 +82,7 @@ def _lost(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
 
 
 def _finding(field: str, side: Side, seen: Seen, found: str, confirmed: bool = False) -> Diagnostic:
-    """An error where the stated rule says otherwise, else a weakness of the claim."""
+    """An error if the stated rule says otherwise, else a weakness of the claim."""
     rule_ = side.clock.crossing
     broken = rule_ in _KEPT and not (confirmed and rule_ == "confirmed")
     if broken:
@@ -91,7 +91,7 @@ def _finding(field: str, side: Side, seen: Seen, found: str, confirmed: bool = F
 
 
 def _early(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
-    """The time of a run is before the evaluations that count; a run's time and its curve are of one clock."""
+    """The time of a run is before the evaluations that count; a run's time and its curve use the same clock."""
     if side.time_of != "target":
         return
     for each in seen:
@@ -100,33 +100,35 @@ def _early(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
         if run.curve is None or run.time_s is None or not begins:
             continue
         if run.time_s < _latest(run.curve.time_s, begins):
-            found = f"a run of '{side.name}' is said to have {_target(side)} at {seconds(run.time_s)},"
-            found += f" and has {_row(side, each.at, begins - 1)}"
-            # By the rule of the first crossing the time is what it is said to be, and still of a touch.
+            found = f"a run of '{side.name}' is said to reach {_target(side)} at {seconds(run.time_s)},"
+            found += f" but has {_row(side, each.at, begins - 1)}"
+            # By the rule of the first crossing the time is as stated, but still only a touch.
             severity: Severity = "warning" if side.clock.crossing in {"first", "interpolated"} else "error"
             yield guilty(f"{field}.runs[{each.at}].time_s", found, _DO, _where(side, each), severity)
             return
 
 
 def _begins(seen: Seen, final: bool) -> int | None:
-    """The evaluation that begins the stretch which counts."""
+    """The first of the evaluations that count."""
     if final:
         return seen.kept
     return seen.first if seen.confirmed is None else seen.confirmed - 1
 
 
 def _latest(time_s: list[float], begins: int) -> float:
-    """Between the evaluation before the stretch and the one before that: rounding does not reach so far."""
+    """A time between the two evaluations before those that count: rounding does not explain that much."""
     before = time_s[begins - 1]
     return 0.99 * before if begins < 2 else (time_s[begins - 2] + before) / 2
 
 
 def _no_curves(field: str, side: Side) -> Iterator[Diagnostic]:
     if side.clock.crossing == "first":
-        found = f"the target of '{side.name}' counts from the first evaluation that has it, and no curve shows the next"
+        found = (
+            f"the target of '{side.name}' counts from the first evaluation that reaches it, and no curve shows the next"
+        )
         yield guilty(f"{field}.clock.crossing", found, _DO, side.where, "warning")
     elif side.clock.crossing is None:
-        what = f"by which rule the target of '{side.name}' counts as reached; and there are no curves"
+        what = f"by which rule the target of '{side.name}' counts as reached; there are no curves"
         yield not_stated(f"{field}.clock.crossing", what, _DO, side.where)
 
 

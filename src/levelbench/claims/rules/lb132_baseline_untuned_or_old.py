@@ -1,4 +1,4 @@
-"""LB132: the baseline had less care than the new side, is years old, or comes from nowhere."""
+"""LB132: the baseline got less care than the new side, is years old, or has no source."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from levelbench.claims.view import Claim
 from levelbench.report.numbers import plural
 
 _TUNE = "tune the baseline with the same budget, or give what its own authors report as its best"
-_NEWER = "add the best entry of today, or say why this one still is it"
+_NEWER = "add today's best entry, or say why this one still is the best"
 _SOURCE = "say where the baseline is from: a paper, a commit, an entry"
 _OLD = 3
 """Years between the two sides from which on a baseline is old."""
 _EFFORT = 4.0
 _NAMED = re.compile(r"(?!\W*(none|unknown|unpublished|internal|private|n/?a|tba|tbd|various)\W*$)\W*\w", re.IGNORECASE)
-"""A source is a name that somebody can look for."""
+"""A source is a name that a reader can look up."""
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
-        # A speed-up over one process of itself needs no opponent.
+        # A speed-up over a single process of the same program needs no opponent.
         if pair.comparison.base_kind in {"serial", "one-process"} or _itself(pair):
             continue
         yield from _tuning(pair)
@@ -32,7 +32,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _itself(pair: ComparedPair) -> bool:
-    """The same specification on another machine: there is nothing to tune or to cite apart."""
+    """The same specification on another machine: there is nothing separate to tune or to cite."""
     new, base = pair.new.performance.specification, pair.base.performance.specification
     return new is not None and new == base
 
@@ -43,14 +43,14 @@ def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
     trials, base_trials = new.tuning.trials, base.tuning.trials
     if base.tuned is False and (new.tuned or trials):
         effort = f" ({plural(trials, 'trial')})" if trials else ""
-        found = f"'{new.name}' was tuned{effort} and the baseline '{base.name}' was not"
+        found = f"'{new.name}' was tuned{effort}, but the baseline '{base.name}' was not"
         yield guilty(field, found, _TUNE, pair.where)
     elif trials is not None and base_trials is not None and trials > _EFFORT * max(1, base_trials):
         if not (new.tuning.budget_equal or base.tuning.budget_equal):
             found = f"'{new.name}' had {plural(trials, 'trial')} of tuning and '{base.name}' {base_trials:,}"
             yield guilty(f"{pair.base_field}.tuning.trials", found, _TUNE, pair.where, "warning")
     elif new.tuning.budget_equal is False or base.tuning.budget_equal is False:
-        # Effort that favours the baseline misleads nobody.
+        # More effort for the baseline misleads nobody.
         if not (trials is not None and base_trials is not None and base_trials >= trials):
             at = pair.base_field if base.tuning.budget_equal is False else pair.new_field
             found = f"'{new.name}' and '{base.name}' were tuned with unequal budgets"
@@ -71,7 +71,7 @@ def _age(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     rivals += [one.year for one in claim.standards if one.year is not None and one.time_s is not None]
     if new.year - base.year < _OLD or any(new.year - year < _OLD for year in rivals if year <= new.year):
         return
-    found = f"the baseline '{base.name}' is of {base.year}, {number(new.year - base.year)} years before '{new.name}'"
+    found = f"the baseline '{base.name}' is from {base.year}, {number(new.year - base.year)} years before '{new.name}'"
     yield guilty(f"{pair.base_field}.year", found, _NEWER, pair.where, "warning")
 
 
@@ -80,7 +80,7 @@ def _source(pair: ComparedPair) -> Iterator[Diagnostic]:
     if base.source is None:
         yield not_stated(field, f"the source of the baseline '{base.name}'", _SOURCE, pair.where)
     elif not _NAMED.match(base.source):
-        found = f"the baseline '{base.name}' is without a source: it is said to be '{base.source}'"
+        found = f"the baseline '{base.name}' has no source: it is stated as '{base.source}'"
         yield guilty(field, found, _SOURCE, pair.where, "warning")
 
 

@@ -1,4 +1,4 @@
-"""LB201: a ratio is claimed without saying of what."""
+"""LB201: a ratio is claimed without an absolute figure behind it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _compared(claim: Claim, comparison: ComparisonView, field: str) -> Iterator[
     if not _has_base(claim, comparison, base):
         of = f"'{comparison.new}' to '{comparison.base}'"
         ratio = number(comparison.ratio or 0.0)
-        found = f"the ratio of {of} is said to be {ratio}, and no absolute figure of the latter is given"
+        found = f"the ratio of {of} is said to be {ratio}, but no absolute figure of the latter is given"
         yield guilty(f"{field}.base_time_s", found, _DO, where, "warning")
     elif comparison.base_kind is None and base is not None and new is not None and _ranks(new) > _ranks(base):
         what = f"whether '{comparison.base}', with {_ranks(base)} of {_ranks(new)} ranks, is serial or one process"
@@ -34,7 +34,7 @@ def _compared(claim: Claim, comparison: ComparisonView, field: str) -> Iterator[
 
 
 def _has_base(claim: Claim, comparison: ComparisonView, base: Side | None) -> bool:
-    """Whether an absolute figure of what is compared stands anywhere: in the comparison, its base, its scaling."""
+    """Whether there is an absolute figure of what is compared: in the comparison, its base or its scaling."""
     if comparison.base_time_s is not None:
         return True
     if base is None:
@@ -56,7 +56,7 @@ _TIMES: dict[str, tuple[str, ...]] = {
     "step": ("step",),
     "call": ("latency", "kernel", "step"),
 }
-"""Which comparisons the time of a side is the base of, by what it is the time of."""
+"""The kinds of comparison that a side's time is the base of, by the kind of the time."""
 
 
 def _ranks(side: Side) -> int:
@@ -68,7 +68,7 @@ def _is_absolute(point: ScalingPoint) -> bool:
 
 
 def _drawn(claim: Claim) -> Iterator[Diagnostic]:
-    """A figure of speed-ups whose one-rank time is nowhere."""
+    """A figure of speed-ups without the time on one rank."""
     if any(_is_absolute(point) for point in claim.scaling) or any(side.time_s is not None for side in claim.sides):
         return
     if any(each.base_time_s is not None for each in claim.comparisons):
@@ -76,7 +76,7 @@ def _drawn(claim: Claim) -> Iterator[Diagnostic]:
     for at, figure in enumerate(claim.figures):
         if figure.y == "speed-up":
             points = number(len(claim.scaling))
-            found = f"'{figure.what}' shows speed-ups, and none of its {points} points has a time or a rate"
+            found = f"'{figure.what}' shows speed-ups, but none of its {points} points has a time or a rate"
             yield guilty(f"figures[{at}].y", found, _DO, figure.where or claim.where, "warning")
 
 

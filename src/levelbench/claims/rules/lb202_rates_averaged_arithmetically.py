@@ -1,4 +1,4 @@
-"""LB202: rates over equal work were added up and divided by their number, which overstates the rate."""
+"""LB202: rates over equal work were averaged arithmetically, which overstates the rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from levelbench.report.numbers import plural
 
 _DO = "divide all the work by all the time: the harmonic mean of the rates"
 _MUCH = 0.01
-"""From an overstatement of 1 % on it is an error."""
+"""An overstatement of 1 % or more is an error."""
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -30,10 +30,10 @@ def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnosti
     again = _again(claim, summary)
     if again is not None:
         arithmetic, harmonic, n = again
-        said = "" if summary.by in ("arithmetic", None) else f" and is called {summary.by}"
+        said = "" if summary.by in ("arithmetic", None) else f" but is called {summary.by}"
         found = (
             f"{number(arithmetic, 5)}, the '{summary.what}', is the arithmetic mean of {n} rates{said}; "
-            f"their harmonic mean is {number(harmonic, 5)}, so it says {percent(arithmetic / harmonic - 1.0)} too much"
+            f"their harmonic mean is {number(harmonic, 5)}, so it is {percent(arithmetic / harmonic - 1.0)} too high"
         )
         severe = arithmetic >= (1.0 + _MUCH) * harmonic or bool(said)
         yield guilty(f"{field}.by", found, _DO, where, "error" if severe else "warning")
@@ -46,7 +46,7 @@ def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnosti
 
 
 def _again(claim: Claim, summary: Summarised) -> tuple[float, float, int] | None:
-    """Arithmetic and harmonic mean of the runs of which ``summary`` is the arithmetic one, and their number."""
+    """Arithmetic and harmonic mean of the runs whose arithmetic mean is ``summary``, and their number."""
     for _, side in sides(claim):
         rates = side_rates(side)
         if len(rates) < 2 or summary.value is None or summary.n not in (None, len(rates)):

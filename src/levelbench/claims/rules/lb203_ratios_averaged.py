@@ -1,4 +1,4 @@
-"""LB203: ratios were averaged, and a mean of ratios is a ratio of nothing."""
+"""LB203: ratios were averaged, but a mean of ratios is not a ratio of anything."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnosti
     if again is not None and summary.by not in ("geometric", "median", "minimum", "maximum"):
         found = (
             f"{number(again, 4)}, the '{summary.what}', is the {summary.by or 'arithmetic'} mean of the "
-            f"{len(ratios)} ratios that are compared (geometric: {number(geometric_mean(ratios), 4)}); "
-            f"of their inverses it would say {number(1.0 / _inverse(summary, ratios), 4)}"
+            f"{len(ratios)} compared ratios (geometric: {number(geometric_mean(ratios), 4)}); "
+            f"of their inverses it would be {number(1.0 / _inverse(summary, ratios), 4)}"
         )
         yield guilty(f"{field}.by", found, _DO, where)
     elif summary.by in _WRONG:
@@ -42,7 +42,7 @@ def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnosti
 
 
 def _again(summary: Summarised, ratios: list[float]) -> float | None:
-    """The mean of the claim's own ratios that ``summary`` gives, where it is not the geometric one too."""
+    """The claim's own ratios whose mean is ``summary``, unless it is also their geometric mean."""
     if len(ratios) < 2 or summary.value is None or summary.n not in (None, len(ratios)):
         return None
     mean = harmonic_mean(ratios) if summary.by == "harmonic" else arithmetic_mean(ratios)

@@ -13,7 +13,7 @@ from levelbench.measure.statistics import wilson
 from levelbench.report.numbers import plural
 
 _DO = "give a confidence interval with its method, from runs repeated whole; or show that the figure cannot vary"
-_ALL = "give the time to expect with restarts, or an interval that counts those that do not arrive, with the share"
+_ALL = "give the expected time with restarts, or an interval that counts runs that miss, with the share that reached it"
 _SAME = 1e-6
 """Runs whose times agree to six digits are no evidence of variation."""
 
@@ -30,14 +30,14 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         yield from found
     for at, summary in enumerate(claim.summaries):
         unsure = summary.interval is None and summary.deterministic is not True and summary.n != 1
-        # Of the same runs it has been said already.
+        # It has already been reported for the same runs.
         if unsure and sample_of(claim, summary) not in said:
             yield from _summarised(claim, summary, f"summaries[{at}]")
     yield from _compared(claim)
 
 
 def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
-    """A time to the target of which not all runs arrive is the time of the lucky ones, whatever else it is."""
+    """A time to a target that not all runs reach is only the time of the lucky ones."""
     made, reached = side.runs_made, side.runs_reached
     if side.time_of != "target" or not made or not reached or reached >= made:
         return
@@ -46,7 +46,7 @@ def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     share = wilson(reached, made)
     found = (
         f"{reached:,} of {plural(made, 'run')} of '{side.name}' reach the target ({percent(reached / made)}, 95 % "
-        f"interval {percent(share.low)} to {percent(share.high)}), and {seconds(side.time_s or 0.0)} is given as if "
+        f"interval {percent(share.low)} to {percent(share.high)}), but {seconds(side.time_s or 0.0)} is given as if "
         "every run did"
     )
     yield guilty(f"{field}.runs_reached", found, _ALL, side.where, "warning")
@@ -61,7 +61,7 @@ def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
         )
         yield guilty(f"{field}.interval", found, _DO, side.where, "warning")
     elif side.timing.deterministic is False:
-        found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' vary from run to run, and no interval is given"
+        found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' vary from run to run, but no interval is given"
         yield guilty(f"{field}.interval", found, _DO, side.where, "warning")
     elif not any(_is_of(summary, side) for summary in claim.summaries):
         what = f"an interval of the {seconds(side.time_s or 0.0)} of '{side.name}', or that they do not vary"
@@ -69,7 +69,7 @@ def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
 
 
 def _is_of(summary: Summarised, side: Side) -> bool:
-    """Whether the summary gives the side's time, and so is judged in its place."""
+    """Whether the summary is the side's time, and so is judged in its place."""
     value = summary.value
     return summary.of == "times" and value is not None and abs(value - (side.time_s or 0.0)) <= 1e-3 * abs(value)
 
@@ -79,7 +79,7 @@ def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagn
     of = "several values" if summary.n is None else plural(summary.n, "value")
     value = "" if summary.value is None else f" ({number(summary.value, 4)})"
     if summary.deterministic is False:
-        found = f"the '{summary.what}'{value} varies, and of its {of} no interval is given"
+        found = f"the '{summary.what}'{value} varies, but its {of} have no interval"
         yield guilty(f"{field}.interval", found, _DO, where, "warning")
     else:
         what = f"an interval of the '{summary.what}'{value} of {of}, or that it does not vary"
@@ -87,7 +87,7 @@ def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagn
 
 
 def _compared(claim: Claim) -> Iterator[Diagnostic]:
-    """Ratios whose sides have no times of their own, so that nothing above has judged them."""
+    """Ratios whose sides have no times, so that they have not been judged above."""
     for at, comparison in enumerate(claim.comparisons):
         if comparison.ratio is None or comparison.interval is not None or comparison.of == "operations":
             continue

@@ -1,4 +1,4 @@
-"""LB205: an interval or a test that needs normal values was used on values that were not checked, or are not normal."""
+"""LB205: an interval or test that needs normal values was used on values that are unchecked or not normal."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             values = side_qualities if comparison.of == "quality" else side_times
             tests = [(f"'{side.name}'", values(side)) for side in (pair.new, pair.base)]
             if "paired" in comparison.test.lower() and (ratios := _ratios(pair.new, pair.base)):
-                # The runs of a seed share what makes them long: the ratios are what has to be normal.
+                # The runs of a seed share what makes them long, so it is the ratios that have to be normal.
                 tests = [("the ratios of the pairs", ratios)]
             field, what = f"{pair.field}.normality_checked", f"the test of '{pair.new.name}' and '{pair.base.name}'"
             yield from _judged((field, what, pair.where), comparison.test, comparison.normality_checked, tests)
 
 
 def _ratios(new: Side, base: Side) -> list[float]:
-    """The ratios of the times of runs of one seed; none where seeds are not stated."""
+    """The ratios of the times of runs with the same seed; none if seeds are not stated."""
     times = [
         {run.seed: run.time_s for run in side.runs if run.seed is not None and run.time_s and not run.failed}
         for side in (new, base)
@@ -57,7 +57,7 @@ def _assumes(method: str) -> bool:
 
 
 def _tested(method: str, values: Sequence[float]) -> Normality | None:
-    """The check on the scale that the method works on."""
+    """The check on the scale of the method."""
     if _LOG.search(method.lower()):
         return normality([math.log(value) for value in values]) if values and min(values) > 0.0 else None
     return normality(values)
@@ -70,7 +70,7 @@ def _judged(
     results = [(name, _tested(method, values)) for name, values in samples]
     for name, result in results:
         if result is not None and result.rejected:
-            said = "is said to be checked and" if checked else "assumes normal values, and"
+            said = "is said to be checked, but" if checked else "assumes normal values, but"
             found = (
                 f"{what} ({method}) {said} the {result.n} values of {name} have skewness {number(result.skewness)} and "
                 f"kurtosis {number(result.kurtosis)}: not normal at the 1 % level"
@@ -80,7 +80,7 @@ def _judged(
     if checked or (results and all(result is not None for _, result in results)):
         return
     if checked is False:
-        found = f"{what} ({method}) assumes normal values, and that was not checked{_few(samples)}"
+        found = f"{what} ({method}) assumes normal values, but that was not checked{_few(samples)}"
         yield guilty(field, found, _DO, where, "warning")
     else:
         yield not_stated(field, f"whether the values behind {what} ({method}) are normal", _DO, where)
@@ -88,7 +88,7 @@ def _judged(
 
 def _few(samples: list[tuple[str, Sequence[float]]]) -> str:
     fewest = min((len(values) for _, values in samples), default=0)
-    return f"; {fewest} values are too few for a test to tell" if 0 < fewest < FEWEST else ""
+    return f"; {fewest} values are too few for a test" if 0 < fewest < FEWEST else ""
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -1,4 +1,4 @@
-"""LB206: a difference is called significant, and how large it is stays open, or it is negligible."""
+"""LB206: a difference is called significant, but its size is not given or negligible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEGLIGIBLE = 1.02
 """Ratios within 2 % count as the same, as in a verdict."""
 _SMALL_EFFECT = 0.2
 """Below Cohen's "small" (1988), in standard deviations."""
-_DO = "give the ratio (or difference) with its interval, and say from which size on it would matter"
+_DO = "give the ratio (or difference) with its interval, and say from which size on it matters"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -27,13 +27,13 @@ def _judged(pair: ComparedPair, p_value: float) -> Iterator[Diagnostic]:
     comparison = pair.comparison
     p = f"p = {number(p_value)}"
     if not _has_size(pair):
-        found = f"'{pair.new.name}' and '{pair.base.name}' are compared by {p}, and nothing says how much they differ"
+        found = f"'{pair.new.name}' and '{pair.base.name}' are compared by {p}, but nothing says how much they differ"
         yield guilty(f"{pair.field}.effect", found, _DO, pair.where, "warning")
     elif p_value < _LEVEL:
         if comparison.interval is not None and _is_negligible(comparison.interval):
             low, high = comparison.interval
             found = f"{p}, but the ratio's whole interval [{number(low, 4)}, {number(high, 4)}] is within 2 % of 1"
-            yield guilty(f"{pair.field}.interval", f"{found}: significant and negligible", _DO, pair.where, "warning")
+            yield guilty(f"{pair.field}.interval", f"{found}: significant but negligible", _DO, pair.where, "warning")
         elif comparison.effect is not None and abs(comparison.effect) < _SMALL_EFFECT:
             found = f"{p}, but the effect is {number(comparison.effect)} standard deviations: less than a small one"
             yield guilty(f"{pair.field}.effect", found, _DO, pair.where, "warning")
@@ -43,7 +43,7 @@ def _judged(pair: ComparedPair, p_value: float) -> Iterator[Diagnostic]:
 
 
 def _has_size(pair: ComparedPair) -> bool:
-    """Whether the size of the difference is stated, or both figures of which it is the difference."""
+    """Whether the size of the difference is stated, or both figures behind it."""
     comparison = pair.comparison
     if comparison.effect is not None or comparison.ratio is not None or comparison.interval is not None:
         return True

@@ -1,4 +1,4 @@
-"""LB207: means are given, and the values behind them are kept."""
+"""LB207: means are given, but the values behind them are withheld."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from levelbench.claims.rules._common import guilty, not_stated, sides
 from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.report.numbers import plural
 
-_DO = "publish the value of every run with its seed and settings, so that others can summarise them in their way"
+_DO = "publish the value of every run with its seed and settings, so that others can summarise them differently"
 _SUMMARIES = ("best", "median", "mean", "olympic")
 
 
@@ -35,7 +35,7 @@ def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Ite
 
 
 def _reported(side: Side, field: str) -> Iterator[Diagnostic]:
-    """A side whose figure is a summary of runs that are not shown."""
+    """Sides whose figure is a summary of runs that are not shown."""
     made = side.runs_made
     if side.reported in _SUMMARIES and made is not None and made > 1 and len(side.runs) < made:
         shown = "none" if not side.runs else f"only {len(side.runs)}"

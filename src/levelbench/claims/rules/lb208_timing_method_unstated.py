@@ -1,4 +1,4 @@
-"""LB208: a time is given, and how it was taken is not, or it was taken before the work was done."""
+"""LB208: a time is given without the method, or the clock was read before the work was done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from levelbench.claims.rules._machines import machine_of
 from levelbench.claims.view import Claim, Side
 
 _SHORT = ("step", "call", "epoch")
-_DO = "say which clock, from where to where, how devices and ranks were synchronised, and what was warm-up"
+_DO = "state the clock, its start and end, how devices and ranks were synchronised, and what was warm-up"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -33,13 +33,13 @@ def _timed(side: Side, field: str) -> Iterator[Diagnostic]:
         what = f"whether {time} waited for the work of {_parts(side)}"
         yield not_stated(f"{field}.synchronised", what, _DO, side.where)
     if side.time_of in ("step", "call") and timing.warmup is False:
-        found = f"{time} have the first ones in them, which load, allocate and compile"
-        do = "leave the first measurements out and say how many, or report the first and the rest apart"
+        found = f"{time} include the first measurements, which load, allocate and compile"
+        do = "leave out the first measurements and say how many, or report the first and the rest separately"
         yield guilty(f"{field}.warmup", found, do, side.where, "warning")
 
 
 def _is_asynchronous(side: Side) -> bool:
-    """Whether the host goes on before the work is done: on an accelerator, or with other ranks."""
+    """Whether the host continues before the work is done: on an accelerator, or with other ranks."""
     return (side.workload.ranks or 1) > 1 or machine_of(side.hardware).accelerated is True
 
 

@@ -1,4 +1,4 @@
-"""LB209: a rate or a speed-up is shown, and not what would have been possible."""
+"""LB209: a rate or a speed-up is shown, but not what would have been possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DO = "show the limit with it: linear scaling or Amdahl's bound, the roof of the
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, figure in enumerate(claim.figures):
         if figure.bound_shown is False and figure.y in _BOUNDED:
-            found = f"'{figure.what}' shows {figure.y} without a limit to hold it against"
+            found = f"'{figure.what}' shows {figure.y} without a limit to compare it with"
             yield guilty(f"figures[{at}].bound_shown", found, _DO, figure.where or claim.where, "warning")
     if claim.bound or any(figure.bound_shown for figure in claim.figures):
         return
@@ -27,7 +27,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _stated(claim: Claim) -> Iterator[Diagnostic]:
-    """What has a limit, in a claim that gives none."""
+    """Figures that have a limit, in a claim that gives none."""
     ranks = sorted({point.ranks for point in claim.scaling})
     if len(ranks) > 1:
         what = f"the limit of the scaling from {ranks[0]:,} to {plural(ranks[-1], 'rank')}"

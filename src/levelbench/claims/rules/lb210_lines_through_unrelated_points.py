@@ -1,4 +1,4 @@
-"""LB210: points are joined by lines, and between them there is nothing."""
+"""LB210: points are joined by lines, but there is nothing between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated
 from levelbench.claims.view import Claim, FigureView
 
-_DO = "draw points or bars with their intervals, or measure enough points between them that a line is true"
+_DO = "draw points or bars with intervals, or measure enough points in between to justify a line"
 _CONTINUOUS = ("time", "epochs", "samples", "operations")
 
 
@@ -25,7 +25,7 @@ def _drawn(figure: FigureView, field: str, where: str) -> Iterator[Diagnostic]:
         if figure.interpolable is False or figure.x == "category":
             yield not_stated(f"{field}.joined", f"whether lines join the points of '{figure.what}'", _DO, where)
     elif figure.x == "category":
-        found = f"'{figure.what}' joins categories by lines, and there is nothing between two categories"
+        found = f"'{figure.what}' joins categories by lines, but there is nothing between two categories"
         yield guilty(f"{field}.joined", found, _DO, where, "warning")
     elif figure.interpolable is False:
         x = "its points" if figure.x is None else f"points along {figure.x}"

@@ -52,7 +52,7 @@ def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Di
     elif "tok" not in parts:
         found = f"'{quality.signature}' does not say how the {quality.metric} of '{name}' was tokenised"
     elif parts["tok"] == "none":
-        found = f"the {quality.metric} of '{name}' is of text tokenised beforehand (tok: none), and it is not known how"
+        found = f"the {quality.metric} of '{name}' is of previously tokenised text (tok: none), and it is unknown how"
     else:
         return
     yield guilty(field, found, _DO, where, "warning")
@@ -64,12 +64,12 @@ def _two(pair: ComparedPair) -> Iterator[Diagnostic]:
     unlike = [name for name in _DECIDES if name in one and name in other and one[name] != other[name]]
     if unlike:
         named = "; ".join(f"{_DECIDES[name]} {one[name]} and {other[name]}" for name in unlike)
-        found = f"the scores of '{pair.new.name}' and '{pair.base.name}' were computed unlike ({named})"
+        found = f"the scores of '{pair.new.name}' and '{pair.base.name}' were computed differently ({named})"
         do = "score both outputs with one signature"
         yield guilty(f"{pair.new_field}.quality.signature", found, do, pair.where)
     if new.value and base.value and (new.value <= 1.0) != (base.value <= 1.0):
         found = f"'{pair.new.name}' has a score of {number(new.value, 4)} and '{pair.base.name}' of"
-        found += f" {number(base.value, 4)}: it seems that one is a fraction and the other in per cent"
+        found += f" {number(base.value, 4)}: one seems to be a fraction and the other a percentage"
         do = "give both from 0 to 100, as sacrebleu does"
         yield guilty(f"{pair.new_field}.quality.value", found, do, pair.where, "warning")
 

@@ -1,4 +1,4 @@
-"""LB302: the implementation that is compared with does not reach what it is known for, or that was not checked."""
+"""LB302: the implementation compared with does not reach its known quality, or that was not checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import direction_of, guilty, level_of, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, Side
 
-_DO = "show first that the reference reaches what its source reports: the same metric and split, with its interval"
+_DO = "first show that the reference reaches what its source reports: same metric and split, with an interval"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -21,7 +21,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if short:
             role = "is called a verified reference" if side.reference else "is the baseline"
             do = f"{_DO}; a bug that costs quality may be what makes it fast or slow"
-            yield guilty(f"{field}.quality.value", f"'{side.name}' {role}, and {short}", do, side.where)
+            yield guilty(f"{field}.quality.value", f"'{side.name}' {role}, but {short}", do, side.where)
         elif side.name in bases and side.reference is False:
             found = f"'{side.name}', which '{bases[side.name].new.name}' is compared with, is not a verified reference"
             yield guilty(f"{field}.reference", found, _DO, side.where, "warning")
@@ -31,7 +31,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _short(side: Side) -> str:
-    """In words, by what the side is short of what its usual solution reaches; empty where it is not, or unknown."""
+    """How the side falls short of the usual solution, in words; empty if it does not, or this is unknown."""
     quality, sign = side.quality, direction_of(side.quality)
     level = level_of(quality)
     known = level is not None and sign is not None and quality.standard is not None
@@ -44,7 +44,7 @@ def _short(side: Side) -> str:
 
 
 def _shown(side: Side) -> bool:
-    """Whether the figures show what is not stated: a quality not below the usual one."""
+    """Whether the figures show it without a statement: a quality not below the usual one."""
     quality, sign, level = side.quality, direction_of(side.quality), level_of(side.quality)
     if quality.standard is None or sign is None or level is None:
         return False

@@ -1,4 +1,4 @@
-"""LB303: speed-ups of single optimisations are multiplied, as if none knew of the others."""
+"""LB303: speed-ups of single optimisations are multiplied, as if they were independent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from levelbench.claims.view import Claim, CompositionView
 
 _DO = "measure all of them together, to the same target, and claim that figure"
 _NEAR = 0.05
-"""How near a claim must be to the product to have been made by multiplying, and a measurement to confirm it."""
+"""How close a claim must be to the product to count as multiplied, and a measurement to confirm it."""
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -26,21 +26,21 @@ def _one(field: str, each: CompositionView) -> Iterator[Diagnostic]:
     parts = " x ".join(f"{number(ratio)} ({name})" for name, ratio in each.parts.items())
     claimed, measured = each.claimed, each.measured
     if each.quality_kept is False and (claimed or measured):
-        found = f"{parts} together are claimed as {times(claimed or measured or 0.0)}, and the quality is not kept"
+        found = f"{parts} together are claimed as {times(claimed or measured or 0.0)}, but the quality is not kept"
         yield guilty(f"{field}.quality_kept", found, _DO, each.where)
     if claimed is not None and measured is not None:
         if claimed > (1.0 + _NEAR) * measured:
-            found = f"{parts} are claimed as {times(claimed)}, and together give {times(measured)}:"
+            found = f"{parts} are claimed as {times(claimed)}, but together give {times(measured)}:"
             found += f" {percent(measured / product)} of the product {number(product)}"
             yield guilty(f"{field}.claimed", found, _DO, each.where)
     elif claimed is not None and product > 1.0 and abs(claimed / product - 1.0) <= _NEAR:
-        found = f"{parts} are claimed as {times(claimed)}, their product, and were not measured together"
+        found = f"{parts} are claimed as {times(claimed)}, their product, but were not measured together"
         yield guilty(f"{field}.claimed", found, _DO, each.where)
     elif claimed is not None:
         what = f"what {parts} give when measured together"
         yield not_stated(f"{field}.measured", what, _DO, each.where)
     if measured is not None and each.quality_kept is None:
-        what = f"whether the quality is kept where {parts} come together"
+        what = f"whether the quality is kept when {parts} are combined"
         yield not_stated(f"{field}.quality_kept", what, _DO, each.where)
 
 
