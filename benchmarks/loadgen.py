@@ -24,8 +24,8 @@ import mlperf_loadgen
 import numpy as np
 
 from levelbench.measure.scenarios import MultiStream, Offline, Scenario, Seeds, Server, SingleStream
+from levelbench.measure.scenarios.contract import Workers
 from levelbench.measure.scenarios.driving import run_scenario
-from levelbench.measure.scenarios.ledger import Workers
 from levelbench.measure.scenarios.result import Raw, ScenarioResult, judge
 from levelbench.measure.statistics.early_stopping import BoundTest, StreamEstimate
 

@@ -16,7 +16,6 @@ from levelbench.measure.caches import (
     StreamFlusher,
     last_level_cache,
     prove_flush,
-    prove_flush_with,
 )
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.environment.machine import Roots
@@ -48,13 +47,13 @@ class FakeMachine:
 
 def test_a_flusher_that_flushes_is_proved():
     machine = FakeMachine()
-    proof = prove_flush_with(machine, machine)
+    proof = prove_flush(machine, probe=machine)
     assert (proof.hot_ns, proof.cold_ns, proof.ratio) == (100, 900, 9)
     assert proof.proved
 
 
 def test_a_flusher_that_does_nothing_is_found_out():
-    proof = prove_flush_with(FakeMachine(), NoFlusher())
+    proof = prove_flush(NoFlusher(), probe=FakeMachine())
     assert proof.ratio == 1
     assert not proof.proved
 

@@ -29,14 +29,11 @@ def result():
 
 def test_a_share_is_the_part_of_the_limit(result):
     assert result.share(50e9, "float32") == pytest.approx(0.25)
-    assert result.bandwidth_share(5e9) == pytest.approx(0.5)
 
 
-def test_a_precision_or_kernel_that_was_not_measured_is_named(result):
+def test_a_precision_that_was_not_measured_is_named(result):
     with pytest.raises(UnknownNameError, match="float32"):
         result.share(1.0, "float33")
-    with pytest.raises(UnknownNameError, match="triad"):
-        result.bandwidth_share(1.0, "triade")
 
 
 def test_the_rate_is_operations_by_time_as_a_median_with_its_interval():

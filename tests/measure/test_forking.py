@@ -128,7 +128,7 @@ def test_a_killed_one_says_so_and_an_interrupt_ends_it_and_not_the_server(server
     [
         ("import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()", "1 thread of"),
         ("raise KeyError('gone')", "importing wrong raised KeyError: 'gone'"),
-        ("import os\nos._exit(3)", "ended while it imported"),
+        ("import os\nos._exit(3)", "ended while importing"),
     ],
 )
 def test_a_server_that_cannot_serve_says_why(folder, source, reason):

@@ -168,7 +168,7 @@ def test_a_module_is_named_like_a_file(tmp_path, monkeypatch):
     ("name", "found"),
     [
         ("broken", "set up: RuntimeError: no such kernel"),
-        ("no_callable", "returned int, and a setup returns a callable"),
+        ("no_callable", "returned int, but a setup returns a callable"),
         ("missing", "has no attribute 'missing'"),
         ("fails_when_called", "measured: RuntimeError: bad shape"),
         ("leaves", "ended with status 3 and said nothing"),
@@ -214,14 +214,14 @@ def test_a_failing_command_is_an_error_and_never_a_time():
 
 
 def test_a_command_that_does_not_exist_is_missing():
-    with pytest.raises(MissingError, match="no program is called 'no-such-program-here'"):
+    with pytest.raises(MissingError, match="there is no program 'no-such-program-here'"):
         sample_processes(["no-such-program-here"], FixedCount(1), least=1)
 
 
 def test_a_command_that_may_not_be_run_says_so(tmp_path):
     path = tmp_path / "no-program"
     path.write_text("print(1)")
-    with pytest.raises(UsageError, match="is not a program that may be run"):
+    with pytest.raises(UsageError, match="may not be executed"):
         sample_processes([str(path)], FixedCount(1), least=1)
     path.chmod(0o755)
     path.write_bytes(b"\x00\x01")
@@ -257,7 +257,7 @@ def test_a_worker_that_says_something_else_is_ended_and_not_waited_for(tmp_path,
 
 
 def test_a_command_that_hangs_is_given_up():
-    with pytest.raises(UsageError, match="not done after"):
+    with pytest.raises(UsageError, match="did not finish within"):
         sample_processes([sys.executable, "-c", "import time; time.sleep(600)"], least=1, timeout_s=0.2)
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from levelbench.errors import MissingError, UnknownNameError, UsageError
 from levelbench.measure.caches import FlushProof
-from levelbench.measure.clocks import DeviceClock, FakeClock, FakeDevice
-from levelbench.measure.loops import Timer, calibrate, measure_timer, time_ns
+from levelbench.measure.clocks import DeviceClock, FakeClock, FakeDevice, Timer, calibrate, measure_timer, time_ns
 from levelbench.measure.sampling import Sample, sample, sample_interleaved
 from levelbench.measure.stopping import Budget, FixedCount, Plateau, Precision
 

@@ -134,7 +134,7 @@ def test_half_of_the_time_goes_to_the_ceilings_with_the_precisions_given(diagnos
 def test_a_diagnosis_says_what_it_found_in_words(diagnosis):
     clock, alarms, noise = diagnosis[0].sentences()
     assert clock == "clock: steps of 50 ns, 50 ns a reading, 50 ns a switch of phase"
-    assert "false alarms in 20 comparisons of one thing with itself" in alarms
+    assert "false alarms in 20 comparisons of a workload with itself" in alarms
     assert "on this machine a 3% change needs" in noise
 
 

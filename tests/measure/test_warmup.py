@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from levelbench.errors import UsageError
-from levelbench.measure.warmup import Auto, Fixed, find_warmup, warmup_rule
+from levelbench.measure.warmup import WarmupRule, find_warmup, warmup_rule
 
 RNG_SEED = 20
 STEADY_S = 1e-3
@@ -115,8 +115,8 @@ def test_a_chosen_cut_leaves_one_value_and_says_what_was_cut():
 
 
 def test_the_rule_is_found_by_default_and_fixed_on_request():
-    assert isinstance(warmup_rule("auto"), Auto)
-    assert warmup_rule(0) == Fixed(0)
+    assert warmup_rule("auto") == WarmupRule(None)
+    assert warmup_rule(0) == WarmupRule(0)
 
 
 @pytest.mark.parametrize("wanted", [-1, "some", 1.5, True])

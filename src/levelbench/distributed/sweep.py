@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Communicator
 from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
-from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.loops import time_ns
+from levelbench.measure.clocks import HOST, Clock, time_ns
 from levelbench.measure.statistics import Estimate, Interval, estimate_median, normal_quantile, t_quantile
 from levelbench.measure.stopping import Budget, Plateau, Precision, SampleSoFar, StoppingRule
 from levelbench.measure.warmup import find_warmup

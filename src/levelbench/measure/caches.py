@@ -1,7 +1,7 @@
 """Hot and cold caches as two different measurements, and the proof that cold is cold.
 
-A flush that is not checked may flush nothing (a buffer of zeros that was never written is one physical
-page, read over and over). So a small buffer is read hot, then read after a flush, and cold is claimed only if that took
+A flush that is not checked may flush nothing (a buffer of zeros that was never written is one physical page, read over
+and over). So a small buffer is read hot, then read after a flush, and cold is claimed only if the second reading took
 clearly longer. The proof holds for the caches of the calling thread's core and for the shared last level.
 """
 
@@ -14,9 +14,8 @@ from typing import Final, Protocol
 import numpy as np
 
 from levelbench.errors import MissingError
-from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.clocks import HOST, Calibration, Clock, Work, calibrate, time_ns
 from levelbench.measure.environment.machine import HERE, Roots, last_level_cache_bytes
-from levelbench.measure.loops import Calibration, Work, calibrate, time_ns
 
 FALLBACK_BYTES: Final = 64 << 20
 _LINE_BYTES: Final = 64
@@ -34,10 +33,10 @@ class LastLevel:
 
 
 class Flusher(Protocol):
-    """Puts data that is in a cache out of it."""
+    """Evicts cached data."""
 
     def flush(self) -> None:
-        """Return when what was cached no longer is."""
+        """Return when what was cached has been evicted."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +48,17 @@ class FlushProof:
 
     @property
     def ratio(self) -> float:
-        """Cold over hot; 1 where the clock saw neither."""
+        """Cold over hot; 1 if the clock resolved neither."""
         return self.cold_ns / self.hot_ns if self.hot_ns > 0 else 1.0
 
     @property
     def proved(self) -> bool:
-        """Whether the flush shows."""
+        """Whether the flush had a visible effect."""
         return self.ratio >= LEAST_RATIO
 
 
 def last_level_cache(roots: Roots = HERE) -> LastLevel:
-    """The last-level cache that the system describes (one of them), or 64 MiB assumed where it describes none."""
+    """One last-level cache as the system describes it; 64 MiB are assumed if it describes none."""
     size_bytes = last_level_cache_bytes(roots)
     if size_bytes == 0:
         return LastLevel(FALLBACK_BYTES, f"assumed: {roots.sys} describes no cache")
@@ -83,7 +82,7 @@ class StreamFlusher:
 
 
 class CacheProbe:
-    """A buffer small enough to stay cached, read one line at a time in an order no prefetcher follows."""
+    """A buffer small enough to stay cached, read one line at a time in an order that no prefetcher follows."""
 
     def __init__(self, clock: Clock = HOST) -> None:
         doubles = _LINE_BYTES // 8
@@ -108,13 +107,12 @@ class ProbeReader(Protocol):
         """Nanoseconds of one reading."""
 
 
-def prove_flush(flusher: Flusher, clock: Clock = HOST) -> FlushProof:
-    """Whether ``flusher`` really flushes on this machine, from nine rounds on a probe of 256 KiB."""
-    return prove_flush_with(CacheProbe(clock), flusher)
+def prove_flush(flusher: Flusher, clock: Clock = HOST, probe: ProbeReader | None = None) -> FlushProof:
+    """Whether ``flusher`` really flushes on this machine, from nine rounds on ``probe`` (default: 256 KiB).
 
-
-def prove_flush_with(probe: ProbeReader, flusher: Flusher) -> FlushProof:
-    """The proof on a probe of the caller's: read twice and keep the second (hot), flush, read (cold), nine times."""
+    A round reads twice and keeps the second time (hot), flushes, and reads again (cold).
+    """
+    probe = CacheProbe(clock) if probe is None else probe
     hot: list[int] = []
     cold: list[int] = []
     for _ in range(_PROBE_ROUNDS):
@@ -141,7 +139,7 @@ class CacheState(ABC):
 
 
 class Hot(CacheState):
-    """Caches as the call before left them."""
+    """Caches as the previous call left them."""
 
     name = "hot"
     proof = None
@@ -155,7 +153,7 @@ class Hot(CacheState):
 
 
 class Cold(CacheState):
-    """Caches flushed before each value; ``MissingError`` where the flush cannot be proved."""
+    """Caches flushed before each value; ``MissingError`` if the flush cannot be proved."""
 
     name = "cold"
 
@@ -163,8 +161,8 @@ class Cold(CacheState):
         if not proof.proved:
             raise MissingError(
                 "a sample with cold caches",
-                f"after the flush a cached buffer reads {proof.ratio:.2f} times as slowly, at least {LEAST_RATIO:g} is "
-                "needed to call it cold",
+                f"after the flush a cached buffer reads {proof.ratio:.2f} times as slowly; to call it cold, at least "
+                f"{LEAST_RATIO:g} is needed",
                 "measure hot, or give a flusher that works on this machine",
             )
         self.proof = proof
@@ -175,8 +173,8 @@ class Cold(CacheState):
         self._flush()
 
     def calibrate(self, work: Work, clock: Clock) -> Calibration:
-        """One call a value, as the second would be hot: the timer's share of a value is then what it is.
+        """One call a value, since a second would be hot; the timer's share of a value cannot be reduced.
 
-        The calls that find this out are not made cold, so they count as first attempts and never as values.
+        Calibration calls are not made cold, so they count as first attempts and never as values.
         """
         return calibrate(work, clock, most_inner=1).without_values()

@@ -1,11 +1,11 @@
 """The machine's measured limits: floating-point operations a second by precision, and bytes a second to memory.
 
-A share of what this machine really does is worth more than a figure of a data sheet, so the limits are
-measured here, with the same libraries and threads as the work that is held against them, and with an interval.
+A share of what this machine really achieves is worth more than a figure from a data sheet, so the limits are measured
+here, with the same libraries and threads as the work that is compared with them, and with an interval.
 
 A matrix product of size n counts 2 n^3 operations (a multiply-add is two). Bandwidth follows STREAM (McCalpin 1995):
-arrays well beyond the caches, copy moves 2 words an element and triad 3. A cache that first reads the line it is about
-to write moves one more (write-allocate), which STREAM does not count, so the wires carry up to a half more than shown.
+arrays well beyond the caches; copy moves 2 words an element and triad 3. A cache that first reads the line it is about
+to write moves one more (write-allocate), which STREAM does not count, so actual traffic is up to half more than shown.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from levelbench.errors import UnknownNameError
-from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.clocks import HOST, Clock, time_ns
 from levelbench.measure.environment.machine import HERE, Roots, cache_bytes, memory_left_bytes
-from levelbench.measure.loops import time_ns
 from levelbench.measure.meters.resources import available_cores
 from levelbench.measure.statistics import Estimate, estimate
 
 GemmMaker = Callable[[int], tuple[Callable[[], object], float]]
-"""Makes for a size n the work (one matrix product, finished when it returns) and its number of operations."""
+"""From a size n: the work (one matrix product, finished when it returns) and its number of operations."""
 
 _NS = 1e-9
 _WORD_BYTES = 8
@@ -35,7 +34,7 @@ _COPY_WORDS, _TRIAD_WORDS = 2, 3
 # A block of triad and its temporary stay in a core's own cache, so that only the three arrays move through memory.
 _BLOCK = 16_384
 _SIZES = (256, 512, 1024, 2048, 4096)
-# From six values the median has an exact interval at 95 %.
+# From six values on, the median has an exact interval at 95 %.
 _LEAST, _MOST = 6, 1_000
 _BEYOND_CACHE = 4
 _MEMORY_SHARE = 0.25
@@ -45,7 +44,7 @@ _MEMORY_SHARE = 0.25
 class Ceilings:
     """Limits with intervals: operations a second by precision, and bytes a second by kernel (``copy``, ``triad``).
 
-    ``details`` says how they were measured: sizes, bytes of an array, threads, whether the arrays were large enough.
+    ``details`` says how they were measured: sizes, bytes of an array, threads, whether the arrays exceeded the caches.
     """
 
     flop_s: Mapping[str, Estimate]
@@ -58,12 +57,6 @@ class Ceilings:
             raise UnknownNameError("measured precision", dtype, self.flop_s)
         return flop_s / self.flop_s[dtype].value
 
-    def bandwidth_share(self, bytes_s: float, kernel: str = "triad") -> float:
-        """``bytes_s`` as a share of what ``kernel`` moves; ``UnknownNameError`` for a kernel not measured."""
-        if kernel not in self.bandwidth_b_s:
-            raise UnknownNameError("bandwidth kernel", kernel, self.bandwidth_b_s)
-        return bytes_s / self.bandwidth_b_s[kernel].value
-
     def to_dict(self) -> dict[str, Any]:
         """JSON-serialisable."""
         return {
@@ -74,12 +67,12 @@ class Ceilings:
 
 
 def measure_gemm(matmul: Callable[[], object], flops: float, *, seconds: float = 1.0, clock: Clock = HOST) -> Estimate:
-    """Operations a second of ``matmul``, which does ``flops`` a call: after one call unmeasured, for ``seconds``."""
+    """Operations a second of ``matmul``, which does ``flops`` a call, for ``seconds`` after one call of warm-up."""
     return _rate(matmul, flops, seconds, clock)
 
 
 def numpy_gemm(dtype: DTypeLike) -> GemmMaker:
-    """The maker of numpy's matrix product in ``dtype``, into an array that exists."""
+    """The maker of numpy's matrix product in ``dtype``, into a preallocated array."""
 
     def make(n: int) -> tuple[Callable[[], object], float]:
         random = np.random.default_rng(0)
@@ -93,7 +86,7 @@ def numpy_gemm(dtype: DTypeLike) -> GemmMaker:
 def measure_bandwidth(elements: int, threads: int, *, seconds: float = 1.0, clock: Clock = HOST) -> dict[str, Estimate]:
     """Bytes a second of copy (``a = c``) and triad (``a = b + 3 c``) on float64 arrays of ``elements``.
 
-    ``threads`` threads each work on a part of their own; numpy lets go of the interpreter inside both loops.
+    Each of ``threads`` threads works on its own part; numpy releases the interpreter lock inside both loops.
     """
     edges = np.linspace(0, elements, threads + 1).astype(int).tolist()
     parts = list(itertools.pairwise(edges))
@@ -114,7 +107,7 @@ def measure_bandwidth(elements: int, threads: int, *, seconds: float = 1.0, cloc
             moved = words * _WORD_BYTES * elements
             return _rate(lambda: list(pool.map(kernel, parts)), moved, seconds / 2, clock)
 
-        # Each thread touches its part first, so that the pages lie at its side of the machine.
+        # Each thread touches its part first, so that the pages are local to its NUMA node.
         list(pool.map(fill, parts))
         return {"copy": rate(copy, _COPY_WORDS), "triad": rate(triad, _TRIAD_WORDS)}
 
@@ -129,8 +122,8 @@ def measure_ceilings(
 ) -> Ceilings:
     """The limits of this machine in about ``seconds``: numpy's in float32 and float64, and those of ``gemms``.
 
-    ``gemms`` are pairs of a precision's name and a maker; one with the name of one of numpy's takes its place (a
-    framework may reach more than numpy does).
+    ``gemms`` are pairs of a precision's name and a maker; one named like one of numpy's replaces it (a framework may be
+    faster than numpy).
     """
     makers = {"float32": numpy_gemm(np.float32), "float64": numpy_gemm(np.float64), **dict(gemms)}
     share_s = seconds / (len(makers) + 1)
@@ -151,7 +144,7 @@ def measure_ceilings(
 
 
 def measure_largest_gemm(maker: GemmMaker, seconds: float, clock: Clock) -> tuple[Estimate, int]:
-    """The rate at the largest size of which enough calls fit into ``seconds``."""
+    """The rate at the largest size for which enough calls fit into ``seconds``."""
     first_ns = clock.now_ns()
     for size, larger in zip(_SIZES, (*_SIZES[1:], None), strict=True):
         work, flops = maker(size)
@@ -165,7 +158,7 @@ def measure_largest_gemm(maker: GemmMaker, seconds: float, clock: Clock) -> tupl
 
 
 def _rate(work: Callable[[], object], amount: float, seconds: float, clock: Clock) -> Estimate:
-    """``amount`` a second, as the median over calls: for ``seconds``, and at least as many as an interval needs."""
+    """``amount`` a second, over calls that take ``seconds`` and are at least as many as an interval needs."""
     work()
     rates: list[float] = []
     begin = last = clock.now_ns()
@@ -187,7 +180,7 @@ def _triad(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64
 
 
 def _array_bytes(roots: Roots) -> tuple[int, bool]:
-    """Bytes of one array, four times all last-level caches unless memory forbids; and whether it is that large."""
+    """Bytes of one array (four times all last-level caches, if memory allows), and whether it is that large."""
     wanted = _BEYOND_CACHE * cache_bytes(roots) or 128 * 2**20
     left = memory_left_bytes(roots)
     most = wanted if left is None else int(left * _MEMORY_SHARE / 3)

@@ -1,8 +1,8 @@
 """Target crossing: at which evaluation a run counts as having reached its target.
 
-A single lucky evaluation is not an arrival. With an evaluation jitter of 0.1 points a model that is stuck
-0.1 points below its target "reaches" it in most runs of ten evaluations, so the default rule wants a confirmation and
-the other rules are views over the same curve.
+A single lucky evaluation does not count. With an evaluation jitter of 0.1 points, a model that is stuck 0.1 points
+below its target "reaches" it in most runs of ten evaluations, so the default rule requires a confirmation; the other
+rules are views over the same curve.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DIRECTIONS = ("higher", "lower")
 
 
 def sign_of(direction: str) -> float:
-    """1 if higher is better and -1 if lower is; ``UnknownNameError`` for another direction."""
+    """1 if higher is better, -1 if lower is; ``UnknownNameError`` for any other direction."""
     if direction not in DIRECTIONS:
         raise UnknownNameError("direction", direction, DIRECTIONS)
     return 1.0 if direction == "higher" else -1.0
@@ -28,8 +28,8 @@ def sign_of(direction: str) -> float:
 class Crossing:
     """Where a curve reached its target.
 
-    ``index`` is the evaluation at which the target counts as reached, ``first_index`` the one that began the streak
-    which counts, ``position`` the x at which it counts: ``x[index]``, or a value between two evaluations for the rule
+    ``index`` is the evaluation at which the target counts as reached, ``first_index`` the one that began the streak,
+    ``position`` the x at which it counts: ``x[index]``, or a value between two evaluations for the rule
     ``interpolated`` (in evaluations if no ``x`` was given), else ``None``.
     """
 
@@ -65,23 +65,14 @@ def _final(reached: Sequence[bool], streak: int) -> tuple[int, int] | None:
 
 
 _Finder = Callable[[Sequence[bool], int], tuple[int, int] | None]
-_FINDERS: dict[str, _Finder] = {
-    "confirmed": _confirmed,
-    "first": _first,
-    "sustained": _sustained,
-    "final": _final,
-    "interpolated": _first,
+_RULES: dict[str, tuple[_Finder, str]] = {
+    "confirmed": (_confirmed, "two evaluations in a row; counts at the second"),
+    "first": (_first, "the first evaluation at the target (DAWNBench's rule)"),
+    "sustained": (_sustained, "from there to the end of the curve; counts at its first evaluation"),
+    "final": (_final, "the last evaluation only, for schedules of fixed length"),
+    "interpolated": (_first, "on the straight line between the evaluations before and after the first crossing"),
 }
-
-RULES = MappingProxyType(
-    {
-        "confirmed": "two evaluations in a row; counts at the second",
-        "first": "the first evaluation at the target (DAWNBench's rule)",
-        "sustained": "from there to the end of the curve; counts at its first evaluation",
-        "final": "the last evaluation only, for schedules of fixed length",
-        "interpolated": "on the straight line between the evaluations before and after the first crossing",
-    }
-)
+RULES = MappingProxyType({name: text for name, (_, text) in _RULES.items()})
 
 
 def find_crossing(
@@ -95,17 +86,17 @@ def find_crossing(
 ) -> Crossing | None:
     """Where ``qualities`` (one an evaluation, in order) reach ``threshold``, or ``None`` if they never do.
 
-    The boundary counts as reached, NaN never does. ``x`` (seconds, steps, epochs) has one value an evaluation and
-    must not decrease; ``streak`` is the number of evaluations in a row that ``confirmed`` wants.
+    The boundary counts as reached, NaN never does. ``x`` (seconds, steps, epochs) has one value an evaluation and must
+    not decrease; ``streak`` is the number of evaluations in a row that ``confirmed`` requires.
 
-    Raises ``UnknownNameError`` for a rule or direction that does not exist and ``UsageError`` for an ``x`` of another
-    length, a threshold that is NaN or a streak below one.
+    Raises ``UnknownNameError`` for an unknown rule or direction, and ``UsageError`` for an ``x`` of the wrong length, a
+    threshold that is NaN or a streak below one.
     """
-    if rule not in _FINDERS:
+    if rule not in _RULES:
         raise UnknownNameError("crossing rule", rule, RULES)
     sign = sign_of(direction)
     _check(qualities, threshold, x, streak)
-    found = _FINDERS[rule]([sign * quality >= sign * threshold for quality in qualities], streak)
+    found = _RULES[rule][0]([sign * quality >= sign * threshold for quality in qualities], streak)
     if found is None:
         return None
     index, first_index = found
@@ -126,7 +117,7 @@ def _check(qualities: Sequence[float], threshold: float, x: Sequence[float] | No
 
 
 def _between(qualities: Sequence[float], threshold: float, index: int, x: Sequence[float]) -> float:
-    """The x at which the line into evaluation ``index`` meets the threshold; ``x[index]`` where there is no line."""
+    """The x at which the line into evaluation ``index`` meets the threshold; ``x[index]`` if there is no line."""
     if index == 0:
         return float(x[0])
     before, after = qualities[index - 1], qualities[index]

@@ -1,9 +1,9 @@
-"""When the runs of two arms took place: in turns, or one arm after the other, and what that allows to be compared.
+"""When the runs of two arms took place: in turns or one arm after the other, and which comparisons that allows.
 
-A machine drifts: minutes apart, the same run takes another time, and runs that are close together share that. Arms that
-take turns share it too, and it cancels. Arms that are measured one after the other do not, and more runs of each make
-it worse, not better: what varies then is the session, so sessions are the replicates (Kalibera & Jones, ISMM 2013). One
-session of each arm says nothing about how sessions vary.
+A machine drifts: minutes apart, the same run takes a different time, and runs that are close together share that drift.
+Arms that take turns share it too, so it cancels. For arms that are measured one after the other it does not, and more
+runs of each make it worse, not better: what varies then is the session, so sessions are the replicates (Kalibera &
+Jones, ISMM 2013). One session of each arm says nothing about how sessions vary.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import numpy as np
 __all__ = ["Between", "Sessions", "between_sessions", "order_bias", "schedule_of", "turns"]
 
 Span = tuple[float, float]
-"""When a run started and ended, in seconds on one clock."""
+"""When a run started and ended, in seconds on the same clock."""
 
 PAUSE_S = 600.0
 """A pause after which a run shares less with the one before it."""
 
 PAUSE_RUNS = 6.0
-"""Where runs are long, a pause is longer than so many of them: other arms may have had their turn meanwhile."""
+"""If runs are long, a pause is longer than this many of them: other arms may have had their turn meanwhile."""
 
 UNBALANCED = 0.5
-"""By how many places one arm may come after the other on average; two that swap who goes first stay below."""
+"""By how many places one arm may come after the other on average; arms that alternate who goes first stay below."""
 
 APART_S = 6.0 * 3600.0
-"""A pause after which a run is of another session, when sessions of one thing say how much they vary."""
+"""A pause after which a new session begins, when estimating how much sessions of one specification vary."""
 
 _NEIGHBOURS = 2
 
 
 @dataclass(frozen=True)
 class Sessions:
-    """The stretches in which one arm was measured alone, as indices into each arm, in the order of time.
+    """The stretches in which one arm was measured alone, as indices into each arm, in order of time.
 
     ``pairs`` are stretches of different arms that followed each other, as (index of a's, index of b's).
     """
@@ -49,18 +49,18 @@ class Sessions:
 
 @dataclass(frozen=True)
 class Between:
-    """The variance of logarithms between sessions of one thing on one machine, and its degrees of freedom."""
+    """The variance of logarithms between sessions of one specification on one machine, and its degrees of freedom."""
 
     variance: float
     dof: int
 
 
 def schedule_of(a: Sequence[Span], b: Sequence[Span], *, paired: bool = False) -> Sessions | None:
-    """The stretches in which the runs with the spans ``a`` and ``b`` were measured; ``None`` where the arms took turns.
+    """The stretches in which the runs with the spans ``a`` and ``b`` were measured; ``None`` if the arms took turns.
 
     ``paired`` arms took turns if the two runs of each pair (equal index) were next to each other, with at most one run
-    of these arms between them; others if the arms changed as often as turns of two do, with no long stretch of one.
-    Either way no arm may have had two runs, without the other, between two long pauses.
+    of these arms between them; other arms if they alternated as often as turns of two do, with no long stretch of one.
+    In either case, between two long pauses no arm may have had two runs without a run of the other.
     """
     runs = sorted([*((span, 0, at) for at, span in enumerate(a)), *((span, 1, at) for at, span in enumerate(b))])
     arms = [arm for _, arm, _ in runs]
@@ -89,7 +89,7 @@ def schedule_of(a: Sequence[Span], b: Sequence[Span], *, paired: bool = False) -
 
 
 def _alone_between_pauses(spans: Sequence[Span], arms: Sequence[int]) -> bool:
-    """Whether one arm had several runs, and the other none, between two pauses: what they share is then that arm's."""
+    """Whether one arm had several runs, and the other none, between two pauses: only that arm then shares the drift."""
     members: list[list[int]] = []
     ended = -math.inf
     pause_s = max(PAUSE_S, PAUSE_RUNS * max(end - start for start, end in spans))
@@ -108,13 +108,13 @@ def order_bias(
     spans_b: Sequence[Span],
     sessions: Sessions | None = None,
 ) -> float:
-    """The most that a steady drift may add to log(b / a), where one of the arms mostly went first.
+    """The most that a steady drift may add to log(b / a) if one of the arms mostly went first.
 
-    It went first by so many places on average over all runs, or within the pairs of stretches of ``sessions``, if these
-    are what is compared: an order that is balanced as a whole need not be so within its pairs. ``A B A B`` puts every
-    run of b one place after its partner, so that a drift of 1 % a run reads as 1 %. The drift is the slope of the
-    logarithms over the order of all runs, with a level of its own for each arm, by least squares; one standard error is
-    added to it. 0 where who goes first is balanced, as in ``A B B A``, or there are too few runs.
+    The lead is the average number of places over all runs, or within the pairs of stretches of ``sessions`` if those
+    are compared: an order that is balanced as a whole may not be balanced within its pairs. ``A B A B`` puts every run
+    of b one place after its partner, so that a drift of 1 % a run reads as 1 %. The drift is the slope of the
+    logarithms over the order of all runs, with a separate level for each arm, by least squares; one standard error is
+    added to it. 0 if who goes first is balanced, as in ``A B B A``, or if there are too few runs.
     """
     spans, n = [*spans_a, *spans_b], len(spans_a) + len(spans_b)
     place = np.empty(n)
@@ -143,13 +143,13 @@ def order_bias(
 
 
 def turns(count: int, seed: str) -> list[bool]:
-    """Who goes first in each of ``count`` turns of the arms: ``True`` where the order of the arms is reversed.
+    """Who goes first in each of ``count`` turns of the arms: ``True`` if the order of the arms is reversed.
 
-    Drawn by a fair coin for each turn, so that nothing that comes and goes at a period of its own keeps meeting one
-    arm, and what lasts from one run to the next makes pairs look no more alike than they are; both befall an order that
-    repeats itself, such as A B B A. The first three turns are never all alike, and the first five are three of one kind
-    and two of the other: with few turns, an arm that mostly goes first would cost the verdict its power. Equal seeds
-    give equal turns, however many.
+    Drawn by a fair coin for each turn, so that a periodic disturbance does not keep hitting the same arm, and effects
+    that last from one run to the next do not make pairs look more alike than they are; both happen with an order that
+    repeats, such as A B B A. The first three turns are never all alike, and the first five are three of one kind and
+    two of the other: with few turns, an arm that mostly goes first would cost the verdict its power. Equal seeds give
+    equal turns, whatever the count.
     """
     random = Random(seed)
     found = [False] * 5
@@ -166,10 +166,10 @@ def session_means(times: Sequence[float], sessions: Sequence[Sequence[int]]) -> 
 
 
 def between_sessions(groups: Sequence[tuple[Sequence[float], Sequence[Span]]]) -> Between | None:
-    """How much sessions vary, from times and spans of the runs of each specification on one machine; or ``None``.
+    """How much sessions vary, from the times and spans of each specification's runs on one machine; or ``None``.
 
-    The variance of the sessions' mean logarithms within a specification, pooled. It holds the variance between runs,
-    too, divided by the runs of a session, which makes it a little larger than that between sessions alone.
+    The pooled variance of the sessions' mean logarithms within a specification. It also contains the variance between
+    runs, divided by the runs of a session, so it is a little larger than the variance between sessions alone.
     """
     squares, dof = 0.0, 0
     for times, spans in groups:

@@ -1,20 +1,21 @@
-"""Processes forked from one that has done the imports: as fresh as ``python -m module``, without the wait for them.
+"""Processes forked from one that has done the imports: as fresh as ``python -m module``, without waiting for imports.
 
-A server imports what its children need and runs nothing else. Each child is forked from it and then made what a new
-interpreter would be:
+A server imports what its children need and runs nothing else. Each child is forked from it and then made equivalent to
+a new interpreter:
 
-- It is a child of the process that asked for it, which waits for it and kills it as any other; it dies with it.
+- It is a child of the process that requested it, which waits for it and can kill it like any other; it dies with it.
 - It has its own files, environment, folder, session and signals, and draws its own random numbers.
-- Its memory is its own. Pages that it would share with the server until it writes to them are copied, and the pages
-  of libraries that the imports touched are mapped, before it begins: neither the faults of that nor a smaller peak are
-  measured in its place. (This takes ``MADV_POPULATE_READ``, Linux 5.14; older kernels do it page by page, when needed.)
+- It has its own memory. Before it begins, the pages that it would share with the server until it writes to them are
+  copied, and the pages of libraries that the imports touched are mapped, so that a measurement contains neither these
+  page faults nor a lower peak. (This needs ``MADV_POPULATE_READ``, Linux 5.14; older kernels do it page by page, when
+  needed.)
 - Numeric libraries whose threads end at a fork have started them again.
 
-A server whose imports leave threads behind that do not survive a fork refuses to serve, and says so.
+A server whose imports leave threads behind that do not survive a fork refuses to serve, with the reason.
 
-What the children of one server do share is the layout of virtual addresses and the seed of string hashes. Programs run
-a little faster or slower by either (Mytkowicz et al. 2009, ASPLOS; Curtsinger & Berger 2013, ASPLOS), which runs of one
-server cannot show; so whoever measures starts a new server every few runs.
+The children of one server still share the layout of virtual addresses and the seed of string hashes. Either makes
+programs a little faster or slower (Mytkowicz et al. 2009, ASPLOS; Curtsinger & Berger 2013, ASPLOS), which runs of one
+server cannot show, so start a new server every few runs when measuring.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, so that no run goes on that nobody waits for."""
+    """Ask the kernel to kill this process when its parent dies, so that no orphaned run continues."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def end_on_interrupt() -> None:
-    """An interrupt ends this process at once and without a traceback: what it means is the parent's decision.
+    """Let an interrupt end this process at once and without a traceback; the parent decides what it means.
 
-    Where interrupts are ignored (a command started with ``&`` in a script), they stay ignored, as in the parent.
+    If interrupts are ignored (a command started with ``&`` in a script), they stay ignored, as in the parent.
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -69,12 +70,12 @@ _POPULATE_READ, _POPULATE_WRITE = 22, 23
 _PRESENT, _OF_FILE = 1 << 63, 1 << 61
 _SELF: Final = Path("/proc/self")
 _FIRST_FREE: Final = 200
-"""File descriptors arrive above this number, so that none is in the way of those that the child is to have."""
+"""Received file descriptors are moved above this number, so that they do not collide with the child's own."""
 _MOST_FILES: Final = 32
 _GONE_NS: Final = 200_000_000
-"""How long a thread that has ended may still be listed."""
+"""How long a thread may still be listed after it has ended."""
 _ADOPTED_NS: Final = 10_000_000_000
-"""How long a child waits to become that of the process that asked for it, which takes some microseconds."""
+"""How long a child waits until the requesting process has adopted it, which takes a few microseconds."""
 
 _started: Start = "spawn"
 
@@ -85,12 +86,12 @@ def how_started() -> Start:
 
 
 def can_fork() -> bool:
-    """Whether this system has what a server needs."""
+    """Whether this system supports a fork server."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
 class Child(Protocol):
-    """A process that was started: the part of ``subprocess.Popen`` that is used of it."""
+    """A process that was started: the part of ``subprocess.Popen`` that callers use."""
 
     pid: int
     returncode: int | None
@@ -126,7 +127,7 @@ class _Forked:
 
     def kill(self) -> None:
         """End it at once."""
-        # Nobody else waits for it, so its number is its own until we have.
+        # Only this process waits for it, so its pid cannot be reused before that.
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -138,8 +139,8 @@ class _Forked:
         return self.returncode
 
 
-class _Wish(NamedTuple):
-    """What a child is to be. ``files`` are the numbers of the descriptors that come with it."""
+class _Request(NamedTuple):
+    """A requested child. ``files`` are the descriptor numbers that it is to have."""
 
     module: str
     arguments: list[str]
@@ -152,9 +153,9 @@ class _Wish(NamedTuple):
 
 @final
 class ForkServer(AbstractContextManager["ForkServer"]):
-    """A process that imports the modules ``imports``, and from which others are forked; it is ended on leaving.
+    """A process that imports the modules ``imports`` and from which others are forked; it ends with the ``with`` block.
 
-    ``wait_ready`` comes before the first ``start``.
+    Call ``wait_ready`` before the first ``start``.
     """
 
     def __init__(self, imports: Sequence[str]) -> None:
@@ -174,14 +175,14 @@ class ForkServer(AbstractContextManager["ForkServer"]):
         self.close()
 
     def wait_ready(self) -> None:
-        """Return when the imports are done; ``UnsupportedError`` where it cannot serve, with the reason."""
+        """Return when the imports are done; ``UnsupportedError`` with the reason if it cannot serve."""
         found = _read(self._link)
         if found is None or found:
-            reason = "their server ended while it imported" if found is None else str(found)
+            reason = "their server ended while importing" if found is None else str(found)
             raise UnsupportedError("processes that are forked", reason, "start them as new interpreters (--spawn)")
 
     def close(self) -> None:
-        """End the server; its children go on."""
+        """End the server; its children continue."""
         self._link.close()
         self._process.kill()
         self._process.wait()
@@ -202,10 +203,10 @@ class ForkServer(AbstractContextManager["ForkServer"]):
         """Run ``python -m module`` with ``arguments`` in a new child of this process.
 
         The descriptors are those of this process; ``pass_fds`` keep their numbers. Without ``stdin`` the child reads
-        from a pipe, to which its attribute of that name writes. ``UnsupportedError`` where the server has gone.
+        from a pipe, to which the returned child's ``stdin`` writes. ``UnsupportedError`` if the server has ended.
         """
         read, write = (stdin, -1) if stdin is not None else os.pipe()
-        wish = _Wish(
+        request = _Request(
             module,
             list(arguments),
             dict(os.environ if environment is None else environment),
@@ -215,7 +216,7 @@ class ForkServer(AbstractContextManager["ForkServer"]):
             os.getpid(),
         )
         try:
-            pid = self._fork(wish, [read, stdout, stderr, *pass_fds])
+            pid = self._fork(request, [read, stdout, stderr, *pass_fds])
         except BaseException:
             if write >= 0:
                 os.close(write)
@@ -225,11 +226,11 @@ class ForkServer(AbstractContextManager["ForkServer"]):
                 os.close(read)
         return _Forked(pid, os.fdopen(write, "wb") if write >= 0 else None)
 
-    def _fork(self, wish: _Wish, files: list[int]) -> int:
-        # The server forks twice, so that the second process has lost its parent and comes to us.
+    def _fork(self, request: _Request, files: list[int]) -> int:
+        # The server forks twice, so that the second process loses its parent and is adopted by this one.
         with self._turn, adopting():
             try:
-                text = json.dumps(wish).encode()
+                text = json.dumps(request).encode()
                 socket.send_fds(self._link, [len(text).to_bytes(8, "big")], files)
                 self._link.sendall(text)
                 pid = _read(self._link)
@@ -243,7 +244,7 @@ class ForkServer(AbstractContextManager["ForkServer"]):
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Processes below this one that lose their parent in the meantime become its children, on Linux."""
+    """Meanwhile, descendants of this process that lose their parent become its children (on Linux)."""
     if sys.platform != "linux":
         yield
         return
@@ -261,7 +262,7 @@ def _send(link: socket.socket, what: object) -> None:
 
 
 def _read(link: socket.socket) -> Any:
-    """The next line of JSON; ``None`` where the other side has closed."""
+    """The next line of JSON; ``None`` if the other side has closed."""
     line = b""
     while not line.endswith(b"\n"):
         if not (part := link.recv(1 << 16)):
@@ -270,11 +271,11 @@ def _read(link: socket.socket) -> Any:
     return json.loads(line)
 
 
-def serve(arguments: Sequence[str]) -> _Wish:
-    """The server: import, then fork a child for each wish that comes; returns in the child, with its wish."""
+def serve(arguments: Sequence[str]) -> _Request:
+    """The server: import, then fork a child for each request; returns in the child, with its request."""
     import fcntl
 
-    # An interrupt is for the process that asked, and for the children.
+    # Interrupts are for the requesting process and for the children.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     link, parent = socket.socket(fileno=int(arguments[0])), os.getppid()
     _die_with(parent)
@@ -282,7 +283,7 @@ def serve(arguments: Sequence[str]) -> _Wish:
     try:
         for name in _read(link) or ():
             importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001  # the asker spawns instead, and its process raises the error again
+    except Exception as error:  # noqa: BLE001  # the client spawns instead, and its process raises the error again
         reason = f"importing {name} raised {type(error).__name__}: {error}"
     gc.collect()
     gc.freeze()
@@ -299,20 +300,20 @@ def serve(arguments: Sequence[str]) -> _Wish:
         between = os.fork()
         if not between:
             if not os.fork():
-                wish = _Wish(*json.loads(text))
+                request = _Request(*json.loads(text))
                 answering = link.fileno()
                 try:
                     answering = fcntl.fcntl(link, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
-                    _become(wish, link, files, memory)
+                    _become(request, link, files, memory)
                     answer: int | str = os.getpid()
                 except OSError as error:
-                    # Whoever asked waits for an answer, and the server lives on.
+                    # The client waits for an answer, and the server continues.
                     answer = f"the process that was forked could not begin: {error.strerror}"
                 os.write(answering, json.dumps(answer).encode() + b"\n")
                 os.close(answering)
                 if isinstance(answer, str):
                     os._exit(1)
-                return wish
+                return request
             os._exit(0)
         os.waitpid(between, 0)
         for each in files:
@@ -320,7 +321,7 @@ def serve(arguments: Sequence[str]) -> _Wish:
 
 
 def _threads_that_stay() -> str:
-    """Why this process cannot be forked: threads that are still there after a fork, where libraries end their own."""
+    """Why this process cannot be forked: threads that remain after a fork, when libraries end theirs; else empty."""
     tried = os.fork()
     if not tried:
         os._exit(0)
@@ -331,42 +332,46 @@ def _threads_that_stay() -> str:
     if count == 1:
         return ""
     threads = f"{count - 1} thread{'s' * (count > 2)} of their own"
-    return f"the imports start {threads}, which a forked process would not have"
+    return f"the imports start {threads}, which a forked process would lack"
 
 
-def _become(wish: _Wish, link: socket.socket, files: Sequence[int], memory: Sequence[tuple[int, int, int]]) -> None:
-    """Become what was asked for."""
+def _become(
+    request: _Request, link: socket.socket, files: Sequence[int], memory: Sequence[tuple[int, int, int]]
+) -> None:
+    """Turn this process into the requested one."""
     global _started  # noqa: PLW0603  # a fact about this process
     import fcntl
 
     until = HOST.now_ns() + _ADOPTED_NS
-    while os.getppid() != wish.parent:
+    while os.getppid() != request.parent:
         if HOST.now_ns() > until:
             os._exit(1)
         time.sleep(0.0002)
-    _die_with(wish.parent)
-    if wish.session:
+    _die_with(request.parent)
+    if request.session:
         os.setsid()
     high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for each in files]
     for each in files:
         os.close(each)
     link.close()
-    for each, number in zip(high, wish.files, strict=True):
+    for each, number in zip(high, request.files, strict=True):
         os.dup2(each, number)
         os.close(each)
     os.environ.clear()
-    os.environ.update(wish.environment)
-    os.chdir(wish.folder)
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
     if not sys.flags.safe_path:
-        sys.path[0] = wish.folder
-    if wish.environment.get("PYTHONFAULTHANDLER"):
+        sys.path[0] = request.folder
+    if request.environment.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
-    sys.path[1:1] = [each for each in wish.environment.get("PYTHONPATH", "").split(os.pathsep) if each not in sys.path]
-    # The generators of this process begin with states of their own, as those of a new interpreter do.
+    sys.path[1:1] = [
+        each for each in request.environment.get("PYTHONPATH", "").split(os.pathsep) if each not in sys.path
+    ]
+    # Give the random generators of this process their own states, as in a new interpreter.
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    _own(memory)
+    _populate(memory)
     _restart_threads()
     _started = "fork"
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -379,7 +384,7 @@ def _die_with(parent: int) -> None:
 
 
 def _resident() -> list[tuple[int, int, int]]:
-    """The pages that this process has, as ranges: advice for a child to have the same, address, length."""
+    """The resident pages of this process as ranges: the advice that makes them resident in a child, address, length."""
     import numpy as np
 
     page, found = os.sysconf("SC_PAGE_SIZE"), []
@@ -404,8 +409,8 @@ def _resident() -> list[tuple[int, int, int]]:
     return found
 
 
-def _own(memory: Sequence[tuple[int, int, int]]) -> None:
-    """Have these pages now, and not when they are first used."""
+def _populate(memory: Sequence[tuple[int, int, int]]) -> None:
+    """Make these pages resident now instead of at first use."""
     madvise = ctypes.CDLL(None, use_errno=True).madvise
     madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     for advice, address, length in memory:
@@ -413,7 +418,7 @@ def _own(memory: Sequence[tuple[int, int, int]]) -> None:
 
 
 def _restart_threads() -> None:
-    """Start the threads of each OpenBLAS again, which it ends at a fork and a new process has from its import on."""
+    """Restart the threads of each OpenBLAS: it ends them at a fork, but a new process has them after the import."""
     lines = (_SELF / "maps").read_text().splitlines()
     paths = {line.split(None, 5)[5] for line in lines if "openblas" in line and ".so" in line}
     for path in paths:
@@ -425,18 +430,18 @@ def _restart_threads() -> None:
                 break
 
 
-def _run(wish: _Wish) -> NoReturn:
+def _run(request: _Request) -> NoReturn:
     """As ``python -m`` does."""
-    sys.orig_argv = [sys.executable, "-m", wish.module, *wish.arguments]
-    sys.argv = ["", *wish.arguments]
-    # It may have been imported for others, and runpy would warn that it is run again.
-    sys.modules.pop(wish.module, None)
-    runpy.run_module(wish.module, run_name="__main__", alter_sys=True)
+    sys.orig_argv = [sys.executable, "-m", request.module, *request.arguments]
+    sys.argv = ["", *request.arguments]
+    # It may have been imported already, and runpy would warn that it runs again.
+    sys.modules.pop(request.module, None)
+    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
     sys.exit(0)
 
 
 if __name__ == "__main__":
-    # ``how_started`` is asked of the module by its own name.
+    # Other code calls ``how_started`` of the module under its own name, not of ``__main__``.
     from levelbench.measure import forking  # noqa: PLW0406
 
     _run(forking.serve(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Clock policies: which phases count towards the score.
 
-All policies read the same timeline, so a score under another policy is a view and needs no new run, and
-what a policy leaves out is known to the nanosecond and shown beside the score. ``docs/which-clock.md`` explains each.
+All policies read the same timeline, so a score under another policy is a view and needs no new run, and what a policy
+leaves out is known to the nanosecond and shown next to the score. ``docs/which-clock.md`` explains each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Score:
 
 @dataclass(frozen=True)
 class ClockPolicy:
-    """A choice of phases. ``excluded`` never count; ``capped`` count only beyond ``cap_s`` seconds in sum."""
+    """A choice of phases. ``excluded`` never count; ``capped`` count only beyond ``cap_s`` seconds in total."""
 
     name: str
     excluded: frozenset[Phase]
@@ -34,7 +34,7 @@ class ClockPolicy:
     source: str = ""
 
     def score(self, totals_ns: Mapping[str, int]) -> Score:
-        """The score of phase totals (nanoseconds by phase name; a name that is no phase counts)."""
+        """The score of phase totals (nanoseconds by phase name; an unknown name counts)."""
         out = {phase.label: totals_ns.get(phase.label, 0) * _NS for phase in self.excluded}
         free = self.cap_s
         for phase in sorted(self.capped):
@@ -71,7 +71,7 @@ POLICIES: dict[str, ClockPolicy] = {
 
 
 def policy(name: str) -> ClockPolicy:
-    """The policy of that name, or an error that names the nearest."""
+    """The policy with this name; ``UnknownNameError``, which names the nearest, if there is none."""
     try:
         return POLICIES[name]
     except KeyError:

@@ -1,9 +1,9 @@
 """Samples a workload across fresh processes: one median a process, and the interval over these.
 
-Memory layout, hash seeds and the state of the machine are drawn anew with each process, so values inside
-one agree with each other and not with the next one; the replicate is the process (Kalibera & Jones, ISMM 2013). Each is
-short: a slice of a tenth of a second, or two calls after the first. Several start together, then wait and are measured
-alone.
+Each process draws a new memory layout, new hash seeds and a new state of the machine, so values within one process
+agree with each other but not with those of the next; the replicate is the process (Kalibera & Jones, ISMM 2013). Each
+is short: a slice of a tenth of a second, or two calls after the first. Several start together, then wait and are
+measured alone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UsageError
-from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.loops import time_ns
+from levelbench.measure.clocks import HOST, Clock, time_ns
 from levelbench.measure.sampling import MeasuredValues
 from levelbench.measure.stopping import INTERVAL_NEEDS, Budget, Precision, SampleSoFar, StoppingRule, bounded
 from levelbench.measure.warmup import find_warmup
@@ -41,8 +40,8 @@ LEAST_VALUES: Final = 3
 class ProcessSample(MeasuredValues):
     """One value a process: the median of what it measured after its warm-up, in seconds a call.
 
-    ``values`` has shape (processes,), ``raw`` the values of each process in order, warm-up included, ``inner`` the
-    calls in one raw value of each process, ``wall_s`` the whole time with start-up. As a sequence it is its values.
+    ``values`` has shape (processes,); ``raw`` holds the values of each process in order, warm-up included, ``inner``
+    the calls in one raw value of each process, ``wall_s`` the total time including start-up.
     """
 
     raw: tuple[NDArray[np.float64], ...]
@@ -69,15 +68,15 @@ def sample_processes(
     """Run ``workload`` in ``least`` fresh processes, then in more until ``until`` is met or there are ``most``.
 
     A string ``module:function`` or ``path.py:function`` names a setup that returns the callable to measure: each
-    process measures it for ``slice_s`` seconds, and three calls at the least, the first of which is warm-up. A list of
-    words is a command: its value is its wall time from start to exit. ``together`` workers start at once (default: as
-    many as there are processors); none is measured while another starts or is measured. Commands run one at a time.
+    process measures it for ``slice_s`` seconds and at least three calls, the first of which is warm-up. A list of words
+    is a command, whose value is its wall time from start to exit. ``together`` workers start at once (default: one for
+    each processor); none is measured while another starts or is measured. Commands run one at a time.
 
     Raises ``UsageError`` for an unusable argument, ``DefinitionError`` for a workload that cannot be set up or fails,
     ``MissingError`` for a command that does not exist.
     """
     _require(least >= 1, f"least={least}", "a sample has at least one process", "give 1 or more")
-    _require(most >= least, f"most={most}", f"it is below least={least}", "give as many or more")
+    _require(most >= least, f"most={most}", f"it is below least={least}", f"give {least} or more")
     _require(slice_s > 0, f"slice_s={slice_s}", "a process must measure for some time", "give a positive time")
     _require(timeout_s > 0, f"timeout_s={timeout_s}", "a process needs some time", "give a positive time")
     _require(together is None or together >= 1, f"together={together}", "none would start", "give 1 or more")
@@ -98,7 +97,7 @@ def sample_replicates(
     name: str = "",
     clock: Clock = HOST,
 ) -> ProcessSample:
-    """As ``sample_processes``, of whatever ``make`` starts; ``until`` has to be sure to end."""
+    """As ``sample_processes``, for the processes that ``make`` starts; ``until`` must be sure to end."""
     started_ns = clock.now_ns()
     answers: list[Answer] = []
     wanted = least
@@ -114,7 +113,7 @@ def sample_replicates(
         if check.met or len(answers) >= most:
             text = check.text if check.met else f"{most} processes, the most allowed; unmet: {check.text}"
             break
-        # Half as many more, not one more: each look is another chance to stop on a lucky agreement.
+        # Up to half as many again, not one more: each look is another chance to stop on a lucky agreement.
         wanted = min(max(until.more(progress), len(answers) // 3), len(answers) // 2 + 1, most - len(answers))
     values.flags.writeable = False
     raw = tuple(np.asarray(answer.values_ns) * 1e-9 for answer in answers)
@@ -133,8 +132,8 @@ def _round(make: Launcher, count: int) -> list[Answer]:
 def process_median(answer: Answer) -> float:
     """Seconds a call: the median of a process's values after warm-up.
 
-    The first value goes with the warm-up wherever there are others: with three values nothing can be found, and the
-    first call of a process is the one that is known to differ.
+    The first value always counts as warm-up if there are others: from three values nothing can be detected, and the
+    first call of a process is known to differ.
     """
     values = np.asarray(answer.values_ns, dtype=np.float64) * 1e-9
     cut = max(find_warmup(values).cut, 1 if len(values) > 1 and not answer.first_ns else 0)
@@ -193,12 +192,12 @@ class WorkerReplicate(Launcher):
         if not (colon and place and name.isidentifier()):
             raise UsageError(
                 f"the workload {self.workload!r}",
-                "it does not say which function sets it up",
+                "it does not name the function that sets it up",
                 "write module:function or path.py:function; a command is given as a list of words",
             )
 
     def start(self) -> Running:
-        """A worker that begins to set up."""
+        """A worker that begins its setup."""
         inherited = os.environ.get("PYTHONPATH")
         paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
         words = [self.python, "-m", "levelbench.measure.worker"]
@@ -231,7 +230,7 @@ class _RunningWorker(Running):
             raise self._failure("set up", f"it was not ready after {self._timeout_s:g} s")
         said = stdout.readline().strip()
         if said != READY:
-            # One that goes on is not waited for: what it says is not what a worker says. One that ended may finish.
+            # A process that goes on but does not talk like a worker is killed; one that closed its output may finish.
             ended = not said
             if not ended:
                 self._process.kill()
@@ -239,7 +238,7 @@ class _RunningWorker(Running):
             raise self._failure("set up", self._last_error() if ended else f"its process said {said[:80]!r} instead")
 
     def measure(self) -> Answer:
-        """Send the word and read the answer."""
+        """Request the measurement and read the answer."""
         try:
             text, _ = self._process.communicate("measure\n", timeout=self._timeout_s)
         except subprocess.TimeoutExpired:
@@ -263,7 +262,7 @@ class _RunningWorker(Running):
         return DefinitionError(
             f"the workload {self._workload!r}",
             f"it could not be {what}: {found}",
-            "call the function that sets it up, and what that returns, in a Python shell",
+            "in a Python shell, call the function that sets it up and then what it returns",
         )
 
     def __exit__(self, *raised: object) -> None:
@@ -275,7 +274,7 @@ class _RunningWorker(Running):
 
 
 @dataclass(frozen=True)
-class CommandReplicate(Launcher):
+class CommandReplicate(Launcher, Running):
     """Runs of a command; the value of each is its wall time from start to exit."""
 
     words: tuple[str, ...]
@@ -287,53 +286,44 @@ class CommandReplicate(Launcher):
             raise UsageError("a command to measure", "it has no words", "give a program and its arguments")
 
     def start(self) -> Running:
-        """A run that begins when it is measured: its start-up is part of it."""
-        return _RunningCommand(self.words, self.timeout_s, self.clock)
-
-
-class _RunningCommand(Running):
-    """One run of a command."""
-
-    def __init__(self, words: tuple[str, ...], timeout_s: float, clock: Clock) -> None:
-        self._words = words
-        self._timeout_s = timeout_s
-        self._clock = clock
+        """Itself: a run begins when it is measured, so that its start-up counts."""
+        return self
 
     def wait_ready(self) -> None:
         """Nothing to wait for."""
 
     def measure(self) -> Answer:
-        """Run it; output is discarded, a failure is an error and never a time."""
-        # A file, as reading a pipe while the command runs would take processor time from it.
+        """Run it; its output is discarded, and a failure is an error, never a time."""
+        # A file, because reading a pipe while the command runs would take processor time from it.
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-            spent_ns = time_ns(lambda: self._run(errors), self._clock)
+            spent_ns = time_ns(lambda: self._run(errors), self.clock)
         return Answer((float(spent_ns),))
 
     def _run(self, errors: IO[str]) -> None:
-        asked = f"the command {' '.join(self._words)!r}"
+        asked = f"the command {' '.join(self.words)!r}"
         try:
             done = subprocess.run(
-                self._words,
+                self.words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                timeout=self._timeout_s,
+                timeout=self.timeout_s,
                 check=False,
             )
         except FileNotFoundError:
             raise MissingError(
-                asked, f"no program is called {self._words[0]!r}", "install it, or correct its name"
+                asked, f"there is no program {self.words[0]!r}", "install it, or correct its name"
             ) from None
         except PermissionError:
-            found = f"{self._words[0]!r} is not a program that may be run"
+            found = f"{self.words[0]!r} may not be executed"
             raise UsageError(asked, found, "give a program, or make the file executable") from None
         except OSError as error:
-            found = f"{self._words[0]!r} cannot be run: {error.strerror}"
+            found = f"{self.words[0]!r} cannot be run: {error.strerror}"
             raise UsageError(
-                asked, found, "give a program of this system, or a script that names its interpreter"
+                asked, found, "give a program for this system, or a script that names its interpreter"
             ) from None
         except subprocess.TimeoutExpired:
-            found = f"it was not done after {self._timeout_s:g} s"
+            found = f"it did not finish within {self.timeout_s:g} s"
             raise UsageError(asked, found, "give a larger timeout_s or a shorter command") from None
         if done.returncode != 0:
             found = f"it ended with status {done.returncode}: {_last_line(errors) or 'it said nothing'}"
@@ -344,6 +334,6 @@ class _RunningCommand(Running):
 
 
 def _last_line(errors: IO[str]) -> str:
-    """The last line of what a process wrote there, empty if it wrote none."""
+    """The last line that a process wrote there; empty if it wrote nothing."""
     errors.seek(0)
     return next((line for each in reversed(errors.readlines()) if (line := each.strip())), "")

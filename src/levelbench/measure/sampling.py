@@ -1,9 +1,8 @@
 """Samples a call until a stopping rule is met, alone or interleaved with another, and keeps every raw value.
 
-The loop here only takes values and asks. Where warm-up ends (``warmup``), when it is enough
-(``stopping``), what the caches hold (``caches``) and how many calls make a value (``loops``) are parts of their own,
-and each leaves in the sample what it decided. The replicate for a comparison is the process or the run, not a value
-inside one: see ``processes``.
+The loop here only takes values and asks the rule. Where warm-up ends (``warmup``), when to stop (``stopping``), what
+the caches hold (``caches``) and how many calls make a value (``clocks``) are decided elsewhere, and the sample records
+each decision. The replicate for a comparison is the process or the run, not a value inside one: see ``processes``.
 """
 
 from __future__ import annotations
@@ -11,15 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self, overload
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import MissingError, UnknownNameError
 from levelbench.measure.caches import CacheState, Cold, Flusher, FlushProof, Hot, StreamFlusher, prove_flush
-from levelbench.measure.clocks import HOST, Clock, DeviceClock
-from levelbench.measure.loops import Timer, Work, time_ns
+from levelbench.measure.clocks import HOST, Clock, DeviceClock, Timer, Work, time_ns
 from levelbench.measure.statistics import Estimate, estimate
 from levelbench.measure.stopping import Budget, Plateau, Precision, SampleSoFar, StoppingRule, bounded
 from levelbench.measure.warmup import WarmupCut, WarmupRule, warmup_rule
@@ -29,7 +27,7 @@ DEFAULT_RULE: StoppingRule = Precision(0.02) | Plateau() | Budget(10.0)
 
 @dataclass(frozen=True, eq=False)
 class MeasuredValues(Sequence[float]):
-    """Measured ``values``, shape (n,), in order; as a sequence it is these."""
+    """A sequence of measured ``values``, shape (n,), in order."""
 
     values: NDArray[np.float64]
 
@@ -53,10 +51,10 @@ class MeasuredValues(Sequence[float]):
 class Sample(MeasuredValues):
     """Values measured inside one process, in order, as seconds a call.
 
-    ``values`` has shape (n,), after warm-up; ``warmup`` holds what came before: calibration attempts, the very first
-    call among them, then the values that were cut, for the reason in ``warmup_reason``. ``inner`` is the number of
-    calls in one value, ``timer`` what the clock and an empty call cost (in the values, not subtracted), ``flush`` the
-    proof of cold caches (``None`` for hot ones), ``wall_s`` the whole time spent. As a sequence it is its values.
+    ``values`` has shape (n,), after warm-up; ``warmup`` holds what came before: calibration attempts, including the
+    very first call, then the values that were cut for the reason in ``warmup_reason``. ``inner`` is the number of calls
+    in one value, ``timer`` what the clock and an empty call cost (included in the values), ``flush`` the proof of cold
+    caches (``None`` for hot ones), ``wall_s`` the total time spent.
     """
 
     warmup: NDArray[np.float64]
@@ -88,12 +86,12 @@ def sample(
 ) -> Sample:
     """Call ``work`` until ``until`` is met.
 
-    A rule that may never be met gets a budget of ten seconds beside it. ``warmup`` is ``"auto"`` (found from the
-    values) or the number of values to cut. ``cache="cold"`` flushes before each value with ``flusher`` (default: a
-    stream through twice the last-level cache). For an accelerator, ``clock`` is a ``DeviceClock``, and cold caches need
-    a ``flusher`` of the caller's: the default one flushes the host's.
+    A rule that may never be met also gets a budget of ten seconds. ``warmup`` is ``"auto"`` (found from the values) or
+    the number of values to cut. ``cache="cold"`` flushes before each value with ``flusher`` (default: a stream through
+    twice the last-level cache). For an accelerator, pass a ``DeviceClock``, and for cold caches a ``flusher`` as well,
+    because the default one flushes the host's caches.
 
-    Raises ``MissingError`` where cold caches cannot be proved, ``UsageError`` for an unusable argument.
+    Raises ``MissingError`` if cold caches cannot be proved, ``UsageError`` for an unusable argument.
 
     >>> from levelbench.measure.stopping import FixedCount
     >>> sample(lambda: sum(range(100)), FixedCount(8)).stopped_by
@@ -115,22 +113,24 @@ def sample_interleaved(
     flusher: Flusher | None = None,
     names: tuple[str, str] = ("a", "b"),
 ) -> tuple[Sample, Sample]:
-    """Sample ``a`` and ``b`` in turns A B B A, so that linear drift hits both alike, until both meet ``until``.
+    """Sample ``a`` and ``b`` in turns A B B A, so that linear drift affects both alike, until both meet ``until``.
 
-    Values come in twos, so a count is rounded up to whole turns. Calibration is made one after the other (A A B B), so
-    none of it counts as a value: it stands in ``warmup``. The longer of the two warm-ups is cut from both: the
-    values of equal index were measured side by side. Errors as for :func:`sample`.
+    Values come in pairs, so a count is rounded up to whole turns. Calibration is not interleaved (A A B B), so it does
+    not count as values but goes to ``warmup``. The longer of the two warm-ups is cut from both, so that values of equal
+    index were measured next to each other. Errors as for :func:`sample`.
     """
     started_ns = clock.now_ns()
     state = _cache_state(cache, flusher, clock)
-    first, second = (_Lane(name, work, clock, state).anew() for name, work in zip(names, (a, b), strict=True))
+    first, second = (_Lane(name, work, clock, state) for name, work in zip(names, (a, b), strict=True))
+    first.discard_calibration()
+    second.discard_calibration()
     turn = [first, second, second, first]
     samples = _run([first, second], turn, bounded(until), clock, started_ns, warmup_rule(warmup))
     return samples[0], samples[1]
 
 
 class _Lane:
-    """One work with its calibration and the values taken so far."""
+    """One workload with its calibration and the values taken so far."""
 
     def __init__(self, name: str, work: Work, clock: Clock, cache: CacheState) -> None:
         self.name = name
@@ -140,10 +140,9 @@ class _Lane:
         self.calibration = cache.calibrate(work, clock)
         self.values_ns = list(self.calibration.values_ns)
 
-    def anew(self) -> Self:
-        """Count what calibration took as first attempts and not as values."""
+    def discard_calibration(self) -> None:
+        """Count the calls of the calibration as first attempts and not as values."""
         self.calibration, self.values_ns = self.calibration.without_values(), []
-        return self
 
     def take(self) -> None:
         """Take one value."""
@@ -156,7 +155,7 @@ class _Lane:
         return np.asarray(self.values_ns, dtype=np.float64) * 1e-9
 
     def finish(self, found: WarmupCut, stopped_by: str, wall_s: float) -> Sample:
-        """The sample: what was cut, what stays, and why it ended."""
+        """The sample: what was cut, what is left, and why it ended."""
         values = self.values_s()
         first = np.asarray(self.calibration.first_ns, dtype=np.float64) * 1e-9
         return Sample(
@@ -178,8 +177,8 @@ def _run(
 ) -> list[Sample]:
     """Take turns until every lane meets ``until``.
 
-    The rule is asked after a third more values at the latest and no more often than it says is worth it: asking after
-    each value would cost time, and would stop too early, at the first lucky look.
+    The rule is asked after a third more values at the latest, and no more often than it says is worthwhile: asking
+    after each value would cost time and would stop too early, at the first lucky look.
     """
     shares = len(turn) // len(lanes)
     _take(turn, math.ceil((warmup.least - len(lanes[0].values_ns)) / shares))
@@ -210,7 +209,7 @@ def _cache_state(cache: str, flusher: Flusher | None, clock: Clock) -> CacheStat
         if flusher is None and isinstance(clock, DeviceClock):
             raise MissingError(
                 "a sample with cold caches on a device",
-                "the flusher that is built in flushes the host's caches, not the device's",
+                "the built-in flusher flushes the host's caches, not the device's",
                 "give a flusher that works on the device, or measure hot",
             )
         used = StreamFlusher() if flusher is None else flusher

@@ -1,8 +1,8 @@
 """What ``levelbench doctor`` finds out: how well this machine can measure time, before anything is measured on it.
 
-Compare a thing with itself. In such an A/A test every FASTER or SLOWER is a false alarm, so their share
-is the error rate of verdicts *on this machine*, and the scatter of the same values says how many runs a difference of
-a given size will need.
+It compares a workload with itself. In such an A/A test every FASTER or SLOWER is a false alarm, so their share is the
+error rate of verdicts *on this machine*, and the spread of the same values says how many runs a difference of a given
+size will need.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from levelbench.measure.ceilings import Ceilings, GemmMaker, measure_ceilings
-from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.clocks import HOST, Clock, time_ns
 from levelbench.measure.environment import capture, capture_after, doubts
-from levelbench.measure.loops import time_ns
 from levelbench.measure.statistics import Interval, coefficient_of_variation, runs_needed_t, wilson
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.measure.verdict import VerdictKind, verdict
@@ -30,7 +29,7 @@ _READINGS = 2_000
 _BLOCKS = 5
 _EFFECTS = (0.01, 0.03, 0.10)
 _PER_ARM = 5
-# A value this long averages over a scheduler's time slices, as a run does; a shorter one would judge the slices.
+# A value this long averages over a scheduler's time slices, as a run does; a shorter one would measure the slices.
 _VALUE_S = 0.020
 _MOST_CALLS = 100_000
 _LEAST_ROUNDS, _MOST_ROUNDS = 2, 200
@@ -38,12 +37,12 @@ _LEAST_ROUNDS, _MOST_ROUNDS = 2, 200
 _NOISE_SHARE = 0.5
 _LEVEL = 0.95
 _MOST_RUNS = 50
-"""A machine on which a large change needs more is not fit to measure on."""
+"""A machine on which a large change needs more runs is not fit to measure on."""
 
 
 @dataclass(frozen=True)
 class ClockFacts:
-    """The smallest step between two readings, what a reading costs, and what a switch of phase costs, in ns."""
+    """The smallest step between two readings, the cost of a reading and the cost of a switch of phase, in ns."""
 
     resolution_ns: int
     reading_ns: float
@@ -56,8 +55,8 @@ class Noise:
 
     ``alarms`` of them were FASTER or SLOWER, a share with the interval ``alarm_share`` (nominally 1 - the level of a
     verdict or below). ``typical_s`` is the median time of a call, of which a value holds ``calls``; ``cv`` is the
-    coefficient of variation of all values, ``runs_for`` the runs an arm that a relative difference needs at that
-    scatter (80 % power). A training run averages more than such a value does, so it may need fewer.
+    coefficient of variation of all values, ``runs_for`` the runs an arm that a relative difference needs at that spread
+    (80 % power). A training run averages over more than such a value does, so it may need fewer.
     """
 
     rounds: int
@@ -73,7 +72,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that was found; ``doubts`` are sentences with a remedy."""
+    """Everything that was found; ``doubts`` are sentences with a remedy."""
 
     clock: ClockFacts
     noise: Noise
@@ -83,14 +82,14 @@ class Diagnosis:
 
     @property
     def against(self) -> list[str]:
-        """Why this machine is not fit to measure on now; empty where it is."""
+        """Why this machine is not fit to measure on now; empty if it is."""
         found, noise = list(self.doubts), self.noise
         if noise.alarm_share.low > 1 - _LEVEL:
             found.append(f"the self-test gave {noise.alarms} false alarms in {noise.rounds} comparisons")
         largest = max(noise.runs_for)
         if noise.runs_for[largest] > _MOST_RUNS:
             needed = noise.runs_for[largest]
-            found.append(f"its times vary by {noise.cv:.0%}, so that a {largest:.0%} change would need {needed} runs")
+            found.append(f"its times vary by {noise.cv:.0%}, so a {largest:.0%} change would need {needed} runs")
         return found
 
     def sentences(self) -> list[str]:
@@ -101,7 +100,7 @@ class Diagnosis:
         return [
             f"clock: steps of {clock.resolution_ns} ns, {clock.reading_ns:.0f} ns a reading, "
             f"{clock.switch_ns:.0f} ns a switch of phase",
-            f"A/A self-test: {noise.alarms} false alarms in {noise.rounds} comparisons of one thing with itself "
+            f"A/A self-test: {noise.alarms} false alarms in {noise.rounds} comparisons of a workload with itself "
             f"[{share.low:.1%}, {share.high:.1%}]; {1 - _LEVEL:.0%} or fewer are expected",
             f"noise: values of {noise.typical_s * noise.calls * 1e3:.3g} ms vary by {noise.cv:.1%}; "
             + "; ".join(f"on this machine a {effect:.0%} change needs {runs[effect]} runs" for effect in sorted(runs)),
@@ -145,7 +144,7 @@ def _switch_ns(clock: Clock) -> float:
 
 
 def numpy_workload(size: int = 256) -> Callable[[], object]:
-    """A fraction of a millisecond of what training is made of: a product, an element-wise function, a fresh array."""
+    """A fraction of a millisecond of typical training work: a product, an element-wise function, a new array."""
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((size, size), dtype=np.float32) for _ in range(2))
     return lambda: np.tanh(a @ b).sum()
@@ -154,7 +153,7 @@ def numpy_workload(size: int = 256) -> Callable[[], object]:
 def measure_noise(
     workload: Callable[[], object], *, seconds: float = 5.0, clock: Clock = HOST, per_arm: int = _PER_ARM
 ) -> Noise:
-    """Compare ``workload`` with itself for ``seconds``: rounds of A B B A, and a verdict each.
+    """Compare ``workload`` with itself for ``seconds``: rounds of A B B A, with a verdict each.
 
     A round takes ``per_arm`` values an arm; a value is the mean of as many calls as fill 20 ms.
     """
@@ -184,7 +183,7 @@ def measure_noise(
 
 
 def _calls(workload: Callable[[], object], clock: Clock) -> int:
-    """How many calls fill the time of a value; the first few calls warm up and do not count."""
+    """How many calls fill the time of a value; the first few calls are warm-up and do not count."""
     took_ns = [time_ns(workload, clock) for _ in range(10)]
     typical_s = max(1.0, median(took_ns[5:])) * _NS
     return max(1, min(_MOST_CALLS, math.ceil(_VALUE_S / typical_s)))
@@ -196,7 +195,7 @@ def _interleaved(
     """``per_arm`` mean durations of a call for each arm, in seconds, in the order A B B A A B B A ..."""
     arms: tuple[list[float], list[float]] = ([], [])
     for turn in range(2 * per_arm):
-        # A clock that did not move still measured something that is not nothing.
+        # Even if the clock did not move, the work took some time.
         arms[(turn + 1) // 2 % 2].append(max(1, time_ns(workload, clock, calls)) / calls * _NS)
     return arms
 
@@ -209,7 +208,7 @@ def run_doctor(
 ) -> Diagnosis:
     """Examine this machine in about ``seconds``: clock, noise, ceilings, and the environment around all three.
 
-    ``gemms`` add precisions to the ceilings, as in ``measure_ceilings``; ``workload`` takes the place of the fixed one.
+    ``gemms`` add precisions to the ceilings, as in ``measure_ceilings``; ``workload`` replaces the built-in one.
     """
     before = capture()
     facts = clock_facts(clock)

@@ -1,13 +1,13 @@
-"""Looking again and again until a verdict is clear, with false alarms kept at their level.
+"""Looking repeatedly until a verdict is clear, with the rate of false alarms kept at its level.
 
 Looking at an ordinary 95 % interval after every few runs and stopping at the first clear one gives a false alarm in one
 comparison out of five. Here the error is spent over the looks (Lan & DeMets 1983, Biometrika 70:659): at each look the
-interval is as wide as it must be for all intervals together to hold at their level (Jennison & Turnbull 1989, JRSS B
-51:305), so that FASTER, SLOWER and SAME may all be read from it.
+interval is so wide that all intervals together hold at their level (Jennison & Turnbull 1989, JRSS B 51:305), so that
+FASTER, SLOWER and SAME can all be read from it.
 
-The looks are planned for an effect. The first is at five runs an arm; what these vary by says how many would show that
-effect with 90 % power, and most of the error is spent in proportion to the runs up to there. A tenth is left for going
-on beyond, which smaller effects and SAME need. benchmarks/belief.py has the error rates and the runs that it takes.
+The looks are planned for an effect. The first is at five runs an arm; their spread says how many runs would show that
+effect with 90 % power, and most of the error is spent up to there, in proportion to the runs. A tenth is left for going
+on beyond the plan, which smaller effects and SAME need. benchmarks/belief.py measures the error rates and the runs.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ FIRST_LOOK = 5
 
 _POWER = 0.9
 _INFLATION = 1.1
-"""Runs that looks take at most for the power of one look at a fixed number of runs."""
+"""Factor on the runs, at most, by which repeated looks match the power of one look at a fixed number of runs."""
 
 _AT_FIRST, _BEYOND = 0.1, 0.1
-"""Shares of the error for the first look, and for those beyond the plan."""
+"""Shares of the error for the first look, and for the looks beyond the plan."""
 
 _SPENT = 0.78
-"""Share of the error that is spent: few runs make the t intervals of successive looks cross a little more often than
-the Brownian motion does from which their levels are computed. Found by simulation, and held by one in the tests."""
+"""Share of the error that is spent: with few runs, the t intervals of successive looks cross a little more often than
+the Brownian motion from which their levels are computed. Found by simulation; a simulation in the tests checks it."""
 
 _GRID = 401
 _Grid = NDArray[np.float64]
 
 
 def looks_at() -> Iterator[int]:
-    """After how many runs of each arm to look: 5, 7, 9, 11, 13, 16, 20, 25, ..., each a quarter more."""
+    """The numbers of runs of each arm at which to look: 5, 7, 9, 11, 13, 16, 20, 25, ..., each a quarter more."""
     n = FIRST_LOOK
     while True:
         yield n
@@ -54,7 +54,7 @@ def looks_at() -> Iterator[int]:
 
 
 def deviation_of(found: Verdict) -> float | None:
-    """What the log ratio of one run of each arm varies by, from a verdict's interval; ``None`` without one."""
+    """The standard deviation of a pair's log ratio, from a verdict's interval; ``None`` if it has no interval."""
     if found.low is None or found.high is None or found.high <= found.low:
         return None
     n = min(found.n_a, found.n_b)
@@ -64,8 +64,8 @@ def deviation_of(found: Verdict) -> float | None:
 class Looks:
     """The looks at one comparison, planned for a relative difference of ``effect`` at the error 1 - ``level``.
 
-    ``deviation`` is what the log ratio of a pair of runs varied by at the first look (:func:`deviation_of`); ``None``
-    plans for 64 runs. ``ValueError`` for an effect that is not above zero or a level outside of 0 to 1.
+    ``deviation`` is the standard deviation of a pair's log ratio at the first look (:func:`deviation_of`); ``None``
+    plans for 64 runs. ``ValueError`` for an effect that is not above zero or a level not between 0 and 1.
     """
 
     def __init__(self, effect: float, level: float = 0.95, deviation: float | None = None) -> None:
@@ -83,7 +83,7 @@ class Looks:
 
     @staticmethod
     def last_before(n: int) -> tuple[int, int]:
-        """The last look at no more than ``n`` runs of each arm, and the how-manieth it is; the first for fewer."""
+        """The runs and the number of the last look at ``n`` or fewer runs of each arm; at least the first look."""
         count, at = 1, FIRST_LOOK
         for count, at in enumerate(takewhile(lambda runs: runs <= max(n, FIRST_LOOK), looks_at()), 1):  # noqa: B007
             pass
@@ -101,10 +101,10 @@ class Looks:
 
 
 def seen_at_looks(judge: Callable[[int | None, float], Verdict], n: int, effect: float, level: float) -> Verdict:
-    """The verdict on ``n`` runs of each arm that were looked at again and again, planned for ``effect``.
+    """The verdict on ``n`` runs of each arm that were looked at repeatedly, planned for ``effect``.
 
-    ``judge`` has the verdict on the first so many runs (``None``: all) at a level; its interval is as wide as looking
-    asks for, whoever reads it.
+    ``judge`` gives the verdict on the first so many runs (``None``: all) at a level. The interval is as wide as
+    repeated looks require, for every reader of the record.
     """
     looks = Looks(effect, level, deviation_of(judge(FIRST_LOOK, level)))
     at, count = looks.last_before(n)
@@ -119,10 +119,10 @@ def _plan(planned: int, alpha: float) -> tuple[Iterator[tuple[int, float]], dict
 
 
 def _levels(planned: int, alpha: float) -> Iterator[tuple[int, float]]:
-    """Each look and its level: what is spent there is the chance of stopping there, and not before.
+    """Each look and its level: what is spent there is the chance of stopping there and not before.
 
-    Under no difference the summed log ratios are a Brownian motion in the runs; its density where no look has stopped
-    is carried from look to look on a grid (Armitage, McPherson & Rowe 1969, JRSS A 132:235).
+    Without a difference, the summed log ratios are a Brownian motion in the runs; its density over the paths that no
+    look has stopped is carried from look to look on a grid (Armitage, McPherson & Rowe 1969, JRSS A 132:235).
     """
     spent, time, density = 0.0, 0, None
     for n in looks_at():

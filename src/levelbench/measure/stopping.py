@@ -1,9 +1,9 @@
 """When to stop sampling: small rules that say why they are met or not, joined by ``|`` (any of them) and ``&`` (all).
 
-Stop when the answer is good enough, or no longer gets better, and never without a limit.
-``Precision(0.02) | Plateau() | Budget(10)`` reads: until the interval of the median is within +-2 %, or no longer
+Stop when the answer is good enough or no longer gets better, and always set a limit.
+``Precision(0.02) | Plateau() | Budget(10)`` reads: until the interval of the median is within +-2 % or no longer
 narrows, but no longer than ten seconds. A rule is a pure function of the values so far and the time spent, so the same
-rules govern calls inside a process and processes, and are tested without waiting.
+rules apply to calls inside a process and to processes, and can be tested without waiting.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class StoppingRule(ABC):
 
     @property
     def bounded(self) -> bool:
-        """Whether the rule is sure to be met some day."""
+        """Whether the rule is sure to be met eventually."""
         return self.ends_surely
 
     def __or__(self, other: StoppingRule) -> StoppingRule:
@@ -69,7 +69,7 @@ class StoppingRule(ABC):
 
 @dataclass(frozen=True)
 class AnyOf(StoppingRule):
-    """Met when any of ``rules`` is. If all that is met is a budget, the text says what stayed unmet."""
+    """Met when any of ``rules`` is. If only a budget is met, the text says which rules were not."""
 
     rules: tuple[StoppingRule, ...]
 
@@ -86,7 +86,7 @@ class AnyOf(StoppingRule):
         return Check(True, text)
 
     def more(self, progress: SampleSoFar) -> int:
-        """The soonest of the parts."""
+        """The smallest number of the parts."""
         return min(rule.more(progress) for rule in self.rules)
 
     @property
@@ -102,13 +102,13 @@ class AllOf(StoppingRule):
     rules: tuple[StoppingRule, ...]
 
     def check(self, progress: SampleSoFar) -> Check:
-        """Met when every part is; the text is of the parts that decide."""
+        """Met when every part is; the text comes from the parts that decide."""
         found = [rule.check(progress) for rule in self.rules]
         unmet = [check.text for check in found if not check.met]
         return Check(not unmet, " and ".join(unmet or [check.text for check in found]))
 
     def more(self, progress: SampleSoFar) -> int:
-        """The latest of the parts that are not yet met."""
+        """The largest number of the parts that are not yet met."""
         return max((rule.more(progress) for rule in self.rules if not rule.check(progress).met), default=1)
 
     @property
@@ -140,7 +140,7 @@ class FixedCount(StoppingRule):
         return Check(n >= self.n, f"{n} of {self.n} values")
 
     def more(self, progress: SampleSoFar) -> int:
-        """The values that are missing."""
+        """The number of missing values."""
         return max(1, self.n - len(progress.values))
 
 
@@ -148,8 +148,8 @@ class FixedCount(StoppingRule):
 class Precision(StoppingRule):
     """The interval of the median lies within +- ``relative`` of the median (Hoefler & Belli, SC15, 4.2.2).
 
-    ``least_s`` seconds must have passed as well: values from within one scheduler tick see one state of the machine,
-    and agree better than they should.
+    At least ``least_s`` seconds must have passed as well: values from within one scheduler tick see a single state of
+    the machine and agree better than they should.
     """
 
     relative: float = 0.02
@@ -160,7 +160,9 @@ class Precision(StoppingRule):
         _require_positive("Precision", "relative", self.relative)
         _require_level("Precision", self.level)
         if not self.least_s >= 0:
-            raise UsageError(f"Precision(least_s={self.least_s})", "a time is never negative", "give 0 or more seconds")
+            raise UsageError(
+                f"Precision(least_s={self.least_s})", "a time cannot be negative", "give 0 or more seconds"
+            )
 
     def check(self, progress: SampleSoFar) -> Check:
         """Met if the interval exists and is narrow enough."""
@@ -171,7 +173,7 @@ class Precision(StoppingRule):
         return Check(met, f"interval of the median +-{width:.2%}, wanted +-{self.relative:.2%}")
 
     def more(self, progress: SampleSoFar) -> int:
-        """The interval narrows with the root of n: what that predicts."""
+        """As predicted from an interval that narrows with the square root of n."""
         n = len(progress.values)
         width = half_width(progress.values, self.level)
         if width is None:
@@ -185,10 +187,10 @@ class Precision(StoppingRule):
 class Plateau(StoppingRule):
     """The interval of the median has stopped narrowing: more values of this kind would not help.
 
-    Four times the values should halve the interval. Met if it is still ``stays`` or more of what a quarter of the
-    values gave and of what half of them gave, from ``least`` values and ``least_s`` seconds on (noise of the width
-    itself hides it before). The usual causes are drift and neighbours. After nvbench's rule (``stdrel_criterion``), on
-    the interval of the median.
+    Four times the values should halve the interval. Met if its width is still at least the share ``stays`` of the width
+    from a quarter of the values and of that from half of them, from ``least`` values and ``least_s`` seconds on (before
+    that, noise in the width hides it). The usual causes are drift and other programs. After nvbench's rule
+    (``stdrel_criterion``), applied to the interval of the median.
     """
 
     stays: float = 0.85
@@ -209,7 +211,7 @@ class Plateau(StoppingRule):
         """Met if the interval has not narrowed as it should."""
         n = len(progress.values)
         if n < self.least:
-            return Check(False, f"{n} values, a plateau is judged from {self.least} on")
+            return Check(False, f"{n} values; a plateau is judged from {self.least} on")
         whole, half, quarter = (_width(progress.values[: n // part], self.level) for part in (1, 2, 4))
         stays = whole >= self.stays * quarter and whole >= self.stays * half
         met = stays and progress.elapsed_s >= self.least_s
@@ -224,10 +226,10 @@ class Plateau(StoppingRule):
 
 @dataclass(frozen=True)
 class Budget(StoppingRule):
-    """At most ``seconds``, but never without an interval where one is affordable.
+    """At most ``seconds``, but not without an interval if one is affordable.
 
-    Goes on until there are ``floor`` values (what an exact interval of a median needs), for up to ``overrun`` times the
-    budget: 0.5 s for a call of 200 ms would end with two values and say nothing.
+    Continues until there are ``floor`` values (what an exact interval of a median needs), for up to ``overrun`` times
+    the budget: 0.5 s for a call of 200 ms would end with two values and tell nothing.
     """
 
     seconds: float = DEFAULT_BUDGET_S
@@ -246,7 +248,7 @@ class Budget(StoppingRule):
             )
 
     def check(self, progress: SampleSoFar) -> Check:
-        """Met when the time is spent and the floor is reached, or is not affordable."""
+        """Met when the time is spent and the floor is reached or not affordable."""
         spent = progress.elapsed_s >= self.seconds
         enough = len(progress.values) >= self.floor or progress.elapsed_s >= self.overrun * self.seconds
         text = (
@@ -255,7 +257,7 @@ class Budget(StoppingRule):
         return Check(spent and enough and len(progress.values) > 0, text)
 
     def more(self, progress: SampleSoFar) -> int:
-        """What the rest of the budget pays for at the pace so far."""
+        """What the rest of the budget allows at the pace so far."""
         n = len(progress.values)
         if progress.elapsed_s <= 0 or n < self.floor:
             return 1
@@ -263,12 +265,12 @@ class Budget(StoppingRule):
 
 
 def bounded(rule: StoppingRule, seconds: float = DEFAULT_BUDGET_S) -> StoppingRule:
-    """``rule`` itself if it is sure to end, else ``rule | Budget(seconds)``: no sampling runs for ever."""
+    """``rule`` itself if it is sure to end, else ``rule | Budget(seconds)``, so that no sampling runs forever."""
     return rule if rule.bounded else rule | Budget(seconds)
 
 
 def half_width(values: Values, level: float = 0.95) -> float | None:
-    """Half the width of the median's exact interval as a share of the median; ``None`` where there is no interval."""
+    """Half the width of the median's exact interval as a share of the median; ``None`` without an interval."""
     if len(values) == 0:
         return None
     interval = median_interval(values.tolist(), level)

@@ -1,7 +1,7 @@
 """The timeline: which phase a run is in, and how long each has taken.
 
-A run is always in exactly one phase, so the phases sum to the wall time by construction, and a clock
-policy (``policies``) is a choice of phases over the same totals. A switch is one clock reading and two list writes.
+A run is always in exactly one phase, so the phases sum to the wall time by construction, and a clock policy
+(``policies``) is a choice of phases over the same totals. A switch is one clock reading and two list writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Phase(IntEnum):
     CHECKPOINT = 8
     OTHER = 9
     TRAIN = 10
-    """Forward, backward and update, or all, of a program in which they cannot be told apart."""
+    """Forward, backward and update of a program in which they cannot be separated, or the whole program."""
 
     @property
     def label(self) -> str:
@@ -37,27 +37,27 @@ class Phase(IntEnum):
 
 
 _MOST_POINTS = 8192
-"""After so many switches a timeline that follows a device waits for it."""
+"""After this many switches, a timeline that follows a device waits for it."""
 
 
 class DeviceMarks(Protocol):
-    """Points in the work of a device that runs behind the host, such as CUDA events."""
+    """Points in the work of a device that runs asynchronously, such as CUDA events."""
 
     def mark(self) -> Any:
-        """The point between what was launched and what will be."""
+        """The point between the work launched so far and later work."""
 
     def finish(self) -> None:
         """Wait until all points have been passed."""
 
     def seconds(self, start: Any, end: Any) -> float:
-        """From one point to a later one; both have been passed."""
+        """Seconds from one point to a later one; both have been passed."""
 
 
 class Timeline:
-    """Accumulates nanoseconds a phase. Starts in ``first``, at the moment it is made.
+    """Accumulates nanoseconds by phase. Starts in ``first`` when it is created.
 
-    ``before_ns`` are nanoseconds by phase label of the same work that another timeline has counted, which this one goes
-    on from: a run that was interrupted.
+    ``before_ns`` are the nanoseconds by phase label at which this timeline continues, counted by another one before the
+    run was interrupted.
     """
 
     __slots__ = (
@@ -84,9 +84,9 @@ class Timeline:
         self._marks: DeviceMarks | None = None
 
     def follow(self, marks: DeviceMarks) -> None:
-        """From now on a phase lasts on the device for as long as the work takes that was launched in it.
+        """From now on, a phase lasts as long as the work that was launched in it takes on the device.
 
-        The host does not wait for the device at a switch, but in ``totals_ns``.
+        The host does not wait for the device at a switch, only in ``totals_ns``.
         """
         marks.finish()
         self.switch(self._current)
@@ -106,13 +106,13 @@ class Timeline:
                 self._settle(self._marks)
 
     def _settle(self, marks: DeviceMarks) -> None:
-        """Divide the time since this was last done by when the device passed each switch, and no more by the host."""
+        """Divide the time since the last call by when the device passed each switch, instead of by the host's times."""
         marks.finish()
         now = self._now_ns()
         points = self._points
         began_ns = points[0][1]
         passed_ns = [began_ns, *(began_ns + round(marks.seconds(points[0][2], each[2]) * 1e9) for each in points[1:])]
-        # The device's clock is not the host's: no point lies after the present, or before an earlier one.
+        # The device's clock is not the host's: clamp each point between the previous one and the present.
         for at in range(1, len(passed_ns)):
             passed_ns[at] = min(max(passed_ns[at], passed_ns[at - 1]), now)
         self._totals_ns = list(self._settled_ns)
@@ -124,9 +124,10 @@ class Timeline:
         self._points = [(self._current, now, marks.mark())]
 
     def on_device(self, spans_ns: Sequence[tuple[int, int]]) -> list[int]:
-        """How long each span between two switches on the host took on the device, in ns, of those before ``totals_ns``.
+        """How long each span between two switches on the host took on the device, in ns.
 
-        As they were where no device is followed. Spans are to be asked for once.
+        The spans must end before the last ``totals_ns``, and can be asked for once. Without a followed device they are
+        returned as they were on the host.
         """
         if self._marks is None:
             return [end - start for start, end in spans_ns]

@@ -1,11 +1,11 @@
 """The verdict of a comparison: FASTER, SLOWER, SAME or UNCLEAR, with the ratio, its interval, and what would settle it.
 
-SAME is a finding, not the absence of one. It means that the whole interval of the ratio lies inside the margin; an
-interval that neither does so nor excludes 1 is UNCLEAR, and says how many more runs would end that.
+SAME is a finding, not the absence of one. It means that the whole interval of the ratio lies inside the margin. If an
+interval neither does so nor excludes 1, the verdict is UNCLEAR and says how many more runs would settle it.
 
-Runs that never reached the target are ``None``. They are never filled in and never dropped: the ratio of the times is
-the one under which a log-rank test cannot tell the arms apart, with every run watched for as long as both arms were. A
-run that could never have arrived was given up at infinity, however early it ended.
+Runs that never reached the target are ``None``. They are neither imputed nor dropped: the ratio of the times is the one
+under which a log-rank test cannot distinguish the arms, with every run observed only as long as both arms were. A run
+that could never have reached the target counts as given up at infinity, however early it ended.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ __all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictK
 __all__ += ["verdict"]
 
 LEAST_RUNS, _FARTHEST = 3, 1e300
-"""Distinct runs of each arm below which there is a ratio and no verdict."""
+"""Distinct runs of each arm below which there is a ratio but no verdict."""
 
 CLOCK_STEP_S = 1e-9
-"""The resolution of times that our own timelines measured."""
+"""The resolution of times measured by our own timelines."""
 
 NOT_INTERLEAVED = "not interleaved: run them together, with --fresh"
-"""How the reason ends of a verdict that was not given because the arms did not take turns."""
+"""How the reason ends if there is no verdict because the arms did not take turns."""
 
 _DRIFTED = "widened by the drift, as one mostly ran before the other"
 _LEAST_SESSIONS = 3
 _UNEQUAL, _HALF_SURE = 1.5, 0.2
 _MOST, _HALF = 0.7, 0.5
-"""Spreads of two arms are unequal from this ratio on; the p value that is asked of a second test where they are not."""
+"""Spreads of two arms are unequal from this ratio on; if they are not, the p value that a second test must reach."""
 _MARGIN, _LEVEL = 0.02, 0.95
 
 
 class VerdictKind(StrEnum):
-    """What a comparison ends in, said of the second against the first."""
+    """The outcome of a comparison: how the second arm compares with the first."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
@@ -64,10 +64,10 @@ class VerdictKind(StrEnum):
 class Verdict:
     """The outcome of comparing times of ``b`` with times of ``a``.
 
-    ``ratio`` is b / a (below 1 means that b is faster), ``low`` and ``high`` its interval at ``level``; ``None`` where
-    there is no such number or bound. ``n_a`` and ``n_b`` count all runs, also those that never reached the target.
-    ``runs_to_settle`` are the *more* runs an arm that would settle it at 80 % power if the estimate were true, only for
-    UNCLEAR. ``reason`` is one plain sentence where the numbers do not speak for themselves, else empty.
+    ``ratio`` is b / a (below 1 means that b is faster), ``low`` and ``high`` its interval at ``level``; ``None`` if
+    there is no such number or bound. ``n_a`` and ``n_b`` count all runs, including those that never reached the target.
+    ``runs_to_settle``, only for UNCLEAR, are the *additional* runs an arm that would settle it at 80 % power if the
+    estimate were true. ``reason`` is one plain sentence if the numbers do not speak for themselves, else empty.
     """
 
     kind: VerdictKind
@@ -100,22 +100,25 @@ def verdict(
 ) -> Verdict:
     """Compare two samples of times (one value a run, any unit, lower is better; ``None`` never reached the target).
 
-    SAME if the whole interval of b / a lies inside [1 / (1 + margin), 1 + margin], tested first; FASTER or SLOWER if it
-    excludes 1; else UNCLEAR. The interval is Welch's on logarithms, or, if the runs of equal index are ``paired`` (they
-    share a seed), Student's on the logarithms of their ratios: decide which before looking at the times. Outliers are
-    trimmed from six runs on. ``resolution`` is the clock's; what it is where none is given, the times show.
+    SAME if the whole interval of b / a lies inside [1 / (1 + margin), 1 + margin], which is tested first; FASTER or
+    SLOWER if it excludes 1; else UNCLEAR. The interval is Welch's on logarithms or, if the runs of equal index are
+    ``paired`` (they share a seed), Student's on the logarithms of their ratios: decide which before looking at the
+    times. From six runs on, outliers are trimmed. ``resolution`` is the clock's; by default it is inferred from the
+    times.
 
     With ``None`` among the runs the interval inverts a log-rank test and needs ``censored_at_a`` and ``censored_at_b``,
-    when each ``None`` run was given up (``math.inf`` for one that could never have arrived: it diverged). What these
-    runs cost, ``spent_a`` and ``spent_b``, gives the expected time with restarts, which may not contradict the verdict.
+    the times at which each ``None`` run was given up (``math.inf`` if it could never have arrived, because it
+    diverged). The cost of these runs, ``spent_a`` and ``spent_b``, gives the expected time with restarts, which must
+    not contradict the verdict.
 
-    ``spans_a`` and ``spans_b`` are when each run started and ended. Where they show that the arms did not take turns,
-    neighbouring stretches of the two are compared in place of runs; with fewer than three pairs of them the interval is
-    widened by ``between``, how much sessions vary on this machine; where that is not known the answer is UNCLEAR.
+    ``spans_a`` and ``spans_b`` are when each run started and ended. If they show that the arms did not take turns,
+    neighbouring stretches of the two are compared instead of runs. With fewer than three pairs of stretches the
+    interval is widened by ``between``, how much sessions vary on this machine; if that is unknown, the answer is
+    UNCLEAR.
 
-    With fewer than three runs in an arm there is a ratio and no verdict. Raises ``ValueError`` for times that are not
-    positive and finite or more than 10^300 times each other, for an empty arm, for a number of give-up times other than
-    that of the ``None`` runs or of spans other than that of runs, and for a margin or resolution below zero.
+    With fewer than three runs in an arm there is a ratio but no verdict. Raises ``ValueError`` for times that are not
+    positive and finite or that differ by a factor above 10^300, for an empty arm, if the number of give-up times is not
+    that of the ``None`` runs or the number of spans not that of the runs, and for a margin or resolution below zero.
     """
     check_share("the level", level)
     if not (math.isfinite(margin) and margin >= 0.0):
@@ -182,7 +185,7 @@ class _Case:
 
     @property
     def hopeless(self) -> bool:
-        """Whether some run could never have arrived."""
+        """Whether some run could never have reached the target."""
         return any(map(math.isinf, (*self.a.given_up, *self.b.given_up)))
 
     @property
@@ -215,7 +218,7 @@ def _too_few(case: _Case) -> Verdict:
 
 
 def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verdict:
-    """``bias`` is what a drift may have added, as one arm mostly went first."""
+    """``bias`` is what a drift may have added because one arm mostly went first."""
     test = paired_log_ratio if paired else welch_log_ratio
     found = test(case.a.reached, case.b.reached, case.level, resolution=resolution)
     interval = found.interval
@@ -244,11 +247,11 @@ def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verd
 
 
 def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
-    """Whether another verdict would be given with the runs that were trimmed than without them.
+    """Whether the verdict would be different with the trimmed runs included.
 
-    SAME is not said of arms that differ with all runs, or may, unless all runs say it, too. Accidents would hide most
-    differences; but where the outliers may belong to the recipe, as does a long tail of one arm, which is trimmed at
-    one end, all runs have to show most of the difference.
+    Arms that differ, or may differ, with all runs included are not called SAME unless all runs say so too. Accidents
+    would hide most differences, but if the outliers may belong to the recipe (such as a long tail of one arm, which is
+    trimmed at one end), all runs have to show most of the difference.
     """
     if kind is VerdictKind.UNCLEAR:
         return False
@@ -261,7 +264,7 @@ def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
         if found.untrimmed_interval is not None and case.kind(found.untrimmed_interval) is VerdictKind.SAME:
             return False
         return found.moderate or abs(all_runs) > math.log1p(case.margin)
-    # Slow runs that mostly the faster arm has may be its own, and then all runs show less of the difference.
+    # If mostly the faster arm has slow runs, they may be its own; all runs together then show less of the difference.
     mostly_own = _slower_by(found) > RARE * min(case.n_a, case.n_b)
     return ((found.moderate or found.fast) and all_runs / seen < _MOST) or (mostly_own and _hides(found))
 
@@ -272,20 +275,20 @@ def _slower_by(found: LogRatio) -> int:
 
 
 def _hides(found: LogRatio) -> bool:
-    """Whether slow runs that are left out, more of them in the faster arm, take away half of the difference."""
+    """Whether the slow runs that are left out, more of them in the faster arm, would remove half of the difference."""
     left_out = bool(found.trimmed or found.accidents) and _slower_by(found) > 0
     return left_out and math.log(found.untrimmed) / math.log(found.ratio) < _HALF
 
 
 def _wider(interval: Interval, bias: float) -> Interval:
-    """The interval, wider on both sides by what a drift may have added to the logarithm of the ratio."""
+    """The interval, widened on both sides by what a drift may have added to the logarithm of the ratio."""
     return replace(interval, low=interval.low / math.exp(bias), high=interval.high * math.exp(bias))
 
 
 def _one_after_the_other(
     case: _Case, sessions: Sessions, between: Between | None, resolution: float, bias: float
 ) -> Verdict:
-    """Neighbouring stretches in place of runs where there are pairs enough; else widened by ``between``."""
+    """Compare neighbouring stretches instead of runs if there are enough pairs; else widen by ``between``."""
     means = session_means(case.a.reached, sessions.a), session_means(case.b.reached, sessions.b)
     if len(sessions.pairs) >= _LEAST_SESSIONS:
         first, second = (
@@ -309,16 +312,16 @@ def _one_after_the_other(
 
 def _widened(found: LogRatio, between: Between, case: _Case) -> Interval:
     own = found.deviation_a**2 / case.n_a + found.deviation_b**2 / case.n_b
-    # However many sessions an arm has: those that follow each other without the other arm share the drift.
+    # Twice, however many sessions an arm has: sessions that follow each other without the other arm share the drift.
     variance = own + 2.0 * between.variance
-    # The variance between sessions is the larger part and the worse known: its degrees of freedom count for the sum.
+    # The variance between sessions is the larger and less certain part, so its degrees of freedom are used for the sum.
     reach = t_quantile(0.5 + 0.5 * case.level, between.dof) * math.sqrt(variance)
     centre = math.log(found.ratio)
     return Interval(exponential(centre - reach), exponential(centre + reach), case.level, "widened by sessions")
 
 
 def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b: Sequence[float] | None) -> Verdict:
-    """By the log-rank test alone, which sees shares and times at once, over the time that both arms were watched."""
+    """By the log-rank test alone, which sees shares and times at once, over the time that both arms were observed."""
     if not known:
         return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; when the others were given up is not known")
     found = time_ratio(case.a, case.b, case.level)
@@ -338,7 +341,7 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
         reason += "runs that could never arrive leave no ratio" if case.hopeless else "too few to bound the ratio"
         reason += " of the times"
     if kind is VerdictKind.UNCLEAR and p_value <= 1.0 - case.level:
-        # No ratio of times makes the arms alike, because too many of one could never have arrived.
+        # No ratio of times makes the arms alike, because too many runs of one could never have reached the target.
         kind, ratio, found = (
             _of_shares(case).kind,
             None,
@@ -347,7 +350,7 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
         reason = f"{case.reached}: fewer arrive (log-rank test, p = {p_value:.2g})"
     sure = _doubly_sure(case, case.says(kind)).kind
     if ratio is not None and _spreads_differ(case):
-        # The ratio at which the ranks are alike is then that of the slower runs: the mean logarithms have a say too.
+        # The ratio at which the ranks are alike is then that of the slower runs, so use the mean logarithms as well.
         means = _watched_ratio(case).interval
         low, high = min(found.interval.low, means.low), max(found.interval.high, means.high)
         found = replace(found, interval=Interval(low, high, case.level, "log-rank test and means of logarithms"))
@@ -358,7 +361,7 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
     costs = _restarts(case, spent_a, spent_b)
     if costs is not None and kind is (VerdictKind.FASTER if costs[1] > costs[0] else VerdictKind.SLOWER):
         reason += f"; the expected times with restarts, {costs[0]:.3g} and {costs[1]:.3g} s, say the opposite"
-        # A run that was given up would arrive later, and counts so in the ratio; a hopeless one costs a restart.
+        # The ratio counts a run that was given up as one that would arrive later; a hopeless one costs a restart.
         if case.hopeless:
             return case.says(VerdictKind.UNCLEAR, ratio, found.interval, reason=reason)
     more = _more_censored(case, ratio, found.interval) if kind is VerdictKind.UNCLEAR else None
@@ -366,16 +369,16 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
 
 
 def _doubly_sure(case: _Case, found: Verdict) -> Verdict:
-    """``found``, or UNCLEAR where the times over which both arms were watched do not bear out what the ranks say.
+    """``found``, or UNCLEAR if the times up to the common horizon do not support what the ranks say.
 
-    The log-rank test takes the arms for equally spread. Where they are not, it answers which one has the slower last
-    runs. The mean logarithm of the times up to the common horizon needs no such thing; it has a little less power, so
-    that it has to be sure only where the spreads are seen to differ.
+    The log-rank test assumes that the arms are equally spread. If they are not, it says which one has the slower last
+    runs. The mean logarithm of the times up to the common horizon needs no such assumption; it has a little less power,
+    so it must be significant only if the spreads visibly differ.
     """
     if found.kind not in (VerdictKind.FASTER, VerdictKind.SLOWER):
         return found
     if case.hopeless:
-        # Runs that could never have arrived are slower by their share, at whatever spread: if that is what differs.
+        # If what differs is the share of runs that could never have arrived, the spread does not matter.
         counts = len(case.a.reached), len(case.b.reached)
         if fisher_exact(counts[0], case.n_a, counts[1], case.n_b) <= 1.0 - case.level or min(counts) < LEAST_RUNS:
             return found
@@ -387,7 +390,7 @@ def _doubly_sure(case: _Case, found: Verdict) -> Verdict:
 
 
 def _spreads_differ(case: _Case) -> bool:
-    """Whether the times of the runs that arrived are seen to be spread otherwise."""
+    """Whether the spreads of the times of the runs that arrived visibly differ."""
     if min(len(case.a.reached), len(case.b.reached)) < LEAST_RUNS:
         return False
     low, high = sorted(float(np.std(np.log(arm.reached), ddof=1)) for arm in (case.a, case.b))
@@ -395,7 +398,7 @@ def _spreads_differ(case: _Case) -> bool:
 
 
 def _watched_ratio(case: _Case) -> LogRatio:
-    """Of the times over which both arms were watched; of those that arrived, where some never could have."""
+    """The ratio of the times up to the common horizon; only of runs that arrived if some never could have."""
     horizon = min(case.a.horizon, case.b.horizon)
     first, second = (
         [*(min(time, horizon) for time in arm.reached), *(horizon for _ in arm.given_up if not case.hopeless)]
@@ -405,7 +408,7 @@ def _watched_ratio(case: _Case) -> LogRatio:
 
 
 def _of_shares(case: _Case) -> Verdict:
-    """For arms without a ratio of times: who arrives sooner or more often by the log-rank test at a ratio of 1."""
+    """For arms without a ratio of times: which one arrives sooner or more often, by the log-rank test at ratio 1."""
     if log_rank_p(case.a, case.b) > 1.0 - case.level:
         return case.says(VerdictKind.UNCLEAR)
     return case.says(VerdictKind.FASTER if log_rank_sign(case.a, case.b) > 0 else VerdictKind.SLOWER)
@@ -414,7 +417,7 @@ def _of_shares(case: _Case) -> Verdict:
 def _restarts(
     case: _Case, spent_a: Sequence[float] | None, spent_b: Sequence[float] | None
 ) -> tuple[float, float] | None:
-    """The expected time with restarts of both arms; ``None`` where the costs of the runs that missed are not known."""
+    """The expected time with restarts of both arms; ``None`` if the costs of the runs that missed are unknown."""
     costs = []
     for arm, n, spent in ((case.a, case.n_a, spent_a), (case.b, case.n_b, spent_b)):
         given = arm.given_up if spent is None else spent
@@ -425,7 +428,7 @@ def _restarts(
 
 
 def _more_censored(case: _Case, ratio: float | None, interval: Interval) -> int | None:
-    """More runs an arm, from the width of the interval alone: its standard error shrinks with the root of the runs."""
+    """More runs an arm from the width of the interval alone: the standard error shrinks with the root of the runs."""
     if ratio is None or interval.low == interval.high:
         return None
     spread = math.log(interval.high / interval.low) / (2.0 * normal_quantile(0.5 + 0.5 * case.level))
@@ -435,7 +438,7 @@ def _more_censored(case: _Case, ratio: float | None, interval: Interval) -> int 
 
 
 def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
-    """One sentence about ``name_b`` against ``name_a``; its decimals follow from the width of the interval.
+    """One sentence comparing ``name_b`` with ``name_a``; its decimals follow from the width of the interval.
 
     ``FASTER: torch takes 0.81 [0.78, 0.84] times as long as numpy (n = 5 + 5); paired by seed``
     """
@@ -453,13 +456,13 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
 
 
 def ratio_text(v: Verdict) -> str:
-    """``0.81 [0.78, 0.84]`` of a verdict with a ratio and an interval; no bound is rounded to contradict it."""
+    """``0.81 [0.78, 0.84]`` for a verdict with a ratio and an interval; rounding never makes a bound contradict it."""
     digits = _decimals(v)
     return f"{v.ratio:.{digits}f} [{v.low:.{digits}f}, {v.high:.{digits}f}]"
 
 
 def _ratio_sentence(v: Verdict, name_a: str, name_b: str) -> str:
-    """``torch takes 0.81 [0.78, 0.84] times as long as numpy``; with one bound ``more than`` or ``less than`` it."""
+    """``torch takes 0.81 [0.78, 0.84] times as long as numpy``; with one bound, ``more than`` or ``less than`` it."""
     if v.low is not None and v.high is not None and v.ratio is not None:
         ratio = ratio_text(v)
     elif v.low is not None:
@@ -474,9 +477,9 @@ def _ratio_sentence(v: Verdict, name_a: str, name_b: str) -> str:
 
 
 def _decimals(v: Verdict) -> int:
-    """Decimals that show half the width to two digits if they are below 25, else to one; three for a point.
+    """Decimals that show half the width to two digits if these are below 25, else to one; three for a point.
 
-    More where rounding a bound to 1.00 would contradict the verdict, or to 0 would be no ratio; at most 6.
+    More if rounding a bound to 1.00 would contradict the verdict, or rounding it to 0 would not be a ratio; at most 6.
     """
     low, high, ratio = v.low or 0.0, v.high or 0.0, v.ratio or 0.0
     half, digits = (high - low) / 2.0, 3

@@ -1,14 +1,14 @@
 """Finds where warm-up ends, from the values themselves.
 
-A longer cut removes bias and a shorter one keeps data; the marginal standard error rule (MSER-5) takes
-the cut after which the mean of what is left is known best. We apply it to values clipped to a robust range, so that
-one interruption late in a sample is not mistaken for a change, and accept the cut only if the head really differs.
+A longer cut removes bias and a shorter one keeps data; the marginal standard error rule (MSER-5) takes the cut after
+which the mean of the rest is known best. We apply it to values clipped to a robust range, so that one interruption late
+in a sample is not mistaken for a change, and accept the cut only if the head really differs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,40 +37,21 @@ class WarmupCut:
     settled: bool = True
 
 
-class WarmupRule(Protocol):
-    """Says how many of the first values are warm-up."""
-
-    @property
-    def least(self) -> int:
-        """How many values there must be before it is worth asking."""
-
-    def find(self, values: Values) -> WarmupCut:
-        """The cut for ``values``, shape (n,), seconds in order of measurement."""
-
-
-class Auto:
-    """The cut that :func:`find_warmup` finds."""
-
-    least: Final = 0
-
-    def find(self, values: Values) -> WarmupCut:
-        """The cut for ``values``, shape (n,), seconds in order of measurement."""
-        return find_warmup(values)
-
-
 @dataclass(frozen=True)
-class Fixed:
-    """A cut that the caller chose; one value always stays."""
+class WarmupRule:
+    """How many of the first values are warm-up: the caller's ``cut``, or what :func:`find_warmup` finds."""
 
-    cut: int
+    cut: int | None = None
 
     @property
     def least(self) -> int:
-        """One value more than are cut."""
-        return self.cut + 1
+        """How many values there must be before it is worth asking: one always stays."""
+        return 0 if self.cut is None else self.cut + 1
 
     def find(self, values: Values) -> WarmupCut:
         """The cut for ``values``, shape (n,), seconds in order of measurement."""
+        if self.cut is None:
+            return find_warmup(values)
         cut = min(self.cut, max(len(values) - 1, 0))
         asked = "as asked" if cut == self.cut else f"of {self.cut} asked for: there are only {len(values)}"
         return WarmupCut(cut, f"{cut} value{'s' * (cut != 1)} cut {asked}")
@@ -79,21 +60,21 @@ class Fixed:
 def warmup_rule(wanted: str | int) -> WarmupRule:
     """The rule for ``"auto"`` or for a number of values; ``UsageError`` for anything else."""
     if wanted == "auto":
-        return Auto()
+        return WarmupRule()
     if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0:
-        return Fixed(wanted)
+        return WarmupRule(wanted)
     raise UsageError("a warm-up", f"{wanted!r} is neither 'auto' nor a number of values", "give 'auto' or 0, 1, 2, ...")
 
 
 def find_warmup(values: Values) -> WarmupCut:
     """How many of the first ``values``, shape (n,), are warm-up: at most half of them, never all.
 
-    Two rules, on values clipped to median +- 6 robust standard deviations of the second half. The unbroken run of first
-    values beyond these limits goes, a slow first call for one. From what follows goes what MSER-5 cuts (White 1997,
-    Simulation 69(6); White, Cobb & Spratt 2000, WSC), on batch means of five from fifty values on, of one from twenty
-    on, if the mean of what it cuts differs from the rest's median by four standard errors and by 0.5 %. A minimum at
-    the last possible cut, with the second half still moving, is drift, which no cut cures: nothing is cut and
-    ``settled`` is false.
+    Two rules, on values clipped to median +- 6 robust standard deviations of the second half. First, the leading values
+    beyond these limits are cut, for example a slow first call. From the rest, MSER-5 (White 1997, Simulation 69(6);
+    White, Cobb & Spratt 2000, WSC) cuts more, on batch means of five from fifty values on and on single values from
+    twenty on, if the mean of what it cuts differs from the rest's median by four standard errors and by 0.5 %. If the
+    minimum is at the last possible cut and the second half is still moving, the values drift, which no cut cures: then
+    nothing is cut and ``settled`` is false.
     """
     n = len(values)
     if n < 4:
@@ -101,7 +82,7 @@ def find_warmup(values: Values) -> WarmupCut:
     later = values[n // 2 :]
     centre = float(np.median(later))
     deviation = _MAD_TO_SD * float(np.median(np.abs(later - centre)))
-    # The deviation of few values is often far too small by chance: three agree within a third of it.
+    # The deviation of few values is often far too small by chance: three may agree within a third of it.
     spread = max(deviation * (1.0 + 3.0 / len(later)), _LEAST_SHARE * abs(centre) / _CLIP)
     clipped = np.clip(values, centre - _CLIP * spread, centre + _CLIP * spread)
     run = min(_leading_run(np.abs(values - centre) > _CLIP * spread), n // 2)
@@ -120,7 +101,7 @@ def find_warmup(values: Values) -> WarmupCut:
 
 
 def _mser(values: Values, spread: float, most: int) -> tuple[int, bool]:
-    """The cut by MSER of at most ``most`` values, 0 if it makes no difference, and whether its minimum is the last."""
+    """MSER's cut of at most ``most`` values (0 if it makes no difference), and whether its minimum is the last one."""
     n = len(values)
     if n < _MSER_FROM or most <= 0:
         return 0, False
@@ -149,14 +130,14 @@ def _marginal_standard_error(batches: Values) -> Values:
 
 
 def _differs(head: Values, rest: Values, spread: float) -> bool:
-    """Whether the head is off the rest by more than chance and by more than matters."""
+    """Whether the head differs from the rest by more than chance and by more than is negligible."""
     centre = float(np.median(rest))
     off = abs(float(head.mean()) - centre)
     return bool(off > _STANDARD_ERRORS * spread / np.sqrt(len(head)) and off > _LEAST_SHARE * abs(centre))
 
 
 def _still_moving(later: Values, spread: float) -> bool:
-    """Whether the two halves of ``later`` differ as well: the change did not end before it."""
+    """Whether the two halves of ``later`` differ as well, so that the change had not ended before it."""
     middle = len(later) // 2
     if middle == 0:
         return False

@@ -1,6 +1,6 @@
-"""Measures one workload in a fresh process, on a word from its parent: ``python -m levelbench.measure.worker``.
+"""Measures one workload in a fresh process when its parent asks: ``python -m levelbench.measure.worker``.
 
-Start-up is not the measurement. The process sets up, says ``ready``, and waits, so that several start
+Start-up is not part of the measurement. The process sets up, prints ``ready`` and waits, so that several can start
 together and are then measured alone, one after the other. Standard library only: importing more would cost each of
 these short processes more than its measurement.
 """
@@ -14,14 +14,13 @@ import os
 import sys
 from typing import Final
 
-from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.loops import Calibration, Work, calibrate, time_ns
+from levelbench.measure.clocks import HOST, Calibration, Clock, Work, calibrate, time_ns
 
 READY: Final = "ready"
 
 
 def load(workload: str) -> Work:
-    """Call the setup that ``module:function`` or ``path.py:function`` names, and return the callable that it gives."""
+    """Call the setup named by ``module:function`` or ``path.py:function``, and return the callable that it returns."""
     place, _, name = workload.rpartition(":")
     if place.endswith(".py"):
         specification = importlib.util.spec_from_file_location("levelbench_workload", place)
@@ -34,7 +33,7 @@ def load(workload: str) -> Work:
         module = importlib.import_module(place)
     work = getattr(module, name)()
     if not callable(work):
-        raise TypeError(f"{workload} returned {type(work).__name__}, and a setup returns a callable without arguments")
+        raise TypeError(f"{workload} returned {type(work).__name__}, but a setup returns a callable without arguments")
     call: Work = work
     return call
 
@@ -50,9 +49,9 @@ def measure(work: Work, slice_ns: int, least: int, clock: Clock = HOST) -> tuple
 
 
 def main(arguments: list[str]) -> None:
-    """``workload slice_ns least``: set up, say ready, wait for a line, measure, answer with one line of JSON."""
+    """``workload slice_ns least``: set up, print ready, wait for a line, measure, answer with one line of JSON."""
     workload, slice_ns, least = arguments
-    # What the workload prints must not be taken for the answer.
+    # Keep what the workload prints out of the answer.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     work = load(workload)

@@ -81,7 +81,7 @@ def test_an_answer_that_never_comes_is_given_up_after_the_timeout():
         def issue(self, query):
             pass
 
-    with pytest.raises(CheckFailedError, match=r"nothing was heard for 0\.05 s"):
+    with pytest.raises(CheckFailedError, match=r"no answer came for 0\.05 s"):
         run_scenario(SingleStream(timeout_s=0.05), Deaf(), samples=5)
 
 

@@ -94,7 +94,7 @@ def test_a_run_that_the_found_rate_made_too_short_is_made_again_at_the_rate_that
 
 def test_a_query_that_was_too_small_for_the_duration_is_not_valid():
     result, _ = run(Offline(min_duration_s=10, expected_per_s=100))
-    assert result.reasons == ("it lasted 1.1 s, 10 s are asked for",)
+    assert result.reasons == ("it lasted 1.1 s, but 10 s are required",)
 
 
 def test_a_system_may_complete_part_by_part():

@@ -59,7 +59,7 @@ def test_the_most_queries_end_a_run_and_say_so():
     result, _ = run(SingleStream(min_duration_s=10, max_queries=70))
     assert (result.queries, result.ended_by) == (70, "the most queries, 70")
     assert not result.valid
-    assert result.reasons == ("it lasted 0.069 s, 10 s are asked for", "70 queries, 100 are asked for")
+    assert result.reasons == ("it lasted 0.069 s, but 10 s are required", "70 queries, but 100 are required")
 
 
 def test_the_longest_duration_ends_a_run():
@@ -124,7 +124,7 @@ def test_the_estimate_is_early_stoppings():
 
 def test_too_few_queries_for_early_stopping_are_not_valid():
     result, _ = run(SingleStream(min_duration_s=0, min_queries=63, max_queries=63))
-    assert result.reasons == ("early stopping: 63 queries, 64 are needed",)
+    assert result.reasons == ("early stopping: 63 queries, but 64 are needed",)
     assert result.estimate_s is None
 
 

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from levelbench.measure.statistics import (
-    beta_cdf,
     binomial_cdf,
+    distributions,
     normal_cdf,
     normal_quantile,
-    t_cdf,
     t_quantile,
     t_survival,
 )
@@ -42,7 +41,7 @@ def test_t_quantile_is_scipys(dof):
 def test_beta_cdf_is_scipys(a, b):
     x = np.array([0.0, 1e-9, 0.01, 0.2, 0.5, 0.8, 0.99, 1 - 1e-9, 1.0, a / (a + b), 0.99 * a / (a + b)])
     expected = special.betainc(a, b, x)
-    ours = np.array([beta_cdf(float(each), a, b) for each in x])
+    ours = np.array([distributions._beta(a, b, float(each), 1 - float(each)) for each in x])
     kept = (expected > 1e-280) | (expected == 0)
     np.testing.assert_allclose(ours[kept], expected[kept], rtol=1e-9)
 
@@ -62,7 +61,7 @@ def test_normal_functions_are_scipys_in_both_tails():
 
 @given(st.floats(1e-6, 1 - 1e-6), st.floats(0.5, 1e4))
 def test_t_quantile_undoes_the_distribution_function(p, dof):
-    assert t_cdf(t_quantile(p, dof), dof) == pytest.approx(p, rel=1e-9)
+    assert t_survival(-t_quantile(p, dof), dof) == pytest.approx(p, rel=1e-9)
 
 
 def test_t_is_normal_at_infinite_degrees_of_freedom():
@@ -74,7 +73,7 @@ def test_infinite_t_values_have_no_tail():
     assert (t_survival(math.inf, 3), t_survival(-math.inf, 3)) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("call", [lambda: beta_cdf(0.5, 0, 1), lambda: t_survival(1, 0), lambda: t_quantile(1.0, 3)])
+@pytest.mark.parametrize("call", [lambda: t_survival(1, 0), lambda: t_quantile(1.0, 3)])
 def test_arguments_outside_the_domain_are_refused(call):
     with pytest.raises(ValueError, match="must"):
         call()

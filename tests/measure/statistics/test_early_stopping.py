@@ -14,7 +14,6 @@ from levelbench.measure.statistics.early_stopping import (
     nearest_rank,
     queries_needed,
     stream_estimate,
-    suggested_queries,
 )
 
 TABLE = {
@@ -108,11 +107,6 @@ def test_the_estimate_is_not_needlessly_far_above_the_quantile():
 @pytest.mark.parametrize(("n", "quantile", "index"), [(10, 0.9, 9), (10, 0.5, 5), (100, 0.99, 99), (1, 0.999, 0)])
 def test_a_percentile_is_the_value_at_the_floor_of_n_times_p(n, quantile, index):
     assert nearest_rank(np.arange(n), quantile) == index
-
-
-@pytest.mark.parametrize(("quantile", "queries"), [(0.9, 24_576), (0.95, 57_344), (0.97, 90_112), (0.99, 270_336)])
-def test_the_suggested_numbers_of_queries_are_those_of_the_rules(quantile, queries):
-    assert suggested_queries(quantile) == queries
 
 
 @pytest.mark.parametrize(

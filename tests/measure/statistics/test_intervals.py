@@ -18,7 +18,6 @@ from levelbench.measure.statistics import (
     mean_interval,
     median_interval,
     median_interval_ranks,
-    median_interval_ranks_normal,
     wilson,
 )
 from levelbench.measure.statistics.intervals import (
@@ -49,23 +48,6 @@ def test_exact_ranks_are_those_of_the_binomial_tables(n, ranks):
 def test_exact_ranks_equal_a_count_of_binomial_coefficients(level):
     for n in range(1, 120):
         assert median_interval_ranks(n, level) == ranks_by_counting(n, level)
-
-
-@pytest.mark.parametrize(
-    ("n", "ranks"),
-    [
-        (9, (2, 9)),
-        (10, (2, 10)),
-        (20, (6, 16)),
-        (30, (10, 22)),
-        (50, (19, 33)),
-        (100, (41, 61)),
-        (6, (1, 6)),
-        (5, None),
-    ],
-)
-def test_approximate_ranks_are_those_of_hoefler_and_belli(n, ranks):
-    assert median_interval_ranks_normal(n) == ranks
 
 
 def test_median_interval_takes_the_ranked_values():

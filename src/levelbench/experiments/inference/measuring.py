@@ -40,7 +40,7 @@ from levelbench.measure.scenarios import (
 )
 from levelbench.measure.scenarios import audits as scenario_audits
 from levelbench.measure.scenarios.audits import KeepSome, audit_caching, audit_kept_answers, audit_same_result
-from levelbench.measure.scenarios.peak import RateTrial, find_peak
+from levelbench.measure.scenarios.driving import RateTrial, find_peak
 from levelbench.measure.statistics.early_stopping import nearest_rank
 from levelbench.networks.benchmark.measuring import Footprint, meter_of
 from levelbench.networks.executor import Backend, Executor

@@ -1,7 +1,7 @@
-"""The environment of a run: what the machine and its software were, how two differ, and when to doubt a time.
+"""The environment of a run: the machine and its software, how two environments differ, and when to doubt a time.
 
-It is captured once, before the run, and the few facts that move once more after it; all of it is plain
-data that travels with the record. No host name, no user name, no folder of a home, no variable without a part in speed.
+It is captured once before the run, and the few facts that change are captured again after it; all of it is plain data
+that travels with the record. It contains no host name, user name or home folder, and only variables that affect speed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def capture(folder: Path | None = None) -> Facts:
-    """The environment now, as JSON-serialisable data; ``folder`` is where the source is (else the current folder).
+    """The environment now, as JSON-serialisable data; ``folder`` is where the source is (default: the current folder).
 
     Takes some tens of milliseconds: call it off the clock, in the process that will be measured.
     """
@@ -49,17 +49,17 @@ def capture(folder: Path | None = None) -> Facts:
         "git": git(folder or Path.cwd()),
     }
     now = load()
-    # What others did while this looked: the only view of the present that needs no waiting.
+    # What others did during this capture: the only view of the present that needs no waiting.
     now["others_cores"] = others_cores(first["counters"], now["counters"])
-    return {**facts, "load": now, **_moving()}
+    return {**facts, "load": now, **_changing()}
 
 
 def capture_after() -> Facts:
-    """The facts that move, again: give it to ``doubts`` beside what ``capture`` gave before."""
-    return {"load": load(), "threads": threads(), **_moving()}
+    """The facts that change, captured again: pass them to ``doubts`` with what ``capture`` returned before."""
+    return {"load": load(), "threads": threads(), **_changing()}
 
 
-def _moving() -> Facts:
+def _changing() -> Facts:
     return {
         "frequency": frequency(),
         "throttling": throttling(),

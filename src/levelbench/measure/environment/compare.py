@@ -1,8 +1,8 @@
-"""How two environments differ, the most telling first, and whether they are the same machine.
+"""How two environments differ, the most important difference first, and whether they are the same machine.
 
-Not every difference matters for time. Each path of an environment belongs to one rule, which says why
-it matters; the rules are in order of weight, and what changes by itself (time, counters) belongs to none. Records are
-read that other programs wrote, so an environment may have any shape: what is not of the form expected is not known.
+Not every difference matters for time. Each path of an environment belongs to one rule, which says why it matters; the
+rules are in order of importance, and what changes by itself (time, counters) belongs to none. Records may come from
+other programs, so an environment may have any shape: what does not have the expected form is unknown.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# (prefix of the path, why it matters); the first that fits counts, and the order is the order of weight.
+# (prefix of the path, why it matters): the first match counts, and the most important come first.
 _RULES: tuple[tuple[str, str], ...] = (
-    ("machine.id", "another kind of machine: times do not compare"),
-    ("accelerators.names", "other accelerators: times do not compare"),
-    ("framework.device", "the work ran on another device: times do not compare"),
+    ("machine.id", "another kind of machine: times are not comparable"),
+    ("accelerators.names", "other accelerators: times are not comparable"),
+    ("framework.device", "the work ran on another device: times are not comparable"),
     ("machine.cpu", "another processor"),
     ("machine.cores", "another number of cores"),
     ("machine.cgroup", "another limit on the container"),
     ("framework.threads", "the framework uses another number of threads"),
     ("framework.deterministic", "deterministic kernels are slower, and others may give other bits"),
     ("threads", "numeric libraries use other threads or kernels"),
-    ("malloc", "memory allocators behave otherwise: steps can differ by a third"),
-    ("machine.governor", "the processor chooses its frequency otherwise"),
+    ("malloc", "memory allocators behave differently: step times can differ by a third"),
+    ("machine.governor", "the processor chooses its frequency differently"),
     ("machine.turbo", "the processor's highest frequency differs"),
     ("machine.frequency", "the processor's frequencies differ"),
     ("machine.kernel", "another kernel"),
     ("machine.libc", "another C library, and with it another allocator"),
-    ("machine", "another machine or setting of it"),
+    ("machine", "another machine or another setting of it"),
     ("accelerators", "another driver"),
     ("libraries", "other software"),
     ("load.one_minute", "the machine was busier"),
@@ -41,7 +41,7 @@ _ABSENT = None
 
 @dataclass(frozen=True)
 class Difference:
-    """One fact that differs: where, its two values (``None``: not there), and why it matters for time."""
+    """One fact that differs: its path, its two values (``None``: absent), and why it matters for time."""
 
     path: str
     a: object
@@ -60,7 +60,7 @@ def difference(a: object, b: object) -> list[Difference]:
 def differences(environments: Sequence[object]) -> list[Difference]:
     """Every distinct difference of any environment from the first, ordered as by :func:`difference`.
 
-    The load is never twice the same, so it is told once, as it first differs.
+    The load is never the same twice, so only its first difference is reported.
     """
     flat = [dict(_flat(each)) for each in environments]
     found: dict[str, Difference] = {}
@@ -72,10 +72,10 @@ def differences(environments: Sequence[object]) -> list[Difference]:
 
 
 def same_machine(a: object, b: object) -> bool:
-    """Whether both ran on hardware of one kind, accelerators included; two unknown machines are not the same.
+    """Whether both ran on hardware of the same kind, accelerators included; two unknown machines are not the same.
 
-    Nor are two different accelerators of one machine, where both sides say which they ran on; the processor of a
-    machine beside its accelerator is the same machine.
+    If both sides say on which device they ran, two different accelerators of one machine are not the same either, but a
+    machine's processor and its accelerator are.
     """
     ids, boards, devices = (
         [_fact(each, *path) for each in (a, b)]
@@ -98,7 +98,7 @@ def _compared(first: Mapping[str, object], second: Mapping[str, object]) -> list
         same = a == b or _text(a) == _text(b)
         if rank is None or same or (path.startswith("load.") and not _busier(a, b, first, second)):
             continue
-        # A framework that says nothing of its threads has not another number of them.
+        # A framework that does not report its threads does not have a different number of them.
         if path.startswith("framework.") and None in (a, b):
             continue
         found.append((rank, Difference(path, a, b, _RULES[rank][1])))
@@ -106,7 +106,7 @@ def _compared(first: Mapping[str, object], second: Mapping[str, object]) -> list
 
 
 def _text(value: object) -> str:
-    """A value as text, in which not a number equals itself."""
+    """A value as text, in which NaN equals itself."""
     return json.dumps(value, sort_keys=True, default=str)
 
 
@@ -143,13 +143,13 @@ def _shown(value: object) -> str:
 
 
 def part_of(environment: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """The facts of an environment by this name; none where whoever wrote it put something else there."""
+    """The facts of an environment under this name; empty if there is something else."""
     found = environment.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
 def machine_of(environment: Mapping[str, object]) -> str:
-    """What tells machines apart: the machine's id with the names of its accelerators."""
+    """What distinguishes machines: the machine's id with the names of its accelerators."""
     return " ".join([str(part_of(environment, "machine").get("id", "")), *_accelerators(environment)])
 
 
@@ -159,7 +159,7 @@ def _accelerators(environment: Mapping[str, object]) -> list[str]:
 
 
 class System(NamedTuple):
-    """The parts of a machine that a run used, as people write them; ``description`` is empty where none is known."""
+    """The parts of a machine that a run used, as people write them; ``description`` is empty if none is known."""
 
     description: str
     accelerators: int
@@ -170,7 +170,7 @@ class System(NamedTuple):
 
 
 def system_of(environment: Mapping[str, object], device: str) -> System:
-    """The system that ran on ``device``, by its accelerators or else by its cores and processor."""
+    """The system of a run on ``device``, described by its accelerators or else by its cores and processor."""
     machine = part_of(environment, "machine")
     names = _accelerators(environment)
     used = names if device.partition(":")[0] not in ("cpu", "") else []

@@ -1,8 +1,8 @@
 """What machine this is: processor, caches, memory, limits, accelerators, and the settings that decide its speed.
 
 ``id`` is a digest of the hardware alone (model, cores, caches, memory to two digits), never of a host name, so two
-machines of one kind compare as one machine and nothing in a record says whose it is. The NVIDIA driver lists its boards
-and its version as text under ``/proc``; reading that loads no framework and touches no device.
+machines of the same kind compare as the same machine and nothing in a record says whose it is. The NVIDIA driver lists
+its boards and its version as text under ``/proc``; reading that loads no framework and touches no device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 
-# Instruction sets that decide which kernels a numeric library picks.
 @dataclass(frozen=True)
 class Roots:
     """Where the kernel's two folders are."""
@@ -28,7 +27,7 @@ class Roots:
 HERE = Roots()
 
 Facts = dict[str, Any]
-"""What a machine or program says of itself, JSON-serialisable, by name; ``None`` where it does not say."""
+"""Facts by name that a machine or program reports, JSON-serialisable; ``None`` if it does not report one."""
 
 
 def text(path: Path) -> str | None:
@@ -49,7 +48,7 @@ def integer(path: Path) -> int | None:
 
 
 def fields(path: Path, separator: str | None = ":") -> dict[str, str]:
-    """The lines ``key: value`` of ``path`` (the first of each key); empty where there is no such file."""
+    """The lines ``key: value`` of ``path`` (the first of each key); empty if there is no such file."""
     found: dict[str, str] = {}
     for line in (text(path) or "").splitlines():
         key, *rest = line.split(separator, 1)
@@ -69,6 +68,7 @@ def count_cpus(listed: str) -> int:
     return total
 
 
+# Instruction sets that decide which kernels a numeric library picks.
 _INSTRUCTIONS = (
     "avx2",
     "fma",
@@ -85,7 +85,7 @@ _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def machine(roots: Roots = HERE) -> Facts:
-    """The facts about the machine, JSON-serialisable; what it does not give is ``None``."""
+    """The facts about the machine, JSON-serialisable; what it does not report is ``None``."""
     cpu = roots.sys / "devices" / "system" / "cpu"
     hardware = {**_processor(roots), **_topology(cpu), "caches": _caches(cpu), "memory_bytes": _memory_bytes(roots)}
     return {
@@ -133,7 +133,7 @@ def _topology(cpu: Path) -> Facts:
 
 
 def _caches(cpu: Path) -> list[Facts]:
-    """One entry a level and kind: the size of one instance, and how many instances the machine has."""
+    """One entry for each level and kind: the size of one instance, and how many instances the machine has."""
     instances: dict[tuple[int, str, int], set[str]] = {}
     for folder in cpu.glob("cpu[0-9]*/cache/index[0-9]*"):
         size, level = text(folder / "size"), integer(folder / "level")
@@ -168,14 +168,14 @@ def _cgroup_memory_bytes(root: Path) -> int | None:
     limit = integer(root / "memory.max")
     if limit is None:
         limit = integer(root / "memory" / "memory.limit_in_bytes")
-    # Version 1 says "no limit" by a number near 2**63.
+    # Version 1 expresses "no limit" as a number near 2**63.
     return limit if limit and limit < 2**60 else None
 
 
 def memory_left_bytes(roots: Roots = HERE) -> int | None:
-    """Bytes that may still be taken: the lesser of what the machine has and what a container grants; or ``None``.
+    """Bytes that can still be allocated: the smaller of what the machine has and what a container grants; or ``None``.
 
-    Files that the kernel keeps in memory do not count as taken: it gives them up.
+    Files that the kernel caches in memory do not count as used, since it drops them when needed.
     """
     root = roots.sys / "fs" / "cgroup"
     available = fields(roots.proc / "meminfo").get("MemAvailable", "").split()

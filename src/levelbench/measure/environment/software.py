@@ -2,13 +2,12 @@
 
 Versions come from package metadata and threads from libraries that are already in this process: nothing is loaded.
 
-Settings are environment variables that change how fast numeric code runs, from a list of exact names, never a pattern,
-so that no secret can fall into a record. Of a value only numbers and words that are known to be harmless are kept; any
-other part (a folder, the serial number of an accelerator) becomes a short digest, which shows that two environments
-differ and not in what.
+Settings are environment variables that change how fast numeric code runs. Of a value, only numbers and words that are
+known to be harmless are kept, so that no secret gets into a record; any other part (a folder, the serial number of an
+accelerator) becomes a short digest, which shows that two environments differ but not how.
 
-A commit alone names the wrong code whenever something was edited, so the edit has a digest too. Git is asked read-only,
-with its hooks and helpers off, and for a bounded time; an answer that does not come is a reason.
+A commit alone names the wrong code whenever something was edited, so the edit has a digest too. Git is queried
+read-only, with its hooks and helpers off, and with a time limit; if no answer comes, the reason is recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import re
 import subprocess
 import sys
 
-# PYTHONTRACEMALLOC starts it without the module tracemalloc, which takes longer to import.
+# PYTHONTRACEMALLOC starts tracing without the module tracemalloc, which takes longer to import.
 from _tracemalloc import is_tracing
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +35,7 @@ _ALLOCATORS = (
     r"(TC)?MALLOC_\w+|MIMALLOC_\w+|GLIBC_TUNABLES|LD_PRELOAD|PYTHONMALLOC|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF"
 )
 MALLOC_NAMES = re.compile(_ALLOCATORS)
-"""Variables that set an allocator."""
+"""Variables that configure an allocator."""
 THREAD_NAMES = re.compile(
     rf"(?!{_ALLOCATORS}|TORCHELASTIC_|TORCH_(NCCL|DISTRIBUTED)_"
     # What libraries set themselves while they work, and secrets.
@@ -50,7 +49,7 @@ THREAD_NAMES = re.compile(
     # The interpreter.
     r"|PYTHON(HASHSEED|OPTIMIZE|DEVMODE|_GIL|_JIT|TRACEMALLOC|PROFILEIMPORTTIME|ASYNCIODEBUG|MALLOCSTATS|PERFSUPPORT))"
 )
-"""Variables on which speed depends, but for those of allocators, of logging, of one launch, and secrets."""
+"""Variables that affect speed, except those of allocators, of logging and of one launch, and secrets."""
 _WORDS = frozenset((
     "true", "false", "yes", "no", "on", "off", "none", "auto", "default", "enabled", "disabled", "strict", "any",
     # OpenMP and its implementations
@@ -88,11 +87,11 @@ _FOLDERS = re.compile(r"[^\s:=,;]*/")
 _PARTS = re.compile(r"([\s:=,;|{}()\[\]^]+)")
 _HARMLESS = re.compile(
     r"[-+]?(0x[0-9a-f]{1,8}|\d{1,12}(\.\d{1,6})?)([kmgt]i?b?|b|s|ms)?"
-    # What was made of something else before.
+    # A digest from an earlier pass.
     r"|#[0-9a-f]{4}"
-    # A range of cores, and how two are told apart in a hardware subset.
+    # A range of cores, as in a hardware subset.
     r"|\d{1,4}-\d{1,4}"
-    # The name of a compiler's flag says what is set; its value is looked at by itself.
+    # The name of a compiler flag is harmless; its value is checked separately.
     r"|--xla_[a-z0-9_]{1,60}"
     r"|lib(jemalloc|tcmalloc\w{0,20}|mimalloc|snmalloc|hugetlbfs|iomp5|gomp|omp|faketime\w{0,5})\.so[.\d]{0,12}",
     re.IGNORECASE,
@@ -100,14 +99,14 @@ _HARMLESS = re.compile(
 
 
 def settings(environment: Mapping[str, str], names: re.Pattern[str]) -> dict[str, str]:
-    """The variables whose names match that are set, sorted, with what is harmless in their values."""
+    """The variables that are set and whose names match, sorted, with the harmless parts of their values."""
     return {name: harmless(environment[name]) for name in sorted(environment) if names.fullmatch(name)}
 
 
 def harmless(value: str) -> str:
-    """``value`` with its numbers and known words; four hexadecimal digits after a ``#`` in the place of other parts.
+    """``value`` with its numbers and known words; ``#`` and four hexadecimal digits replace every other part.
 
-    So few that nobody finds the part by trying: they say that two values differ, mostly, and no more.
+    Four digits are too few to recover the part by trying: they mostly show that two values differ, and nothing more.
     """
     parts = _PARTS.split(_FOLDERS.sub("", value))
     return "".join(part if at % 2 or _known(part) else _shortened(part) for at, part in enumerate(parts))
@@ -121,7 +120,7 @@ def _shortened(part: str) -> str:
     return f"#{hashlib.sha256(part.encode(errors='surrogateescape')).hexdigest()[:4]}"
 
 
-# A repository's own settings may name programs to run; measuring must not run them, nor take the index lock.
+# A repository's own settings may name programs to run; measuring must neither run them nor take the index lock.
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
 
 
@@ -172,8 +171,8 @@ _PACKAGES = (
 )
 # fmt: on
 
-# Symbols by which a loaded library tells its threads: OpenBLAS as numpy and scipy build it, plain OpenBLAS, MKL, BLIS,
-# and the OpenMP runtimes.
+# Symbols that return a loaded library's threads: OpenBLAS as numpy and scipy build it, plain OpenBLAS, MKL, BLIS, and
+# the OpenMP runtimes.
 _THREAD_SYMBOLS = {
     "openblas": ("scipy_openblas_get_num_threads64_", "scipy_openblas_get_num_threads", "openblas_get_num_threads64_",
                  "openblas_get_num_threads"),
@@ -194,7 +193,7 @@ def libraries() -> Facts:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    # The numpy that runs, which need not be the one that is installed.
+    # The numpy that runs may not be the one that is installed.
     versions["numpy"] = np.__version__
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return {
@@ -211,7 +210,7 @@ def libraries() -> Facts:
 
 
 def threads(environment: Mapping[str, str] = os.environ, roots: Roots = HERE) -> Facts:
-    """Threads of each numeric library in this process, the kernel family that it chose, and the settings in force."""
+    """Threads and kernel family of each numeric library in this process, and the settings in force."""
     found: Facts = {"settings": settings(environment, THREAD_NAMES), "loaded": {}}
     for path in _loaded(roots.proc / "self" / "maps"):
         family = next((each for each in _THREAD_SYMBOLS if each in path.name), None)
@@ -229,7 +228,7 @@ def threads(environment: Mapping[str, str] = os.environ, roots: Roots = HERE) ->
 
 
 def malloc(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The settings of memory allocators: a step of training can take a third longer without them."""
+    """The settings of memory allocators; a training step can take a third longer without them."""
     return settings(environment, MALLOC_NAMES)
 
 
@@ -240,7 +239,7 @@ def _loaded(maps: Path) -> list[Path]:
 
 
 def _ask_library(path: Path, symbols: tuple[str, ...]) -> tuple[int | None, str | None]:
-    """What a library that is loaded already says: its threads, and the processor family of its kernels."""
+    """What a loaded library reports: its threads, and the processor family of its kernels."""
     try:
         library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_NOLOAD", 0))
     except OSError:

@@ -1,8 +1,8 @@
 """The state that changes while a machine runs (load, memory, frequency, throttling), and the doubts that it raises.
 
-The kernel's counters are recorded as they stand, so that two snapshots (before and after a run) say what everything
-else on the machine did in between, exactly and without anything watching. An average over the past minute would blame a
-run for the run before it, so doubts rest on these counters where they can. Each says what to do about it.
+The kernel's counters are recorded unchanged, so that two snapshots (before and after a run) say exactly what everything
+else on the machine did in between, without a monitor. An average over the past minute would blame a run for the run
+before it, so doubts are based on these counters where possible. Each doubt says what to do about it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NS = 1e-9
 
 
 def load(roots: Roots = HERE, clock: Clock = HOST) -> Facts:
-    """Averages, what runs now, memory and swap (bytes), and the cumulative counters for a difference."""
+    """Load averages, running processes, memory and swap (bytes), and the cumulative counters for a difference."""
     one, five, fifteen, running, *_ = [*(text(roots.proc / "loadavg") or "").split(), *[""] * 4]
     memory = fields(roots.proc / "meminfo")
     paging = fields(roots.proc / "vmstat", None)
@@ -31,7 +31,7 @@ def load(roots: Roots = HERE, clock: Clock = HOST) -> Facts:
         "one_minute": _number(one),
         "five_minutes": _number(five),
         "fifteen_minutes": _number(fifteen),
-        # This process is running, or it could not have looked.
+        # This process itself is running.
         "others_running": max(0, int(running.split("/")[0]) - 1) if running.split("/")[0].isdigit() else None,
         "pressure_10_s_percent": _pressure(text(roots.proc / "pressure" / "cpu")),
         "memory_available_bytes": _bytes(memory.get("MemAvailable")),
@@ -42,7 +42,7 @@ def load(roots: Roots = HERE, clock: Clock = HOST) -> Facts:
 
 
 def frequency(roots: Roots = HERE) -> Facts:
-    """The processors' frequency now, in MHz: median, lowest and highest; ``None`` where it is not given."""
+    """The processors' frequency now, in MHz: median, lowest and highest; ``None`` if unknown."""
     cpu = roots.sys / "devices" / "system" / "cpu"
     mhz = [khz / 1000 for each in cpu.glob("cpu[0-9]*/cpufreq/scaling_cur_freq") if (khz := integer(each)) is not None]
     if not mhz:
@@ -51,7 +51,7 @@ def frequency(roots: Roots = HERE) -> Facts:
 
 
 def throttling(roots: Roots = HERE) -> Facts:
-    """How often the processors were slowed by heat, and this container by its quota, so far."""
+    """How often so far heat has slowed the processors, and the quota this container."""
     cpu = roots.sys / "devices" / "system" / "cpu"
     heat = [integer(each) for each in cpu.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
     group = roots.sys / "fs" / "cgroup"
@@ -137,7 +137,7 @@ _LEAST_FREE = 0.05
 
 
 def doubts(before: Facts, after: Facts) -> list[str]:
-    """Sentences without a final full stop, the gravest first; ``after`` may be empty. Empty if there is no doubt."""
+    """Sentences without a final full stop, most serious first; ``after`` may be empty. Empty if there is no doubt."""
     return [
         *_busy(before, after),
         *_slowed(before, after),
@@ -178,7 +178,7 @@ def _busy(before: Facts, after: Facts) -> Iterator[str]:
     if steal is not None and steal > _MOST_STEAL:
         yield (
             f"the hypervisor gave {steal:.1%} of the processor time to others: "
-            "use a machine with cores of its own, and interleave what is compared"
+            "use a machine with dedicated cores, and interleave what is compared"
         )
 
 
@@ -202,22 +202,22 @@ def _threads(before: Facts, after: Facts) -> Iterator[str]:
     changed = [f"{name} {count} to {later[name]}" for name, count in counts.items() if later.get(name, count) != count]
     if changed:
         yield (
-            f"the number of threads was changed during the measurement ({', '.join(changed)}): set it before, for all "
-            "that is compared, as with OMP_NUM_THREADS=1"
+            f"the number of threads was changed during the measurement ({', '.join(changed)}): set it beforehand, for "
+            "everything that is compared, for example with OMP_NUM_THREADS=1"
         )
 
 
 def _thread_counts(facts: Facts) -> dict[str, int]:
     threads = facts.get("threads", {})
-    said = {**threads.get("loaded", {}), "torch": threads.get("torch", {})}
-    return {name: each["threads"] for name, each in sorted(said.items()) if each.get("threads") is not None}
+    reported = {**threads.get("loaded", {}), "torch": threads.get("torch", {})}
+    return {name: each["threads"] for name, each in sorted(reported.items()) if each.get("threads") is not None}
 
 
 def _settings(before: Facts) -> Iterator[str]:
     governor = before.get("machine", {}).get("governor") or ""
     if "powersave" in governor:
         yield (
-            "the frequency governor is powersave, so the processor may run below its speed: "
+            "the frequency governor is powersave, so the processor may run below its full speed: "
             "choose performance (cpupower frequency-set -g performance)"
         )
     python = before.get("libraries", {}).get("python", {})

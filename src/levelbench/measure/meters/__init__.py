@@ -1,7 +1,7 @@
 """Meters: what a run used besides time (memory, energy, processors, network), or why that is not known.
 
-Start, stop, a reading. A factory gives the best meter that this machine allows, or a null twin whose
-reading carries the reason; whoever uses a meter never asks which of the two it has.
+Start, stop, a reading. A factory gives the best meter that this machine allows, or a null meter whose reading carries
+the reason; callers need not know which of the two they have.
 """
 
 from __future__ import annotations
@@ -19,24 +19,11 @@ from levelbench.measure.meters.resources import (
     utilisation_meter,
 )
 
-__all__ = [
-    "Meter",
-    "NullMeter",
-    "Reading",
-    "busy_meter",
-    "energy_meter",
-    "loopback_meter",
-    "memory_meter",
-    "meters",
-    "network_meter",
-    "other_load_meter",
-    "steal_meter",
-    "utilisation_meter",
-]
+__all__ = ["Meter", "NullMeter", "Reading", "energy_meter", "meters"]
 
 
 def meters(clock: Clock = HOST) -> list[Meter]:
-    """One meter of each kind, in the order in which reports show them; every name differs."""
+    """One meter of each kind, in the order of reports; all names differ."""
     return [
         memory_meter(),
         energy_meter(clock),

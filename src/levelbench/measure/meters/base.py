@@ -1,7 +1,7 @@
-"""What a meter is: something that is started, stopped, and then says what it read or why it could not.
+"""What a meter is: something that is started and stopped, and then reports what it read or why it could not.
 
-A meter reads a counter at the two ends of a stretch and does nothing in between, so it costs the
-measured work nothing; and a reading without a value carries the reason, so "not available" is never a silent zero.
+A meter reads a counter at the two ends of an interval and does nothing in between, so it costs the measured work
+nothing; and a reading without a value carries the reason, so "not available" is never a silent zero.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reading:
 
 
 class NoReading(Exception):
-    """Why a counter has no value; ``CounterMeter`` turns it into a reading."""
+    """Why a counter has no value; ``CounterMeter`` turns this into a reading."""
 
 
 class Meter(ABC):
@@ -45,20 +45,20 @@ class Meter(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Begin: the last thing this does is to read the counter."""
+        """Begin; the last thing this does is read the counter."""
 
     @abstractmethod
     def stop(self) -> Reading:
-        """End: the first thing this does is to read the counter. Never raises for a counter that cannot be read."""
+        """End; the first thing this does is read the counter. Never raises if the counter cannot be read."""
 
     def catch_up(self) -> None:
-        """Read now as well, so that a counter that wraps around is followed; call it off the clock, or never."""
+        """Take an extra reading, so that a counter can be followed when it wraps around; call it only off the clock."""
         return
 
 
 @final
 class NullMeter(Meter):
-    """The twin of a meter that cannot be had here: its reading carries the reason."""
+    """Stands in for a meter that is not available here: its reading carries the reason."""
 
     def __init__(self, name: str, unit: str, reason: str) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class CounterMeter(Meter, Generic[T]):
 
     @abstractmethod
     def _between(self, before: T, after: T) -> float:
-        """The value for the two states; raises ``NoReading`` where they do not determine one."""
+        """The value for the two states; raises ``NoReading`` if they do not determine one."""
 
     def start(self) -> None:
         """Remember the counter's state."""

@@ -1,17 +1,17 @@
 """Energy from whatever counters this machine has: processor packages, NVIDIA boards, both, or none with the reasons.
 
-A figure is a counter's or it is absent. The method says what is inside it (``rapl``: processor packages;
-``nvml-counter``: boards; ``rapl+nvml-counter``: both), and if one of two parts has no value the sum has none.
-``docs/energy.md`` says what none of them contains.
+A figure comes from a counter or is absent. The method says what it includes (``rapl``: processor packages;
+``nvml-counter``: boards; ``rapl+nvml-counter``: both), and if one of the two parts has no value, the sum has none.
+``docs/energy.md`` says what none of them includes.
 
 RAPL (``/sys/class/powercap``): the domains overlap (cores lie inside their package, the platform contains every
-package, the same package appears once by register and once by memory map), so each package is counted once and nothing
-that lies inside or around it is added. The counters wrap around; a stretch in which one may have wrapped twice has no
+package, and the same package appears once by register and once by memory map), so each package is counted once and
+nothing inside or around it is added. The counters wrap around; an interval in which one may have wrapped twice has no
 value.
 
 NVML: the board counts millijoules since the driver was loaded (``nvmlDeviceGetTotalEnergyConsumption``, Volta and
-later), so two readings give the energy of the whole board, all its processes together; sampled power, which misses most
-of what happens between samples, is never used.
+later), so two readings give the energy of the whole board for all its processes together. Sampled power, which misses
+most of what happens between samples, is never used.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ POWERCAP = Path("/sys/class/powercap")
 # The package counter is updated about every millisecond (Intel SDM volume 3, "RAPL Interfaces"); ten updates keep the
 # error of the two ends under a tenth.
 _SHORTEST_RAPL_S = 0.010
-# No package draws this much for seconds on end. It bounds how soon a counter can come round a second time.
+# No package draws this much for seconds on end. It bounds how soon a counter can wrap around a second time.
 _MOST_WATTS = 1000.0
 _MICRO = 1e-6
 
 
 @dataclass(frozen=True)
 class RaplDomain:
-    """One counter: its name, its file, and the value after which it begins again, in microjoules."""
+    """One counter: its name, its file, and the value in microjoules at which it wraps around."""
 
     name: str
     counter: Path
@@ -54,7 +54,7 @@ class RaplDomain:
             return int(self.counter.read_text())
         except PermissionError as error:
             raise NoReading(
-                f"the RAPL counter of {self.name} may be read by root only; "
+                f"only root may read the RAPL counter of {self.name}; "
                 "have an administrator make energy_uj readable to measure energy"
             ) from error
         except OSError as error:
@@ -98,12 +98,12 @@ class RaplMeter(CounterMeter[tuple[int, tuple[int, ...]]]):
         self._caught_up_j = 0.0
 
     def start(self) -> None:
-        """Forget what an earlier stretch had, and read."""
+        """Forget the previous interval, and read."""
         self._caught_up_s = self._caught_up_j = 0.0
         super().start()
 
     def catch_up(self) -> None:
-        """Add up the energy so far, and count on from here."""
+        """Add up the energy so far, and continue from here."""
         if isinstance(self._before, NoReading):
             return
         try:
@@ -143,7 +143,7 @@ class RaplMeter(CounterMeter[tuple[int, tuple[int, ...]]]):
 
 
 def rapl_meter(root: Path = POWERCAP, clock: Clock = HOST) -> Meter:
-    """The package meter, or its null twin: no counter, or none that may be read."""
+    """The package meter, or a null meter if there is no counter or it may not be read."""
     domains = rapl_domains(root)
     if not domains:
         return NullMeter(_NAME, _UNIT, "no RAPL counter under /sys/class/powercap (virtual machine?)")
@@ -155,7 +155,7 @@ def rapl_meter(root: Path = POWERCAP, clock: Clock = HOST) -> Meter:
     return RaplMeter(domains, clock)
 
 
-# The counter is updated every 20 to 100 ms, by board; ten updates keep the error of the two ends under a tenth.
+# The counter is updated every 20 to 100 ms, depending on the board; ten updates keep the error of both ends under 10 %.
 _SHORTEST_NVML_S = 1.0
 _MILLI = 1e-3
 
@@ -164,7 +164,7 @@ def visible_devices(nvml: ModuleType, environment: Mapping[str, str]) -> list[ob
     """Handles of the boards that CUDA programs see, after ``nvmlInit``; raises ``NoReading``.
 
     ``CUDA_VISIBLE_DEVICES`` counts in CUDA's order and NVML in PCI order; they agree if ``CUDA_DEVICE_ORDER`` says so
-    or all boards are of one model. Otherwise there is no telling which board an index means, and no reading.
+    or all boards are the same model. Otherwise it is unknown which board an index means, and there is no reading.
     """
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
     every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
@@ -173,13 +173,13 @@ def visible_devices(nvml: ModuleType, environment: Mapping[str, str]) -> list[ob
     chosen = []
     for entry in (part.strip() for part in wanted.split(",")):
         if entry.startswith("MIG-"):
-            raise NoReading("the driver counts energy by board, and this process sees a part of one (MIG)")
+            raise NoReading("the driver counts energy by board, but this process sees only part of one (MIG)")
         if entry.startswith("GPU-"):
             chosen += [each for each in every if _decoded(nvml.nvmlDeviceGetUUID(each)).startswith(entry)]
         elif entry.isdigit() and int(entry) < len(every):
             _check_order(nvml, every, environment)
             chosen.append(every[int(entry)])
-        else:  # CUDA ignores an invalid entry and all that follow
+        else:  # CUDA ignores an invalid entry and everything after it
             break
     return chosen
 
@@ -228,7 +228,7 @@ class NvmlMeter(CounterMeter[tuple[int, tuple[int, ...]]]):
             )
         used = [last - first for first, last in zip(before[1], after[1], strict=True)]
         if min(used) < 0:
-            raise NoReading("the NVML energy counter went back: the driver was loaded again")
+            raise NoReading("the NVML energy counter went back: the driver was reloaded")
         if sum(used) == 0:
             raise NoReading(f"the NVML energy counter did not move in {passed_s:.3g} s")
         return sum(used) * _MILLI
@@ -237,7 +237,7 @@ class NvmlMeter(CounterMeter[tuple[int, tuple[int, ...]]]):
 def nvml_meter(
     clock: Clock = HOST, nvml: ModuleType | None = None, environment: Mapping[str, str] = os.environ
 ) -> Meter:
-    """The board meter, or its null twin. ``nvml`` stands in for the ``pynvml`` module, which is otherwise imported."""
+    """The board meter, or a null meter. ``nvml`` replaces the ``pynvml`` module, which is imported otherwise."""
     if nvml is None:
         try:
             nvml = importlib.import_module("pynvml")
@@ -251,7 +251,7 @@ def nvml_meter(
         for each in handles:
             nvml.nvmlDeviceGetTotalEnergyConsumption(each)
     except nvml.NVMLError as error:
-        return NullMeter(_NAME, _UNIT, f"NVML gives no energy counter: {error}")
+        return NullMeter(_NAME, _UNIT, f"NVML has no energy counter: {error}")
     except NoReading as reason:
         return NullMeter(_NAME, _UNIT, str(reason))
     return NvmlMeter(nvml, handles, clock)
@@ -293,9 +293,9 @@ def energy_meter(
     nvml: ModuleType | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Meter:
-    """The energy meter of this machine: what can be counted, by the method of the reading; never an estimate.
+    """The energy meter of this machine: whatever can be counted (the reading's method says what), never an estimate.
 
-    ``powercap`` and ``nvml`` stand in for the kernel's folder and the ``pynvml`` module.
+    ``powercap`` and ``nvml`` replace the kernel's folder and the ``pynvml`` module.
     """
     parts = (rapl_meter(powercap, clock), nvml_meter(clock, nvml, environment))
     counted = tuple(part for part in parts if not isinstance(part, NullMeter))

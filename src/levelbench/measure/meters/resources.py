@@ -16,13 +16,13 @@ from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullM
 PROC = Path("/proc")
 
 LEAST_TICKS = 8
-"""Below this many ticks one tick of rounding at an end is more than an eighth of the value."""
+"""Below this many ticks, one tick of rounding at an end is more than an eighth of the value."""
 _NS = 1e-9
 
 
 @dataclass(frozen=True)
 class CpuTicks:
-    """Cumulative ticks of all processors since boot: at work here, idle, and taken by the hypervisor."""
+    """Cumulative ticks of all processors since boot: busy, idle, and taken by the hypervisor."""
 
     busy: int
     idle: int
@@ -43,16 +43,16 @@ def cpu_ticks(proc: Path = PROC) -> CpuTicks:
     except OSError as error:
         raise NoReading(f"/proc/stat cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise NoReading("/proc/stat is not in a form that is known") from error
+        raise NoReading("/proc/stat has an unknown format") from error
     if name != "cpu":
         raise NoReading("/proc/stat does not begin with the sum of all processors")
     return CpuTicks(user + nice + system + irq + softirq, idle + iowait, steal)
 
 
 def own_cpu_s() -> float:
-    """CPU seconds of this process, of the children that it has waited for, and of those that still live, with theirs.
+    """CPU seconds of this process, of the children that it has waited for, and of those still alive and their children.
 
-    Workers that load data live on after the training that they work for.
+    Data-loading workers may outlive the training that they serve.
     """
     waited_for_s = sum(
         usage.ru_utime + usage.ru_stime
@@ -68,7 +68,7 @@ def own_cpu_s() -> float:
 
 
 def children_of(pid: str) -> list[str]:
-    """The ids of the living children of a process, where the kernel tells."""
+    """The ids of the living children of a process, if the kernel lists them."""
     found: list[str] = []
     with suppress(OSError):
         for task in (PROC / pid / "task").iterdir():
@@ -86,7 +86,7 @@ def available_cores() -> int:
 def _ticks_between(before: CpuTicks, after: CpuTicks) -> CpuTicks:
     passed = CpuTicks(after.busy - before.busy, after.idle - before.idle, after.steal - before.steal)
     if passed.total < LEAST_TICKS:
-        raise NoReading(f"{max(passed.total, 0)} ticks of /proc/stat passed; a share needs {LEAST_TICKS}")
+        raise NoReading(f"{max(passed.total, 0)} ticks of /proc/stat passed; a share needs at least {LEAST_TICKS}")
     return passed
 
 
@@ -123,7 +123,7 @@ class ProcessUtilisationMeter(CounterMeter[tuple[int, float]]):
 
 @final
 class MachineShareMeter(CounterMeter[CpuTicks]):
-    """The share of all processors' time that one kind of tick had: ``busy`` (steal apart) or ``steal``."""
+    """The share of all processors' time in one kind of tick: ``busy`` (without steal) or ``steal``."""
 
     unit = "share"
     method = "proc-stat"
@@ -146,7 +146,7 @@ class MachineShareMeter(CounterMeter[CpuTicks]):
 class OtherLoadMeter(CounterMeter[tuple[int, CpuTicks, float]]):
     """Cores kept busy, on average, by everything but this process and its children.
 
-    Steal time does not show a neighbour inside the same machine; this does.
+    Unlike steal time, this shows other programs on the same machine.
     """
 
     name = "other_load"
@@ -194,7 +194,7 @@ def steal_meter(proc: Path = PROC) -> Meter:
 
 
 def other_load_meter(clock: Clock = HOST, proc: Path = PROC) -> Meter:
-    """The cores that somebody else's work kept busy."""
+    """The cores that other programs kept busy."""
     return _if_ticks(OtherLoadMeter(clock, proc), proc)
 
 
@@ -215,7 +215,7 @@ def _high_water_bytes(status: Path) -> int | None:
 
 @final
 class PeakMemoryMeter(Meter):
-    """``VmHWM``, reset at ``start``. They do not nest: an inner ``start`` lowers the outer mark."""
+    """``VmHWM``, reset at ``start``. These meters do not nest: an inner ``start`` lowers the outer mark."""
 
     name = NAME
     unit = UNIT
@@ -242,13 +242,13 @@ class PeakMemoryMeter(Meter):
         except OSError as error:
             return Reading(NAME, UNIT, None, None, f"the peak could not be read: {error.strerror}")
         if peak is None:
-            return Reading(NAME, UNIT, None, None, "the kernel gives no VmHWM")
+            return Reading(NAME, UNIT, None, None, "the kernel does not report VmHWM")
         return Reading(NAME, UNIT, float(peak), "vmhwm-reset")
 
 
 @final
 class LifetimePeakMemoryMeter(Meter):
-    """``ru_maxrss``: the peak since the process began, which may lie before ``start``."""
+    """``ru_maxrss``: the peak since the process began, which may be before ``start``."""
 
     name = NAME
     unit = UNIT
@@ -261,12 +261,12 @@ class LifetimePeakMemoryMeter(Meter):
         scale = 1 if sys.platform == "darwin" else 1024
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
         if peak <= 0:
-            return Reading(NAME, UNIT, None, None, "getrusage gives no peak on this system")
+            return Reading(NAME, UNIT, None, None, "getrusage does not report a peak on this system")
         return Reading(NAME, UNIT, float(peak), "ru_maxrss")
 
 
 def memory_meter(proc: Path = SELF) -> Meter:
-    """The best peak-memory meter here: with a reset where the kernel allows one (proved by doing it once)."""
+    """The best peak-memory meter here: with a reset if the kernel allows one (checked by doing it once)."""
     try:
         if _high_water_bytes(proc / "status") is None:
             return LifetimePeakMemoryMeter()
@@ -294,14 +294,14 @@ def interface_bytes(proc: Path = PROC) -> dict[str, int]:
         name, _, rest = line.partition(":")
         numbers = rest.split()
         if len(numbers) < _COLUMNS or not (numbers[_RECEIVED] + numbers[_SENT]).isdigit():
-            raise NoReading("/proc/net/dev is not in a form that is known")
+            raise NoReading("/proc/net/dev has an unknown format")
         counters[name.strip()] = int(numbers[_RECEIVED]) + int(numbers[_SENT])
     return counters
 
 
 @final
 class NetworkMeter(CounterMeter[dict[str, int]]):
-    """The bytes that the named interfaces received and sent, in sum."""
+    """The total bytes that the named interfaces received and sent."""
 
     unit = "B"
 
@@ -335,7 +335,7 @@ def network_meter(proc: Path = PROC, sys: Path = SYS) -> Meter:
     except NoReading as reason:
         return NullMeter(name, "B", str(reason))
     if not outward:
-        return NullMeter(name, "B", "no network interface but loopback")
+        return NullMeter(name, "B", "no network interface except loopback")
     real = [each for each in outward if (sys / "class" / "net" / each / "device").exists()]
     return NetworkMeter(name, tuple(real or outward), proc)
 

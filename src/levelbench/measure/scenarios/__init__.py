@@ -1,7 +1,7 @@
 """Inference scenarios as MLPerf's LoadGen defines them: single-stream, multi-stream, server, offline, and DAWNBench's.
 
-The driver decides what is asked when and reads the clock, and knows nothing of what is asked; with
-LoadGen's seeds it issues LoadGen's queries, so the two can be held against each other on one system.
+The driver decides which query is issued when and reads the clock, and knows nothing about the queries' content. With
+LoadGen's seeds it issues LoadGen's queries, so the two can be compared on the same system.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from levelbench.measure.scenarios.contract import (
     VirtualServers,
 )
 from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
-from levelbench.measure.scenarios.driving import run_scenario
-from levelbench.measure.scenarios.peak import Peak, RateTrial, find_peak
+from levelbench.measure.scenarios.driving import Peak, RateTrial, find_peak, run_scenario
 from levelbench.measure.scenarios.result import QUANTILES, ScenarioResult
 
 __all__ = [

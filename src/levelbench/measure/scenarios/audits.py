@@ -1,7 +1,7 @@
-"""Audits of a system under test: whether it answers truly while it is timed, caches, or knows the seed.
+"""Audits of a system under test: whether it really answers while it is timed, caches answers, or knows the seed.
 
-Each audit asks what an honest system cannot fail but by chance, with the chance stated; where the data
-cannot tell, the verdict is ``unclear`` and never a pass. After MLPerf Inference's compliance tests 01, 04 and 05.
+An honest system can fail an audit only by chance, and the chance is stated; if the data cannot decide, the verdict is
+``unclear`` and never a pass. After MLPerf Inference's compliance tests 01, 04 and 05.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from levelbench.measure.statistics.compare import paired_log_ratio
 from levelbench.measure.statistics.values import Interval
 
 LIMIT: Final = 1.10
-"""MLPerf's limit of all three: 10 %."""
+"""MLPerf's limit for all three: 10 %."""
 
 _SAME_RESULT: Final = "the same result"
 _LEAST_PAIRS: Final = 6
@@ -37,7 +37,7 @@ Same = Callable[[object, object], bool]
 
 @dataclass(frozen=True)
 class AuditVerdict:
-    """What an audit found: ``value`` is the ratio or share that was judged, ``n`` the number of things behind it."""
+    """What an audit found: ``value`` is the ratio or share that was judged, ``n`` the number of observations."""
 
     name: str
     verdict: Verdict
@@ -63,17 +63,17 @@ class KeptAnswer:
 
 
 class KeepSome:
-    """A system that keeps a seeded, unpredictable ``share`` of the answers of another while it is measured.
+    """A system that keeps a seeded, unpredictable ``share`` of another system's answers while that is measured.
 
-    The other must return its answers, which it then may not change. Whether a query is kept is decided after it has
-    been answered, so the system cannot know. ``kept`` holds the answers in order; up to ``most`` of them.
+    The other system must return its answers and must not change them afterwards. Whether a query is kept is decided
+    after it has been answered, so the system cannot know. ``kept`` holds up to ``most`` answers in order.
     """
 
     def __init__(self, sut: Returning, share: float = 0.1, seed: int = 0, most: int = 100_000) -> None:
         if not 0.0 < share <= 1.0:
             raise UsageError(f"keep a share {share} of the answers", "it is not in (0, 1]", "give a share such as 0.1")
         self._answer = sut.answer
-        # Absent methods stay absent: what is called before and after a run is asked for by name.
+        # Absent methods stay absent: the driver looks up the calls before and after a run by name.
         for name in ("load", "unload"):
             if hasattr(sut, name):
                 setattr(self, name, getattr(sut, name))
@@ -92,11 +92,11 @@ class KeepSome:
 def audit_kept_answers(
     kept: Sequence[KeptAnswer], reference: Mapping[int, object], same: Same | None = None, tolerance: float = 0.0
 ) -> AuditVerdict:
-    """Whether answers given under the clock are those of the accuracy run, ``reference`` by index (MLPerf TEST01).
+    """Whether answers given while timed are those of the accuracy run, ``reference`` by index (MLPerf TEST01).
 
     ``same`` compares two answers (default: equal; arrays: within 1e-5 relative and 1e-6 absolute). ``tolerance`` is the
-    share that may differ, for systems whose rounding depends on the batch. The text says which share of false answers
-    would have been found with 95 %: with n kept answers, 1 - 0.05^(1/n).
+    share that may differ, for systems whose rounding depends on the batch. The text states the share of false answers
+    that would have been found with 95 % probability: with n kept answers, 1 - 0.05^(1/n).
     """
     name = "answers under the clock"
     agree = same or _same
@@ -110,7 +110,7 @@ def audit_kept_answers(
     if share > tolerance:
         found = f"{len(wrong)} of {n} answers differ from the accuracy run, the first for sample {wrong[0]}"
         return AuditVerdict(name, "failed", found, share, n=n)
-    found = f"{len(wrong)} of {n} answers differ; false answers above {detectable:.2%} would be found with 95 %"
+    found = f"{len(wrong)} of {n} answers differ; more than {detectable:.2%} wrong ones would be found with 95 %"
     return AuditVerdict(name, "passed", found, share, n=n)
 
 
@@ -125,12 +125,13 @@ def audit_caching(
     limit: float = LIMIT,
     timeout_s: float = 120.0,
 ) -> AuditVerdict:
-    """Whether the same sample again is answered faster (MLPerf TEST04), on a system that has not been asked before.
+    """Whether a repeated sample is answered faster (MLPerf TEST04), on a system that has had no queries before.
 
-    ``pairs`` pairs of blocks, of ``block`` different samples and of one sample ``block`` times, in turns A B B A, so
-    that drift hits both; one query more begins each block and is not counted. No sample is in two blocks. The ratio of
-    the medians, different over same, has a t interval over the pairs: above ``limit`` throughout it is caching, below
-    throughout it is not. With fewer samples than that takes, blocks are shorter; with too few, nothing can be told.
+    There are ``pairs`` pairs of blocks, one of ``block`` different samples and one of a single sample ``block`` times,
+    in turns A B B A, so that drift affects both; an extra query begins each block and is not counted. No sample is in
+    two blocks. The ratio of the medians, different over same, has a t interval over the pairs: if it lies entirely
+    above ``limit`` the system caches, if entirely below it does not. With fewer samples than needed, blocks are
+    shorter; with too few, the verdict is unclear.
     """
     name = "the same sample again"
     block = min(block, samples // pairs - 2)
@@ -143,7 +144,7 @@ def audit_caching(
     queries = [[index] for indices in blocks for index in indices]
     taken = turns.issue(sut, queries) if isinstance(sut, SystemUnderTest) else turns.answer(sut, queries)
     latencies = (taken.done_ns - taken.issued_ns).reshape(2 * pairs, block + 1)[:, 1:]
-    # A clock too coarse for a query would show zeros: the ratio of logarithms needs a positive time.
+    # A clock too coarse for a query would show zeros, but the ratio of logarithms needs positive times.
     medians = np.maximum(np.median(latencies, axis=1), 1.0)
     is_same = _same_first(pairs)
     different, same = medians[~is_same], medians[is_same]
@@ -151,7 +152,7 @@ def audit_caching(
     verdict = _above(ratio.interval, limit)
     found = (
         f"different samples take {ratio.ratio:.3f} [{ratio.interval.low:.3f}, {ratio.interval.high:.3f}] times as long "
-        f"as the same one again; the limit is {limit:g}"
+        f"as the same one repeated; the limit is {limit:g}"
     )
     return AuditVerdict(name, verdict, found, ratio.ratio, ratio.interval, pairs)
 
@@ -160,9 +161,9 @@ def audit_same_result(first: ScenarioResult, second: ScenarioResult, limit: floa
     """Whether ``second`` (other seeds, or with answers kept) is as good as ``first`` (MLPerf TEST05; speed of TEST01).
 
     The ratio is second over first. Single- and multi-stream: of the scenario's quantile, whose intervals in both runs
-    bound the ratio from either side (conservative). Server: the second run must be valid at the same rate, as its
-    latencies are no independent values. Offline and DAWNBench's: of the seconds a sample, as MLPerf does, without an
-    interval, so that the verdict is one of two single runs, and says so.
+    bound the ratio (conservatively). Server: the second run must be valid at the same rate, since its latencies are not
+    independent. Offline and DAWNBench's: of the seconds a sample, as in MLPerf, without an interval, so the verdict
+    rests on two single runs and says so.
     """
     if first.scenario != second.scenario:
         found = f"a {first.scenario} and a {second.scenario} run"
@@ -203,7 +204,7 @@ def _same_first(pairs: int) -> NDArray[np.bool_]:
 
 
 def _blocks(samples: int, pairs: int, block: int, seed: int) -> list[list[int]]:
-    """The samples of each block, the uncounted first query among them; no sample is in two blocks."""
+    """The samples of each block, including the uncounted first query; no sample is in two blocks."""
     order = iter(np.random.default_rng(seed).permutation(samples).tolist())
     return [
         [next(order)] * (block + 1) if same else [next(order) for _ in range(block + 1)]

@@ -1,56 +1,52 @@
-"""What a scenario drives (a system under test, and the queries that it is given), and waiting for a scheduled instant.
+"""What a scenario drives: the system under test, its queries and the ledger of their answers, and the scenarios.
 
-The driver sees nothing of the work but indices of samples going in and the news that they are answered. A system either
-answers at once (:class:`Answering`) or takes queries and completes them when it likes (:class:`SystemUnderTest`); the
-clock is read when the answer is reported, before anything else happens.
+Of the work, the driver sees only indices of samples going in and notifications that they are answered. A system either
+answers at once (:class:`Answering`) or takes queries and completes them later (:class:`SystemUnderTest`). When an
+answer is reported, the reporting thread first reads the clock; everything else (the lock, the counting) comes after and
+adds to no query's latency.
 
-A sleep alone ends a hundred microseconds late and a spin alone takes a core from the system that is measured, so a wait
-sleeps until shortly before and spins through the rest, giving way to other threads. What is late all the same is
-recorded by the caller. On a :class:`VirtualClock` time jumps to the next event, and nobody waits.
+A sleep alone ends a hundred microseconds late, and a spin alone takes a core from the measured system, so a wait sleeps
+until shortly before the instant and spins through the rest, yielding to other threads. The caller records any remaining
+lateness. On a :class:`VirtualClock`, time jumps to the next event and nothing waits.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+import queue
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from select import select
+from threading import Condition, Thread
 from time import sleep
-from typing import ClassVar, Final, Protocol, runtime_checkable
+from typing import ClassVar, Final, Protocol, Self, runtime_checkable
 
-from levelbench.errors import UsageError
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
 from levelbench.measure.clocks import Clock, FakeClock
 
 
-class Completion(Protocol):
-    """Who is told that samples of a query are answered, or that they never will be."""
-
-    def completed(self, query: Query, count: int | None) -> None:
-        """``count`` more samples of ``query`` are answered, all that are left for ``None``."""
-
-    def failed(self, query: Query, error: BaseException) -> None:
-        """The system raised ``error`` while it worked on ``query``."""
-
-
 class Query:
-    """Samples to answer together: ``indices`` of the sample set, ``number`` in the order of issue from 0."""
+    """Samples to answer together: ``indices`` of the sample set, ``number`` in order of issue from 0."""
 
-    __slots__ = ("_news", "indices", "left", "number")
+    __slots__ = ("_ledger", "indices", "left", "number")
 
-    def __init__(self, number: int, indices: Sequence[int], news: Completion) -> None:
+    def __init__(self, number: int, indices: Sequence[int], ledger: Ledger) -> None:
         self.number = number
         self.indices = indices
         self.left = len(indices)
-        self._news = news
+        self._ledger = ledger
 
     def complete(self, count: int | None = None) -> None:
         """Report ``count`` more samples (default: all that are left) as answered, now, from any thread."""
-        self._news.completed(self, count)
+        self._ledger.completed(self, count)
 
     def fail(self, error: BaseException) -> None:
-        """Report that this query will not be answered because of ``error``; the run ends with it as the cause."""
-        self._news.failed(self, error)
+        """Report that this query will not be answered because of ``error``, which ends the run."""
+        self._ledger.failed(self, error)
 
 
 @runtime_checkable
@@ -58,12 +54,12 @@ class SystemUnderTest(Protocol):
     """A system that takes queries and answers them later, in any order, from any thread."""
 
     def issue(self, query: Query) -> None:
-        """Take ``query`` and return without waiting for its answer; call ``query.complete()`` once it is there."""
+        """Take ``query`` and return without waiting for its answer; call ``query.complete()`` when it is answered."""
 
 
 @runtime_checkable
 class Answering(Protocol):
-    """A system that answers while it is called; on an accelerator it returns only once the answer is complete.
+    """A system that answers during the call; on an accelerator it returns only when the answer is complete.
 
     May have ``load(indices)`` and ``unload(indices)``, which are called before and after the run, off the clock.
     """
@@ -77,9 +73,9 @@ _LONGEST_SLEEP_NS: Final = 50_000_000
 
 
 def wait_until(clock: Clock, at_ns: int, stop: Callable[[], bool] | None = None) -> int:
-    """Return once ``clock`` shows ``at_ns`` or later, or ``stop`` says so, with what it shows then.
+    """Return the time once ``clock`` shows ``at_ns`` or later, or once ``stop`` returns true (checked every 50 ms).
 
-    ``stop`` is asked every 50 ms. A :class:`FakeClock` is moved on.
+    A :class:`FakeClock` is advanced.
     """
     now = clock.now_ns()
     if isinstance(clock, FakeClock):
@@ -92,20 +88,20 @@ def wait_until(clock: Clock, at_ns: int, stop: Callable[[], bool] | None = None)
             if stop is not None and stop():
                 return clock.now_ns()
         else:
-            _give_way()
+            _yield_to_others()
         now = clock.now_ns()
     return now
 
 
-def _give_way() -> None:
-    """Let another thread have the interpreter: a microsecond, where ``sleep(0)`` takes the timer's slack of fifty."""
+def _yield_to_others() -> None:
+    """Let another thread run: takes a microsecond, whereas ``sleep(0)`` takes the timer's slack of fifty."""
     select([], [], [], 0)
 
 
 class VirtualClock(FakeClock):
-    """A fake clock with a calendar: moving it on makes what is due happen, each thing at its own time.
+    """A fake clock with scheduled actions: advancing it runs those that are due, each at its own time.
 
-    A whole server scenario runs on it in milliseconds and the same each time.
+    A whole server scenario runs on it in milliseconds, and identically each time.
     """
 
     def __init__(self, start_ns: int = 0) -> None:
@@ -114,35 +110,34 @@ class VirtualClock(FakeClock):
         self._made = 0
 
     def at(self, when_ns: int, action: Callable[[], None]) -> None:
-        """Have ``action`` called when the clock shows ``when_ns`` (now, if that has passed)."""
+        """Call ``action`` when the clock shows ``when_ns`` (now, if that has passed)."""
         self._made += 1
         heapq.heappush(self._due, (when_ns, self._made, action))
 
     def advance(self, ns: int) -> None:
-        """Let ``ns`` pass, and what is due in them happen."""
+        """Let ``ns`` pass, and run what is due meanwhile."""
         until = self.now_ns() + ns
         while self._due and self._due[0][0] <= until:
-            self._happen()
+            self._run_next()
         super().advance(max(0, until - self.now_ns()))
 
     def step(self) -> bool:
-        """Jump to the next thing that is due; ``False`` if there is none."""
+        """Jump to the next scheduled action; ``False`` if there is none."""
         if self._due:
-            self._happen()
+            self._run_next()
             return True
         return False
 
-    def _happen(self) -> None:
+    def _run_next(self) -> None:
         when, _, action = heapq.heappop(self._due)
         super().advance(max(0, when - self.now_ns()))
         action()
 
 
 class VirtualServers:
-    """A system under test on a :class:`VirtualClock`: ``servers`` behind one queue, first come first served.
+    """A system under test on a :class:`VirtualClock`: ``servers`` behind one queue, first come, first served.
 
-    ``service_ns`` gives the time to serve a query: one number, a list that is gone through over and over, or a
-    function of the query.
+    ``service_ns`` is the time to serve a query: one number, a list that is repeated, or a function of the query.
     """
 
     def __init__(
@@ -169,8 +164,206 @@ class VirtualServers:
         return self._service_ns(query)
 
 
+_LISTEN_S: Final = 0.25
+
+
+class Ledger:
+    """Opens queries and records when they are completed, lost, answered twice or failed; from any thread.
+
+    ``by_sample`` also keeps the time of each sample's answer.
+    """
+
+    def __init__(self, clock: Clock, timeout_s: float, scenario: str, by_sample: bool = False) -> None:
+        self._clock = clock
+        self._now_ns = clock.now_ns
+        self._timeout_s = timeout_s
+        self._scenario = scenario
+        self._by_sample = by_sample
+        self._news = Condition()
+        self._done_ns: dict[int, int] = {}
+        self._samples_ns: list[tuple[int, int]] = []
+        self._open = 0
+        self._heard = 0
+        self.failure: LevelbenchError | BaseException | None = None
+
+    def opened(self, number: int, indices: Sequence[int]) -> Query:
+        """A query that is about to be issued."""
+        query = self.made(number, indices)
+        self.open(query)
+        return query
+
+    def made(self, number: int, indices: Sequence[int]) -> Query:
+        """A query that is not issued yet and may never be."""
+        return Query(number, indices, self)
+
+    def open(self, query: Query) -> None:
+        """``query``, from :meth:`made`, is about to be issued."""
+        with self._news:
+            self._open += 1
+
+    @property
+    def answered(self) -> int:
+        """How many queries are answered so far."""
+        return len(self._done_ns)
+
+    def issue(self, sut: SystemUnderTest, query: Query) -> int:
+        """Issue ``query`` and return when; an error of the system is raised with the query that caused it."""
+        begin = self._now_ns()
+        try:
+            sut.issue(query)
+        except Exception as error:
+            raise blame(self._scenario, query.number, query.indices, error) from error
+        self.check()
+        return begin
+
+    def completed(self, query: Query, count: int | None) -> None:
+        """``count`` samples of ``query`` are answered (``None``: all that are left): read the clock, then record it."""
+        now = self._now_ns()
+        with self._news:
+            count = max(query.left, 1) if count is None else count
+            query.left -= count
+            self._heard += 1
+            if self._by_sample:
+                self._samples_ns.append((now, count))
+            if query.left < 0 or count < 1:
+                self._fail(self._wrong(query, f"{-query.left} answers more than it has samples", "answer each once"))
+            elif query.left == 0:
+                self._done_ns[query.number] = now
+                self._open -= 1
+                if self._open == 0:
+                    self._news.notify_all()
+
+    def failed(self, query: Query, error: BaseException) -> None:
+        """The system raised ``error``."""
+        with self._news:
+            self._fail(blame(self._scenario, query.number, query.indices, error))
+
+    def check(self) -> None:
+        """Raise the first failure, if there is one."""
+        if self.failure is not None:
+            raise self.failure
+
+    def settle(self) -> None:
+        """Wait until every open query is answered; raise if one fails or no answer comes within the timeout."""
+        if isinstance(self._clock, VirtualClock):
+            while self._open and self.failure is None and self._clock.step():
+                pass
+        else:
+            self._listen()
+        self.check()
+        if self._open:
+            raise self._lost()
+
+    def done_ns(self, queries: int) -> NDArray[np.int64]:
+        """When each of the first ``queries`` queries was answered completely, shape (queries,)."""
+        return np.fromiter((self._done_ns[number] for number in range(queries)), dtype=np.int64, count=queries)
+
+    def samples_ns(self) -> NDArray[np.int64]:
+        """When each sample was answered, in order of the answers."""
+        times = np.asarray(self._samples_ns, dtype=np.int64).reshape(-1, 2)
+        return np.repeat(times[:, 0], times[:, 1])
+
+    def _listen(self) -> None:
+        """Wait for answers, in short intervals, so that Ctrl-C works."""
+        patience = self._timeout_s
+        with self._news:
+            heard = self._heard
+            while self._open and self.failure is None and patience > 0:
+                self._news.wait(min(_LISTEN_S, patience))
+                patience = self._timeout_s if self._heard != heard else patience - _LISTEN_S
+                heard = self._heard
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = self.failure or error
+        self._news.notify_all()
+
+    def _lost(self) -> CheckFailedError:
+        missing = f"{self._open} queries were never answered ({self._heard} answers came)"
+        waited = "" if isinstance(self._clock, VirtualClock) else f"; no answer came for {self._timeout_s:g} s"
+        return CheckFailedError(
+            f"run the {self._scenario} scenario",
+            missing + waited,
+            "make the system complete every query that is issued to it, or give a longer timeout_s",
+        )
+
+    def _wrong(self, query: Query, found: str, do: str) -> CheckFailedError:
+        return CheckFailedError(f"{self._scenario} query {query.number} of {len(query.indices)} samples", found, do)
+
+
+class Direct:
+    """Adapts a system that answers at once to issued queries: it answers in the issuing thread."""
+
+    def __init__(self, sut: Answering, batch: int | None = None) -> None:
+        self._sut = sut
+        self._batch = batch
+
+    def issue(self, query: Query) -> None:
+        """Answer ``query`` before returning."""
+        answer_in_batches(self._sut, query, self._batch)
+
+
+class Workers:
+    """Adapts a system that answers at once to issued queries: threads take them from a queue."""
+
+    def __init__(self, sut: Answering, workers: int) -> None:
+        self._sut = sut
+        self._queue: queue.SimpleQueue[Query | None] = queue.SimpleQueue()
+        # Daemons, so that a system that hangs does not keep the process from ending.
+        self._threads = [Thread(target=self._work, daemon=True, name=f"scenario-{i}") for i in range(workers)]
+
+    def issue(self, query: Query) -> None:
+        """Queue ``query`` for the next free thread."""
+        self._queue.put(query)
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        while error is not None and not self._queue.empty():
+            try:
+                self._queue.get_nowait()
+            except queue.Empty:
+                break
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join(timeout=5.0 if error is None else 0.5)
+
+    def _work(self) -> None:
+        while (query := self._queue.get()) is not None:
+            try:
+                answer_in_batches(self._sut, query, None)
+            except BaseException as error:  # noqa: BLE001  whatever the system under test raises ends the run
+                query.fail(error)
+
+
+def answer_in_batches(sut: Answering, query: Query, batch: int | None) -> None:
+    """Answer ``query`` with calls of ``sut`` on at most ``batch`` samples each, reporting after each call."""
+    size = batch or len(query.indices)
+    for start in range(0, len(query.indices), size):
+        part = query.indices[start : start + size]
+        sut.answer(part)
+        query.complete(len(part))
+
+
+def blame(scenario: str, number: int, indices: Sequence[int], error: BaseException) -> BaseException:
+    """The error that ends a run when the system raises ``error``: one that says where, or ``error`` if it is ours."""
+    if isinstance(error, LevelbenchError) or not isinstance(error, Exception):
+        return error
+    shown = ", ".join(str(index) for index in indices[:4]) + (", ..." if len(indices) > 4 else "")
+    blamed = CheckFailedError(
+        f"{scenario} query {number} (samples {shown})",
+        f"the system under test raised {type(error).__name__}: {error}",
+        "correct the system under test; --debug shows where it was raised",
+    )
+    blamed.__cause__ = error
+    return blamed
+
+
 RULES_DURATION_S: Final = 600.0
-"""The least duration under MLPerf's rules; pass it as ``min_duration_s`` for a run of that length."""
+"""The minimum duration under MLPerf's rules; pass it as ``min_duration_s`` for a run of that length."""
 
 Setting = int | float | str | None
 
@@ -179,9 +372,9 @@ Setting = int | float | str | None
 class Scenario:
     """What all scenarios share; abstract.
 
-    A run goes on until ``min_duration_s`` and ``min_queries`` are both reached, and ends before that at
+    A run continues until both ``min_duration_s`` and ``min_queries`` are reached, and ends earlier at
     ``max_duration_s`` or ``max_queries`` (``None``: no limit). ``warmup_queries`` come first and are not on the clock.
-    A system from which nothing is heard for ``timeout_s`` while answers are due has lost them.
+    If no answer comes for ``timeout_s`` while some are due, these are lost.
     """
 
     min_duration_s: float = 10.0
@@ -203,7 +396,7 @@ class Scenario:
 
     @property
     def percentile(self) -> float | None:
-        """The ``quantile`` of the latencies that the scenario reports or bounds; ``None`` where it has none."""
+        """The ``quantile`` of the latencies that the scenario reports or bounds; ``None`` if it has none."""
         return getattr(self, "quantile", None)
 
     @property
@@ -212,7 +405,7 @@ class Scenario:
         return 1
 
     def settings(self) -> dict[str, Setting]:
-        """All settings by name, as they go into a record."""
+        """All settings by name, as they are recorded."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _check(self, name: str, value: Setting) -> None:
@@ -252,10 +445,10 @@ class MultiStream(Scenario):
 
 @dataclass(frozen=True, kw_only=True)
 class Server(Scenario):
-    """Poisson arrivals at ``qps`` a second, whatever is still open. Valid if ``quantile`` of latencies is in bound.
+    """Poisson arrivals at ``qps`` a second, whatever is still open. Valid if the ``quantile`` is within ``bound_s``.
 
     A latency counts from the scheduled arrival, so a late issue counts as well. ``workers`` threads call a system that
-    answers at once; a system with ``issue`` brings its own.
+    answers at once; a system with ``issue`` uses its own.
     """
 
     qps: float
@@ -269,10 +462,10 @@ class Server(Scenario):
 class Offline(Scenario):
     """All samples in one query. Result: samples a second, over the latency of the last.
 
-    The query has ``min_samples`` at least (default: 24,576 or the set, whichever is less), and 10 % more than
-    ``expected_per_s`` promises for ``min_duration_s``. Without it the rate is found first, off the clock, and once more
-    from the run itself where that was too short. A system that answers at once is called with ``batch`` samples at a
-    time (default: all), and the query is a multiple of them.
+    The query has at least ``min_samples`` (default: 24,576 or the set, whichever is smaller), and 10 % more than
+    ``expected_per_s`` implies for ``min_duration_s``. Without ``expected_per_s``, the rate is measured first, off the
+    clock, and again from the run itself if that was too short. A system that answers at once is called with ``batch``
+    samples at a time (default: all), and the query is a multiple of them.
     """
 
     expected_per_s: float | None = None

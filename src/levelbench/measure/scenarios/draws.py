@@ -1,8 +1,8 @@
 """The random draws of LoadGen, number for number: which samples in which order, and when they arrive.
 
-C++'s ``mt19937`` is defined by its standard and numpy has it, so equal seeds give the queries that
-LoadGen issues, and two drivers can be compared on the same load. What the standard leaves open (how integers in a range
-are drawn, how a list is shuffled) follows libstdc++, with which LoadGen's wheels are built.
+C++'s standard defines ``mt19937``, and numpy has it, so equal seeds give the queries that LoadGen issues, and two
+drivers can be compared on the same load. What the standard leaves open (how integers in a range are drawn, how a list
+is shuffled) follows libstdc++, with which LoadGen's wheels are built.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REFILL: Final = 4096
 
 @dataclass(frozen=True)
 class Seeds:
-    """LoadGen's three seeds: of the order of the sample set, of the samples of the queries, and of the arrivals."""
+    """LoadGen's three seeds: for the order of the sample set, the samples of the queries, and the arrivals."""
 
     sample_set: int
     samples: int
@@ -47,8 +47,8 @@ class SampleOrder:
         self.loaded = _shuffled(np.arange(samples), _Engine(seeds.sample_set))
         self._stride = stride
         self._engine = _Engine(seeds.samples)
-        # LoadGen makes ready for two other modes first, and they take words from the same engine: every sample once,
-        # and the padded set in permutations.
+        # LoadGen first prepares two other modes, which take words from the same engine: every sample once, and the
+        # padded set in permutations.
         _shuffled(np.arange(0, samples, stride), self._engine)
         padded = np.arange(samples + stride - 1)
         for _ in range(0, least_queries, len(padded)):
@@ -57,22 +57,22 @@ class SampleOrder:
     def draw(self, queries: int) -> Indices:
         """The samples of the next ``queries`` queries, shape (queries, stride), drawn with replacement.
 
-        A query of several samples takes neighbours in the shuffled set, past its end from its beginning.
+        A query of several samples takes neighbours in the shuffled set, which wraps around.
         """
         starts = self._engine.below(len(self.loaded), queries)
         found: Indices = self.loaded[(starts[:, None] + np.arange(self._stride)) % len(self.loaded)]
         return found
 
     def whole(self, count: int) -> Indices:
-        """``count`` samples of the shuffled set, over and over: without replacement up to its size (offline)."""
+        """``count`` samples of the shuffled set, repeated as needed: without replacement up to its size (offline)."""
         return np.resize(self.loaded, count).astype(np.int64, copy=False)
 
 
 def arrivals_ns(per_s: float, least_ns: int, least_queries: int, seed: int) -> NDArray[np.int64]:
     """Poisson arrivals at ``per_s`` a second, in nanoseconds from the start, the first at 0.
 
-    As many as LoadGen generates: up to and with the first at or after ``least_ns``, and ``least_queries`` at least.
-    The gaps are exponential: -log(1 - u) / rate, cut to whole nanoseconds.
+    As many as LoadGen generates: up to and including the first at or after ``least_ns``, but at least
+    ``least_queries``. The gaps are exponential: -log(1 - u) / rate, truncated to whole nanoseconds.
     """
     engine = _Engine(seed)
     blocks = [np.zeros(1, dtype=np.int64)]
@@ -137,7 +137,7 @@ class _Engine:
 
 
 def _shuffled(values: Indices, engine: _Engine) -> Indices:
-    """``values`` shuffled as ``std::shuffle`` does: below 65,536 of them two places come from one draw."""
+    """``values`` shuffled as by ``std::shuffle``: below 65,536 values, one draw gives two places."""
     order: list[int] = values.tolist()
     size, at = len(order), 1
     in_pairs = size > 0 and (_WORD - 1) // size >= size

@@ -1,18 +1,23 @@
-"""Runs a scenario: load, warm up, issue by the scenario's pattern, wait for every answer, judge.
+"""Runs a scenario: load, warm up, issue by the scenario's pattern, wait for every answer, judge; and finds peak rates.
 
-All that can be done before is done before (samples drawn, arrivals scheduled, queries made), so between two queries the
-driver reads the clock and appends two numbers. How long a stream goes on is known only while it runs, so its samples
-are drawn in blocks between queries, where no latency sees it. What the driver costs is measured against LoadGen's in
-``benchmarks/loadgen.py``.
+Everything that can be done beforehand is (samples drawn, arrivals scheduled, queries made), so between two queries the
+driver only reads the clock and appends two numbers. How long a stream lasts is known only while it runs, so its samples
+are drawn in blocks between queries, outside of any latency. ``benchmarks/loadgen.py`` compares the driver's cost with
+LoadGen's.
+
+A peak is the largest rate of arrivals that a server still answers within its bound. Every trial is a whole server run
+with the same seed, so its arrivals are the same on another scale, and more load is harder for the same reasons; the
+answer is a bracket with its width, not a point.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +27,20 @@ from levelbench.measure.clocks import HOST, Clock, FakeClock
 from levelbench.measure.scenarios.contract import (
     Answering,
     DawnBench,
+    Direct,
+    Ledger,
     Offline,
     Query,
     Scenario,
     Server,
     SystemUnderTest,
+    Workers,
+    blame,
     wait_until,
 )
 from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
-from levelbench.measure.scenarios.ledger import Direct, Ledger, Workers, blame
 from levelbench.measure.scenarios.result import EVERY_SAMPLE, Raw, ScenarioResult, judge
-from levelbench.measure.statistics.early_stopping import allowed_late
+from levelbench.measure.statistics.early_stopping import BoundTest, allowed_late, least_queries
 
 MOST_ARRIVALS: Final = 2_000_000
 _BLOCK: Final = 4096
@@ -54,16 +62,8 @@ class SampleStream:
             yield from self._blocks[-1].tolist()
 
     def first(self, count: int) -> NDArray[np.int64]:
-        """Those of the first ``count`` queries, shape (count, samples a query)."""
+        """The samples of the first ``count`` queries, shape (count, samples a query)."""
         return np.concatenate(self._blocks)[:count]
-
-
-class Counts(Protocol):
-    """Who knows how many queries are answered."""
-
-    @property
-    def answered(self) -> int:
-        """How many so far."""
 
 
 class StreamEnd:
@@ -93,15 +93,15 @@ class StreamEnd:
         return ""
 
 
-class Hope:
-    """Whether a server can still keep its bound: it is lost once more queries are late than all of them allow.
+class BoundWatch:
+    """Whether a server can still keep its bound: not once more queries are late than the whole run allows.
 
-    Late for certain are those that are due and not answered; of answered ones nothing is assumed, so a system that is
-    overloaded is stopped when its queue is as long as that, and one that only just fails is asked to its end.
+    Queries that are due and not answered are certainly late; nothing is assumed about answered ones. So an overloaded
+    system is stopped when its queue is that long, and one that only just fails runs to the end.
     """
 
-    def __init__(self, counts: Counts, arrivals_ns: list[int], bound_s: float, most_late: int) -> None:
-        self._counts = counts
+    def __init__(self, ledger: Ledger, arrivals_ns: list[int], bound_s: float, most_late: int) -> None:
+        self._ledger = ledger
         self._due_ns = [arrival + round(bound_s * 1e9) for arrival in arrivals_ns]
         self._most = most_late
         self._due = 0
@@ -111,15 +111,15 @@ class Hope:
         due = self._due_ns
         while self._due < len(due) and due[self._due] < now_ns:
             self._due += 1
-        return self._due - self._counts.answered > self._most
+        return self._due - self._ledger.answered > self._most
 
 
 def refuse_flood(qps: float, duration_s: float) -> None:
-    """``UsageError`` for more arrivals than fit into memory: they are all made before the run."""
+    """``UsageError`` for more arrivals than fit into memory, since they are all created before the run."""
     if qps * duration_s > MOST_ARRIVALS:
         raise UsageError(
             f"{qps:g} queries a second for {duration_s:g} s",
-            f"that is {qps * duration_s:,.0f} queries, and {MOST_ARRIVALS:,} at most are made",
+            f"that is {qps * duration_s:,.0f} queries, but {MOST_ARRIVALS:,} at most are possible",
             "give a lower rate or a shorter duration",
         )
 
@@ -154,16 +154,16 @@ def run_scenario(
 ) -> ScenarioResult:
     """Run ``scenario`` on ``sut``, which knows samples 0 to ``samples`` - 1.
 
-    ``sut`` has ``answer(indices)`` (and is called in this thread, for a server in ``workers`` threads) or
-    ``issue(query)``; ``load(indices)`` and ``unload(indices)``, where it has them, are called before and after, off the
-    clock. ``seed`` decides samples and arrivals; ``Seeds`` are LoadGen's three, and give its very queries. On an
-    accelerator an answer is complete when it is on the host, or the clock must be a ``DeviceClock``.
+    ``sut`` has ``answer(indices)`` (called in this thread, or for a server in ``workers`` threads) or ``issue(query)``;
+    ``load(indices)`` and ``unload(indices)``, if it has them, are called before and after, off the clock. ``seed``
+    determines samples and arrivals; ``Seeds`` are LoadGen's three and give exactly its queries. On an accelerator an
+    answer is complete when it is on the host, or else the clock must be a ``DeviceClock``.
 
-    Raises ``CheckFailedError`` if the system raises, loses an answer or gives one twice; ``UsageError`` for arguments
-    that cannot be meant. Ctrl-C ends the run: worker threads are told to stop, ``unload`` is called.
+    Raises ``CheckFailedError`` if the system raises, loses an answer or gives one twice, and ``UsageError`` for
+    impossible arguments. Ctrl-C ends the run: worker threads are stopped and ``unload`` is called.
     """
     if samples < 1:
-        raise UsageError(f"samples={samples}", "a scenario needs a sample to ask for", "give 1 or more")
+        raise UsageError(f"samples={samples}", "a scenario needs at least one sample", "give 1 or more")
     seeds = Seeds.of(seed)
     order = SampleOrder(samples, seeds, scenario.stride, scenario.min_queries)
     _call(sut, "load", order.loaded)
@@ -183,14 +183,14 @@ def run_scenario(
 
 
 def _call(sut: object, name: str, indices: NDArray[np.int64]) -> None:
-    """Call ``load`` or ``unload`` where the system has it."""
+    """Call ``load`` or ``unload`` if the system has it."""
     method = getattr(sut, name, None)
     if method is not None:
         method(indices.tolist())
 
 
 def _long_enough(session: _Session, sut: Answering | SystemUnderTest, raw: Raw) -> tuple[_Session, Raw]:
-    """An offline run again at the rate that it had, where the rate that was found made it too short."""
+    """Repeat an offline run at the rate that it had, if the rate measured before made it too short."""
     scenario = session.scenario
     assert isinstance(scenario, Offline)
     for tried in range(1, _MOST_TRIES):
@@ -208,21 +208,21 @@ def _long_enough(session: _Session, sut: Answering | SystemUnderTest, raw: Raw) 
 def _driven(
     scenario: Scenario, sut: Answering | SystemUnderTest, clock: Clock
 ) -> AbstractContextManager[SystemUnderTest]:
-    """``sut`` as something that can be issued queries."""
+    """``sut`` as a system that takes issued queries."""
     if isinstance(sut, SystemUnderTest):
         return nullcontext(sut)
     if not isinstance(sut, Answering):
         raise UsageError(
             f"run the {scenario.name} scenario",
             f"{type(sut).__name__} has neither answer nor issue",
-            "give the system a method answer(indices), or issue(query)",
+            "give the system a method answer(indices) or issue(query)",
         )
     if not isinstance(scenario, Server):
         return nullcontext(Direct(sut, scenario.batch if isinstance(scenario, Offline) else None))
     if isinstance(clock, FakeClock):
         raise UsageError(
             "run the server scenario on a fake clock",
-            "threads that answer do not know its time",
+            "the answering threads do not know its time",
             "give a system with issue(query), such as VirtualServers on a VirtualClock",
         )
     return Workers(sut, scenario.workers)
@@ -251,11 +251,11 @@ class _Session:
         return self._in_turn(SampleStream(self.order.draw), sut)
 
     def warm_up(self) -> tuple[int, float]:
-        """Queries off the clock, all at once for a server, so that each of its threads has one; how many, how long."""
+        """Queries off the clock, all at once for a server, so that each thread gets one; how many, and how long."""
         scenario, count = self.scenario, self.scenario.warmup_queries
         whole = len(self.order.loaded)
         size = (scenario.batch or min(whole, 64)) if isinstance(scenario, Offline) else scenario.stride
-        # Draws of its own: the warm-up must not change which queries are measured.
+        # Separate draws: the warm-up must not change which queries are measured.
         drawn = np.random.default_rng(self.seeds.samples).integers(whole, size=(count, size)).tolist()
         begin = self.clock.now_ns()
         ledger = self._ledger()
@@ -267,15 +267,15 @@ class _Session:
         return count, (self.clock.now_ns() - begin) * 1e-9
 
     def sized(self, scenario: Offline) -> Offline:
-        """``scenario`` with its rate and number of samples settled, measured off the clock where it is not given."""
+        """``scenario`` with its number of samples and its rate, which is measured off the clock if it is not given."""
         rate = scenario.expected_per_s or self._rate()
         least = min(RULES_SAMPLES, len(self.order.loaded)) if scenario.min_samples is None else scenario.min_samples
         return replace(scenario, expected_per_s=rate, min_samples=least)
 
     def _rate(self) -> float:
-        """Samples a second of ever more samples at once, until they take a tenth of a second.
+        """Samples a second of increasingly many samples at once, until they take a tenth of a second.
 
-        In whole batches: a system that fills up a batch takes as long for one sample as for all of it.
+        In whole batches: a system that pads a batch takes as long for one sample as for a full one.
         """
         batch = self.scenario.batch if isinstance(self.scenario, Offline) else None
         count = -(-16 // batch) * batch if batch else min(len(self.order.loaded), 16)
@@ -311,20 +311,20 @@ class _Session:
         ledger = self._ledger()
         queries = [ledger.made(number, indices) for number, indices in enumerate(drawn.tolist())]
         with _uncollected():
-            # What too few queries could never prove is asked to its end: it is the latencies that are wanted then.
-            hope = None if most_late is None else Hope(ledger, arrivals.tolist(), scenario.bound_s, most_late)
-            start, issued = self._issue_on_time(ledger, queries, arrivals.tolist(), hope)
+            # If there are too few queries to prove the bound anyway, run to the end: then only the latencies matter.
+            watch = None if most_late is None else BoundWatch(ledger, arrivals.tolist(), scenario.bound_s, most_late)
+            start, issued = self._issue_on_time(ledger, queries, arrivals.tolist(), watch)
             ledger.settle()
         count = len(issued)
         if count < len(queries):
-            ended_by = f"the bound, which it could not keep any more after {count} of {len(queries)} queries"
+            ended_by = f"the bound, which could no longer be kept after {count} of {len(queries)} queries"
         times = np.asarray(issued, dtype=np.int64) - start
         return Raw(arrivals[:count], times, ledger.done_ns(count) - start, drawn[:count], ended_by)
 
     def _issue_on_time(
-        self, ledger: Ledger, queries: list[Query], arrivals: list[int], hope: Hope | None
+        self, ledger: Ledger, queries: list[Query], arrivals: list[int], watch: BoundWatch | None
     ) -> tuple[int, list[int]]:
-        """Issue each query at its arrival; when the run began, and when each was issued; ends where hope is lost."""
+        """Issue each query at its arrival, until the bound is lost; when the run began, and when each was issued."""
         issued: list[int] = []
         start = self.clock.now_ns()
         report = Reporter(self.progress, start) if self.progress is not None else None
@@ -332,7 +332,7 @@ class _Session:
             wait_until(self.clock, start + arrival, lambda: ledger.failure is not None)
             ledger.open(query)
             issued.append(ledger.issue(self.driven, query))
-            if hope is not None and hope.is_lost(issued[-1] - start):
+            if watch is not None and watch.is_lost(issued[-1] - start):
                 break
             if report is not None:
                 report(len(issued), issued[-1])
@@ -343,7 +343,7 @@ class _Session:
         promised = SLACK * scenario.min_duration_s * (scenario.expected_per_s or 0.0)
         count = max(scenario.min_samples or 1, int(promised))
         if scenario.batch:
-            # A last batch that is not full may take as long as one that is.
+            # A last batch that is not full may take as long as a full one.
             count = -(-count // scenario.batch) * scenario.batch
         indices = self.order.whole(count)
         ledger = Ledger(self.clock, scenario.timeout_s, scenario.name, by_sample=True)
@@ -359,7 +359,7 @@ class _Session:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Keep what is there by now out of the garbage collector's sight, or it would go through every query meanwhile."""
+    """Hide existing objects from the garbage collector, which would otherwise visit every query during the run."""
     gc.freeze()
     try:
         yield
@@ -368,21 +368,14 @@ def _uncollected() -> Iterator[None]:
 
 
 ProgressCallback = Callable[[int, float], None]
-"""Told the queries so far and the seconds since the start, about five times a second."""
+"""Receives the queries so far and the seconds since the start, about five times a second."""
 
 _REPORT_NS: Final = 200_000_000
 
 
-class Ending(Protocol):
-    """Decides when a stream ends."""
-
-    def ended_by(self, queries: int, spent_ns: int) -> str:
-        """Why it ends after ``queries`` queries, the last issued after ``spent_ns``; empty if it goes on."""
-
-
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """What was taken: issue and answer of each query, nanoseconds from the start, and why it ended (empty: ran out)."""
+    """Issue and answer of each query in nanoseconds from the start, and why it ended (empty: no queries left)."""
 
     issued_ns: NDArray[np.int64]
     done_ns: NDArray[np.int64]
@@ -398,7 +391,7 @@ class Reporter:
         self._next_ns = start_ns
 
     def __call__(self, queries: int, now_ns: int) -> None:
-        """Tell if it is time to."""
+        """Report if it is time to."""
         if now_ns >= self._next_ns:
             self._progress(queries, (now_ns - self._start_ns) * 1e-9)
             self._next_ns = now_ns + _REPORT_NS
@@ -406,14 +399,14 @@ class Reporter:
 
 @dataclass(frozen=True)
 class Turns:
-    """Takes queries in turn on ``clock``; ``name`` is the scenario's, for messages."""
+    """Issues queries one after the other on ``clock``; ``name`` is the scenario's, for messages."""
 
     clock: Clock
     name: str
     timeout_s: float
     progress: ProgressCallback | None = None
 
-    def answer(self, sut: Answering, queries: Iterable[list[int]], ending: Ending | None = None) -> Taken:
+    def answer(self, sut: Answering, queries: Iterable[list[int]], ending: StreamEnd | None = None) -> Taken:
         """The tight loop for a system that answers at once."""
         now_ns, answer = self.clock.now_ns, sut.answer
         issued: list[int] = []
@@ -436,8 +429,8 @@ class Turns:
                 break
         return Taken(_from(issued, start), _from(done, start), ended_by)
 
-    def issue(self, sut: SystemUnderTest, queries: Iterable[list[int]], ending: Ending | None = None) -> Taken:
-        """The same for a system that completes its queries when it likes: the next once the last is complete."""
+    def issue(self, sut: SystemUnderTest, queries: Iterable[list[int]], ending: StreamEnd | None = None) -> Taken:
+        """The same for a system that completes queries later: the next is issued once the last is complete."""
         ledger = Ledger(self.clock, self.timeout_s, self.name)
         issued: list[int] = []
         ended_by = ""
@@ -456,3 +449,111 @@ class Turns:
 
 def _from(times_ns: list[int], start_ns: int) -> NDArray[np.int64]:
     return np.asarray(times_ns, dtype=np.int64) - start_ns
+
+
+_MOST_STEPS: Final = 10
+
+
+@dataclass(frozen=True)
+class RateTrial:
+    """One rate that was tried, and whether its run was valid."""
+
+    qps: float
+    valid: bool
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Peak:
+    """The largest rate that passed, the run that showed it, and the smallest rate above it that failed."""
+
+    qps: float
+    failed_qps: float
+    result: ScenarioResult
+    trials: tuple[RateTrial, ...]
+    tolerance: float
+
+
+def find_peak(
+    server: Server,
+    sut: Answering | SystemUnderTest,
+    *,
+    samples: int,
+    seed: int | Seeds = 0,
+    clock: Clock = HOST,
+    tolerance: float = 0.05,
+    progress: Callable[[RateTrial], None] | None = None,
+) -> Peak:
+    """Bisect the rate of ``server``, from ``server.qps``, until pass and fail are within ``1 + tolerance``.
+
+    The rate is doubled while runs are valid and halved while they are not, then bisected on the logarithm. Each run has
+    at least the queries that early stopping needs, so that none fails for lack of them. No rate is tried twice, so on a
+    noisy machine the bracket is only as good as the runs at its two ends.
+
+    Raises ``CheckFailedError`` if no rate passes or none fails within ten halvings or doublings (a factor of 1024), or
+    if a limit of the scenario ends a run before it has enough queries, since a lower rate would take even longer.
+    """
+    if not tolerance > 0:
+        raise UsageError(
+            f"find the peak within {tolerance}", "a bracket needs a width", "give a tolerance such as 0.05"
+        )
+    trials: list[RateTrial] = []
+    server = replace(server, min_queries=max(server.min_queries, least_queries(server.quantile)))
+
+    def runs(qps: float) -> ScenarioResult:
+        result = run_scenario(replace(server, qps=qps), sut, samples=samples, seed=seed, clock=clock)
+        trials.append(RateTrial(qps, result.valid, result.reasons))
+        if progress is not None:
+            progress(trials[-1])
+        return result
+
+    best, high = _bracket(server.qps, runs, trials)
+    while high > (1.0 + tolerance) * _rate_of(best):
+        middle = math.sqrt(high * _rate_of(best))
+        result = runs(middle)
+        if result.valid:
+            best = result
+        else:
+            high = middle
+    return Peak(_rate_of(best), high, best, tuple(trials), tolerance)
+
+
+def _rate_of(result: ScenarioResult) -> float:
+    """The rate that a server run was made at."""
+    return result.target_per_s or 0.0
+
+
+def _refuse_limited(result: ScenarioResult) -> None:
+    """Refuse a run within its bound that a limit cut short: a lower rate would give even fewer queries."""
+    early = result.early
+    if result.valid or not isinstance(early, BoundTest) or not result.ended_by.startswith(("the most", "the longest")):
+        return
+    if early.late <= (1.0 - early.quantile) * early.queries:
+        raise CheckFailedError(
+            "find the peak rate of a server",
+            f"at {_rate_of(result):g} a second {result.ended_by}, ended it with {early.queries} queries in bound, "
+            f"but {early.queries + early.more} are needed",
+            "allow a longer run or more queries: max_duration_s, max_queries",
+        )
+
+
+def _bracket(
+    qps: float, runs: Callable[[float], ScenarioResult], trials: list[RateTrial]
+) -> tuple[ScenarioResult, float]:
+    """A run that is valid, and a rate above it that is not."""
+    first = runs(qps)
+    _refuse_limited(first)
+    last, factor = first, 2.0 if first.valid else 0.5
+    for _ in range(_MOST_STEPS):
+        qps *= factor
+        result = runs(qps)
+        if result.valid != first.valid:
+            return (last, qps) if first.valid else (result, qps / factor)
+        last = result
+        _refuse_limited(result)
+    raise CheckFailedError(
+        "find the peak rate of a server",
+        f"every rate from {trials[0].qps:g} to {trials[-1].qps:g} a second {'passed' if first.valid else 'failed'}"
+        + (f": {'; '.join(last.reasons)}" if last.reasons else ""),
+        "look at the reasons: the bound may be below the latency of a single query, or a minimum unreachable",
+    )

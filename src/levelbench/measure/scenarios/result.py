@@ -1,7 +1,7 @@
 """What a scenario leaves behind: every raw latency, and what LoadGen's definitions make of them.
 
-The latencies are kept and the figures are computed from them, each with the definition that the field
-uses; whether the run is valid is said with every reason why it is not.
+The latencies are kept and the figures are computed from them, each by the definition that the field uses. If a run is
+not valid, every reason is given.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Raw:
 class ScenarioResult:
     """One run of one scenario. Times in seconds, raw ones in nanoseconds.
 
-    ``latencies_ns`` has one value a query in the order of issue; in the offline scenario one a sample. ``lateness_ns``
-    is how long after its schedule each query was issued (zero where there is none); it is part of a server's latency.
-    ``quantiles`` are LoadGen's order statistics with exact intervals, which hold for independent latencies (``None``
-    for too few). ``early`` is the early-stopping statistic, ``None`` where the scenario has none. ``rates`` are by name
-    in queries (offline: samples) a second. The warm-up was not on the clock.
+    ``latencies_ns`` has one value a query in order of issue; in the offline scenario one a sample. ``lateness_ns`` is
+    how long after its schedule each query was issued (zero without a schedule); it is part of a server's latency.
+    ``quantiles`` are LoadGen's order statistics with exact intervals (``None`` for too few values), which hold for
+    independent latencies. ``early`` is the early-stopping statistic, ``None`` if the scenario has none. ``rates`` are
+    by name, in queries (offline: samples) a second. The warm-up was not on the clock.
     """
 
     scenario: str
@@ -92,11 +92,6 @@ class ScenarioResult:
     def lateness_s(self, quantile: float) -> float:
         """How late queries were issued, in seconds: LoadGen's order statistic of ``quantile``. Zero is on time."""
         return nearest_rank(np.sort(self.lateness_ns), quantile) * 1e-9
-
-    @property
-    def target_reached(self) -> float | None:
-        """The completed rate as a share of the one that was asked for (server)."""
-        return None if self.target_per_s is None else self.throughput_per_s / self.target_per_s
 
 
 def judge(scenario: Scenario, raw: Raw, seed: int | None = None) -> ScenarioResult:
@@ -142,15 +137,15 @@ def _early(scenario: Scenario, ordered: Nanoseconds) -> StreamEstimate | BoundTe
 def _reasons(
     scenario: Scenario, raw: Raw, ordered: Nanoseconds, early: StreamEstimate | BoundTest | None, samples: int
 ) -> tuple[str, ...]:
-    """Why the run is not valid: LoadGen's four conditions, and that DAWNBench's asks for every sample."""
+    """Why the run is not valid: by LoadGen's four conditions, and because DAWNBench's needs every sample."""
     found = []
     lasted = _lasted_ns(scenario, raw, ordered) * 1e-9
     if lasted < scenario.min_duration_s:
-        found.append(f"it lasted {lasted:.4g} s, {scenario.min_duration_s:g} s are asked for")
+        found.append(f"it lasted {lasted:.4g} s, but {scenario.min_duration_s:g} s are required")
     if len(raw.done_ns) < scenario.min_queries:
-        found.append(f"{len(raw.done_ns)} queries, {scenario.min_queries} are asked for")
+        found.append(f"{len(raw.done_ns)} queries, but {scenario.min_queries} are required")
     if isinstance(scenario, Offline) and samples < (scenario.min_samples or 0):
-        found.append(f"{samples} samples, {scenario.min_samples} are asked for")
+        found.append(f"{samples} samples, but {scenario.min_samples} are required")
     if isinstance(scenario, DawnBench) and raw.ended_by != EVERY_SAMPLE:
         found.append(f"not every sample was asked for: {raw.ended_by}, ended it")
     if isinstance(scenario, Server):
@@ -158,14 +153,14 @@ def _reasons(
         if at_quantile > scenario.bound_s:
             found.append(f"the {scenario.quantile:g} quantile is {at_quantile:.4g} s, over {scenario.bound_s:g} s")
     if isinstance(early, BoundTest) and not early.passed:
-        found.append(f"early stopping: {early.late} of {early.queries} late, {early.more} more on time are needed")
+        found.append(f"early stopping: {early.late} of {early.queries} late; {early.more} more on time are needed")
     if isinstance(early, StreamEstimate) and not early.passed:
-        found.append(f"early stopping: {early.queries} queries, {early.needed} are needed")
+        found.append(f"early stopping: {early.queries} queries, but {early.needed} are needed")
     return tuple(found)
 
 
 def _lasted_ns(scenario: Scenario, raw: Raw, ordered: Nanoseconds) -> int:
-    """What the least duration is held against: the last answer (offline), arrival (server) or issue (the others)."""
+    """The time that the minimum duration applies to: the last answer (offline), arrival (server) or issue (others)."""
     if isinstance(scenario, Offline):
         return int(ordered[-1])
     return int((raw.scheduled_ns if isinstance(scenario, Server) else raw.issued_ns)[-1])
@@ -188,12 +183,12 @@ def _rates(scenario: Scenario, raw: Raw, latencies: Nanoseconds, samples: int) -
 
 
 def _positive(shares: Mapping[str, tuple[int, int]]) -> dict[str, float]:
-    """Counts over nanoseconds as rates a second, without those that mean nothing."""
+    """Counts over nanoseconds as rates a second, without meaningless ones."""
     return {name: count / ns * 1e9 for name, (count, ns) in shares.items() if count > 0 and ns > 0}
 
 
 def _quantile(ordered: Nanoseconds, quantile: float) -> Estimate:
-    """LoadGen's percentile in seconds, with its exact interval where there are enough values."""
+    """LoadGen's percentile in seconds, with its exact interval if there are enough values."""
     ranks = quantile_interval_ranks(len(ordered), quantile)
     interval = None
     if ranks is not None:

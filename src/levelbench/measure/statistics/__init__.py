@@ -1,7 +1,7 @@
 """Statistics of few, noisy, sometimes censored measurements: estimates, intervals, tests, planning.
 
-Every function states its assumptions and the smallest sample it works for, and its claims (coverage,
-error rates) are held by simulation in the tests.
+Every function states its assumptions and the smallest sample it works for, and its claims (coverage, error rates) are
+checked by simulation in the tests.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from levelbench.measure.statistics.compare import (
     welch_log_ratio,
 )
 from levelbench.measure.statistics.distributions import (
-    beta_cdf,
     binomial_cdf,
     normal_cdf,
     normal_quantile,
-    t_cdf,
     t_quantile,
     t_survival,
 )
@@ -32,7 +30,6 @@ from levelbench.measure.statistics.intervals import (
     mean_interval,
     median_interval,
     median_interval_ranks,
-    median_interval_ranks_normal,
     wilson,
 )
 from levelbench.measure.statistics.planning import holm, more_runs, runs_needed, runs_needed_t, settling_error
@@ -68,7 +65,6 @@ __all__ = [
     "TimeRatio",
     "amdahl_bound",
     "arithmetic_mean",
-    "beta_cdf",
     "binomial_cdf",
     "coefficient_of_variation",
     "estimate",
@@ -85,7 +81,6 @@ __all__ = [
     "mean_interval",
     "median_interval",
     "median_interval_ranks",
-    "median_interval_ranks_normal",
     "more_runs",
     "normal_cdf",
     "normal_quantile",
@@ -96,7 +91,6 @@ __all__ = [
     "runs_needed",
     "runs_needed_t",
     "settling_error",
-    "t_cdf",
     "t_quantile",
     "t_survival",
     "time_ratio",

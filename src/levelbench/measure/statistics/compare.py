@@ -1,10 +1,10 @@
 """Comparing two samples, and one sample with a target.
 
-Run times multiply their disturbances, so they are compared as a ratio of geometric means, by Student's or Welch's t on
-the logarithms. From six values on, values that lie far from the others are trimmed, the same number at both ends
-(Tukey & McLaughlin 1963, Sankhya A 25:331; Yuen 1974, Biometrika 61:165): one run in twenty that takes four times as
-long would otherwise cost three quarters of the power. How many are trimmed follows from the data: none, where none lies
-far out, which leaves the t test as it is. benchmarks/belief.py has the error rates.
+Disturbances multiply run times, so these are compared as a ratio of geometric means, by Student's or Welch's t on the
+logarithms. From six values on, values that lie far from the others are trimmed, the same number at both ends (Tukey &
+McLaughlin 1963, Sankhya A 25:331; Yuen 1974, Biometrika 61:165): one run in twenty that takes four times as long would
+otherwise cost three quarters of the power. How many are trimmed follows from the data: if none lies far out, none are,
+and the t test is unchanged. benchmarks/belief.py measures the error rates.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _MOST_TRIMMED = 0.25
 _TRIM_FROM = 6
 
 _FAR = 8.0
-"""Median absolute deviations beyond which a time is an outlier. Times have long tails, which are no outliers."""
+"""Median absolute deviations beyond which a time is an outlier; the long tails of times are not outliers."""
 
 _ACCIDENT = math.log(2.5)
-"""A run that takes so much longer than the others met with an accident; a slower mode of a recipe is nearer."""
+"""A run that takes this much longer than the others had an accident; a slower mode of a recipe is closer."""
 
 _GAP = 1.5
-"""Accidents lie so many times as far out as any other pair."""
+"""Accidents lie this many times as far out as any other pair."""
 
 RARE = 0.0625
-"""At most so many of the runs may be outliers that are no accidents, unless both sides have some."""
+"""At most this share of the runs may be outliers other than accidents, unless both sides have some."""
 
 _ON_BOTH_SIDES = 2
 
 _FAR_PAIRED = 3.0
-"""The same of ratios of pairs, which are symmetric, so that trimming both ends alike does not move their centre."""
+"""The same for ratios of pairs, which are symmetric, so that trimming both ends alike does not move their centre."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class LogRatio:
     """The ratio b / a of two samples' geometric means, its interval, and the test that it is 1.
 
     ``dof`` are Welch's degrees of freedom (infinite if both samples are constant), ``p_value`` is two-sided;
-    ``deviation_a`` and ``deviation_b`` are the standard deviations of the logarithms (winsorised where ``trimmed``
-    values were cut off at each end). ``untrimmed`` is the ratio of the geometric means of all values; ``moderate`` says
-    that some of those cut off were no accidents, which take more than 2.5 times as long, and ``fast`` that some took so
-    much less. ``accidents`` is how many pairs were left out for one; ``without`` the ratio without them, where they
-    were not left out and chance may have put them all at one end. ``untrimmed_interval`` is that of all values, where
-    some were cut off or left out. ``slow_a`` and ``slow_b`` count the outlying slow values of each sample.
+    ``deviation_a`` and ``deviation_b`` are the standard deviations of the logarithms (winsorised if ``trimmed`` values
+    were cut off at each end). ``untrimmed`` is the ratio of the geometric means of all values; ``moderate`` says that
+    some of those cut off were not accidents (which take more than 2.5 times as long), ``fast`` that some took less by
+    that factor. ``accidents`` is the number of pairs left out because of one; ``without`` is the ratio without them if
+    they were not left out although chance may have put them all at one end. ``untrimmed_interval`` is that of all
+    values if some were cut off or left out. ``slow_a`` and ``slow_b`` count the outlying slow values of each sample.
     """
 
     ratio: float
@@ -85,8 +85,8 @@ class LogRatio:
 class LogMean:
     """The mean of logarithms after ``cut`` values at each end were trimmed, with its squared standard error.
 
-    ``n`` values were kept; ``deviation`` is the standard deviation that gives this error for so many values as there
-    were, so that it says how many more would be needed.
+    ``n`` values were kept; ``deviation`` is the standard deviation that gives this error for the original number of
+    values, so that it can be used to plan how many more are needed.
     """
 
     mean: float
@@ -97,10 +97,10 @@ class LogMean:
 
 
 def resolution_of(*samples: Sequence[float]) -> float:
-    """The step in which these times seem to have been read, in their unit; 0 where none can be seen.
+    """The step in which these times seem to have been read, in their unit; 0 if none is apparent.
 
     The coarsest decimal step (1, 2 or 5 times a power of ten, at most a million steps in the longest time) of which all
-    are multiples, or, where times of continuous spread would not repeat and these do, the smallest gap between two.
+    are multiples; otherwise, if some times repeat, which continuous ones would not, the smallest gap between two.
     """
     values = np.concatenate([np.asarray(sample, dtype=np.float64) for sample in samples])
     longest, shortest = float(values.max()), float(values.min())
@@ -116,15 +116,15 @@ def resolution_of(*samples: Sequence[float]) -> float:
 
 
 def rounding_variance(values: Vector, resolution: float) -> float:
-    """The variance that reading times in steps of ``resolution`` gives their logarithms."""
+    """The variance of the logarithms that comes from reading times in steps of ``resolution``."""
     return float(np.mean((resolution / values) ** 2)) / 12.0
 
 
 @dataclass(frozen=True)
 class Outliers:
-    """How many values of a sample lie far below and far above the others, and how many of them are no accidents.
+    """How many values of a sample lie far below and far above the others, and how many of them are not accidents.
 
-    An accident takes much longer than the others; ``fast`` ones take much less, which nothing does by accident.
+    An accident takes much longer than the others; ``fast`` values take much less, which never happens by accident.
     ``reach`` is how far from the median the others lie at most.
     """
 
@@ -136,7 +136,7 @@ class Outliers:
 
 
 def outlying(logs: Vector, floor: float, deviations: float) -> Outliers:
-    """The values that lie far from the others; none below six values, or where half of them are equal.
+    """The values that lie far from the others; none below six values or if half of them are equal.
 
     Far means ``deviations`` + 30 / n median absolute deviations (made consistent for a normal) from the median.
     """
@@ -158,11 +158,11 @@ def outlying(logs: Vector, floor: float, deviations: float) -> Outliers:
 
 
 def _noise(low: int, high: int, moderate: int, n: int) -> bool:
-    """Whether outliers on two sides may be of one kind, that hits both arms, and may be trimmed.
+    """Whether the outliers on both sides may have a common cause that hits both arms, so that they may be trimmed.
 
-    Chance has to put so many more on one side in a fifth of cases. What makes a run a little longer has to be rare or
-    on both sides: one more epoch, or a second mode, of one arm alone is its own, and to trim it would compare
-    something else.
+    Chance must put that many more on one side in at least a fifth of cases. What makes a run only a little longer must
+    be rare or on both sides: one more epoch, or a second mode, that only one arm has belongs to that arm, and trimming
+    it would compare something else.
     """
     both = min(low, high) >= _ON_BOTH_SIDES
     return (both or moderate <= RARE * n) and 2.0 * binomial_cdf(min(low, high), low + high, 0.5) > 0.2
@@ -172,16 +172,16 @@ def log_mean(logs: Vector, cut: int = 0, floor: float = 0.0) -> LogMean:
     """The mean of ``logs`` (two or more) without ``cut`` values at each end, and its winsorised standard error.
 
     ``floor`` is the least variance that a value can have, from the resolution of the clock. Values that vary by less
-    than half a step of it are rounded alike, by an error that their number does not make smaller.
+    than half a step are all rounded alike, by an error that more values do not reduce.
     """
     n, kept = len(logs), len(logs) - 2 * cut
     ordered = np.sort(logs)
     inner = ordered[cut : n - cut]
-    # A constant vector has exactly its value and no variance, free of rounding.
+    # A constant vector has exactly its value as mean and no variance, without rounding.
     if inner[0] == inner[-1]:
         mean, squares = float(inner[0]), 0.0
     else:
-        # The values cut off count as the last ones kept.
+        # The values that are cut off count as the last ones kept (winsorised).
         bounded = np.clip(ordered, inner[0], inner[-1])
         mean, squares = float(inner.mean()), float(((bounded - bounded.mean()) ** 2).sum())
     error = squares / (kept * (kept - 1))
@@ -199,10 +199,10 @@ def welch_log_ratio(
 ) -> LogRatio:
     """Welch's unequal-variances t test (Welch 1947) of b / a on logarithms; two positive values or more in each arm.
 
-    From six values an arm on outliers are trimmed (Yuen 1974), the same share of both arms; not where more than a
-    quarter of one lies far out, which is a second mode, nor where one arm has them and the other has not.
-    ``resolution`` is the clock's, in the unit of the values (default: :func:`resolution_of` them); the variance is not
-    believed to be below what it causes, nor, where one arm is smaller, to be less than what both together show.
+    From six values an arm on, outliers are trimmed (Yuen 1974), the same share of both arms, unless more than a quarter
+    of one arm lies far out, which is a second mode, or only one arm has outliers. ``resolution`` is the clock's, in the
+    unit of the values (default: :func:`resolution_of` them). The variance is taken to be at least what the resolution
+    causes and, if the arms differ in size, at least the pooled one.
     """
     check_share("the level", level)
     values = positive(a, 2), positive(b, 2)
@@ -226,7 +226,7 @@ def welch_log_ratio(
         # Divided through by the variance first: the squares of tiny variances would underflow.
         parts = first.squared_error / variance, second.squared_error / variance
         dof = 1.0 / (parts[0] ** 2 / (first.n - 1) + parts[1] ** 2 / (second.n - 1))
-    # A small arm that lies within one mode by luck knows less of the noise than a larger one: it may not narrow it.
+    # A small arm may lie within one mode by luck and says less about the noise: it must not narrow the interval.
     kept = first.n + second.n
     pooled = (first.deviation**2 * first.n + second.deviation**2 * second.n) / kept * (1.0 / first.n + 1.0 / second.n)
     if first.n != second.n and pooled > variance:
@@ -258,11 +258,11 @@ def paired_log_ratio(
 ) -> LogRatio:
     """Student's paired t test (Student 1908) of b / a on logarithms: two positive values or more in each, in pairs.
 
-    What the two of a pair share (a seed, and the moment at which they ran) cancels, and what is left is symmetric where
-    both arms have one kind of noise. From six pairs on those with an accident are left out, and other outliers trimmed,
-    at most a quarter at each end; not where so many lie at one end as they do if one arm alone has them.
-    ``deviation_a`` is that of the logarithms of the ratios, ``deviation_b`` zero, so planning for pairs is planning for
-    one sample. ``resolution`` as for :func:`welch_log_ratio`.
+    What the two runs of a pair share (a seed, and the moment at which they ran) cancels, and the rest is symmetric if
+    both arms have the same kind of noise. From six pairs on, pairs with an accident are left out and other outliers
+    trimmed, at most a quarter at each end, unless so many lie at one end that one arm alone seems to have them.
+    ``deviation_a`` is that of the logarithms of the ratios and ``deviation_b`` is zero, so planning for pairs is
+    planning for one sample. ``resolution`` as for :func:`welch_log_ratio`.
     """
     check_share("the level", level)
     first, second = positive(a, 2), positive(b, 2)
@@ -275,14 +275,14 @@ def paired_log_ratio(
     name, without = "Student's t on logarithms of paired ratios", None
     away = np.abs(logs - np.median(logs))
     others = logs[away <= far.reach]
-    # A long tail has no gap, and its pairs are trimmed: to leave them out would take the others for less noisy.
+    # A long tail has no gap, and its pairs are trimmed: leaving them out would make the others look less noisy.
     apart = bool(accidents) and away[away > far.reach].min() > _GAP * away[away <= far.reach].max()
     if accidents and not alike and not far.moderate:
-        # So many at one end are no sure sign of a slower arm before the signs alone are.
+        # This many at one end are evidence of a slower arm only once the signs alone are.
         chance = 2.0 * binomial_cdf(min(far.low, far.high), accidents, 0.5)
         without = exponential(float(others.mean())) if chance > 1.0 - level else None
     if alike and apart and accidents <= _MOST_TRIMMED * len(logs) and not far.moderate:
-        # Which pairs met with an accident is known, and says nothing of their noise: the others are a sample as it is.
+        # Which pairs had an accident is known and independent of the noise, so the others are a plain sample.
         found = log_mean(others, 0, floor)
         method, cut = f"{name}, without {accidents} accident{'s' * (accidents > 1)}", 0
     else:
@@ -320,7 +320,7 @@ def _tested(
 
 
 def _moments(vector: Vector) -> tuple[float, float]:
-    """Mean and variance (n - 1); a constant vector has exactly its value and zero, free of rounding."""
+    """Mean and variance (n - 1); a constant vector has exactly its value and zero, without rounding."""
     if vector.min() == vector.max():
         return float(vector[0]), 0.0
     return float(vector.mean()), float(vector.var(ddof=1))

@@ -1,9 +1,9 @@
 """Normal, Student t, binomial and chi-squared distributions in plain Python, and Pearson's test of counts.
 
-The first three follow from the regularised incomplete beta function, whose continued fraction converges in tens of
-terms; the tail of the last is the regularised upper incomplete gamma function Q(k / 2, x / 2), a series below its mean
-and a continued fraction above it. Small tails are computed as such and not as 1 minus something. So the core needs no
-scipy; the tests hold every function to scipy over a wide grid.
+Student's t and the binomial follow from the regularised incomplete beta function, whose continued fraction converges in
+tens of terms; the tail of chi-squared is the regularised upper incomplete gamma function Q(k / 2, x / 2), a series
+below its mean and a continued fraction above it. Small tails are computed directly and not as 1 minus something. So the
+core does not need scipy; the tests check every function against scipy over a wide grid.
 """
 
 from __future__ import annotations
@@ -33,15 +33,11 @@ def normal_quantile(p: float) -> float:
     return _NORMAL.inv_cdf(p)
 
 
-def beta_cdf(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function I_x(a, b), for a, b > 0 (about 1e-9 relative for shapes up to 1e6)."""
-    if a <= 0 or b <= 0:
-        raise ValueError(f"the shapes of a beta distribution must be above zero, not {a} and {b}")
-    return _beta(a, b, x, 1.0 - x)
-
-
 def _beta(a: float, b: float, x: float, y: float) -> float:
-    """I_x(a, b) where the caller knows ``y = 1 - x`` without cancellation."""
+    """The regularised incomplete beta function I_x(a, b), for a, b > 0 (about 1e-9 relative for shapes up to 1e6).
+
+    The caller computes ``y = 1 - x`` without cancellation.
+    """
     if x <= 0.0:
         return 0.0
     if y <= 0.0:
@@ -69,7 +65,7 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def _stirling(x: float) -> float:
-    """The rest of Stirling's formula for log Gamma(x), x >= 10 (DLMF 5.11.1)."""
+    """The remainder of Stirling's formula for log Gamma(x), x >= 10 (DLMF 5.11.1)."""
     s = 1.0 / (x * x)
     return (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188)))) / x
 
@@ -108,11 +104,6 @@ def t_survival(t: float, dof: float) -> float:
     return tail if t >= 0 else 1.0 - tail
 
 
-def t_cdf(t: float, dof: float) -> float:
-    """P(T <= t) of Student's t with ``dof`` degrees of freedom."""
-    return t_survival(-t, dof)
-
-
 @lru_cache(maxsize=4096)
 def t_quantile(p: float, dof: float) -> float:
     """The t with P(T <= t) = p, 0 < p < 1."""
@@ -125,8 +116,8 @@ def t_quantile(p: float, dof: float) -> float:
 def _t_upper(tail: float, dof: float) -> float:
     """The t > 0 with P(T > t) = ``tail`` < 1/2.
 
-    Newton's method on the logarithm of the tail from a point at its left: the tail is log-convex beyond the normal
-    quantile, so the steps rise towards the root; a bracket guards against rounding.
+    Newton's method on the logarithm of the tail, starting at the left of the root: the tail is log-convex beyond the
+    normal quantile, so the steps rise towards the root; a bracket guards against rounding.
     """
     low = -normal_quantile(tail)
     if math.isinf(dof):
@@ -162,7 +153,7 @@ _MOST_GAMMA_TERMS = 1_000_000
 
 @dataclass(frozen=True)
 class ChiSquared:
-    """The statistic, its degrees of freedom, and the probability of one so large or larger by chance."""
+    """The statistic, its degrees of freedom, and the probability of one at least as large by chance."""
 
     statistic: float
     degrees: int
@@ -217,16 +208,16 @@ def _gamma_fraction(a: float, x: float) -> float:
 
 
 def chi_squared_test(observed: ArrayLike, expected: ArrayLike, *, fitted: int = 0) -> ChiSquared:
-    """Pearson's test (1900) that counts come from ``expected`` ones of the same sum, two cells or more.
+    """Pearson's test (1900) that the counts of two or more cells come from ``expected`` ones of the same sum.
 
-    ``fitted`` are the parameters that were taken from the counts. Where nothing is expected nothing may be: a count
-    there is a p value of 0. The approximation wants 5 expected a cell or more. ``ValueError`` for other inputs.
+    ``fitted`` is the number of parameters estimated from the counts. A count in a cell where none is expected gives a p
+    value of 0. The approximation needs 5 expected or more a cell. ``ValueError`` for other inputs.
     """
     counts, wanted = np.asarray(observed, np.float64).ravel(), np.asarray(expected, np.float64).ravel()
     if counts.shape != wanted.shape or len(counts) < 2 or (counts < 0).any() or (wanted < 0).any():
-        raise ValueError("observed and expected counts are two or more each, as many of one as of the other, from 0 on")
+        raise ValueError("give as many observed as expected counts, two or more, none below 0")
     if not math.isclose(counts.sum(), wanted.sum(), rel_tol=1e-6):
-        raise ValueError(f"{counts.sum():g} were observed and {wanted.sum():g} expected")
+        raise ValueError(f"the sums differ: {counts.sum():g} observed, {wanted.sum():g} expected")
     possible = wanted > 0
     degrees = int(possible.sum()) - 1 - fitted
     if counts[~possible].any():

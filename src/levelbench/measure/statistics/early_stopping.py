@@ -1,13 +1,13 @@
 """How many queries a latency percentile needs, and what a run that stopped early may claim (MLPerf Inference).
 
 With n queries, t of them late, the share of late queries is under 1 - p with confidence c as soon as
-P(Bin(n, 1 - p) <= t) <= 1 - c. So a run claims the latency of the (t - 1)-th largest discarded, for the largest such t,
-or proves a bound that was set before; and the number of queries needs no plan, only a test at the end.
+P(Bin(n, 1 - p) <= t) <= 1 - c. So a run can report the latency that remains after discarding the t - 1 largest, for the
+largest such t, or prove a bound that was set in advance. The number of queries need not be planned; it is only tested
+at the end.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile
+from levelbench.measure.statistics.distributions import binomial_cdf
+from levelbench.measure.statistics.intervals import largest
 from levelbench.measure.statistics.values import check_share
 
 CONFIDENCE: Final = 0.99
 _MOST_QUERIES: Final = 2**53
-_BLOCK: Final = 8192
 
 Latencies = NDArray[np.int64] | NDArray[np.float64] | Sequence[int] | Sequence[float]
 
@@ -31,7 +31,7 @@ class StreamEstimate:
     """What single-stream and multi-stream report: an upper limit of the ``quantile``, at ``confidence``.
 
     ``discarded`` is the number of largest latencies that were left out; ``value`` is the largest that remains, in the
-    unit of the latencies, ``None`` if there were fewer than ``needed`` queries.
+    unit of the latencies, or ``None`` if there were fewer than ``needed`` queries.
     """
 
     quantile: float
@@ -49,7 +49,7 @@ class StreamEstimate:
 
 @dataclass(frozen=True)
 class BoundTest:
-    """What the server scenario asks: whether at most a share 1 - ``quantile`` is late, at ``confidence``.
+    """What the server scenario tests: whether at most a share 1 - ``quantile`` is late, at ``confidence``.
 
     ``more`` is the number of further queries, none of them late, after which the answer would be yes; 0 if it is yes.
     """
@@ -75,7 +75,7 @@ def queries_needed(late: int, quantile: float, confidence: float = CONFIDENCE, t
     """
     share = _late_share(quantile, confidence, tolerance)
     if late < 0:
-        raise ValueError(f"the number of late queries is {late}, it cannot be below zero")
+        raise ValueError(f"the number of late queries cannot be below zero, as {late} is")
     low = high = late + 1
     while not _proved(high, late, share, confidence):
         low, high = high + 1, 2 * high
@@ -101,18 +101,14 @@ def allowed_late(queries: int, quantile: float, confidence: float = CONFIDENCE, 
     share = _late_share(quantile, confidence, tolerance)
     if queries < 1 or not _proved(queries, 0, share, confidence):
         return None
-    low, high = 0, queries - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _proved(queries, middle, share, confidence) else (low, middle - 1)
-    return low
+    return largest(lambda late: _proved(queries, late, share, confidence), queries - 1)
 
 
 def stream_estimate(latencies: Latencies, quantile: float, confidence: float = CONFIDENCE) -> StreamEstimate:
     """The early-stopping estimate of a latency quantile, as LoadGen reports it for single- and multi-stream.
 
     With t the largest number of late queries that ``n`` allow (t >= 1), the value is ``sorted[n - t]``: it would be
-    proved as a bound even if all t largest exceeded it. The queries must be independent for the confidence to hold.
+    proved as a bound even if all t largest exceeded it. The confidence holds for independent queries.
     """
     ordered = np.sort(np.asarray(latencies).reshape(-1))
     queries, needed = len(ordered), least_queries(quantile, confidence)
@@ -136,18 +132,8 @@ def nearest_rank(ordered: Latencies, quantile: float) -> float:
     """LoadGen's percentile: ``ordered[floor(n * quantile)]`` of ascending values, without interpolation."""
     check_share("the quantile", quantile)
     if len(ordered) == 0:
-        raise ValueError("no values, a percentile needs one or more")
+        raise ValueError("a percentile needs one or more values, but there are none")
     return float(ordered[int(len(ordered) * quantile)])
-
-
-def suggested_queries(quantile: float, confidence: float = CONFIDENCE) -> int:
-    """The queries for which the quantile's margin of error is a twentieth of 1 - quantile, in blocks of 8192.
-
-    n = q (1 - q) z^2 / m^2 with m = (1 - q) / 20 (MLPerf Inference rules): 24,576 for 0.9, 270,336 for 0.99.
-    """
-    z = normal_quantile(0.5 + 0.5 * check_share("the confidence", confidence))
-    margin = (1.0 - check_share("the quantile", quantile)) / 20.0
-    return math.ceil(quantile * (1.0 - quantile) * (z / margin) ** 2 / _BLOCK) * _BLOCK
 
 
 def _proved(queries: int, late: int, share: float, confidence: float) -> bool:

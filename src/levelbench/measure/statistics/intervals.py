@@ -1,10 +1,10 @@
 """Confidence intervals of one sample: exact for quantiles, Student's t for means, Wilson's for shares.
 
-Times are summarised by their geometric mean, which is what verdicts compare; a median is for latencies and for what is
-named a median. No percentile bootstrap is offered: below some twenty values it covers far less than it claims. An
-interval from order statistics assumes nothing about the distribution, so it exists only from some number of values on
-(368 for the 99th percentile at 95 %). Runs are few and shares are often 0 or 1, where p +- z s has no width at all;
-Wilson's interval stays honest there, and Fisher's test that two shares are one is exact for any size.
+Times are summarised by their geometric mean, which is what verdicts compare; medians are for latencies and for whatever
+is named a median. There is no percentile bootstrap: below about twenty values it covers far less than it claims. An
+interval from order statistics assumes nothing about the distribution, so it needs a minimum number of values (368 for
+the 99th percentile at 95 %). Runs are few and shares are often 0 or 1, where p +- z s has no width; Wilson's interval
+remains valid there, and Fisher's test that two shares are equal is exact for any size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from levelbench.measure.statistics.values import (
 )
 
 INTERVAL_FROM = 6
-"""Values from which a typical value has an interval."""
+"""Number of values from which a typical value has an interval."""
 
 
 @lru_cache(maxsize=1024)
@@ -41,24 +41,8 @@ def median_interval_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None
     check_share("the level", level)
     if n < 1 or 1.0 - 2.0 * 0.5**n < level:
         return None
-    low, high = 1, (n + 1) // 2
-    while low < high:
-        middle = (low + high + 1) // 2
-        covers = 1.0 - 2.0 * binomial_cdf(middle - 1, n, 0.5) >= level
-        low, high = (middle, high) if covers else (low, middle - 1)
+    low = max(1, largest(lambda rank: 1.0 - 2.0 * binomial_cdf(rank - 1, n, 0.5) >= level, (n + 1) // 2))
     return low, n + 1 - low
-
-
-def median_interval_ranks_normal(n: int, level: float = 0.95) -> tuple[int, int] | None:
-    """Le Boudec's normal approximation to the ranks (Hoefler & Belli, SC15, 4.2.2), clamped to 1..n; for comparison.
-
-    From rank ceil((n - z sqrt n) / 2) to rank ceil(1 + (n + z sqrt n) / 2): up to a rank wider than the exact ones.
-    ``None`` for five values or fewer.
-    """
-    if n <= 5:
-        return None
-    spread = normal_quantile(0.5 + 0.5 * check_share("the level", level)) * math.sqrt(n)
-    return max(1, math.ceil((n - spread) / 2.0)), min(n, math.ceil(1.0 + (n + spread) / 2.0))
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
@@ -80,7 +64,7 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 
 
 def log_mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
-    """The t interval of the mean of the logarithms, taken back: of the median if the values are log-normal."""
+    """The t interval of the mean of the logarithms, transformed back: of the median if the values are log-normal."""
     logs = mean_interval([math.log(value) for value in positive(values, 2)], level)
     return Interval(exponential(logs.low), exponential(logs.high), level, "Student's t on logarithms")
 
@@ -88,11 +72,11 @@ def log_mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     """The geometric mean of a sample of costs, with its interval from six values on.
 
-    It is what verdicts compare: the ratio of two of them is that of a verdict, or, where outliers were trimmed, the
-    one that the verdict shows beside its own. The interval is Student's on the logarithms, for times without outliers
-    or a second mode. Two to five values have their extremes in its place, at the level 1 - 2^(1 - n) at which these
-    cover the median of any distribution: no 95 % interval of so few covers as often as it says. The values must be
-    above zero (``ValueError``): use :func:`estimate_signed` for others.
+    It is what verdicts compare: the ratio of two of them is that of a verdict or, if outliers were trimmed, the one
+    that the verdict shows next to its own. The interval is Student's on the logarithms, for times without outliers or a
+    second mode. Two to five values have their extremes instead, at the level 1 - 2^(1 - n) at which these cover the
+    median of any distribution: no 95 % interval of so few values covers as often as it claims. The values must be above
+    zero (``ValueError``): use :func:`estimate_signed` for others.
     """
     vector = positive(values)
     n = len(vector)
@@ -128,14 +112,14 @@ def quantile_interval_ranks(n: int, q: float, level: float = 0.95) -> tuple[int,
     check_share("the level", level)
     check_share("the quantile", q)
     tail = (1.0 - level) / 2.0
-    low = _largest(lambda rank: binomial_cdf(rank - 1, n, q) <= tail, n)
-    # P(Bin(n, q) >= u) = P(Bin(n, 1 - q) <= n - u): the same question asked from the other end.
-    high = _largest(lambda rank: binomial_cdf(rank - 1, n, 1.0 - q) <= tail, n)
+    low = largest(lambda rank: binomial_cdf(rank - 1, n, q) <= tail, n)
+    # P(Bin(n, q) >= u) = P(Bin(n, 1 - q) <= n - u): the same question from the other end.
+    high = largest(lambda rank: binomial_cdf(rank - 1, n, 1.0 - q) <= tail, n)
     return None if not low or not high else (low, n + 1 - high)
 
 
-def _largest(holds: Callable[[int], bool], n: int) -> int:
-    """The largest rank from 1 to ``n`` for which a condition holds that holds up to some rank; 0 if for none."""
+def largest(holds: Callable[[int], bool], n: int) -> int:
+    """The largest rank from 1 to ``n`` for which a condition that holds up to some rank holds; 0 if it never does."""
     low, high = 0, n
     while low < high:
         middle = (low + high + 1) // 2
@@ -157,7 +141,7 @@ def quantile_estimate(values: Sequence[float], q: float, level: float = 0.95) ->
     """The ``q`` quantile with its exact interval, or ``None`` for fewer values than :func:`values_needed`.
 
     The value is the order statistic of rank ceil(q n), the inverse of the empirical distribution function, so it is a
-    value that was measured. The values must be independent for the interval to hold.
+    value that was measured. The interval holds for independent values.
     """
     ordered = np.sort(finite(values))
     ranks = quantile_interval_ranks(len(ordered), q, level)

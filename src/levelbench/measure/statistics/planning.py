@@ -1,8 +1,9 @@
 """How many runs to see an effect or to settle a comparison that is unclear, and many comparisons at once.
 
-Runs grow with the square of noise by effect, so a difference half as large costs four times the runs; whoever asks for
-2 % on a machine with 5 % of noise should hear "99 runs" before starting. Of a hundred comparisons of equal things five
-come out "significant" at 5 %, so a suite's verdicts are taken on p values that bound the chance of one false alarm.
+Runs grow with the square of noise over effect, so a difference half as large costs four times the runs; someone who
+wants 2 % on a machine with 5 % noise should be told "99 runs" before starting. Of a hundred comparisons of equal
+things, five come out "significant" at 5 %, so a suite's verdicts use p values that bound the chance of a single false
+alarm.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ def runs_needed(cv: float, effect: float, alpha: float = 0.05, power: float = 0.
     """Runs an arm to see a relative difference ``effect`` where runs vary by ``cv``; at least 2.
 
     n = 2 (z_(1 - alpha/2) + z_power)^2 (cv / effect)^2, the normal approximation (Lehr 1992 for its short form). It is
-    a little low below some ten runs: see :func:`runs_needed_t`.
+    slightly too low below about ten runs: see :func:`runs_needed_t`.
     """
     return max(2, math.ceil(_normal_runs(cv, effect, alpha, power)))
 
 
 def runs_needed_t(cv: float, effect: float, alpha: float = 0.05, power: float = 0.8) -> int:
-    """Like :func:`runs_needed` with t quantiles at 2 n - 2 degrees of freedom, found by stepping n up."""
+    """Like :func:`runs_needed`, but with t quantiles at 2 n - 2 degrees of freedom, found by increasing n."""
     n = max(2, math.ceil(_normal_runs(cv, effect, alpha, power)))
     square = 2.0 * (cv / effect) ** 2
     while n < (t_quantile(1.0 - alpha / 2.0, 2 * n - 2) + t_quantile(power, 2 * n - 2)) ** 2 * square:
@@ -44,7 +45,7 @@ def _normal_runs(cv: float, effect: float, alpha: float, power: float) -> float:
 
 
 def settling_error(log_ratio: float, log_margin: float, level: float = 0.95, power: float = 0.8) -> float:
-    """The standard error of a log ratio at which a comparison is settled with probability ``power``; 0 if at none.
+    """The standard error of a log ratio that settles a comparison with probability ``power``; 0 if there is none.
 
     Settled means that the interval excludes 0 or lies inside +- ``log_margin``, whichever is easier, if the true log
     ratio is the one given. For the second, two one-sided tests have the power Phi((m - d) / e - z) +
@@ -56,7 +57,7 @@ def settling_error(log_ratio: float, log_margin: float, level: float = 0.95, pow
     room = log_margin - distance
     if room <= 0.0:
         return different
-    # Bisected in shares of the largest error that could do, so that the smallest margins do not underflow.
+    # Bisect in shares of the largest possible error, so that the smallest margins do not underflow.
     low, high, far = 0.0, 1.0, (log_margin + distance) / room
     for _ in range(50):
         share = 0.5 * (low + high)
@@ -70,8 +71,8 @@ def more_runs(
 ) -> int | None:
     """How many more runs an arm bring the standard error of a difference of means down to ``error``; at least 1.
 
-    ``None`` if no number of them does. z^2 / 4 runs are added for the t distribution in place of the
-    normal (Guenther 1981).
+    ``None`` if no number of runs does. z^2 / 4 runs are added because of the t instead of the normal distribution
+    (Guenther 1981).
     """
     if not error > 0.0:
         return None

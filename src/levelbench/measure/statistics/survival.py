@@ -1,4 +1,4 @@
-"""Times to a target of which some never came: Kaplan and Meier, log-rank, and ratios of accelerated failure times."""
+"""Times to a target that some runs never reach: Kaplan-Meier, log-rank, and ratios of accelerated failure times."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from levelbench.measure.statistics.values import Estimate, Interval, Vector, che
 class KaplanMeier:
     """A survival curve: the share of runs that have not yet reached the target.
 
-    One entry for each time with an event, ascending: ``survival`` is S(t) from ``times`` on, ``variance`` Greenwood's,
-    ``at_risk`` and ``events`` the counts there. ``n`` runs in all, the last of them observed until ``last`` (infinite
-    with a run that could never have arrived).
+    One entry for each time with an event, ascending: ``survival`` is S(t) from ``times`` on, ``variance`` is
+    Greenwood's, ``at_risk`` and ``events`` are the counts there. There are ``n`` runs in total, the last observed until
+    ``last`` (infinite if a run could never have arrived).
     """
 
     times: tuple[float, ...]
@@ -46,7 +46,7 @@ class KaplanMeier:
     def median(self, level: float = 0.95) -> Estimate:
         """The first time at which S is 1/2 or less, with Brookmeyer and Crowley's interval (1982) on the log-log scale.
 
-        Infinite where the curve, or a bound of it, stays above 1/2: half of the runs never got there.
+        Infinite if the curve, or a bound of it, stays above 1/2: half of the runs never reached the target.
         """
         bounds = [self._bounds(step, level) for step in range(len(self.times))]
         value = self._first_below(self.survival)
@@ -54,14 +54,14 @@ class KaplanMeier:
         return Estimate(value, Interval(low, high, level, "Brookmeyer-Crowley"), self.n, "Kaplan-Meier median")
 
     def _first_below(self, curve: Sequence[float]) -> float:
-        # Products such as 6/7 * 7/12 miss 1/2 by a rounding.
+        # Products such as 6/7 * 7/12 miss 1/2 by a rounding error.
         return next((t for t, share in zip(self.times, curve, strict=True) if share <= 0.5 + 1e-12), math.inf)
 
     def _bounds(self, step: int, level: float) -> tuple[float, float]:
         z = normal_quantile(0.5 + 0.5 * check_share("the level", level))
         share = self.survival[step]
         if share <= 0.0:
-            # The log-log scale ends here: the last bound above zero still holds from above.
+            # The log-log scale ends here: the last upper bound above zero still holds.
             return 0.0, self._bounds(step - 1, level)[1] if step else 1.0
         if share >= 1.0:
             return 1.0, 1.0
@@ -72,11 +72,11 @@ class KaplanMeier:
 def kaplan_meier(times: Sequence[float], observed: Sequence[bool]) -> KaplanMeier:
     """The product-limit estimate (Kaplan & Meier 1958) with Greenwood's variance.
 
-    ``times`` (n values, any unit): when a run reached its target where ``observed``, else when it was given up; a run
-    given up at the instant of an event counts as at risk there, and one given up at infinity (it could never have
-    arrived: it diverged) at every time, so that its early end does not raise the share of the others.
+    ``times`` (n values, any unit): when a run reached its target if ``observed``, else when it was given up. A run
+    given up at the instant of an event counts as at risk there. One given up at infinity (it diverged and could never
+    have arrived) counts as at risk at every time, so that its early end does not raise the share of the others.
 
-    ``ValueError`` for lengths that differ, no run, a time that is not a number, or an infinite one that was observed.
+    ``ValueError`` if the lengths differ, there is no run, a time is NaN, or an observed one is infinite.
     """
     vector = np.asarray(times, dtype=np.float64).reshape(-1)
     events = np.asarray(observed, dtype=bool).reshape(-1)
@@ -84,7 +84,7 @@ def kaplan_meier(times: Sequence[float], observed: Sequence[bool]) -> KaplanMeie
         raise ValueError(f"{len(vector)} times and {len(events)} observations")
     finite(vector[events | (vector != math.inf)], 0)
     if len(vector) == 0:
-        raise ValueError("0 values, 1 or more are needed")
+        raise ValueError("0 values, but 1 or more are needed")
     steps = np.unique(vector[events])
     at_risk = [int((vector >= t).sum()) for t in steps]
     counts = [int((vector[events] == t).sum()) for t in steps]
@@ -107,14 +107,14 @@ def kaplan_meier(times: Sequence[float], observed: Sequence[bool]) -> KaplanMeie
 
 
 def expected_time_with_restarts(times: Sequence[float], given_up_s: Sequence[float]) -> float:
-    """The mean time until a run succeeds if failed ones are started again, in the unit of ``times``.
+    """The mean time until a run succeeds if failed ones are restarted, in the unit of ``times``.
 
     E = mean(times) + (1 - p) / p mean(given_up_s), with p the share that reached the target: a geometric number of
     failures, each at its own cost, and one success. Infinite if none reached it.
     """
     reached, failed = finite(times, 0), finite(given_up_s, 0)
     if len(reached) + len(failed) == 0:
-        raise ValueError("0 values, 1 or more are needed")
+        raise ValueError("0 values, but 1 or more are needed")
     if len(reached) == 0:
         return math.inf
     return float((math.fsum(reached) + math.fsum(failed)) / len(reached))
@@ -128,9 +128,10 @@ _Indices = np.ndarray[tuple[int, int], np.dtype[np.intp]]
 
 @dataclass(frozen=True)
 class CensoredTimes:
-    """One arm of runs: the times of those that reached the target, and when the others were given up (one unit).
+    """One arm of runs: the times of those that reached the target, and when the others were given up (same unit).
 
-    A run that could never have arrived is given up at infinity: it is at risk at every time, and shortens no horizon.
+    A run that could never have arrived is given up at infinity: it is at risk at every time and does not shorten the
+    horizon.
     """
 
     reached: tuple[float, ...]
@@ -143,13 +144,13 @@ class CensoredTimes:
 
     @property
     def horizon(self) -> float:
-        """The time until which every run of the arm was surely watched."""
+        """The time until which every run of the arm was certainly observed."""
         return min(self.given_up, default=math.inf)
 
 
 @dataclass(frozen=True)
 class TimeRatio:
-    """The ratio b / a that the ranks support best, and the ratios that they cannot reject (an open end is 0 or inf)."""
+    """The ratio b / a that the ranks support best, and the interval they cannot reject (an open end is 0 or inf)."""
 
     ratio: float
     interval: Interval
@@ -158,8 +159,8 @@ class TimeRatio:
 def log_rank_p(a: CensoredTimes, b: CensoredTimes) -> float:
     """Two-sided permutation p value that both arms take equally long, by the log-rank test (Peto & Peto 1972).
 
-    All arrangements of the labels if there are 20,000 or fewer, else the permutation mean and variance with a normal
-    tail.
+    Enumerates all arrangements of the labels if there are 20,000 or fewer; else uses the permutation mean and variance
+    with a normal tail.
     """
     return _permutation_p(_scores(a, b), a.n)
 
@@ -174,7 +175,7 @@ def log_rank_sign(a: CensoredTimes, b: CensoredTimes) -> int:
 def _scores(a: CensoredTimes, b: CensoredTimes) -> Vector:
     """The log-rank score of each run, a's first: event (0 or 1) minus the cumulative hazard at its time.
 
-    Both arms are cut at the earlier of their horizons.
+    Both arms are cut off at the earlier of their horizons.
     """
     times = np.array([*a.reached, *a.given_up, *b.reached, *b.given_up], dtype=np.float64)
     counts = [len(a.reached), len(a.given_up), len(b.reached), len(b.given_up)]
@@ -209,11 +210,11 @@ def _arrangements(n: int, k: int) -> _Indices:
 def time_ratio(a: CensoredTimes, b: CensoredTimes, level: float = 0.95) -> TimeRatio | None:
     """The ratio of times b / a and the interval that inverts :func:`log_rank_p`.
 
-    ``None`` if no run reached the target, or if no run of one arm could have: there is no time to set against another.
+    ``None`` if no run reached the target, or if no run of one arm could have: then there are no times to compare.
 
-    The p value changes only where a scaled time of b passes a time of a, so those ratios and the gaps between them are
-    all there is to try (at most 400, evenly chosen in rank). The interval is the hull of what is not rejected.
-    ``ValueError`` if a time is not positive, or one of a run that arrived not finite.
+    The p value changes only where a scaled time of b passes a time of a, so only those ratios and the gaps between them
+    need to be tried (at most 400, evenly chosen in rank). The interval is the hull of what is not rejected.
+    ``ValueError`` if a time is not positive, or not finite for a run that arrived.
     """
     alpha = 1.0 - check_share("the level", level)
     times_a, times_b = _times(a), _times(b)
@@ -235,7 +236,7 @@ def time_ratio(a: CensoredTimes, b: CensoredTimes, level: float = 0.95) -> TimeR
 
 
 def _times(arm: CensoredTimes) -> Vector:
-    """The finite times of an arm: those that a ratio can move."""
+    """The finite times of an arm: those that a ratio can scale."""
     given_up = watched(arm.given_up)
     return np.concatenate([positive(arm.reached, 0), given_up[np.isfinite(given_up)]])
 

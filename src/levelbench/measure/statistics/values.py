@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RANGE = "lowest to highest"
-"""The method of an interval that is no more than the extremes of two to five values."""
+"""The method of an interval that is only the extremes of two to five values."""
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -37,7 +37,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, its interval (``None`` where the sample allows none), the sample size and the statistic's name."""
+    """A value, its interval (``None`` if the sample allows none), the sample size and the statistic's name."""
 
     value: float
     interval: Interval | None
@@ -49,7 +49,7 @@ def finite(values: Sequence[float], least: int = 1) -> Vector:
     """``values`` as a vector of float64; ``ValueError`` below ``least`` of them or if one is not finite."""
     vector = np.asarray(values, dtype=np.float64).reshape(-1)
     if len(vector) < least:
-        raise ValueError(f"{len(vector)} values, {least} or more are needed")
+        raise ValueError(f"{len(vector)} values, but {least} or more are needed")
     if not np.isfinite(vector).all():
         raise ValueError("the values must be finite")
     return vector
@@ -66,14 +66,14 @@ def positive(values: Sequence[float], least: int = 1) -> Vector:
 def watched(values: Sequence[float]) -> Vector:
     """Give-up times as a vector: above zero, infinite for a run that could never have arrived; else ``ValueError``."""
     vector = np.asarray(values, dtype=np.float64).reshape(-1)
-    # Not a number compares with nothing, so it is refused here as well.
+    # NaN is not above zero either, so it is refused here as well.
     if not (vector > 0).all():
         raise ValueError("the give-up values must be above zero")
     return vector
 
 
 def exponential(logarithm: float) -> float:
-    """The number with this natural ``logarithm``; infinite, an open end, where it is too large for a float."""
+    """The number with this natural ``logarithm``; infinite (an open end) if it is too large for a float."""
     return math.exp(logarithm) if logarithm < 709.0 else math.inf
 
 
@@ -91,13 +91,13 @@ def arithmetic_mean(costs: Sequence[float]) -> float:
 
 
 def harmonic_mean(rates: Sequence[float]) -> float:
-    """The mean of rates over equal amounts of work: the total work by the total time. All rates must be above zero."""
+    """The mean of rates over equal amounts of work: total work by total time. All rates must be above zero."""
     vector = positive(rates)
     return len(vector) / math.fsum(1.0 / vector)
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean of ratios, and of nothing else: average the costs behind them wherever they are known."""
+    """The mean of ratios, and of nothing else: if the costs behind them are known, average those."""
     vector = positive(ratios)
     return math.exp(math.fsum(math.log(ratio) for ratio in vector) / len(vector))
 
@@ -121,8 +121,8 @@ def amdahl_bound(p: float, serial_share: float) -> float:
 def olympic_mean(times: Sequence[float | None], drop: int = 1) -> float | None:
     """MLPerf Training's score: drop the ``drop`` fastest and slowest runs, average the others.
 
-    ``None`` is a run that did not converge: it counts as slower than any other. More than ``drop`` of them, or no run
-    left after dropping, make the result invalid: ``None``.
+    ``None`` is a run that did not converge: it counts as slower than any other. With more than ``drop`` of them, or no
+    run left after dropping, the result is invalid: ``None``.
     """
     if drop < 0:
         raise ValueError(f"{drop} runs cannot be dropped")

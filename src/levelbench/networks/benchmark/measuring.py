@@ -30,10 +30,9 @@ from numpy.typing import NDArray
 
 from levelbench.checks.arrays import Correctness, Host
 from levelbench.errors import UnsupportedError
-from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.clocks import HOST, Clock, Work, time_ns
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
-from levelbench.measure.loops import Work, time_ns
 from levelbench.measure.meters.base import Meter, NullMeter, Reading
 from levelbench.measure.meters.resources import LifetimePeakMemoryMeter, memory_meter
 from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoFar, StoppingRule
