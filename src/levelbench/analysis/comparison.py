@@ -23,7 +23,7 @@ from levelbench.records.comparable import ended
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
 
-__all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
+__all__ = ["Comparison", "beyond_ties", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
 
 History = Callable[[], Sequence[RunGroup]]
 """Returns the groups of all available runs."""
@@ -179,34 +179,49 @@ def _judged(
         between=between,
         resolution=CLOCK_STEP_S,
     )
-    return found if found.kind is VerdictKind.UNCLEAR else _beyond_ties(found, a, b)
+    return found if found.kind is VerdictKind.UNCLEAR else beyond_ties(found, a, b)
 
 
-def _beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
+def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
     """UNCLEAR if all runs tie at an evaluation, but the share that could still differ by one would change the verdict.
 
-    If n pairs show no difference, up to 1 - (1 - level)^(1/n) of all pairs may have one, and an evaluation is a step in
-    the times that none of the n shows. Such pairs may exceed the margin of SAME, or undo a difference that is due to
-    the pace alone. Runs with the same losses are the same computation, which ties under every seed.
+    Such runs may exceed the margin of SAME, or undo a difference that is due to the pace alone.
+    """
+    step = step_of_ties(a, b)
+    allowed = math.log1p(found.margin) if found.kind is VerdictKind.SAME else abs(math.log(found.ratio or 1.0))
+    n = min(len(a), len(b))
+    if step is None or unseen_share(n, found.level) * step <= allowed:
+        return found
+    share = allowed / step
+    needed = math.ceil(math.log(1 - found.level) / math.log(1 - share)) if share > 0 else None
+    more = None if needed is None else needed - n
+    reason = tie_reason(n, found.level, paired=[run.seed for run in a] == [run.seed for run in b])
+    return replace(found, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
+
+
+def step_of_ties(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float | None:
+    """What one more evaluation adds to the logarithm of a time, if all runs of both arms tie at one; else ``None``.
+
+    Runs with the same losses are the same computation, which ties under every seed, as runs of a fixed length do.
     """
     paired = [run.seed for run in a] == [run.seed for run in b]
     places = [[(run.steps_to_target, run.evaluations) for run in runs] for runs in (a, b)]
     tied = places[0] == places[1] if paired else len({*places[0], *places[1]}) == 1
     alike = paired and all(x.losses_digest and x.losses_digest == y.losses_digest for x, y in zip(a, b, strict=True))
     if not tied or alike or a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in (*a, *b)):
-        return found
-    step = sum(math.log1p(1 / run.evaluations) for run in (*a, *b)) / len((*a, *b))
-    allowed = math.log1p(found.margin) if found.kind is VerdictKind.SAME else abs(math.log(found.ratio or 1.0))
-    n, share = min(len(a), len(b)), allowed / step
-    unseen = 1 - (1 - found.level) ** (1 / n)
-    if unseen <= share:
-        return found
-    needed = math.ceil(math.log(1 - found.level) / math.log(1 - share)) if share > 0 else None
-    reason = (
-        f"all {'pairs' if paired else 'runs'} tie at an evaluation, and up to {100 * unseen:.0f} % may differ by one"
-    )
-    more = None if needed is None else needed - n
-    return replace(found, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
+        return None
+    return sum(math.log1p(1 / run.evaluations) for run in (*a, *b)) / len((*a, *b))
+
+
+def unseen_share(n: int, level: float) -> float:
+    """The share of all pairs that may differ if none of ``n`` does: 1 - (1 - level)^(1/n)."""
+    return 1 - (1 - level) ** (1 / n)
+
+
+def tie_reason(n: int, level: float, *, paired: bool) -> str:
+    """Why ties decide nothing, in words."""
+    what = "pairs" if paired else "runs"
+    return f"all {what} tie at an evaluation, and up to {100 * unseen_share(n, level):.0f} % may differ by one"
 
 
 def span_of(run: RunSummary) -> tuple[float, float]:

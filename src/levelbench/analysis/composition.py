@@ -22,7 +22,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.analysis.comparison import check_comparable, span_of
+from levelbench.analysis.comparison import (
+    beyond_ties,
+    check_comparable,
+    span_of,
+    step_of_ties,
+    tie_reason,
+    unseen_share,
+)
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.design import Span, schedule_of
 from levelbench.measure.environment import same_machine
@@ -53,6 +60,8 @@ class FactorArm:
     failed: bool = False
     spans: tuple[Span, ...] | None = None
     """When each run started and ended, if known."""
+    runs: tuple[RunSummary, ...] = ()
+    """The runs themselves, if known."""
 
     @property
     def reached(self) -> int:
@@ -316,6 +325,8 @@ def _composed(
     departure = contrast(corners, [1.0, *([-1.0] * len(singles)), len(singles) - 1.0], level)
     ratios = [each.verdict.ratio for each in alone]
     kind, more = _kind(departure, margin, level)
+    if ties := _ties(none, [every, *singles], kind, departure, margin):
+        kind = CompositionKind.UNCLEAR
     complete = all(each.reached == len(each.times) for each in corners)
     shown = [each for each in designs(factors) if each in cells]
     return Composition(
@@ -331,7 +342,7 @@ def _composed(
         margin=margin,
         level=level,
         runs_to_settle=more,
-        reason=departure.reason,
+        reason=ties or departure.reason,
     )
 
 
@@ -370,7 +381,7 @@ def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict
         why = f"all runs of {(a if a.failed else b).label} failed"
         return Verdict(VerdictKind.UNCLEAR, None, None, None, len(a.times), len(b.times), margin, level, None, why)
     known = all(time > 0 for time in (*a.given_up, *b.given_up))
-    return verdict(
+    found = verdict(
         a.times,
         b.times,
         margin=margin,
@@ -381,6 +392,23 @@ def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict
         spans_a=a.spans,
         spans_b=b.spans,
     )
+    judged = found.kind is not VerdictKind.UNCLEAR and a.runs and b.runs
+    return beyond_ties(found, a.runs, b.runs) if judged else found
+
+
+def _ties(none: FactorArm, others: Sequence[FactorArm], kind: CompositionKind, found: Contrast, margin: float) -> str:
+    """Why the answer may be another one although all runs tie at an evaluation; empty if it may not be.
+
+    Each arm may differ from that with none by one evaluation in the share of runs that so few ties cannot exclude.
+    """
+    if kind is CompositionKind.UNCLEAR or found.ratio is None or not all(arm.runs for arm in (none, *others)):
+        return ""
+    steps = [step_of_ties(none.runs, arm.runs) for arm in others]
+    allowed = math.log1p(margin) if kind is CompositionKind.COMPOSABLE else abs(math.log(found.ratio))
+    unseen = unseen_share(found.n, found.level)
+    if None in steps or unseen * math.fsum(step for step in steps if step) <= allowed:
+        return ""
+    return tie_reason(found.n, found.level, paired=True)
 
 
 def _apart(a: FactorArm, b: FactorArm, *, paired: bool) -> bool:
@@ -400,6 +428,7 @@ def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
         label=group.label,
         failed=all(run.status == "failed" for run in runs),
         spans=tuple(span_of(run) for run in runs),
+        runs=tuple(runs),
     )
 
 
