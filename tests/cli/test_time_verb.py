@@ -174,7 +174,7 @@ def test_the_history_of_a_command_has_a_row_for_each_revision_and_a_page(time, c
     files = "-o", "h.html", "--markdown", "h.md", "--csv", "tables"
     code, out, _ = time("--history", "run.sh", "--store", tmp_path / "results", *files, verb="report")
     assert code == 0
-    assert "changes are looked for from 8 revisions on" in out
+    assert "finding changes takes at least 8 revisions" in out
     rows = (tmp_path / "tables" / "history.csv").read_text().splitlines()
     assert len({row.split(",")[0] for row in rows}) >= 3
     assert "sh run.sh" in (tmp_path / "h.html").read_text()

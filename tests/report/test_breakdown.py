@@ -111,7 +111,7 @@ def test_another_ending_is_refused(network_summary, tmp_path, write):
 def test_the_breakdown_shows_each_type_its_share_and_the_whole(network_summary, tmp_path):
     pytest.importorskip("matplotlib")
     text = write_breakdown(network_summary, tmp_path / "a.svg").read_text()
-    for word in ("Conv", "BatchNormalization", "overhead", "whole (p50)", "73%", "onnxruntime", "time a call, ms"):
+    for word in ("Conv", "BatchNormalization", "overhead", "whole (p50)", "73%", "onnxruntime", "time per call, ms"):
         assert f"<!-- {word} -->" in text
     assert "compiled" not in text
 

@@ -46,7 +46,7 @@ def test_offline_has_a_throughput_and_no_latency_of_a_query(arms):
     keys = [column.key for column in table.columns]
     assert "samples_per_s" in keys
     assert not {"p50_s", "mean_s", "estimate_s"} & set(keys)
-    assert "256 a batch" in to_text(table, 200)
+    assert "256 per batch" in to_text(table, 200)
 
 
 def test_one_arm_alone_has_no_verdict_and_one_process_says_so(arms):
@@ -58,12 +58,12 @@ def test_one_arm_alone_has_no_verdict_and_one_process_says_so(arms):
 def test_answers_that_got_worse_are_marked_in_the_table_and_told(arms):
     text = said(arms(quality=0.9))
     assert "0.9000 TOO LOW" in text
-    assert "NOT KEPT (at least 0.9405 is asked for)" in text
+    assert "NOT KEPT (at least 0.9405 is required)" in text
 
 
 def test_samples_that_are_fewer_than_were_asked_for_are_told(arms):
-    assert "359 examples (queries draw from all of them: 500 were asked for)" in said(arms(other(SINGLE, samples=500)))
-    assert "were asked for" not in said(arms(other(SINGLE, samples=300)))
+    assert "359 examples (queries draw from all of them: 500 were requested)" in said(arms(other(SINGLE, samples=500)))
+    assert "were requested" not in said(arms(other(SINGLE, samples=300)))
 
 
 def test_a_single_server_process_says_that_its_intervals_are_too_narrow(arms):

@@ -95,7 +95,7 @@ def test_phases_end_with_compilation_and_the_cold_start(network_summary):
 
 def test_the_networks_size_is_told_once(network_summary):
     assert facts_lines(network_summary) == [
-        "resnet18: 11,689,512 parameters (44.6 MiB), 1.82 G multiply-adds a sample, activations 38.1 MiB at batch 1"
+        "resnet18: 11,689,512 parameters (44.6 MiB), 1.82 G multiply-adds per sample, activations 38.1 MiB at batch 1"
     ]
 
 
@@ -120,7 +120,9 @@ def test_a_limit_of_memory_is_read_in_binary_units(word, label):
 def test_a_transform_tells_its_proof_the_memory_it_saved_and_the_time_it_cost(summary_of):
     more = {"memory": 30 * 2**20, "base_s": 0.022, "errors": {"output": 1e-6}}
     (line,) = transform_lines(summary_of({TORCH: {}, HALVED: more}, (1,)))
-    assert line.startswith("torch + microbatch(memory=64MiB), batch 1: against the reference of the network as it was")
+    assert line.startswith(
+        "torch + microbatch(memory=64MiB), batch 1: compared with the reference of the original network"
+    )
     assert "output off by 1.0e-06" in line
     assert "peak memory 64.6 MiB → 30.3 MiB (-53%)" in line
     assert "inside its limit of 64 MiB" in line

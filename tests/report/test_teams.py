@@ -52,7 +52,7 @@ def test_runs_on_two_numbers_of_ranks_have_efficiencies_and_the_table_of_their_r
     section = re.search(r"<h2>Ranks</h2>.*?</section>", shown([*alone, *teams]), re.DOTALL)[0]
     for text in ("Scaling of digits", "Parallel efficiency", "efficiency to accuracy", "What the ranks did", "worker"):
         assert text in section
-    assert "the one of the median time of 3" in section
+    assert "the run with the median time of 3" in section
     assert section.count("<p>Staleness: updates") == 1
 
 
