@@ -133,7 +133,7 @@ def test_switching_holds_no_more_memory_at_its_peak_than_a_few_integers():
     line = Timeline()
     phases = [Phase.DATA, Phase.UPDATE] * 5000
     peaks = []
-    # Other threads of the process are traced too, so one try may see what is none of ours.
+    # Other threads of the process are traced too, so a single try may count their work.
     for _ in range(5):
         tracemalloc.start()
         try:

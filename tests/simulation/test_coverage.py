@@ -120,7 +120,7 @@ def test_the_ratio_of_censored_times_is_covered(n):
 
 
 class Drawn(Launcher, Running):
-    """A process whose median is drawn at random, and takes a tenth of a second of a clock that nobody waits for."""
+    """A process whose median is drawn at random, and takes a tenth of a second on a fake clock."""
 
     def __init__(self, draw):
         self.draw, self.clock = draw, FakeClock()

@@ -248,7 +248,7 @@ def test_a_file_that_is_missing_or_strange_is_a_reason(tmp_path, factory):
     assert "cannot be read" in factory(tmp_path).stop().reason
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "dev").write_text(HEAD + "eth0: many\n")
-    assert "not in a form" in factory(tmp_path).stop().reason
+    assert "unknown format" in factory(tmp_path).stop().reason
 
 
 SECOND = 1_000_000_000

@@ -158,7 +158,7 @@ def test_a_search_that_a_limit_cuts_short_ends_at_once_and_says_so():
     server = Server(qps=5, bound_s=1.0, min_duration_s=5, max_duration_s=50, warmup_queries=0)
     with pytest.raises(CheckFailedError, match=r"the longest duration, 50 s, ended it with .* 459 are needed") as found:
         find_peak(server, VirtualServers(clock, 100 * MS), samples=10, clock=clock)
-    assert "last longer" in found.value.do
+    assert "allow a longer run" in found.value.do
     assert clock.now_ns() < 120e9
 
 
