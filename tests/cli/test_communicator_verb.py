@@ -41,7 +41,7 @@ def said(call):
         (("--sizes", "2B"), 2, "4B:64MiB"),
         (("--suite", "deepbench", "--sizes", "4B"), 2, "the suite defines both"),
         (("--suite", "deepbnch"), 2, "deepbench"),
-        (("--seconds", "0"), 2, "not positive"),
+        (("--seconds", "0"), 2, "not both positive"),
         (("--ranks", "0"), 2, "ranks"),
         (("--ranks", "1", "--operation", "send-receive"), 2, "no rank to send to"),
         (("--plot", "a.pdf"), 2, ".svg or .png"),

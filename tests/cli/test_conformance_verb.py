@@ -65,7 +65,7 @@ def test_verbose_says_why_a_test_is_unsupported(call, faulty):
         (["--operator", "Convv"], 2, "Conv"),
         (["--framework", "nump"], 2, "numpy"),
         (["--framework", ","], 2, "names no framework"),
-        (["--match", "no such test"], 2, "there are none"),
+        (["--match", "no such test"], 2, "there is none"),
         (["--framework", "numpy", "--device", "cuda"], 3, "cpu only"),
     ],
 )

@@ -114,7 +114,7 @@ def test_check_prints_the_checksums_and_says_that_all_is_right(call):
     code, out, _ = call("data", "check", "digits")
     assert code == 0
     assert f"{DIGITS_IMAGES}  digits-images-idx3-ubyte" in out
-    assert "1,079 train, 359 validation, 359 test; files and content are right" in out
+    assert "1,079 train, 359 validation, 359 test; files and content are correct" in out
 
 
 def test_check_ends_in_1_where_a_class_is_empty(call, pets, tmp_path):

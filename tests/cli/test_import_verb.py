@@ -67,7 +67,7 @@ def test_files_of_hyperfine_are_a_table_of_commands(call, tmp_path):
         (("x.json", "logs"), "some are benchmarks in JSON"),
         (("x.json", "--target", "accuracy=0.9"), "a benchmark has no quality"),
         (("logs",), "the quality to reach is not stated"),
-        (("logs", "--target", "accuracy=0.9"), "it is not there"),
+        (("logs", "--target", "accuracy=0.9"), "it does not exist"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_words(call, tmp_path, words, found):

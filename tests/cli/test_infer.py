@@ -45,7 +45,7 @@ OPTIONS = {
         (("digits", "--recipe", "mpl"), 2, "close: mlp"),
         (("digits", "--framework", "nunpy"), 2, "close: numpy"),
         (("digits", "--framework", "numpy", "--device", "cuda"), 3, "cpu only"),
-        (("digits", "--framework", ","), 2, "names none"),
+        (("digits", "--framework", ","), 2, "it names no framework"),
         (("digits", "--scenario", "server"), 2, "--bound 15ms"),
         (("digits", "--scenario", "server", "--bound", "15ms"), 2, "--find-peak"),
         (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "2", "--find-peak"), 2, "give one of them"),
@@ -127,7 +127,7 @@ def test_a_model_whose_batch_is_fixed_has_that_batch():
     assert scenario_settings({**OPTIONS, "scenario": "offline"}, 4).batch == 4
     with pytest.raises(UsageError, match="fixed at 4"):
         scenario_settings({**OPTIONS, "scenario": "offline", "batch": 8}, 4)
-    with pytest.raises(UsageError, match="one at a time"):
+    with pytest.raises(UsageError, match="one sample at a time"):
         scenario_settings({**OPTIONS, "scenario": "dawnbench"}, 4)
 
 

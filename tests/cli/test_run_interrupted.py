@@ -48,7 +48,7 @@ def test_interrupted_from_the_keyboard_it_keeps_what_is_done_and_resumes(tmp_pat
     _, err = ended(process)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert "the same command goes on from there" in err
+    assert "the same command resumes from there" in err
     done = sum(row.status == "done" for row in store.rows())
     again = subprocess.run([*process.args, "-n", str(done + 1), "--json"], capture_output=True, timeout=240)
     found = json.loads(again.stdout)
@@ -73,7 +73,7 @@ def test_a_request_to_terminate_leaves_things_as_an_interruption_does(tmp_path):
     _, err = ended(process)
     assert process.returncode == 128 + signal.SIGTERM
     assert "Traceback" not in err
-    assert "the same command without --fresh goes on from there" in err
+    assert "the same command without --fresh resumes from there" in err
     assert not [row for row in Store(tmp_path).rows() if row.status == "running"]
 
 

@@ -89,7 +89,7 @@ def test_gradients_of_other_parameters_are_not_compared():
     ("other", "said"),
     [
         ([1.0], "has shape (1,), expected (2,)"),
-        ([float("nan"), 2.0], "NaN where the reference has none"),
+        ([float("nan"), 2.0], "NaN where the reference does not"),
         ([float("inf"), 2.0], "off by inf"),
     ],
 )
