@@ -245,12 +245,13 @@ def _derived(record: Record) -> list[str]:
         return []
     from levelbench.measure.environment import doubts
 
-    said = {without_figures(each) for each in record.end.suspect}
+    # An earlier version may have given the same finding other advice, which follows the colon.
+    said = {without_figures(each).partition(":")[0] for each in record.end.suspect}
     try:
         found = doubts(record.header.environment, record.end.environment_after)
     except (AttributeError, KeyError, TypeError, ValueError):
         return []  # an environment of other types, which states nothing
-    return [each for each in found if without_figures(each) not in said]
+    return [each for each in found if without_figures(each).partition(":")[0] not in said]
 
 
 def _at_once(record: Record, target: Target, crossing: str) -> list[str]:

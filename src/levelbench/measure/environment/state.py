@@ -217,7 +217,7 @@ def _settings(before: Facts) -> Iterator[str]:
     governor = before.get("machine", {}).get("governor") or ""
     if "powersave" in governor:
         yield (
-            "the frequency governor is powersave, so the processor may run below its full speed: "
+            "the frequency governor is powersave, so the processor may run below its speed: "
             "choose performance (cpupower frequency-set -g performance)"
         )
     python = before.get("libraries", {}).get("python", {})
