@@ -215,7 +215,7 @@ def step_of_ties(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float | No
 
 def unseen_share(n: int, level: float) -> float:
     """The share of all pairs that may differ if none of ``n`` does: 1 - (1 - level)^(1/n)."""
-    return 1 - (1 - level) ** (1 / n)
+    return -math.expm1(math.log1p(-level) / n)
 
 
 def tie_reason(n: int, level: float, *, paired: bool) -> str:
