@@ -7,6 +7,7 @@ refuses is an error; if it withholds the verdict, only figures are given; anythi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +17,7 @@ from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
 from levelbench.measure.environment import Difference, same_machine
 from levelbench.measure.sequential import seen_at_looks
+from levelbench.measure.statistics.distributions import binomial_cdf
 from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, format_verdict, verdict
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.comparable import ended
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
 
 __all__ = ["Comparison", "beyond_ties", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
+
+_FEW = 4
+"""The interval of the times is trusted where more than one pair in so many differs by an evaluation."""
 
 History = Callable[[], Sequence[RunGroup]]
 """Returns the groups of all available runs."""
@@ -183,45 +188,112 @@ def _judged(
 
 
 def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
-    """UNCLEAR if all runs tie at an evaluation, but the share that could still differ by one would change the verdict.
+    """UNCLEAR if later evaluations, of which too few runs show any, could change the verdict.
 
-    Such runs may exceed the margin of SAME, or undo a difference that is due to the pace alone.
+    A run that needs one more evaluation takes a jump longer. Few of n runs say little about how many of all do: up to
+    Clopper and Pearson's bound may, which may exceed the margin of SAME, or undo a difference. From one run in four on,
+    the interval of the times has seen enough of them.
     """
-    step = step_of_ties(a, b)
-    allowed = math.log1p(found.margin) if found.kind is VerdictKind.SAME else abs(math.log(found.ratio or 1.0))
-    n = min(len(a), len(b))
-    if step is None or unseen_share(n, found.level) * step <= allowed:
+    jumps = evaluation_jumps(a, b)
+    if jumps is None:
         return found
-    share = allowed / step
-    needed = math.ceil(math.log(1 - found.level) / math.log(1 - share)) if share > 0 else None
-    more = None if needed is None else needed - n
-    reason = tie_reason(n, found.level, paired=[run.seed for run in a] == [run.seed for run in b])
-    return replace(found, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
+    n = len(jumps)
+    usual = _one_more(a, b)
+    paired = _paired(a, b)
+    for way in {VerdictKind.FASTER: (1,), VerdictKind.SLOWER: (-1,)}.get(found.kind, (1, -1)):
+        late = [abs(jump) for jump in jumps if jump * way > 0]
+        seen, jump = len(late), math.fsum(late) / len(late) if late else usual
+        allowed = math.log1p(found.margin) if found.kind is VerdictKind.SAME else _shown(found, a, b, jumps, way)
+        if seen > n / _FEW or unseen_share(n, found.level, seen) * jump <= allowed:
+            continue
+        share = max(0.0, allowed / jump)
+        reason = tie_reason(n, found.level, paired=paired, seen=seen)
+        return replace(
+            found, kind=VerdictKind.UNCLEAR, runs_to_settle=_to_bound(share, n, found.level, seen), reason=reason
+        )
+    return found
+
+
+def evaluation_jumps(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[float] | None:
+    """What evaluations add to the logarithm of the time in each pair: above 0 where ``b``'s run needs more of them.
+
+    Without common seeds, runs are compared with the number of evaluations that most need. ``None`` where evaluations
+    are not what makes times differ: runs with equal losses are the same computation, which ties under every seed, as
+    runs of a fixed length do; and runs without common seeds of which a quarter differ from the others.
+    """
+    if a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in (*a, *b)):
+        return None
+    if _paired(a, b):
+        if all(x.losses_digest and x.losses_digest == y.losses_digest for x, y in zip(a, b, strict=True)):
+            return None
+        pairs = zip(a, b, strict=True)
+        return [0.0 if _place(x) == _place(y) else math.log(y.evaluations / x.evaluations) for x, y in pairs]
+    places = Counter(_place(run) for run in (*a, *b))
+    (_, usual), most = places.most_common(1)[0]
+    if most < (1 - 1 / _FEW) * len((*a, *b)):
+        return None
+    jumps = [math.log(run.evaluations / usual) for run in b] + [math.log(usual / run.evaluations) for run in a]
+    jumps.sort(key=abs, reverse=True)
+    return jumps[: min(len(a), len(b))]
 
 
 def step_of_ties(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float | None:
-    """What one more evaluation adds to the logarithm of a time, if all runs of both arms tie at one; else ``None``.
+    """What one more evaluation adds to the logarithm of a time, if all runs of both arms tie at one; else ``None``."""
+    jumps = evaluation_jumps(a, b)
+    return None if jumps is None or any(jumps) else _one_more(a, b)
 
-    Runs with the same losses are the same computation, which ties under every seed, as runs of a fixed length do.
-    """
-    paired = [run.seed for run in a] == [run.seed for run in b]
-    places = [[(run.steps_to_target, run.evaluations) for run in runs] for runs in (a, b)]
-    tied = places[0] == places[1] if paired else len({*places[0], *places[1]}) == 1
-    alike = paired and all(x.losses_digest and x.losses_digest == y.losses_digest for x, y in zip(a, b, strict=True))
-    if not tied or alike or a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in (*a, *b)):
-        return None
+
+def unseen_share(n: int, level: float, seen: int = 0) -> float:
+    """The largest share of all pairs that differ, if ``seen`` of ``n`` do (Clopper and Pearson's one-sided bound)."""
+    if not seen:
+        return -math.expm1(math.log1p(-level) / n)
+    low, high = seen / n, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if binomial_cdf(seen, n, middle) > 1 - level else (low, middle)
+    return high
+
+
+def tie_reason(n: int, level: float, *, paired: bool, seen: int = 0) -> str:
+    """Why ties decide nothing, in words."""
+    what = "pairs" if paired else "runs"
+    share = f"{100 * unseen_share(n, level, seen):.0f} %"
+    if seen:
+        return f"{seen} of {n} {what} differ{'s' * (seen == 1)} by an evaluation, and up to {share} of all may"
+    return f"all {what} tie at an evaluation, and up to {share} may differ by one"
+
+
+def _paired(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> bool:
+    return [run.seed for run in a] == [run.seed for run in b]
+
+
+def _place(run: RunSummary) -> tuple[int | None, int]:
+    return run.steps_to_target, run.evaluations
+
+
+def _one_more(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float:
+    """What one more evaluation adds to the logarithm of a run's time, on average."""
     return sum(math.log1p(1 / run.evaluations) for run in (*a, *b)) / len((*a, *b))
 
 
-def unseen_share(n: int, level: float) -> float:
-    """The share of all pairs that may differ if none of ``n`` does: 1 - (1 - level)^(1/n)."""
-    return -math.expm1(math.log1p(-level) / n)
+def _shown(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary], jumps: Sequence[float], way: int) -> float:
+    """The difference in the verdict's direction, without the pairs whose evaluations oppose it."""
+    if any(jumps) and _paired(a, b):
+        times = [(x.time_to_accuracy_s, y.time_to_accuracy_s, jump) for x, y, jump in zip(a, b, jumps, strict=True)]
+        kept = [math.log(y / x) for x, y, jump in times if x and y and jump * way <= 0]
+        if kept:
+            return -way * math.fsum(kept) / len(kept)
+    return abs(math.log(found.ratio or 1.0))
 
 
-def tie_reason(n: int, level: float, *, paired: bool) -> str:
-    """Why ties decide nothing, in words."""
-    what = "pairs" if paired else "runs"
-    return f"all {what} tie at an evaluation, and up to {100 * unseen_share(n, level):.0f} % may differ by one"
+def _to_bound(share: float, n: int, level: float, seen: int) -> int | None:
+    """How many more pairs, of which as large a share differs, bring the bound down to ``share``; ``None``: none do."""
+    if not share > seen / n:
+        return None
+    if not seen:
+        return math.ceil(math.log(1 - level) / math.log(1 - share)) - n if share < 1 else None
+    counts = (n * factor for factor in range(2, 51))
+    return next((count - n for count in counts if unseen_share(count, level, seen * count // n) <= share), None)
 
 
 def span_of(run: RunSummary) -> tuple[float, float]:
