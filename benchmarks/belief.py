@@ -47,6 +47,7 @@ class Row:
 
     ``order``: interleaved, blocked, sessions (three stretches of each arm in turn), days (two runs of an arm a day, the
     arms on alternate days) or later (the second half of b's runs a day later). Runs with one seed share its luck.
+    ``late``: the share of b's runs that need an eleventh evaluation; a cheaper step makes up for them on average.
     """
 
     ratio: float
@@ -59,12 +60,14 @@ class Row:
     until_clear: bool = False
     paired: bool = True
     n_b: int = 0
+    late: float = 0.0
 
     @property
     def name(self) -> str:
         """All that tells the row from others."""
         extra = [f"{self.copies} copies"] * (self.copies > 1) + ["until clear"] * self.until_clear
         extra += [f"against {self.n_b}"] * bool(self.n_b)
+        extra += [f"{self.late:g} late"] * bool(self.late)
         extra += ["other seeds"] * (not self.paired) + [f"{self.budgets} budgets"] * (self.budgets != "equal")
         return ", ".join([self.order, f"rho {self.rho:g}", self.noise, f"n {self.n}", *extra, f"ratio {self.ratio:g}"])
 
@@ -92,6 +95,7 @@ def rows() -> list[Row]:
     found += [Row(r, n, budgets="unequal", paired=False) for n, r in ((5, 1.0), (10, 1.0), (10, 0.95), (10, 1.2))]
     found += [Row(r, n, budgets="short", paired=False) for n, r in ((5, 1.0), (10, 1.0), (10, 1.2))]
     found += [Row(1.0, 3, copies=6), Row(1.05, 3, copies=6)]
+    found += [Row(1.0, n, "small", late=late) for n in (5, 12, 24) for late in (0.15, 0.3)]
     found += [Row(r, 100, until_clear=True) for r in (1.0, 1.05, 1.1025)]
     found += [Row(r, 100, noise, until_clear=True) for noise in ("student", "bimodal", "outliers") for r in (1.0,)]
     return found
@@ -102,6 +106,8 @@ def noise_of(kind: str, random: np.random.Generator, shape: tuple[int, ...]) -> 
     normal = CV * random.standard_normal(shape)
     if kind == "student":
         return CV * random.standard_t(2.5, shape)
+    if kind == "small":
+        return 0.16 * normal
     if kind == "bimodal":
         return 0.2 * normal + math.log(1.3) * (random.random(shape) < 0.3)
     if kind == "outliers":
@@ -141,8 +147,8 @@ def day_of(row: Row, order: np.ndarray) -> np.ndarray:
     return (np.arange(len(order)) >= 2 * row.n).astype(np.int64) * (row.order == "later")
 
 
-def draw(row: Row, random: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The times of one trial, arm by arm in the order of measurement, and when they ran, in seconds."""
+def draw(row: Row, random: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """The times of one trial, arm by arm in the order of measurement, when they ran (s), and their evaluations."""
     order = order_of(row, random)
     days = day_of(row, order)
     logs = noise_of(row.noise, random, (len(order),)) + (CV * random.standard_normal(days.max() + 1))[days]
@@ -154,11 +160,14 @@ def draw(row: Row, random: np.random.Generator) -> tuple[list[np.ndarray], list[
         luck = LUCK * random.standard_normal(len(order))
         for arm in (0, 1):
             logs[order == arm] += luck[: int((order == arm).sum())]
+    late = (order == 1) & (random.random(len(order)) < row.late if row.late else False)
+    logs += math.log(1.1) * (late - row.late * (order == 1))
     times = np.exp(logs) * np.where(order == 1, row.ratio, 1.0)
     if row.noise == "quantised":
         times = np.maximum(np.round(times / STEP), 1.0) * STEP
     starts = np.arange(len(order)) + 86400.0 * days
-    return [times[order == arm] for arm in (0, 1)], [starts[order == arm] for arm in (0, 1)]
+    times_of, starts_of, late_of = ([each[order == arm] for arm in (0, 1)] for each in (times, starts, late))
+    return times_of, starts_of, [10 + each for each in late_of]
 
 
 def spans_of(places: np.ndarray) -> list[tuple[float, float]]:
@@ -166,7 +175,9 @@ def spans_of(places: np.ndarray) -> list[tuple[float, float]]:
     return [(float(at), at + 0.9) for at in places]
 
 
-def judge(row: Row, times: list[np.ndarray], places: list[np.ndarray]) -> tuple[Verdict, int]:
+def judge(
+    row: Row, times: list[np.ndarray], places: list[np.ndarray], evaluations: list[np.ndarray]
+) -> tuple[Verdict, int]:
     """The verdict and the runs of each arm that it took."""
     spans = [spans_of(each) for each in places]
     resolution = None if row.noise == "quantised" else CLOCK_STEP_S
@@ -185,8 +196,8 @@ def judge(row: Row, times: list[np.ndarray], places: list[np.ndarray]) -> tuple[
             resolution=resolution,
         )
 
-    if row.copies > 1:
-        return compared(row, times, places), row.n
+    if row.copies > 1 or row.late:
+        return compared(row, times, places, evaluations), row.n
     if row.budgets != "equal":
         return given_up(row, times, spans), row.n
     if not row.until_clear:
@@ -223,16 +234,16 @@ def given_up(row: Row, times: list[np.ndarray], spans: list[list[tuple[float, fl
     )
 
 
-def compared(row: Row, times: list[np.ndarray], places: list[np.ndarray]) -> Verdict:
-    """Of records that lie in the store several times."""
+def compared(row: Row, times: list[np.ndarray], places: list[np.ndarray], evaluations: list[np.ndarray]) -> Verdict:
+    """Of records, which know their evaluations and may lie in the store several times."""
     from levelbench.analysis.comparison import compare
 
-    found = compare(*(group_of(row, arm, times[arm], places[arm]) for arm in (0, 1))).verdict
+    found = compare(*(group_of(row, arm, times[arm], places[arm], evaluations[arm]) for arm in (0, 1))).verdict
     assert found is not None
     return found
 
 
-def group_of(row: Row, arm: int, times: np.ndarray, places: np.ndarray):
+def group_of(row: Row, arm: int, times: np.ndarray, places: np.ndarray, evaluations: np.ndarray):
     """Runs as the store has them, each found ``copies`` times."""
     from levelbench.records import RunSummary, Specification, group_runs
     from levelbench.records.schema import Target
@@ -240,16 +251,19 @@ def group_of(row: Row, arm: int, times: np.ndarray, places: np.ndarray):
     target = Target("top1", 0.9)
     what = Specification("digits", "mlp", f"framework{arm}", "cpu", {}, target, "confirmed", "wall", "1 epoch", 9.0)
     runs = []
-    for seed, (time_s, place) in enumerate(zip(times.tolist(), places.tolist(), strict=True)):
+    drawn = zip(times.tolist(), places.tolist(), evaluations.tolist(), strict=True)
+    for seed, (time_s, place, needed) in enumerate(drawn):
         runs += [
             RunSummary(
                 id=f"{arm}{seed:07d}", key=f"k{arm}", seed=seed, status="done", reached=True, task="digits",
                 recipe="mlp", framework=what.framework, device="cpu", settings={}, target=target, crossing="confirmed",
                 clock="wall", time_to_accuracy_s=time_s, given_up_s=None, excluded_s={},
-                epochs_to_target=1.0, samples_to_target=100,
-                steps_to_target=10, time_per_step_s=0.1, phases_s={"forward": time_s}, quality={"validation": 0.95},
+                epochs_to_target=needed / 10, samples_to_target=10 * needed,
+                steps_to_target=needed, evaluations=needed if row.late else 0, time_per_step_s=0.1,
+                phases_s={"forward": time_s}, quality={"validation": 0.95},
                 peak_memory_bytes=None, energy_j=None, energy_method=None, energy_reason="none",
-                environment={"machine": {"id": "m"}}, wall_s=0.9, error=None, suspect=[], path=f"{copy}/{arm}{seed}",
+                environment={"machine": {"id": "m"}}, wall_s=0.9, error=None, suspect=[],
+                path=f"{copy}/{arm}{seed}",
                 started=f"2026-01-01T00:{int(place) // 60:02d}:{int(place) % 60:02d}+00:00", synthetic=False,
                 evaluate_every="1 epoch", budget_epochs=9.0,
             )
@@ -315,8 +329,8 @@ def simulate(row: Row, trials: int, seed: int = 20) -> Outcome:
     tests: list[list[bool]] = []
     wants_power = row.ratio != 1.0 and row.order == "interleaved" and not row.until_clear and row.copies == 1
     for _ in range(trials):
-        times, places = draw(row, random)
-        found, n = judge(row, times, places)
+        times, places, evaluations = draw(row, random)
+        found, n = judge(row, times, places, evaluations)
         false += is_false(row, found.kind)
         right += found.kind in (VerdictKind.FASTER, VerdictKind.SLOWER) and not is_false(row, found.kind)
         unclear += found.kind is VerdictKind.UNCLEAR

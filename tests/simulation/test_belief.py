@@ -33,6 +33,7 @@ SCREENED = (
     {"n": 30, "ratio": 1.0, "rho": 0.9, "order": "sessions"},
     {"n": 10, "ratio": 0.95, "budgets": "unequal"},
     {"n": 3, "ratio": 1.05, "copies": 6},
+    {"n": 12, "ratio": 1.0, "noise": "small", "late": 0.15},
 )
 
 

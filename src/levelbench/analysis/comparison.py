@@ -184,33 +184,38 @@ def _judged(
         between=between,
         resolution=CLOCK_STEP_S,
     )
-    return found if found.kind is VerdictKind.UNCLEAR else beyond_ties(found, a, b)
+    return beyond_ties(found, a, b)
 
 
 def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
-    """UNCLEAR if later evaluations, of which too few runs show any, could change the verdict.
+    """The verdict, its interval widened by evaluations that too few runs show; UNCLEAR if they could change it.
 
     A run that needs one more evaluation takes a jump longer. Few of n runs say little about how many of all do: up to
     Clopper and Pearson's bound may, which may exceed the margin of SAME, or undo a difference. From one run in four on,
     the interval of the times has seen enough of them.
     """
     jumps = evaluation_jumps(a, b)
-    if jumps is None:
+    if jumps is None or found.ratio is None:
         return found
-    n = len(jumps)
-    usual = _one_more(a, b)
-    paired = _paired(a, b)
-    for way in {VerdictKind.FASTER: (1,), VerdictKind.SLOWER: (-1,)}.get(found.kind, (1, -1)):
+    n, usual, paired = len(jumps), _one_more(a, b), _paired(a, b)
+    for way in (1, -1):
         late = [abs(jump) for jump in jumps if jump * way > 0]
-        seen, jump = len(late), math.fsum(late) / len(late) if late else usual
-        allowed = math.log1p(found.margin) if found.kind is VerdictKind.SAME else _shown(found, a, b, jumps, way)
-        if seen > n / _FEW or unseen_share(n, found.level, seen) * jump <= allowed:
+        if len(late) > n / _FEW:
             continue
-        share = max(0.0, allowed / jump)
-        reason = tie_reason(n, found.level, paired=paired, seen=seen)
-        return replace(
-            found, kind=VerdictKind.UNCLEAR, runs_to_settle=_to_bound(share, n, found.level, seen), reason=reason
-        )
+        jump = math.fsum(late) / len(late) if late else usual
+        center = _without(way, a, b, jumps) if paired and late else math.log(found.ratio)
+        bound = unseen_share(n, found.level, len(late)) * jump
+        edge = math.exp(center + way * bound)
+        if way == 1 and found.high is not None:
+            found = replace(found, high=max(found.high, edge))
+        elif way == -1 and found.low is not None:
+            found = replace(found, low=min(found.low, edge))
+        allowed = math.log1p(found.margin) if found.kind is VerdictKind.SAME else -way * center
+        undone = {VerdictKind.SAME: True, VerdictKind.FASTER: way == 1, VerdictKind.SLOWER: way == -1}
+        if undone.get(found.kind) and bound > allowed:
+            more = _to_bound(max(0.0, allowed / jump), n, found.level, len(late))
+            reason = tie_reason(n, found.level, paired=paired, seen=len(late))
+            found = replace(found, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
     return found
 
 
@@ -219,18 +224,22 @@ def evaluation_jumps(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[f
 
     Without common seeds, runs are compared with the number of evaluations that most need. ``None`` where evaluations
     are not what makes times differ: runs with equal losses are the same computation, which ties under every seed, as
-    runs of a fixed length do; and runs without common seeds of which a quarter differ from the others.
+    runs of a fixed length do; runs without common seeds of which a quarter differ from the others; and those of which
+    some missed, unless all tie.
     """
     if a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in (*a, *b)):
         return None
     if _paired(a, b):
         if all(x.losses_digest and x.losses_digest == y.losses_digest for x, y in zip(a, b, strict=True)):
             return None
-        pairs = zip(a, b, strict=True)
+        pairs = list(zip(a, b, strict=True))
+        if not all(x.reached and y.reached for x, y in pairs) and any(_place(x) != _place(y) for x, y in pairs):
+            return None
         return [0.0 if _place(x) == _place(y) else math.log(y.evaluations / x.evaluations) for x, y in pairs]
     places = Counter(_place(run) for run in (*a, *b))
     (_, usual), most = places.most_common(1)[0]
-    if most < (1 - 1 / _FEW) * len((*a, *b)):
+    alike = most == len((*a, *b))
+    if not alike and (most < (1 - 1 / _FEW) * len((*a, *b)) or not all(run.reached for run in (*a, *b))):
         return None
     jumps = [math.log(run.evaluations / usual) for run in b] + [math.log(usual / run.evaluations) for run in a]
     jumps.sort(key=abs, reverse=True)
@@ -276,14 +285,11 @@ def _one_more(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float:
     return sum(math.log1p(1 / run.evaluations) for run in (*a, *b)) / len((*a, *b))
 
 
-def _shown(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary], jumps: Sequence[float], way: int) -> float:
-    """The difference in the verdict's direction, without the pairs whose evaluations oppose it."""
-    if any(jumps) and _paired(a, b):
-        times = [(x.time_to_accuracy_s, y.time_to_accuracy_s, jump) for x, y, jump in zip(a, b, jumps, strict=True)]
-        kept = [math.log(y / x) for x, y, jump in times if x and y and jump * way <= 0]
-        if kept:
-            return -way * math.fsum(kept) / len(kept)
-    return abs(math.log(found.ratio or 1.0))
+def _without(way: int, a: Sequence[RunSummary], b: Sequence[RunSummary], jumps: Sequence[float]) -> float:
+    """The mean logarithm of b / a over the pairs that do not jump that way."""
+    pairs = [(x.time_to_accuracy_s, y.time_to_accuracy_s, jump) for x, y, jump in zip(a, b, jumps, strict=True)]
+    kept = [math.log(y / x) for x, y, jump in pairs if x and y and jump * way <= 0]
+    return math.fsum(kept) / len(kept)
 
 
 def _to_bound(share: float, n: int, level: float, seen: int) -> int | None:
