@@ -45,6 +45,7 @@ SECTIONS = {
     },
     "Checks": {
         "check": "Check whether an operator, network, optimizer, task, recipe or scheme is correct.",
+        "new": "Write a task, operator, optimizer or scheme to begin with, which passes check.",
         "conformance": "Run ONNX's node tests in each framework.",
         "lint": "Check a performance claim against the twelve ways to fool the masses.",
     },
