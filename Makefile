@@ -21,7 +21,7 @@ lint: $(VENV)/.test
 
 # The pages that are made from the sources.
 docs: $(VENV)/.test
-	@$(BIN)/levelbench lint --docs docs
+	@$(BIN)/levelbench lint --docs docs/reference
 	@$(BIN)/python -m tests.claims.matrix
 
 clean:

@@ -19,7 +19,8 @@ def example(page, path):
 
 
 @pytest.mark.parametrize(
-    ("page", "framework"), [("own-task.md", "numpy"), ("check-training.md", "numpy"), ("recipes.md", "torch")]
+    ("page", "framework"),
+    [("guides/own-task.md", "numpy"), ("guides/check-training.md", "numpy"), ("reference/recipes.md", "torch")],
 )
 def test_our_own_check_finds_nothing_wrong_with_the_file_of_a_page(page, framework, tmp_path, capsys, monkeypatch):
     from levelbench.cli import main
@@ -36,7 +37,7 @@ def test_our_own_check_finds_nothing_wrong_with_the_file_of_a_page(page, framewo
 
 
 def test_the_task_of_ones_own_runs_as_it_is_written(tmp_path):
-    example("own-task.md", tmp_path / "my_task.py")
+    example("guides/own-task.md", tmp_path / "my_task.py")
     command = [sys.executable, "-m", "levelbench", "run", "my_task.py", "--framework", "numpy", "-n", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -45,7 +46,7 @@ def test_the_task_of_ones_own_runs_as_it_is_written(tmp_path):
 
 def test_the_loop_that_a_guide_measures_runs_as_it_is_written_and_its_sides_are_compared(tmp_path):
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    example("track.md", tmp_path / "train.py")
+    example("guides/track.md", tmp_path / "train.py")
     python = [sys.executable, "-m", "levelbench"]
     a, b = (f"{sys.executable} train.py --lr {lr}" for lr in ("0.05", "0.2"))
     words = [*python, "time", a, "--vs", b, "-n", "3", "--show-output", "--fail-on", "never"]
