@@ -19,10 +19,11 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The pages that are made from the sources.
-docs: $(VENV)/.test
-	@$(BIN)/levelbench lint --docs docs
+# First the committed pages that are made from the sources, then the site: build/site/index.html.
+docs: $(VENV)/.docs
+	@$(BIN)/levelbench lint --docs docs/reference
 	@$(BIN)/python -m tests.claims.matrix
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -40,4 +41,8 @@ $(VENV)/.run: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 
 $(VENV)/.test: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) --group dev
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) --group docs
 	@touch $@

@@ -8,7 +8,7 @@ messages) plus the bytes that a host sends, counted at the communicator, over th
 of headers, and 33 for what comes the other way: an acknowledgement for two packets. Data are random: what they are
 does not change how long a step takes.
 
-    python benchmarks/bandwidth.py --out docs/results/bandwidth.csv --plot docs/results/bandwidth.svg
+    python benchmarks/bandwidth.py --out docs/evidence/bandwidth.csv --plot docs/evidence/bandwidth.svg
 """
 
 from __future__ import annotations

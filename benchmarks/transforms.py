@@ -5,7 +5,7 @@ before) above what was resident before the executor was made, so it holds parame
 framework's workspaces, and neither an import nor code that comes in as it is first run. Limits go from what the network
 takes unsplit to the smallest that can be met.
 
-    python benchmarks/transforms.py --out docs/results/microbatch.csv --plot docs/results/microbatch.svg
+    python benchmarks/transforms.py --out docs/evidence/microbatch.csv --plot docs/evidence/microbatch.svg
 """
 
 from __future__ import annotations

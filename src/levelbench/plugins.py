@@ -135,7 +135,7 @@ def defined_in(
         return made
     if lacking := next((kind for kind in kinds if inspect.isabstract(kind)), None):
         missing = ", ".join(sorted(lacking.__abstractmethods__))
-        do = f"write it: see docs/check-{what}.md"
+        do = f"write it: see docs/guides/check-{what}.md"
         raise DefinitionError(f"{lacking.__name__} of {path}", f"it has no {missing}", do)
     do = f"write {what} = ..., or a subclass of {own.__name__} with defaults"
     raise DefinitionError(f"{what} file {path}", f"it defines no {what}", do)

@@ -1,7 +1,7 @@
 """Findings on real claims, each checked by hand against the data: right, wrong or arguable, and why.
 
-Keys are (claim, code, how many findings of that code the claim has); a claim is a file of docs/claims or the name of an
-entry. Entries are other people's and not here; what is said of them are facts that were read from them.
+Keys are (claim, code, how many findings of that code the claim has); a claim is a file of docs/evidence/claims or the
+name of an entry. Entries are other people's and not here; what is said of them are facts that were read from them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from levelbench.records import Store
 __all__ = ["ALSO", "ALSO_IN_RECORDS", "CASES", "IN_CLAIM", "IN_RECORDS", "PAGE", "fired", "found_in_claim"]
 __all__ += ["found_in_records", "page"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "lint-matrix.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "lint-matrix.md"
 
 HEAD = """\
 # Which rule fires at which fault
@@ -30,7 +30,7 @@ warning: ● where it should, ○ where another rule fires as well, for the reas
 `python -m tests.claims.matrix` from the rules' tests, and a test holds them to the rules.
 
 A matrix says that each rule sees the fault it was made for and keeps quiet at the others'. It does not say how often
-real claims have such faults, or in which other shapes: for that see [lint-results.md](lint-results.md).
+real claims have such faults, or in which other shapes: for that see [lint-results.md](../evidence/lint-results.md).
 """
 
 CASES = {each.code: vars(import_module(f"tests.claims.rules.test_{each.code.lower()}")) for each in shipped_rules()}

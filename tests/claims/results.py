@@ -1,4 +1,4 @@
-"""The table of docs/lint-results.md: ``python -m tests.claims.results`` writes it where the real entries are."""
+"""The table of docs/evidence/lint-results.md: ``python -m tests.claims.results`` writes it where real entries are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from levelbench.claims.view import Claim
 
 __all__ = ["PAGE", "articles", "counted", "dawnbench", "mlperf", "precision", "shared", "table"]
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "evidence"
 PAGE = DOCS / "lint-results.md"
 TABLE = re.compile(r"(<!-- table -->\n).*(<!-- end of table -->)", re.DOTALL)
 
@@ -47,7 +47,7 @@ def _found(claims: list[Claim]) -> Found:
 
 @cache
 def articles() -> Found:
-    """Findings on the figures of articles, as docs/claims has them; not on those that are made up."""
+    """Findings on the figures of articles, as docs/evidence/claims has them; not on those that are made up."""
     return _found([each for each in read_folder(DOCS / "claims") if "made-up" not in each.where])
 
 

@@ -16,7 +16,7 @@ from levelbench.claims.lint import lint
 from levelbench.claims.pages import BEGIN, END, all_pages, checklist, rule_text, rules_table, with_table
 from levelbench.claims.rules import all_rules
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
 
 # The part of OASIS's schema of SARIF 2.1.0 that the output uses; where it allows no other property, neither does this.
 MESSAGE = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}

@@ -129,7 +129,7 @@ def test_settings_that_a_scheme_of_a_file_has_not_are_refused(call, tmp_path):
 
 
 def test_the_example_of_the_docs_has_the_three_faults_that_they_tell_of(check):
-    page = Path(__file__).parents[2] / "docs" / "check-scheme.md"
+    page = Path(__file__).parents[2] / "docs" / "guides" / "check-scheme.md"
     code = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[0]
     _, out, _ = check(code)
     assert "ranks agree: 3 ranks, rank 1, step 1" in out

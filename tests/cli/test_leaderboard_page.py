@@ -1,4 +1,4 @@
-"""docs/leaderboard.md and docs/rulesets.md: the workflow parses, its commands exist, the ruleset can be read."""
+"""The pages of leaderboards and rulesets: the workflow parses, its commands exist, the ruleset can be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from levelbench.competition.checks import CODES
 from levelbench.competition.rulesets import read_ruleset
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "leaderboard.md").read_text()
+PAGE = (DOCS / "guides" / "leaderboard.md").read_text()
 
 
 def workflow():
@@ -48,7 +48,7 @@ def test_the_table_of_codes_covers_every_code():
 
 
 def test_the_ruleset_of_the_page_can_be_read(tmp_path):
-    (text,) = re.findall(r"```toml\n(.*?)```", (DOCS / "rulesets.md").read_text(), flags=re.DOTALL)
+    (text,) = re.findall(r"```toml\n(.*?)```", (DOCS / "reference" / "rulesets.md").read_text(), flags=re.DOTALL)
     (tmp_path / "club.toml").write_text(text)
     rules = read_ruleset(tmp_path / "club.toml")
     assert (rules.id, rules.tasks[0].samples) == ("club-1.0", 359)

@@ -57,7 +57,7 @@ def test_a_field_is_named_once_with_what_is_wrong_with_it(raw, field, brief):
         parse_submission(raw)
     assert (raised.value.field, raised.value.brief) == (field, brief)
     assert raised.value.found == f"it is not a submission: {brief} at {field}"
-    assert "docs/submission.md" in raised.value.do
+    assert "docs/reference/submission.md" in raised.value.do
 
 
 def test_a_files_name_is_cut_between_words():

@@ -1,4 +1,4 @@
-"""docs/submission.md has every field of an entry, as the schema itself says it."""
+"""docs/reference/submission.md has every field of an entry, as the schema itself says it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from levelbench.competition import entries as schema
 from levelbench.competition.entries import DEPTH_LIMIT, FILE_LIMIT, POINT_LIMIT, RUN_LIMIT
 from levelbench.records import schema as records
 
-PAGE = Path(__file__).parents[2] / "docs" / "submission.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "submission.md"
 PARTS = (
     schema.Submission,
     schema.Author,
@@ -104,7 +104,7 @@ def page() -> str:
 def test_the_page_is_what_the_schema_says(request):
     if request.config.getoption("--golden"):
         PAGE.write_text(page())
-    assert PAGE.read_text() == page(), "docs/submission.md is not up to date: look at it, then pytest --golden"
+    assert PAGE.read_text() == page(), "docs/reference/submission.md is out of date: look at it, then pytest --golden"
 
 
 @pytest.mark.parametrize("struct", PARTS)

@@ -15,14 +15,14 @@ def blocks(text):
 
 def test_the_scheme_of_the_page_passes_every_probe(tmp_path):
     path = tmp_path / "my_scheme.py"
-    path.write_text(blocks((DOCS / "own-scheme.md").read_text())[0])
+    path.write_text(blocks((DOCS / "guides" / "own-scheme.md").read_text())[0])
     report = check_scheme(named_scheme(str(path)), ranks=(3,), steps=8)
     assert not report.failed
     assert named_scheme(f"{path}:gather-all", {"scale": 0.5}).scale == 0.5
 
 
 def test_the_examples_of_the_page_run_in_their_order():
-    own, _, _ = (DOCS / "communicators.md").read_text().partition("\n## Libraries")
+    own, _, _ = (DOCS / "reference" / "communicators.md").read_text().partition("\n## Libraries")
     examples = blocks(own)
     assert len(examples) == 4
     names = {}

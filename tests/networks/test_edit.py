@@ -118,7 +118,7 @@ def test_an_impossible_edit_is_refused_with_the_reason(edit, error, says):
 
 
 def test_the_example_of_the_page_runs_as_it_is_written(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "networks.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
     space = {}

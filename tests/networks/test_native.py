@@ -140,7 +140,7 @@ def test_a_function_is_not_a_module(write):
 
 def test_the_examples_of_the_page_run_as_they_are_written(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    page = (Path(__file__).parents[2] / "docs" / "executors.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "executors.md").read_text()
     training, model, native = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_model.py").write_text(model)

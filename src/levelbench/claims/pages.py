@@ -1,4 +1,4 @@
-"""A rule's page for the terminal, the table and the checklist of all rules, and the generated pages in ``docs``."""
+"""A rule's page for the terminal, the table and the checklist of all rules, and the pages in ``docs/reference``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def with_table(page: str, rules: Sequence[Rule]) -> str:
 
 
 def all_pages(lint_page: str) -> dict[str, str]:
-    """Every generated page by its path below ``docs``; ``lint_page`` is the current text of ``lint.md``."""
+    """Every generated page by its path below ``docs/reference``; ``lint_page`` is the current text of ``lint.md``."""
     rules = shipped_rules()
     pages = {f"rules/{rule.code}.md": rule.page for rule in rules}
     return {**pages, "lint.md": with_table(lint_page, rules), "lint-checklist.md": checklist(rules)}

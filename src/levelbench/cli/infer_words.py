@@ -199,7 +199,7 @@ def _check_target(target: float | None, examples: Examples | None, why: str) -> 
     if target is None:
         return
     if examples is None or examples.labels is None:
-        do = "give --data with labels (see docs/inference.md), or leave it out"
+        do = "give --data with labels (see docs/guides/inference.md), or leave it out"
         raise UsageError(f"--target-accuracy {target:g}", why, do)
     from levelbench.training.quality import Top1
 

@@ -200,7 +200,7 @@ def _write_docs(folder: Path) -> int:
 
     lint_page = folder / "lint.md"
     if not lint_page.is_file():
-        raise UsageError(f"--docs {folder}", "it has no lint.md for the table", "give the folder docs")
+        raise UsageError(f"--docs {folder}", "it has no lint.md for the table", "give the folder docs/reference")
     pages = all_pages(lint_page.read_text(encoding="utf-8"))
     for stale in sorted(set((folder / "rules").glob("LB*.md")) - {folder / name for name in pages}):
         stale.unlink()

@@ -204,7 +204,7 @@ _ASSUMED = (
     "Calibrated on the steps of one process here, and on those of workers with a core each where there are some; "
     "without these, computation is taken to be in proportion to the examples of a rank.",
     "Time: collectives by the fastest algorithm at each size. Bytes and messages: the scheme's closed form, of a ring "
-    "for all-reduce. Intervals: draws of what was measured. What is left out is in docs/simulation.md.",
+    "for all-reduce. Intervals: draws of what was measured. What is left out is in docs/explanation/simulation.md.",
 )
 
 

@@ -44,7 +44,9 @@ _UNCLEAR = 4
     help="Regular expression for the lines with the metric; its first group is the quality.  [default: the name]",
 )
 @click.option("--progress-file", help="File, or TensorBoard folder, that qualities are written to.  [default: output]")
-@click.option("--held-out", help="Score predictions on the test split of a task, or on X.npy,y.npy; see docs/track.md.")
+@click.option(
+    "--held-out", help="Score predictions on the test split of a task, or on X.npy,y.npy; see docs/guides/track.md."
+)
 @click.option(
     "--reveal-inputs",
     type=click.Choice(["before", "after"]),

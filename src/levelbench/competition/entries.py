@@ -565,7 +565,7 @@ def _invalid(error: msgspec.ValidationError, asked: str) -> UnreadableError:
             asked, f"{field} has more than {most} elements", "submit fewer in one file", code="B102", field=field
         )
     whole = f"it is not a submission: {found}{f' at {field}' if field else ''}"
-    do = "correct the field; docs/submission.md lists every field"
+    do = "correct the field; docs/reference/submission.md lists every field"
     return UnreadableError(asked, whole, do, code="B105", field=field, brief=found)
 
 

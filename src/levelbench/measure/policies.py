@@ -1,7 +1,7 @@
 """Clock policies: which phases count towards the score.
 
 All policies read the same timeline, so a score under another policy is a view and needs no new run, and what a policy
-leaves out is known to the nanosecond and shown next to the score. ``docs/which-clock.md`` explains each.
+leaves out is known to the nanosecond and shown next to the score. ``docs/explanation/which-clock.md`` explains each.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """charlm: the next character of the World English Bible, in bits per character; lower is better.
 
 4.4 million characters to train on, whole chapters held out. The target is set by the knee rule from 10 seeds of `lstm`:
-all reach it, confirmed, after 0.93 epochs (median; they vary by 11 %). docs/targets.md has the table and the command.
+all reach it, confirmed, after 0.93 epochs (median; they vary by 11 %). docs/evidence/targets.md has the table and the
+command.
 
 Claim: `lstm` takes 107 s [99, 115] to the target, evaluated every 100 steps. Hardware: two virtual cores of an AMD EPYC
-of the fourth generation, PyTorch. n: 10. One run of `gpt` ended at 1.697 after 5.9 minutes. docs/text-tasks.md
-describes the data.
+of the fourth generation, PyTorch. n: 10. One run of `gpt` ended at 1.697 after 5.9 minutes.
+docs/reference/text-tasks.md describes the data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """digits: 96 % of held-out 8x8 handwritten digits.
 
 The target is set by the knee rule from 30 seeds of `mlp`, all of which reach it, confirmed, after 6 epochs (median;
-they vary by 23 %). docs/targets.md has the table and the commands.
+they vary by 23 %). docs/evidence/targets.md has the table and the commands.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """fashion-mnist: 90.5 % of held-out 28x28 images of clothing.
 
 The target is set by the knee rule from 20 seeds of `cnn`, all of which reach it, confirmed, after 5 epochs (median;
-they vary by 22 %). docs/targets.md has the table and the commands.
+they vary by 22 %). docs/evidence/targets.md has the table and the commands.
 
 Claim: `plain` reaches it in 130 s [100, 160] and `fast` in 13 s [11, 16], 0.10 [0.07, 0.14] of the time, on 2 cores of
-an AMD EPYC with PyTorch, n = 5 each (docs/results/fashion-mnist.md).
+an AMD EPYC with PyTorch, n = 5 each (docs/evidence/fashion-mnist.md).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def fast93(
     """93 % of the validation split, test 92.6 %, in 17 s [16, 18] with bfloat16 on 2 cores (n = 5).
 
     2.7 million multiply-adds per sample: the first kernels are fixed cosines, the others start small; two shortcuts,
-    smoothed labels. An AMD EPYC with AVX-512 BF16 (docs/results/fashion-mnist.md). To run it:
+    smoothed labels. An AMD EPYC with AVX-512 BF16 (docs/evidence/fashion-mnist.md). To run it:
     ``fashion-mnist[recipe=fast93,target=0.93,precision=bfloat16]``.
     """
     residuals = (0, 1, 1) if residual else ()
@@ -128,7 +128,7 @@ def fast94(
     """94 % of the validation split, test 93.4 %, in 108 s [105, 110] with bfloat16 on 2 cores (n = 5).
 
     6.0 million multiply-adds per sample: ``fast93`` with more channels, a deeper branch and flips, for longer. An AMD
-    EPYC with AVX-512 BF16 (docs/results/fashion-mnist.md). To run it:
+    EPYC with AVX-512 BF16 (docs/evidence/fashion-mnist.md). To run it:
     ``fashion-mnist[recipe=fast94,target=0.94,precision=bfloat16]``.
     """
     residuals = (0, 1, 2) if residual else ()

@@ -1,12 +1,12 @@
 """spam: telling spam from other mail by the words of subject and text alone.
 
 5,872 mails of SpamAssassin's corpus; a third of them is spam. The target is set by the knee rule from 12 seeds of
-`bag`: all reach it, confirmed, after 7 epochs (median; they vary by 23 %). docs/targets.md has the table and the
-command.
+`bag`: all reach it, confirmed, after 7 epochs (median; they vary by 23 %). docs/evidence/targets.md has the table and
+the command.
 
-Claim: `bag` takes 1.4 s [1.3, 1.8] to the target, `onecycle` 0.88 s [0.80, 1.02], shown at its end; docs/text-tasks.md
-has the command and describes the data. Hardware: two virtual cores of an AMD EPYC of the fourth generation, PyTorch. n:
-20 each.
+Claim: `bag` takes 1.4 s [1.3, 1.8] to the target, `onecycle` 0.88 s [0.80, 1.02], shown at its end;
+docs/reference/text-tasks.md has the command and describes the data. Hardware: two virtual cores of an AMD EPYC of the
+fourth generation, PyTorch. n: 20 each.
 """
 
 from __future__ import annotations

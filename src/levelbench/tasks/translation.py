@@ -1,7 +1,8 @@
 """translation-en-es: verses of the Bible from English to Spanish, scored by BLEU of greedy translations.
 
 18,541 pairs of verses to train on, with at most 39 tokens per side. Claim: none measured yet; the target is to be set
-by the knee rule of docs/targets.md. Hardware: CPU, tens of minutes. n: none yet. docs/text-tasks.md describes the data.
+by the knee rule of docs/evidence/targets.md. Hardware: CPU, tens of minutes. n: none yet.
+docs/reference/text-tasks.md describes the data.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from levelbench.claims.hardware import lookup, table
 from levelbench.claims.hardware.table import with_tables
 
-PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "hardware.md"
 DEVICES = table().devices.values()
 INSTANCES = table().instances.values()
 ENTRIES = [*DEVICES, *INSTANCES]
@@ -76,7 +76,7 @@ def test_the_page_shows_the_table_as_it_is(request):
     if request.config.getoption("--golden"):
         PAGE.write_text(made, encoding="utf-8")
     else:
-        assert text == made, "docs/hardware.md differs; look at it, then pytest --golden"
+        assert text == made, "docs/reference/hardware.md differs; look at it, then pytest --golden"
 
 
 def test_a_page_without_marks_is_an_error():

@@ -105,7 +105,7 @@ def test_berts_multiply_adds_are_the_published_ones_within_1_percent():
 
 
 def test_the_page_of_coverage_names_entries_that_exist():
-    page = (Path(zoo.__file__).parents[4] / "docs" / "zoo-coverage.md").read_text()
+    page = (Path(zoo.__file__).parents[4] / "docs" / "reference" / "zoo-coverage.md").read_text()
     rows = [line.split("|")[2] for line in page.splitlines() if line.startswith("|")]
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     assert len(named) > 20

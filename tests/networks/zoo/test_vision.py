@@ -128,6 +128,6 @@ def test_alexnets_biases_are_one_where_the_paper_says_so():
 
 
 def test_the_page_of_the_zoo_matches_the_code():
-    found = (Path(zoo.__file__).parents[4] / "docs" / "zoo.md").read_text()
+    found = (Path(zoo.__file__).parents[4] / "docs" / "reference" / "zoo.md").read_text()
     assert re.findall(r"^\| `([^`]+)`", found, re.MULTILINE) != []
     assert found == page()

@@ -10,7 +10,7 @@ import pytest
 
 from levelbench.operators.custom import host, load_file
 
-PAGE = (Path(__file__).parents[3] / "docs" / "custom-operators.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "custom-operators.md").read_text()
 BLOCKS = re.findall(r"```(python|cpp)\n(.*?)```", PAGE, flags=re.DOTALL)
 
 

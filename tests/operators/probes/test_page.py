@@ -7,7 +7,7 @@ import pytest
 
 from levelbench.operators.probes.check import CHECKS
 
-PAGE = (Path(__file__).parents[3] / "docs" / "validation.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "validation.md").read_text()
 
 
 def test_the_example_runs():

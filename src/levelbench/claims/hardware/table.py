@@ -1,7 +1,7 @@
 """The hardware table: peak figures of devices and instances, with release date, power and price.
 
 Every figure has a source with a date, and ``checked`` says whether it was looked up there or written from memory. What
-no source gives is absent, never zero. ``tables`` writes everything as Markdown for ``docs/hardware.md``.
+no source gives is absent, never zero. ``tables`` writes everything as Markdown for ``docs/reference/hardware.md``.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
 
 _ENDING = ".toml"
 _LARGEST_BYTES = 1 << 20
-_DO = "correct the file; docs/rulesets.md lists every field"
+_DO = "correct the file; docs/reference/rulesets.md lists every field"
 
 
 @cache

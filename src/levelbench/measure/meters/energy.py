@@ -2,7 +2,7 @@
 
 A figure comes from a counter or is absent. The method says what it includes (``rapl``: processor packages;
 ``nvml-counter``: boards; ``rapl+nvml-counter``: both), and if one of the two parts has no value, the sum has none.
-``docs/energy.md`` says what none of them includes.
+``docs/explanation/energy.md`` says what none of them includes.
 
 RAPL (``/sys/class/powercap``): the domains overlap (cores lie inside their package, the platform contains every
 package, and the same package appears once by register and once by memory map), so each package is counted once and

@@ -1,4 +1,4 @@
-"""The page of the zoo, ``docs/zoo.md``: every entry, with our counts and the published ones.
+"""The page of the zoo, ``docs/reference/zoo.md``: every entry, with our counts and the published ones.
 
 ``python -m levelbench.networks.zoo.table`` prints the page, and a test compares it with the code.
 """
@@ -19,7 +19,8 @@ digits, and the mathematics with an independent implementation (`tests/networks/
 
     levelbench network resnet18 --framework torch,onnxruntime,jax
 
-This page is printed by `python -m levelbench.networks.zoo.table > docs/zoo.md`, and a test compares it with the code.
+This page is printed by `python -m levelbench.networks.zoo.table > docs/reference/zoo.md`, and a test compares it with
+the code.
 
 - **Parameters** are trainable scalars; running means and variances are not counted. *Published* is what the source
   says; an empty cell means that it was not published to our knowledge.

@@ -1,4 +1,4 @@
-"""docs/mlperf.md is true: its example runs and prints what the page says, and its counts are those of the code."""
+"""docs/reference/mlperf.md is true: its example prints what the page says, and its counts are those of the code."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from levelbench.competition.exchange.mlperf.logs import benchmarks
 from levelbench.competition.rulesets import ruleset, task_rules
 
-PAGE = (Path(__file__).parents[4] / "docs" / "mlperf.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "mlperf.md").read_text()
 
 
 def test_the_worked_example_prints_what_the_page_says(tmp_path, monkeypatch, capsys, make_lines, text_of):
@@ -16,7 +16,7 @@ def test_the_worked_example_prints_what_the_page_says(tmp_path, monkeypatch, cap
         (tmp_path / f"result_{run}.txt").write_text(text_of(lines))
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-    exec(compile(code, "docs/mlperf.md", "exec"), {})
+    exec(compile(code, "docs/reference/mlperf.md", "exec"), {})
     score, windows, judged = capsys.readouterr().out.splitlines()
     assert score == "32.000 s, mean of runs (1, 2, 3), 0 failed"
     assert float(windows) == (32.0 + 33.0 + 33.5) / 3
