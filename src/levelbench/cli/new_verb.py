@@ -33,10 +33,10 @@ KINDS = {
 
 
 @click.command("new")
-@click.argument("kind", metavar=f"{{{'|'.join(KINDS)}}}")
+@click.argument("part", metavar=f"{{{'|'.join(KINDS)}}}")
 @click.argument("name")
 @shared.answer_options
-def command(kind: str, name: str, as_json: bool) -> int:
+def command(part: str, name: str, as_json: bool) -> int:
     """Write NAME.py, a small complete task, operator, optimizer, scheme or engine to change into your own.
 
     \b
@@ -48,18 +48,18 @@ def command(kind: str, name: str, as_json: bool) -> int:
     """
     from levelbench.report.drawing import write_whole
 
-    if kind not in KINDS:
-        raise UnknownNameError("kind of file", kind, KINDS, "see levelbench new --help")
+    if part not in KINDS:
+        raise UnknownNameError("kind of file", part, KINDS, "see levelbench new --help")
     path, title = Path(f"{name}.py"), name.strip("_").replace("_", "-")
-    made = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-    text = resources.files("levelbench.cli").joinpath("templates", f"{kind}.txt").read_text(encoding="utf-8")
-    _refuse(kind, name, path, title, taken=re.search(rf"^(from|import) .*\b{made}\b", text, re.MULTILINE) is not None)
+    made = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+    text = resources.files("levelbench.cli").joinpath("templates", f"{part}.txt").read_text(encoding="utf-8")
+    _refuse(part, name, path, title, taken=re.search(rf"^(from|import) .*\b{made}\b", text, re.MULTILINE) is not None)
     written = Template(text).substitute(name=name, file=path.name, Class=made, title=title)
     shared.check_writable(path)
     write_whole(path, written)
-    after = [f"levelbench check {path}", *([KINDS[kind][1].format(file=path)] if KINDS[kind][1] else [])]
+    after = [f"levelbench check {path}", *([KINDS[part][1].format(file=path)] if KINDS[part][1] else [])]
     if as_json:
-        shared.emit_json({"kind": kind, "file": str(path), "next": after})
+        shared.emit_json({"kind": part, "file": str(path), "next": after})
         return 0
     click.echo(f"wrote {path}")
     for word, line in zip(("next:", "then:"), after, strict=False):

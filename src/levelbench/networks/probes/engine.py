@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from levelbench.errors import UnsupportedError
 from levelbench.networks import zoo
 from levelbench.networks.network import Network
 from levelbench.networks.probes.check import compare_network
-from levelbench.operators.conformance import collect_cases, run_conformance
+from levelbench.operators.conformance import NodeTest, collect_cases, run_conformance
 from levelbench.operators.contract import Framework, OperatorBackend
 from levelbench.operators.frameworks import named_framework, open_framework
 
@@ -28,15 +28,16 @@ def check_engine(
 ) -> Report:
     """Check the framework that ``path`` defines, with the node tests of ``operators`` (empty: of all).
 
-    Node tests run in another process, and small networks are compared with NumPy. What the engine refuses with
-    ``UnsupportedError`` is noted. Raises what loading the file and opening the framework raise.
+    Node tests run in another process, and small networks are compared with NumPy. What it refuses with
+    ``UnsupportedError`` is noted. Raises what loading the file and opening the framework raise, and
+    ``UnknownNameError`` for an operator without a node test.
     """
-    framework = named_framework(str(path))
+    framework, cases = named_framework(str(path)), collect_cases(operators)
     backend = framework.open(device)
     probes: list[Probe] = [
         ("well formed", partial(_well_formed, framework, backend, device)),
         ("arrays", partial(_arrays, backend)),
-        ("node tests", partial(_node_tests, str(path), device, operators)),
+        ("node tests", partial(_node_tests, str(path), device, cases)),
     ]
     for network in (zoo.mlp(64, 32, 10), zoo.build("lenet5")):
         probes.append((f"network {network.name}", partial(_network, framework, backend, network)))
@@ -82,9 +83,9 @@ def _arrays(backend: OperatorBackend) -> Iterator[Finding]:
         yield passed(f"dtype, shape and values are kept: {', '.join(kept)}")
 
 
-def _node_tests(name: str, device: str, operators: Collection[str]) -> Iterator[Finding]:
+def _node_tests(name: str, device: str, cases: Sequence[NodeTest]) -> Iterator[Finding]:
     """ONNX's own tests of each operator that the engine does not refuse."""
-    found = run_conformance(name, collect_cases(operators), device)
+    found = run_conformance(name, cases, device)
     for operator, counts in found.by_operator.items():
         wrong = next((each for each in found.of("wrong") if each.operator == operator), None)
         if wrong is not None:
