@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.cli.conftest import specification, write_run
 
 
 def three_parts(err):
@@ -39,6 +40,12 @@ def three_parts(err):
         (("run", "digits", "--trials", "3"), 2, "see levelbench run --help"),
         (("run", "digits", "--runs", "many"), 2, "not a valid integer"),
         (("run", "digits", "digits"), 2, "same specification"),
+        (("run", "digits[device=cpu]", "--device", "cuda"), 2, "leave out --device"),
+        (("run", "digits[scaling=weak]", "--scaling", "strong", "--ranks", "2"), 2, "leave out --scaling"),
+        (("scale", "digits[framework=numpy]", "--framework", "nmpy"), 2, "leave out --framework"),
+        (("scale", "digits[ranks=2]"), 2, "--ranks 1,2"),
+        (("analyze", "target", "digits[recipe=onecycle]", "--recipe", "mlp"), 2, "leave out --recipe"),
+        (("infer", "digits[recipe=onecycle]", "--recipe", "mlp"), 2, "leave out --recipe"),
         (("list", "taskz"), 2, "close: tasks"),
         (("list", "runs", "--sort", "colour"), 2, "colour"),
         (("doctor", "--seconds", "0"), 2, "not positive"),
@@ -227,3 +234,26 @@ def test_a_reader_that_closes_early_meets_no_traceback_and_no_failure(store, for
 def test_an_error_that_nobody_reads_is_one_all_the_same(tmp_path):
     command = f"{sys.executable} -m levelbench run digitz --store {tmp_path} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
     assert subprocess.run(["bash", "-c", command], timeout=120).returncode == 2
+
+
+def test_a_check_refuses_a_recipe_that_the_brackets_overrule(call):
+    code, _, err = call("check", "digits[recipe=onecycle]", "--recipe", "mlp")
+    assert code == 2
+    assert "leave out --recipe" in err
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "abcd"), ("compare", "abcd", "ef01"), ("rm", "abcd"), ("list", "runs", "abcd")]
+)
+def test_an_unknown_id_is_answered_with_how_to_list_runs(call, tmp_path, words):
+    write_run(tmp_path, specification(), 0, "aaaa0001bbbb", [0.5, 0.6])
+    code, _, err = call(*words, "--store", tmp_path)
+    assert code == 2
+    assert "levelbench list runs" in err
+
+
+def test_a_task_without_runs_is_no_error(call, tmp_path):
+    write_run(tmp_path, specification(), 0, "aaaa0001bbbb", [0.5, 0.6])
+    code, out, _ = call("list", "runs", "cifar10", "--store", tmp_path)
+    assert code == 0
+    assert "no runs of cifar10" in out

@@ -44,8 +44,8 @@ SECTIONS = {
         "communicator": "Level 3: latency and bandwidth of communicators.",
     },
     "Checks": {
-        "check": "Check whether an operator, network, optimizer, task, recipe or scheme is correct.",
-        "new": "Write a task, operator, optimizer or scheme to begin with, which passes check.",
+        "new": "Write a first task, operator, optimizer, scheme or engine of your own.",
+        "check": "Check whether an operator, network, optimizer, task, recipe, scheme or engine is correct.",
         "conformance": "Run ONNX's node tests in each framework.",
         "lint": "Check a performance claim against the twelve ways to fool the masses.",
     },

@@ -101,6 +101,7 @@ def _arm_of_target(task: str, given: dict[str, Any]) -> Arm:
     from levelbench.records.selection import parse_item
 
     reference, settings = parse_item(task)
+    shared.refuse_overruled([(reference, settings)], given)
     options = Options(
         recipe=given["recipe"],
         framework=given["framework"],
@@ -350,6 +351,7 @@ def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tupl
     from levelbench.records.selection import parse_item
 
     reference, settings = parse_item(task_word)
+    shared.refuse_overruled([(reference, settings)], given)
     options = Options(
         framework=given["framework"],
         device=given["device"],

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from levelbench.operators.probes.files import Request
     from levelbench.report.tables import Table
 
-__all__ = ["DTYPES", "NetworkWords", "OperatorWords", "check_model", "check_operators", "load_network", "read_shape"]
+__all__ = [
+    "DTYPES",
+    "NetworkWords",
+    "OperatorWords",
+    "check_engines",
+    "check_model",
+    "check_operators",
+    "load_network",
+    "read_shape",
+]
 
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -180,6 +189,20 @@ def _draw_heatmap(drawn: tuple[str, Any] | None, path: Path) -> None:
         return
     title, deviation = drawn
     click.echo(f"heat map: {write_heatmap(deviation, path, title)}", err=True)
+
+
+def check_engines(path: Path, device: str, operator: str, as_json: bool) -> int:
+    """Check the engine that a file defines, with the node tests of one operator or of all; returns the exit code."""
+    from levelbench.cli.progress_line import ProgressLine
+    from levelbench.networks.probes.engine import check_engine
+
+    def tell(probe: str) -> None:
+        if line.live:
+            line.say(f"{path.stem}: {probe}")
+
+    with ProgressLine() as line:
+        report = check_engine(path, device, (operator,) if operator else (), tell)
+    return finish([report], as_json)
 
 
 _SHOWN = 12

@@ -96,6 +96,7 @@ def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
     from levelbench.training.probes.task import check_task
 
     reference, given = parse_item(what)
+    shared.refuse_overruled([(reference, given)], {"recipe": words.recipe or None})
     task = load_task(reference)
     recipes = _recipes(task, reference, str(given.pop("recipe", "")) or words.recipe)
     names = (

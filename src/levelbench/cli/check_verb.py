@@ -1,4 +1,4 @@
-"""``levelbench check WHAT``: check operators, a network, an optimizer, a scheme, or a task with its recipes."""
+"""``levelbench check WHAT``: check operators, networks, optimizers, schemes, engines, tasks with recipes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     "--framework", "frameworks", default="", help="Frameworks, separated by commas; default: one that runs here."
 )
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
-@click.option("--operator", "only", default="", help="Operator in the file; default: all.")
+@click.option("--operator", "only", default="", help="Operator in the file, or of an engine; default: all.")
 @click.option(
     "--reference", default="", help="FILE.py:function; for a network, a framework; for an optimizer, another one."
 )
@@ -105,14 +105,14 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 @shared.answer_options
 @click.pass_context
 def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -> int:
-    """Check WHAT: a file that defines operators, an optimizer, a scheme, a task or recipes; or a name.
+    """Check WHAT: a file that defines operators, an optimizer, a scheme, an engine, a task or recipes; or a name.
 
     Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in its own process, so that a crash is
     a finding. Networks (.onnx, or a name in the zoo): outputs and gradients in each framework compared with the
     reference, tensor by tensor, and the first operator at which they diverge. Optimizers: compared with a reference
-    step by step. Schemes: compared with one process; agreement of ranks, traffic, deadlocks, loss of a rank. Tasks and
-    recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be learnt. Exits with 1 if
-    anything is wrong, with 4 if nothing could be judged.
+    step by step. Schemes: compared with one process; agreement of ranks, traffic, deadlocks, loss of a rank. Engines:
+    arrays, ONNX's node tests, small networks. Tasks and recipes: data, splits, target, determinism, gradients,
+    evaluation, whether a batch can be learnt. Exits with 1 if anything is wrong, with 4 if nothing could be judged.
     """
     kind = _kind(what)
     if kind == "training":
@@ -130,6 +130,15 @@ def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -
         others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _OF_OPTIMIZERS | _SHARED
         _refuse(context, others, f"{what} holds a scheme" if Path(what).suffix else f"{what} is a scheme")
         return check_schemes(what, _words(SchemeWords, given), as_json)
+    if kind == "engine":
+        from levelbench.cli.check_levels import check_engines
+
+        kept = {"only": "--operator"}
+        words = {name: option for name, option in _OF_OPERATORS.items() if name not in kept}
+        without = {name: option for name, option in _SHARED.items() if name != "device"}
+        others = words | _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_OPTIMIZERS | _OF_SCHEMES | without
+        _refuse(context, {**others, "frameworks": "--framework", "seed": "--seed"}, f"{what} holds an engine")
+        return check_engines(Path(what), given["device"], given["only"], as_json)
     if kind == "network":
         from levelbench.cli.check_levels import NetworkWords, check_model
 
@@ -147,7 +156,7 @@ def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -
         # Nothing says that the file was meant to define operators.
         asked, found, do = error.asked.replace("the operator file", "the file"), error.found, error.do
         if found == _NO_OPERATOR:
-            found = f"{_NO_OPERATOR}, optimizer, scheme, task or recipe"
+            found = f"{_NO_OPERATOR}, optimizer, scheme, engine, task or recipe"
             do = "define one; levelbench check --help says what there is"
         raise DefinitionError(asked, found, do) from error
 

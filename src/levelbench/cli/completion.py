@@ -162,6 +162,12 @@ def _kinds(ctx: click.Context, text: str) -> Named:
     return [(name, "") for name in KINDS]
 
 
+def _parts(ctx: click.Context, text: str) -> Named:
+    from levelbench.cli.new_verb import KINDS
+
+    return [(name, what) for name, (what, _) in KINDS.items()]
+
+
 def _actions(ctx: click.Context, text: str) -> Named:
     from levelbench.cli.data_verb import ACTIONS
 
@@ -184,6 +190,7 @@ _KNOWN: dict[str, Any] = {
     "engine": _engines,
     "suite": _suites,
     "kind": _kinds,
+    "part": _parts,
     "action": _actions,
     "device": _one_of("cpu", "cuda"),
     "fail_on": _one_of("slower", "unclear", "missed", "never"),

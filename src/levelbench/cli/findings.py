@@ -84,14 +84,14 @@ def _table(report: Report) -> Table:
 
 
 def open_frameworks(words: str, device: str) -> list[str]:
-    """Names of frameworks separated by commas; ``MissingError`` for one that does not run on ``device`` here."""
-    from levelbench.operators.frameworks import load_framework
+    """Names or files of frameworks separated by commas; ``MissingError`` for one not running on ``device`` here."""
+    from levelbench.operators.frameworks import named_framework
 
     names = list(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
     if not names:
         raise UsageError("--framework", "it names no framework", "give at least one: --framework numpy,torch")
     for name in names:
-        if lacking := load_framework(name).lacks(device):
+        if lacking := named_framework(name).lacks(device):
             raise MissingError(f"framework {name!r} on {device!r}", lacking, "levelbench list shows what runs")
     return names
 

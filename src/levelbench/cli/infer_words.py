@@ -297,6 +297,7 @@ def _wanted(word: str, store: Path, given: dict[str, Any]) -> TrainingRun:
                 f"the network of --run {given['run_word']}", found, "leave --run out to train the network again"
             )
         return TrainingRun(reference, header.specification, header.key, header.seed, now)
+    shared.refuse_overruled([(reference, settings)], {"recipe": given["recipe"]})
     arm = resolve(reference, dict(settings), Options(recipe=given["recipe"], data=given["data"]))
     if arm.specification.distribution is not None:
         raise UsageError(f"infer {word}", "its training has several ranks", "train it in one process")

@@ -16,6 +16,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UnknownNameError
 
 if TYPE_CHECKING:
+    from levelbench.records import Store
     from levelbench.training.task import Task
 
 __all__ = ["command"]
@@ -356,6 +357,7 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
         click.echo(f"unreadable: {problem}", err=True)
     if not rows and selection:
         store.require_known(selection)
+        _require_task_or_run(store, selection.partition("[")[0])
     if as_json:
         shared.emit_json_list(rows)
         return 0
@@ -374,6 +376,14 @@ _OF_PROCESSES = {
     "commands": ("commands that were timed", "try levelbench time 'python train.py'"),
 }
 """Kinds with one process per record: what they are, and how to get some."""
+
+
+def _require_task_or_run(store: Store, word: str) -> None:
+    """Raise what reading a run would raise for a ``word`` that is no task, and neither has the store such a run."""
+    from levelbench import plugins
+
+    if word and word not in plugins.names("task") and store.rows(limit=1) and not store.rows(word):
+        store.find(word)
 
 
 def _processes(kind: str, store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:

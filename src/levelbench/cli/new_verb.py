@@ -1,78 +1,86 @@
-"""``levelbench new``: write a file to begin with that passes ``levelbench check`` as it is."""
+"""``levelbench new KIND NAME``: write a first file of your own, which passes ``levelbench check`` as it is."""
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
-import shlex
-import sys
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
+from string import Template
 
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = ["command"]
+__all__ = ["KINDS", "command"]
 
-NEXT = {
-    "task": ["levelbench check {file}", "levelbench run {file} -n 5"],
-    "recipe": ["levelbench check {file}", "levelbench run {file} --recipe mlp,{identifier} -n 5"],
-    "operator": ["levelbench check {file}", "levelbench check {file} --framework torch,jax"],
-    "optimizer": ["levelbench check {file}", "levelbench check {file} --reference momentum"],
-    "scheme": ["levelbench check {file}", "levelbench run digits --ranks 2 --scheme {file} -n 5"],
+KINDS = {
+    "task": ("A task with its data, target and a recipe.", "levelbench run {file} -n 5"),
+    "operator": ("An operator with its gradient, its oracle and examples.", ""),
+    "optimizer": ("An update rule, and the reference that it is compared with.", ""),
+    "scheme": (
+        "A scheme of distributed training, with its traffic.",
+        "levelbench run digits --ranks 2 --scheme {file} -n 5",
+    ),
+    "engine": (
+        "A framework that executes operators and networks.",
+        "levelbench conformance --framework {file} --summary",
+    ),
 }
-"""The commands that try each kind of file, the first of which every file passes as it is."""
+"""What each is, and the command after ``levelbench check``."""
 
 
 @click.command("new")
-@click.argument("kind", type=click.Choice(list(NEXT)))
+@click.argument("part", metavar=f"{{{'|'.join(KINDS)}}}")
 @click.argument("name")
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=".", help="Where to write it.")
 @shared.answer_options
-def command(kind: str, name: str, folder: Path, as_json: bool) -> int:
-    """Write NAME.py, a task, recipe, operator, optimizer or scheme to begin with, which passes `check` as it is.
-
-    NAME consists of lower-case words, such as fast-digits. A file that exists is never overwritten.
+def command(part: str, name: str, as_json: bool) -> int:
+    """Write NAME.py, a small complete task, operator, optimizer, scheme or engine to change into your own.
 
     \b
-      levelbench new task fast-digits
-      levelbench check fast_digits.py
+      levelbench new task my_task
+      levelbench check my_task.py
+      levelbench run my_task.py
+
+    An engine is a framework that executes operators and networks. A file that exists is never overwritten.
     """
-    words = re.split("[-_]", name)
-    identifier = "_".join(words)
-    asked = f"new {kind} {name}"
-    if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name):
-        raise UsageError(asked, "a name consists of lower-case words", f"{_proposal(name)} would do")
-    if keyword.iskeyword(identifier) or identifier in sys.stdlib_module_names or identifier == "levelbench":
-        raise UsageError(asked, f"{identifier} is a word or module of Python's own", f"my-{name} would do")
-    file = folder / f"{identifier}.py"
-    text = files("levelbench.cli").joinpath("templates", f"{kind}.txt").read_text(encoding="utf-8")
-    filled = text.format(name="-".join(words), identifier=identifier, title="".join(map(str.capitalize, words)))
-    _write(file, filled, asked)
-    commands = [line.format(file=shlex.quote(str(file)), identifier=identifier) for line in NEXT[kind]]
+    from levelbench.report.drawing import write_whole
+
+    if part not in KINDS:
+        raise UnknownNameError("kind of file", part, KINDS, "see levelbench new --help")
+    path, title = Path(f"{name}.py"), name.strip("_").replace("_", "-")
+    made = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+    text = resources.files("levelbench.cli").joinpath("templates", f"{part}.txt").read_text(encoding="utf-8")
+    _refuse(part, name, path, title, taken=re.search(rf"^(from|import) .*\b{made}\b", text, re.MULTILINE) is not None)
+    written = Template(text).substitute(name=name, file=path.name, Class=made, title=title)
+    shared.check_writable(path)
+    write_whole(path, written)
+    after = [f"levelbench check {path}", *([KINDS[part][1].format(file=path)] if KINDS[part][1] else [])]
     if as_json:
-        shared.emit_json({"file": str(file), "commands": commands})
+        shared.emit_json({"kind": part, "file": str(path), "next": after})
         return 0
-    click.echo(f"written: {file}\nnext:")
-    for line in commands:
-        click.echo(f"  {line}")
+    click.echo(f"wrote {path}")
+    for word, line in zip(("next:", "then:"), after, strict=False):
+        click.echo(f"{word} {line}")
     return 0
 
 
-def _proposal(name: str) -> str:
-    """The nearest allowed name."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", Path(name).stem).lower()
-    return re.sub(r"[^a-z0-9]+", "-", spaced).strip("-0123456789") or "my-own"
+def _refuse(kind: str, name: str, path: Path, title: str, *, taken: bool) -> None:
+    """Refuse what is no name, an existing file, and names that already mean something."""
+    from levelbench import plugins
 
-
-def _write(file: Path, text: str, asked: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as out:
-            out.write(text)
-    except FileExistsError:
-        raise UsageError(asked, f"{file} exists", "choose another name, or remove it") from None
-    except OSError as error:
-        raise UsageError(asked, f"{file} cannot be written: {error.strerror}", "choose another --folder") from None
+    asked = f"levelbench new {kind} {name}"
+    if not name.isidentifier() or keyword.iskeyword(name) or not title:
+        found = "the file and its class need a name of letters, digits and underscores that is no keyword"
+        raise UsageError(asked, found, f"levelbench new {kind} my_{kind}")
+    if path.exists() or path.is_symlink():
+        raise UsageError(asked, f"{path} exists already", "choose another name, or move the file away")
+    another = f"choose another name, such as my_{name.strip('_')}"
+    named = {"task": "task", "scheme": "scheme", "engine": "framework"}.get(kind)
+    if named is not None and title in plugins.names(named):
+        raise UsageError(asked, f"there is a {named} {title!r} already, and records tell them apart by name", another)
+    if taken or importlib.util.find_spec(name) is not None:
+        found = "Python has a module or class of that name already, which the file would hide"
+        raise UsageError(asked, found, another)

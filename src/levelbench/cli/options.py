@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_options", "apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable"]
 __all__ += ["data_option", "debug_option", "each_run", "effect_option", "emit_json", "emit_json_list", "error_parts"]
-__all__ += ["fail_on", "json_option", "listed_schemes", "mute", "need_two", "open_store", "present", "print_tables"]
-__all__ += ["no_color_option", "read_fail_on", "say", "say_error", "say_look", "seconds", "select_runs", "spawn_option"]
-__all__ += ["statistics_options", "store_option", "table_options", "team", "team_options", "until_clear"]
-__all__ += ["until_clear_options", "view_options", "visible", "write_tables"]
+__all__ += ["fail_on", "json_option", "listed_schemes", "mute", "need_two", "no_color_option", "open_store", "present"]
+__all__ += ["print_tables", "read_fail_on", "refuse_overruled", "say", "say_error", "say_look", "seconds"]
+__all__ += ["select_runs", "spawn_option", "statistics_options", "store_option", "table_options", "team"]
+__all__ += ["team_options", "until_clear", "until_clear_options", "view_options", "visible", "write_tables"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -530,6 +530,28 @@ def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
     return TeamOptions(
         ranks, given["scheme"], given["engine"], given["communicator"], given["scaling"], given["lr_scale"]
     )
+
+
+_IN_BRACKETS = ("recipe", "framework", "device", "target")
+_IN_BRACKETS += ("ranks", "scheme", "engine", "communicator", "scaling", "lr_scale")
+"""Options that the brackets of a task may set, too; the brackets win."""
+
+
+def refuse_overruled(parsed: Sequence[tuple[str, Mapping[str, Any]]], given: Mapping[str, Any]) -> None:
+    """Refuse an option that has no effect, since the brackets of all tasks say something else.
+
+    ``parsed`` is each task with what its brackets set.
+    """
+    context = click.get_current_context(silent=True)
+    for name in _IN_BRACKETS:
+        own = [settings.get(name) for _, settings in parsed]
+        defaulted = context is not None and context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
+        if given.get(name) is None or defaulted or None in own:
+            continue
+        if any(str(each) != str(given[name]) for each in own):
+            found = f"{'the task names its' if len(own) == 1 else 'all tasks name their'} own in brackets: {own[0]}"
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} {given[name]}", found, f"leave out {option}, or the setting in the brackets")
 
 
 def listed_schemes(text: str | None) -> list[str | None]:

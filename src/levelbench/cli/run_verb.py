@@ -228,12 +228,7 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
 
     arms = []
     parsed = [parse_item(text) for text in tasks]
-    for name in _IN_BRACKETS:
-        own = [settings.get(name) for _, settings in parsed]
-        if given[name] is not None and None not in own and any(str(each) != str(given[name]) for each in own):
-            found = f"{'the task names its' if len(own) == 1 else 'all tasks name their'} own in brackets: {own[0]}"
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} {given[name]}", found, f"leave out {option}, or the setting in the brackets")
+    shared.refuse_overruled(parsed, given)
     for reference, settings in parsed:
         recipes: Sequence[str | None] = _listed("recipe", given["recipe"])
         if recipes == [None] and "recipe" not in settings:
@@ -261,10 +256,6 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
             )
             arms.append(resolve(reference, dict(settings), wanted))
     return arms
-
-
-_IN_BRACKETS = ("recipe", "framework", "target", "ranks", "scheme", "engine", "communicator")
-"""Options that a task's brackets may set too; the brackets win."""
 
 
 def _extras(given: dict[str, Any], effect: float | None) -> Extras:

@@ -107,6 +107,10 @@ def _arms(text: str, given: dict[str, Any]) -> list[Arm]:
     from levelbench.records.selection import parse_item
 
     reference, settings = parse_item(text)
+    if "ranks" in settings:
+        do = f"leave it out, or write --ranks 1,{settings['ranks']}"
+        raise UsageError(f"levelbench scale {text}", "its ranks are those of --ranks, which differ by point", do)
+    shared.refuse_overruled([(reference, settings)], given)
     arms: dict[str, Arm] = {}
     for ranks in numbers_of(given["ranks"]):
         for scheme in listed_schemes(given["scheme"]):

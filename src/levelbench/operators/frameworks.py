@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from levelbench import plugins
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, UsageError
 from levelbench.operators.contract import Framework, OperatorBackend
 
 
 def load_framework(name: str) -> Framework:
-    """The framework of that name, not opened; ``UnknownNameError`` or ``DefinitionError`` if there is none."""
+    """The installed framework of that name, not opened.
+
+    ``UnknownNameError`` or ``DefinitionError`` if there is none, ``UsageError`` for a file: it may change, and a record
+    of a framework has its name alone.
+    """
+    if name.endswith(".py"):
+        do = 'declare it in a package, under [project.entry-points."levelbench.frameworks"]; check takes files'
+        raise UsageError(f"framework {name}", "it is a file, and what is recorded needs an installed framework", do)
     found = plugins.load("framework", name)
     if not isinstance(found, Framework):
         found_type = f"its entry point is a {type(found).__name__}"
@@ -16,6 +25,20 @@ def load_framework(name: str) -> Framework:
     return found
 
 
+def named_framework(name: str) -> Framework:
+    """The same for checks, of which nothing is recorded: the name may also be that of a file which defines one."""
+    if not name.endswith(".py"):
+        return load_framework(name)
+    path = Path(name)
+    found: dict[str, Framework] = plugins.defined_in(
+        plugins.load_file("framework", path), path, "framework", Framework, Framework, {}
+    )
+    if len(found) > 1:
+        do = "name the one that is meant `framework`"
+        raise DefinitionError(f"framework file {path}", f"it defines {len(found)}: {', '.join(found)}", do)
+    return next(iter(found.values()))
+
+
 def open_framework(name: str, device: str = "cpu") -> OperatorBackend:
-    """The framework of that name on ``device``; ``MissingError`` if it cannot be opened."""
-    return load_framework(name).open(device)
+    """The framework of that name or in that file on ``device``; ``MissingError`` if it cannot be opened."""
+    return named_framework(name).open(device)

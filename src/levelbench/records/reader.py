@@ -145,7 +145,7 @@ def open_record(path: Path, asked: str) -> BinaryIO:
         # Not blocking: a named pipe would keep us waiting for somebody to write to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise RecordError(asked, "there is no such file", "check the path; `levelbench list runs` shows them") from None
+        raise RecordError(asked, "there is no such file", "check the path; levelbench list runs shows them") from None
     except OSError as error:
         raise store_fault(asked, path, error) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

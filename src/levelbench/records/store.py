@@ -528,13 +528,12 @@ class Store:
             return UsageError(f"the runs {chosen.text!r}", found, "run a task first, or choose another store")
         same = [row for row in rows if not chosen.word or Selector("", chosen.word).matches(row)]
         if not same:
-            return UnknownNameError("run", chosen.word, {row.task for row in rows}, "`levelbench list runs` shows them")
+            return UnknownNameError("run", chosen.word, {row.task for row in rows}, "levelbench list runs shows them")
         if unknown := _unknown(chosen, same):
             return unknown
         found = f"none of {len(same)} runs matches{problems}"
-        return UsageError(
-            f"the runs {chosen.text!r}", found, "ask for fewer settings; `levelbench list runs` shows them"
-        )
+        do = "ask for fewer settings; levelbench list runs shows them"
+        return UsageError(f"the runs {chosen.text!r}", found, do)
 
 
 def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]]:

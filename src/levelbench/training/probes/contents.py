@@ -1,4 +1,4 @@
-"""Finds out what a Python file defines by reading it: operators, an optimizer, a scheme, a task or recipes for one.
+"""Finds out what a Python file defines by reading it: operators, an optimizer, a scheme, an engine, a task, recipes.
 
 The file is not executed for that. Its classes and names are traced to levelbench's own, which may be imported.
 """
@@ -12,11 +12,12 @@ from types import ModuleType
 from typing import Any, Literal
 
 from levelbench.errors import DefinitionError
+from levelbench.operators.contract import Framework
 from levelbench.operators.custom.definition import CustomOperator
 from levelbench.training.optimizers.base import Optimizer
 from levelbench.training.task import Task
 
-Kind = Literal["operators", "optimizer", "scheme", "training"]
+Kind = Literal["operators", "optimizer", "scheme", "engine", "training"]
 _MAKERS = ("load_task",)
 # By name, because the package of schemes imports this one.
 _SCHEME = ("levelbench.distributed.scheme", "Scheme")
@@ -40,7 +41,7 @@ def kind_of(path: Path) -> Kind | None:
         others = " and ".join(sorted(_NAMES[each] for each in found if each != "operators"))
         do = "move the operators to a file of their own, and import them from there"
         raise DefinitionError(f"check {path}", f"it defines operators and {others}", do)
-    order: tuple[Kind, ...] = ("training", "scheme", "optimizer", "operators")
+    order: tuple[Kind, ...] = ("training", "scheme", "engine", "optimizer", "operators")
     return next((each for each in order if each in found), None)
 
 
@@ -48,6 +49,7 @@ _NAMES = {
     "operators": "operators",
     "optimizer": "an optimizer",
     "scheme": "a scheme",
+    "engine": "an engine",
     "training": "a task or recipe",
 }
 
@@ -110,6 +112,8 @@ class _Contents:
             self.kinds.add(first)
         elif issubclass(kind, Optimizer):
             self.kinds.add("optimizer")
+        elif issubclass(kind, Framework):
+            self.kinds.add("engine")
         elif any((each.__module__, each.__name__) == _SCHEME for each in kind.__mro__):
             self.kinds.add("scheme")
 
