@@ -60,7 +60,7 @@ __all__ += [
     "write_csv",
     "write_markdown",
 ]
-__all__ += ["write_report"]
+__all__ += ["page_names", "write_index", "write_report"]
 
 _MOST_FACTS = 300
 _MOST_OF_A_FACT = 300
@@ -439,16 +439,54 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
 
 
-def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list[str], attributions: list[str]) -> Html:
-    """The verdicts first, each with its reason; then what speaks against them, and what explains the differences."""
+def page_names(tasks: Sequence[str]) -> list[str]:
+    """A file's name for the page of each task, all different."""
+    names: list[str] = []
+    for task in tasks:
+        name = f"task-{_safe(task)}"
+        names.append(name if name not in names else f"{name}-{len(names)}")
+    return [f"{name}.html" for name in names]
+
+
+def write_index(
+    groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Verdict]], path: Path, names: Sequence[str]
+) -> Path:
+    """Write a page that has the verdicts and the main table of each task, and leads to its page in ``names``."""
+    parts = []
+    for (task, members), name in zip(by_task(groups), names, strict=True):
+        only = [group for group, _ in members]
+        labels = {group.label for group in only}
+        doubts = len(doubts_of(only))
+        more = f"The report on {task}" + (f", with {plural(doubts, 'doubt')}" if doubts else "")
+        parts.append(
+            tag(
+                "section",
+                tag("h2", task),
+                *_verdict_boxes([each for each in verdicts if each[1] in labels]),
+                tag("p", tag("a", more, href=name)),
+                to_html(groups_table(only)),
+            )
+        )
+    lead = f"{plural(len(parts), 'task')}, {plural(len(all_runs(groups)), 'run')}"
+    return write_whole(path, html_page("Time to accuracy of all tasks", lead, tag("main", *parts)))
+
+
+def _verdict_boxes(verdicts: Sequence[tuple[str, str, Verdict]]) -> list[Html]:
+    """Each verdict with its ratio, interval and reason."""
     from levelbench.measure.verdict import format_verdict
 
-    lines = []
+    boxes = []
     for name_a, name_b, verdict in verdicts:
         kind = verdict.kind.value
         text = format_verdict(verdict, name_a, name_b).removeprefix(f"{kind}: ")
         reason = (tag("small", verdict.reason),) if verdict.reason and verdict.reason not in text else ()
-        lines.append(tag("div", tag("b", kind), tag("span", breakable(text)), *reason, class_=f"verdict {kind}"))
+        boxes.append(tag("div", tag("b", kind), tag("span", breakable(text)), *reason, class_=f"verdict {kind}"))
+    return boxes
+
+
+def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list[str], attributions: list[str]) -> Html:
+    """The verdicts first, each with its reason; then what speaks against them, and what explains the differences."""
+    lines = _verdict_boxes(verdicts)
     if not lines:
         lines.append(tag("p", "No comparison: a verdict needs two groups of at least two runs each."))
     if caveats:
