@@ -1,13 +1,15 @@
+import dataclasses
 import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.report.pages import PAYLOADS, compared, needs_matplotlib
 
 from levelbench.measure.verdict import verdict
-from levelbench.report.page import write_report
+from levelbench.report.page import write_index, write_report
 
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = (
@@ -62,6 +64,22 @@ def report(two_arms, tmp_path_factory):
     return write_report(two_arms, compared(two_arms), path, caveats=doubts, attributions=["forward: 0.04 s less"])
 
 
+@pytest.fixture(scope="module")
+def folder(make, group, two_arms, one_missed, tmp_path_factory):
+    """A report on two tasks of which one missed, failed and was interrupted, and an index of both."""
+    other = [record for _, records in one_missed for record in records]
+    groups = [*two_arms, *group([rename(each, "fashion-mnist") for each in other])]
+    place = tmp_path_factory.mktemp("folder")
+    write_report(groups, compared(two_arms), place / "both.html")
+    write_index(groups, compared(two_arms), place / "index.html", ["task-digits.html", "task-fashion-mnist.html"])
+    return place
+
+
+def rename(record, task):
+    specification = structs.replace(record.header.specification, task=task)
+    return dataclasses.replace(record, header=structs.replace(record.header, specification=specification, key=task))
+
+
 @pytest.fixture
 def visit(browser):
     """Open a file in a window of this size and colour scheme; at the end, no error was logged."""
@@ -91,9 +109,10 @@ SIZES = [(390, 844), (768, 1024), (1280, 900)]
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
-def test_axe_finds_nothing_on_a_report_of_which_everything_is_open(visit, report, size, scheme):
+@pytest.mark.parametrize("name", ["report", "both", "index"])
+def test_axe_finds_nothing_on_a_page_of_which_everything_is_open(visit, report, folder, name, size, scheme):
     base = pytest.importorskip("axe_playwright_python.base")
-    page = visit(report, *size, scheme)
+    page = visit(report if name == "report" else folder / f"{name}.html", *size, scheme)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     page.evaluate(base.AXE_SCRIPT)
     found = page.evaluate(AXE)

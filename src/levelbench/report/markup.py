@@ -139,7 +139,7 @@ def to_html(table: Table, most: int = 500) -> Html:
     notes = [f"({mark}) {reason}" for mark, reason in layout.footnotes] + list(table.notes)
     if len(layout.cells) > most:
         notes.append(f"The first {most} of {len(layout.cells)} rows.")
-    box = tag("div", whole, class_="scroll", role="region", tabindex="0", aria_label=table.title)
+    box = tag("div", whole, class_="scroll", role="group", tabindex="0", aria_label=table.title)
     return join([box, *(tag("p", note, class_="note") for note in notes)])
 
 
