@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
-    from levelbench.analysis.comparison import compare as compare
+    from levelbench.cli.api import compare as compare
+    from levelbench.cli.api import run as run
     from levelbench.errors import LevelbenchError as LevelbenchError
     from levelbench.experiments.request import load_task as load_task
     from levelbench.experiments.track import TrackedRun as TrackedRun
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from levelbench.training.task import Task as Task
 
 _HOMES = {
-    "analysis.comparison": ("compare",),
+    "cli.api": ("compare", "run"),
     "errors": ("LevelbenchError",),
     "measure.clocks": ("FakeClock",),
     "measure.sampling": ("Sample", "sample", "sample_interleaved"),
@@ -74,6 +75,7 @@ __all__ = [
     "load_task",
     "predict",
     "read_record",
+    "run",
     "sample",
     "sample_interleaved",
     "summarise",
@@ -83,6 +85,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "report":
+        # A package that can be called.
+        return importlib.import_module("levelbench.report")
+    if name == "write_report":
+        return importlib.import_module("levelbench.cli.api").report
     if name not in _HOME:
         raise AttributeError(f"module 'levelbench' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"levelbench.{_HOME[name]}"), name)

@@ -293,6 +293,28 @@ def test_a_report_is_one_file_with_markdown_and_csv_beside_it(call, store, tmp_p
     assert out.count("report: ") >= 3
 
 
+def test_a_folder_has_a_page_for_each_task_and_an_index_that_leads_to_them(call, store, write, tmp_path):
+    for seed in range(2):
+        write(seed, f"dddd000{seed}", task="spam")
+    folder = tmp_path / "reports"
+    code, out, _ = call("report", "--store", store, "--folder", folder, "--markdown", tmp_path / "r.md")
+    assert code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["index.html", "task-digits.html", "task-spam.html"]
+    index = (folder / "index.html").read_text()
+    assert index.count('class="verdict SLOWER"') == 1
+    for task, other in (("digits", "spam"), ("spam", "digits")):
+        assert f'href="task-{task}.html"' in index
+        assert f"<h2>{other}</h2>" not in (folder / f"task-{task}.html").read_text()
+    assert {"## digits", "## spam"} <= set((tmp_path / "r.md").read_text().splitlines())
+    assert out.count("report: ") == 4
+
+
+def test_a_folder_and_a_file_at_once_are_refused(call, store, tmp_path):
+    code, _, err = call("report", "--store", store, "--folder", tmp_path / "f", "-o", tmp_path / "r.html")
+    assert code == 2
+    assert "leave out one of them" in err
+
+
 def test_a_group_of_failed_runs_does_not_end_the_report(call, store, write, tmp_path):
     write(0, "cccc0000", framework="jax", status="failed")
     code, _, _ = call("report", "--store", store, "-o", tmp_path / "r.html")

@@ -61,9 +61,26 @@ def test_two_frameworks_are_compared_in_one_command(compared):
     assert "digits[framework=torch] takes " in out
     assert "n = 2 + 2" in out
     assert "why: " in out
-    report = tmp_path / "report-digits.html"
+    (report,) = tmp_path.glob("report-digits-mlp-????????.html")
     assert f"report: {report}" in out
     assert "digits[framework=torch]" in report.read_text()
+
+
+def reports(store):
+    return [path.name for path in sorted(store.glob("report-*.html"))]
+
+
+def test_the_reports_of_two_recipes_do_not_overwrite_each_other(call, fixed_length, tmp_path):
+    store = shutil.copytree(fixed_length[0], tmp_path / "store")
+    call("run", "digits", "--framework", "numpy", "-n", "2", "--store", store)
+    assert [name.rpartition("-")[0] for name in reports(store)] == ["report-digits-mlp", "report-digits-onecycle"]
+
+
+def test_the_same_comparison_again_writes_the_same_report(call, fixed_length, tmp_path):
+    store = shutil.copytree(fixed_length[0], tmp_path / "store")
+    (before,) = reports(store)
+    call("run", "digits[recipe=onecycle]", "--framework", "numpy", "-n", "2", "--store", store)
+    assert reports(store) == [before]
 
 
 def test_as_json_each_run_has_what_is_promised(call, compared, tmp_path):

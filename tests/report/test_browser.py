@@ -1,11 +1,15 @@
+import dataclasses
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
+from tests.report.pages import PAYLOADS, compared, needs_matplotlib
 
 from levelbench.measure.verdict import verdict
-from levelbench.report.page import write_report
+from levelbench.report.page import write_index, write_report
 
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = (
@@ -35,3 +39,184 @@ def test_a_browser_shows_the_page_without_an_error_and_not_wider_than_a_phone(tw
     assert int(re.search(r'data-wide="(\d+)"', done.stdout)[1]) <= 360
     assert int(re.search(r'data-seen="(\d+)"', done.stdout)[1]) >= 4
     assert page.exists()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no {CHROMIUM} to open the page in")
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=str(CHROMIUM), args=list(QUIET))
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def report(two_arms, tmp_path_factory):
+    """A report with a verdict and five doubts."""
+    doubts = [
+        f"doubt: {at} of 5 runs of {group.label}: other programs kept 0.9 of 2 cores busy during the measurement: stop "
+        "them and measure again, or use fewer threads than cores"
+        for at, group in enumerate([two_arms[at % 2][0] for at in range(5)])
+    ]
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(two_arms, compared(two_arms), path, caveats=doubts, attributions=["forward: 0.04 s less"])
+
+
+@pytest.fixture(scope="module")
+def folder(make, group, two_arms, one_missed, tmp_path_factory):
+    """A report on two tasks of which one missed, failed and was interrupted, and an index of both."""
+    other = [record for _, records in one_missed for record in records]
+    groups = [*two_arms, *group([rename(each, "fashion-mnist") for each in other])]
+    place = tmp_path_factory.mktemp("folder")
+    write_report(groups, compared(two_arms), place / "both.html")
+    write_index(groups, compared(two_arms), place / "index.html", ["task-digits.html", "task-fashion-mnist.html"])
+    return place
+
+
+def rename(record, task):
+    specification = structs.replace(record.header.specification, task=task)
+    return dataclasses.replace(record, header=structs.replace(record.header, specification=specification, key=task))
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file in a window of this size and colour scheme; at the end, no error was logged."""
+    contexts, wrong = [], []
+
+    def visit(path, width=1280, height=900, scheme="light", scripts=True):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, java_script_enabled=scripts
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: wrong.append(said.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else wrong.append(asked.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield visit
+    for each in contexts:
+        each.close()
+    assert wrong == []
+
+
+AXE = """async () => (await axe.run({preload: false, resultTypes: ["violations"]})).violations"""
+SIZES = [(390, 844), (768, 1024), (1280, 900)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
+@pytest.mark.parametrize("name", ["report", "both", "index"])
+def test_axe_finds_nothing_on_a_page_of_which_everything_is_open(visit, report, folder, name, size, scheme):
+    base = pytest.importorskip("axe_playwright_python.base")
+    page = visit(report if name == "report" else folder / f"{name}.html", *size, scheme)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.evaluate(base.AXE_SCRIPT)
+    found = page.evaluate(AXE)
+    assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+def test_verdict_interval_and_doubts_are_on_a_phones_first_screen(visit, report):
+    page = visit(report, 390, 844)
+    assert "[" in page.locator(".verdict").inner_text()
+    ends = [page.locator(each).first.bounding_box() for each in (".verdict", ".doubts", ".more > summary")]
+    assert all(end["y"] + end["height"] <= 844 for end in ends)
+
+
+def test_rows_are_cards_on_a_phone_and_rows_of_a_table_on_a_desk(visit, report):
+    shown = "getComputedStyle(document.querySelector('.cards tr td')).display"
+    headers = "getComputedStyle(document.querySelector('.cards thead')).display"
+    phone, desk = visit(report, 390, 844), visit(report)
+    assert (phone.evaluate(shown), phone.evaluate(headers)) == ("flow-root", "none")
+    assert (desk.evaluate(shown), desk.evaluate(headers)) == ("table-cell", "table-header-group")
+
+
+@needs_matplotlib
+def test_without_scripts_the_drawings_are_there_and_no_dead_control_is(visit, report):
+    page = visit(report, scripts=False)
+    assert page.locator("figure .drawing svg").count() == 4
+    assert all(each.is_visible() for each in page.locator("figure .drawing").all())
+    assert page.locator("button, input").count() == 0
+
+
+def plot_on(page):
+    """Where the first plot is in the window."""
+    plot = page.locator(".live .u-over").first
+    plot.scroll_into_view_if_needed()
+    return plot.bounding_box()
+
+
+def test_the_pointer_reads_the_run_that_it_is_near(visit, report):
+    page = visit(report)
+    box = plot_on(page)
+    said = page.locator(".live p").first
+    before = said.inner_text()
+    for share in (0.2, 0.4, 0.6, 0.8):
+        page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * share)
+        if said.inner_text() != before:
+            break
+    assert re.match(r"digits\[framework=\w+\], (median|seed \d.*): validation accuracy 0\.\d+ at ", said.inner_text())
+
+
+PIXELS = "[...document.querySelector('.live').querySelectorAll('canvas')].map((each) => each.toDataURL())"
+
+
+def becomes(page, pixels, *, other=False):
+    """Wait until the first plot shows ``pixels``, or something else."""
+    page.wait_for_function(
+        f"([old, other]) => (JSON.stringify({PIXELS}) !== old) === other",
+        arg=[json.dumps(pixels, separators=(",", ":")), other],
+    )
+
+
+def test_a_drag_zooms_and_see_all_goes_back(visit, report):
+    page = visit(report)
+    box, whole = plot_on(page), page.evaluate(PIXELS)
+    page.mouse.move(box["x"] + 60, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 180, box["y"] + 140)
+    page.mouse.up()
+    page.mouse.move(0, 0)
+    becomes(page, whole, other=True)
+    page.get_by_role("button", name="See all").first.click()
+    becomes(page, whole)
+
+
+def test_a_run_is_hidden_and_shown_again_by_its_checkbox(visit, report):
+    page = visit(report)
+    whole = page.evaluate(PIXELS)
+    page.get_by_text("Show and hide runs").first.click()
+    box = page.get_by_role("checkbox", name=re.compile("seed 3, run")).first
+    box.uncheck()
+    becomes(page, whole, other=True)
+    box.check()
+    becomes(page, whole)
+
+
+def test_all_runs_of_a_group_are_hidden_at_once(visit, report):
+    page = visit(report)
+    page.get_by_text("Show and hide runs").first.click()
+    page.get_by_role("checkbox", name="all of its runs").first.uncheck()
+    runs = page.locator(".live fieldset").first.get_by_role("checkbox", name=re.compile("seed"))
+    assert [each.is_checked() for each in runs.all()] == [False] * 5
+
+
+def test_the_curves_follow_the_colour_scheme(visit, report):
+    page = visit(report)
+    light = page.evaluate(PIXELS)
+    page.emulate_media(color_scheme="dark")
+    becomes(page, light, other=True)
+
+
+def test_no_label_becomes_markup_when_the_script_shows_it(visit, make, group, tmp_path, undrawn):
+    words = " ".join(PAYLOADS)
+    groups = group(
+        [make(task=words, framework=name, settings={words: words}, seed=at) for name in "ab" for at in (1, 2)]
+    )
+    page = visit(write_report(groups, compared(groups), tmp_path / "report.html"))
+    assert page.locator(".live fieldset").count() == 4
+    assert page.locator("iframe, img, main script").count() == 0

@@ -1,8 +1,11 @@
+import dataclasses
+import math
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from levelbench.measure.policies import policy
 from levelbench.report.run_figures import AXES, curves_of
@@ -42,11 +45,52 @@ def test_from_five_runs_the_band_is_the_middle_half(two_arms):
     assert (curves.band.low[3], curves.band.high[3]) == pytest.approx(tuple(np.quantile(shared, (0.25, 0.75))))
 
 
-def test_the_median_lies_in_the_band_and_the_band_starts_where_every_run_is_known(two_arms):
-    curves = curves_of(*two_arms[1], TIME)
-    band = curves.band
-    assert band.x[0] == max(run.x[0] for run in curves.runs)
-    assert all(low <= mid <= high for low, mid, high in zip(band.low, band.median, band.high, strict=True))
+def test_the_median_lies_in_the_band(two_arms):
+    band = curves_of(*two_arms[1], TIME).band
+    known = zip(band.low, band.median, band.high, strict=True)
+    assert all(not mid < low and not high < mid and math.isfinite(mid) for low, mid, high in known)
+
+
+def at_seconds(records, *first):
+    """The records with evaluations at the seconds 1, 2, ... from ``first`` on, one for each record."""
+    return [
+        dataclasses.replace(
+            record,
+            evaluations=tuple(
+                structs.replace(
+                    each, t_ns=(start + at) * 10**9, phases_ns={"forward": (start + at) * 10**9},
+                    quality={"validation": 0.9 + at / 100},
+                )
+                for at, each in enumerate(record.evaluations[:3])
+            ),
+        )
+        for record, start in zip(records, first, strict=True)
+    ]  # fmt: skip
+
+
+def test_the_median_does_not_wait_for_the_slowest_run(make, group):
+    only, records = group([make(seed=seed) for seed in (1, 2, 3)])[0]
+    band = curves_of(only, at_seconds(records, 1, 2, 90), TIME).band
+    assert band.x == (2, 3, 4, 90, 91, 92)
+    # The slowest run counts as worst before its first evaluation: the median is the lower of the other two.
+    assert band.median[:3] == pytest.approx((0.90, 0.91, 0.92))
+    assert all(math.isnan(low) for low in band.low[:3])
+    assert band.low[3] == pytest.approx(0.90)
+
+
+def test_a_run_without_an_evaluation_is_the_worst_where_lower_is_better_too(make, group):
+    only, records = group([make(seed=seed) for seed in (1, 2, 3)])[0]
+    target = structs.replace(only.specification.target, direction="lower")
+    only = dataclasses.replace(only, specification=structs.replace(only.specification, target=target))
+    band = curves_of(only, at_seconds(records, 1, 2, 90), TIME).band
+    assert band.median[:2] == pytest.approx((0.91, 0.92))
+    assert math.isnan(band.high[0])
+
+
+def test_between_two_evaluations_a_run_holds_the_value_of_the_first(two_arms):
+    run = curves_of(*two_arms[0], TIME).runs[0]
+    assert run.at((run.x[0] + run.x[1]) / 2) == run.quality[0]
+    assert math.isnan(run.at(0.0))
 
 
 def test_after_its_last_evaluation_a_run_keeps_its_value(two_arms):

@@ -1,4 +1,4 @@
-"""``levelbench report``: one HTML file, with Markdown and CSV of every table."""
+"""``levelbench report``: one HTML file, or a folder with a page for each task; Markdown and CSV of every table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
+    from levelbench.analysis.comparison import Comparison
     from levelbench.records import RunSummary, Store
 
-__all__ = ["command"]
+__all__ = ["command", "written"]
 
 
 @click.command("report")
@@ -22,6 +23,9 @@ __all__ = ["command"]
     "--output",
     type=click.Path(path_type=Path),
     help="Write the HTML report to this file.  [default: STORE/report.html]",
+)
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Write an index and a page for each task to this folder instead."
 )
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables to this Markdown file.")
 @click.option("--csv", "csv_folder", type=click.Path(path_type=Path), help="Write each table as CSV to this folder.")
@@ -33,16 +37,10 @@ __all__ = ["command"]
 @shared.answer_options
 def command(
     runs: tuple[str, ...],
-    output: Path | None,
-    markdown: Path | None,
-    csv_folder: Path | None,
     history: bool,
-    across_machines: bool,
-    margin: float,
-    level: float,
     store_path: Path,
     as_json: bool,
-    **view: Any,
+    **given: Any,
 ) -> int:
     """Write a report on RUNS, by default on all runs in the store.
 
@@ -52,22 +50,52 @@ def command(
     \b
       levelbench report
       levelbench report 'digits[framework=torch]' --markdown report.md
+      levelbench report --folder reports
       levelbench report --history 'make bench'
 
     With --history, RUNS are names, or parts of names, of commands that levelbench time measured, or of tasks.
     """
+    from levelbench.errors import UsageError
+
+    store = shared.open_store(store_path)
+    if history:
+        for name, why in (("across_machines", "each machine has its own history"), ("folder", "a history is one page")):
+            if given[name]:
+                raise UsageError(f"--history with --{name.replace('_', '-')}", why, "leave it out")
+        shared.check_statistics(given["margin"], given["level"])
+        view = {name: given[name] for name in _VIEW}
+        files = (given["output"], given["markdown"], given["csv_folder"])
+        return _history(store, runs, *files, given["level"], as_json, view)
+    paths, comparisons, refusals = written(store, runs, given)
+    for refusal in refusals:
+        click.echo(refusal, err=True)
+    if as_json:
+        from levelbench.cli.reporting import comparison_json
+
+        found = [comparison_json(each) for each in comparisons]
+        shared.emit_json({"written": [str(path) for path in paths], "comparisons": found, "refusals": refusals})
+    else:
+        for path in paths:
+            click.echo(f"report: {path}")
+    return 0
+
+
+_VIEW = ("clock", "crossing", "threshold")
+
+
+def written(
+    store: Store, runs: tuple[str, ...], given: dict[str, Any]
+) -> tuple[list[Path], list[Comparison], list[str]]:
+    """Write the report on ``runs``, and say which files it is, what was compared, and what could not be."""
     from levelbench.analysis.comparison import compare_all
-    from levelbench.cli.reporting import write
+    from levelbench.cli.reporting import write, write_folder
     from levelbench.errors import UsageError
     from levelbench.records import group_runs, read_record
     from levelbench.records.summary import in_order
 
-    shared.check_statistics(margin, level)
-    store = shared.open_store(store_path)
-    if history:
-        if across_machines:
-            raise UsageError("--history with --across-machines", "each machine has its own history", "leave it out")
-        return _history(store, runs, output, markdown, csv_folder, level, as_json, view)
+    shared.check_statistics(given["margin"], given["level"])
+    if given["folder"] is not None and given["output"] is not None:
+        raise UsageError("--folder with --output", "a report is one file or a folder of them", "leave out one of them")
     found = shared.select_runs(store, runs) if runs else sorted(store.summaries(), key=lambda run: run.started)
     # Leaving out a run with a damaged record would silently change the verdict.
     if not runs and store.problems:
@@ -78,7 +106,7 @@ def command(
         store.require_readable(word)
     if not found:
         raise UsageError(f"a report on {store.path}", "it has no runs", "run something first: levelbench run digits")
-    groups = in_order(group_runs(shared.apply_view(found, store, **view)))
+    groups = in_order(group_runs(shared.apply_view(found, store, **{name: given[name] for name in _VIEW})))
     if len(runs) > 1:
         named = {
             run.id: at for at in reversed(range(len(runs))) for run in shared.select_runs(store, runs[at : at + 1])
@@ -86,32 +114,24 @@ def command(
         groups.sort(key=lambda group: named[(*group.runs, *group.unfinished)[0].id])
     records = [read_record(Path(run.path)) for group in groups for run in (*group.runs, *group.unfinished)]
     comparisons, refusals = compare_all(
-        groups, margin, level, across_machines=across_machines, history=lambda: group_runs(store.summaries())
+        groups,
+        given["margin"],
+        given["level"],
+        across_machines=given["across_machines"],
+        history=lambda: group_runs(store.summaries()),
     )
-    for refusal in refusals:
-        click.echo(refusal, err=True)
-    page = output or store.path / "report.html"
-    written = write(
+    folder = given["folder"]
+    paths = (write if folder is None else write_folder)(
         groups,
         records,
         comparisons,
-        page,
-        markdown=markdown,
-        csv_folder=csv_folder,
+        folder or given["output"] or store.path / "report.html",
+        markdown=given["markdown"],
+        csv_folder=given["csv_folder"],
         rows=store.rows() if all(_lies_in(store, run) for run in found) else (),
         refusals=refusals,
     )
-    if as_json:
-        from levelbench.cli.reporting import comparison_json
-
-        found_of_all = [comparison_json(each) for each in comparisons]
-        shared.emit_json(
-            {"written": [str(path) for path in written], "comparisons": found_of_all, "refusals": refusals}
-        )
-    else:
-        for path in written:
-            click.echo(f"report: {path}")
-    return 0
+    return paths, comparisons, refusals
 
 
 def _history(

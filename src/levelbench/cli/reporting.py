@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.scaling import Scaling
+    from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup
     from levelbench.records.store import Row
 
@@ -24,6 +25,7 @@ __all__ = [
     "label_apart",
     "scalings_of",
     "write",
+    "write_folder",
 ]
 
 
@@ -135,11 +137,8 @@ def write(
     from levelbench.claims.remarks import remarks_on_runs
     from levelbench.report.page import write_csv, write_markdown, write_report
 
-    by_key: dict[str, list[Record]] = {}
-    for record in records:
-        by_key.setdefault(record.header.key, []).append(record)
-    pairs = [(group, by_key[group.key]) for group in groups]
-    verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
+    pairs = _with_records(groups, records)
+    verdicts = _verdicts(comparisons)
     lines = [*final_lines(groups), *attribution_lines(comparisons)]
     against = [*gate_lines(comparisons, refusals), *doubt_lines(groups, comparisons)]
     linted = remarks_on_runs(records, rows)
@@ -152,6 +151,60 @@ def write(
     if csv_folder is not None:
         written += write_csv(pairs, csv_folder, linted=linted)
     return written
+
+
+def write_folder(
+    groups: Sequence[RunGroup],
+    records: Sequence[Record],
+    comparisons: Sequence[Comparison],
+    folder: Path,
+    *,
+    refusals: Sequence[str] = (),
+    markdown: Path | None = None,
+    csv_folder: Path | None = None,
+    **rest: Any,
+) -> list[Path]:
+    """Write a page for each task, as :func:`write` does, and ``index.html`` with the verdicts of all; the index first.
+
+    Markdown and CSV have all tasks, as those of a single page.
+    """
+    from levelbench.report.page import by_task, page_names, write_csv, write_index, write_markdown
+
+    pairs = _with_records(groups, records)
+    parts = by_task(pairs)
+    names = page_names([task for task, _ in parts])
+    pages = []
+    for (task, members), name in zip(parts, names, strict=True):
+        refused = [
+            line for line in refusals if any(line.startswith(f"no verdict on {group.label}:") for group, _ in members)
+        ]
+        pages += write(
+            [group for group, _ in members],
+            [record for _, own in members for record in own],
+            [each for each in comparisons if each.b.specification.task == task],
+            folder / name,
+            refusals=refused,
+            **rest,
+        )
+    verdicts = _verdicts(comparisons)
+    against = [*gate_lines(comparisons, refusals), *doubt_lines(groups, comparisons)]
+    written = [write_index(pairs, verdicts, folder / "index.html", names), *pages]
+    if markdown is not None:
+        written.append(write_markdown(pairs, verdicts, markdown, caveats=against))
+    if csv_folder is not None:
+        written += write_csv(pairs, csv_folder)
+    return written
+
+
+def _with_records(groups: Sequence[RunGroup], records: Sequence[Record]) -> list[tuple[RunGroup, list[Record]]]:
+    by_key: dict[str, list[Record]] = {}
+    for record in records:
+        by_key.setdefault(record.header.key, []).append(record)
+    return [(group, by_key[group.key]) for group in groups]
+
+
+def _verdicts(comparisons: Sequence[Comparison]) -> list[tuple[str, str, Verdict]]:
+    return [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
 
 
 def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[RunGroup, RunGroup]:

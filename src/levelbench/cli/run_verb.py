@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Made = tuple[RunPlan, dict[tuple[int, int], Record]]
 
-__all__ = ["answer_lines", "command", "compared", "conclude", "remark_lines"]
+__all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remark_lines", "report_name"]
 
 
 @click.command("run")
@@ -88,6 +88,15 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 
     Runs that are already in the store are not repeated: the same command resumes.
     """
+    wrong = shared.read_fail_on(given["fail_on"])
+    plan, records, store = measured(tasks, store_path, as_json=as_json, given=given)
+    return conclude(plan, records, store, as_json, given, wrong)
+
+
+def measured(
+    tasks: tuple[str, ...], store_path: Path, *, as_json: bool, given: dict[str, Any]
+) -> tuple[RunPlan, dict[tuple[int, int], Record], Store]:
+    """Check everything that was asked for, and make the runs that the store lacks; progress as in ``measure``."""
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Training
 
@@ -101,7 +110,6 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         raise UsageError(f"--seed {given['seed']}", "it is negative", "give a seed of 0 or more")
     shared.check_statistics(given["margin"], given["level"])
     shared.check_writable(given["csv_path"], given["markdown_path"])
-    wrong = shared.read_fail_on(given["fail_on"])
     until = shared.until_clear(given, "runs", budget_of_a_run=True)
     given["budget"] = (
         None if until is not None or given["budget"] is None else shared.seconds("--budget", given["budget"])
@@ -129,7 +137,7 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         fresh=given["fresh"],
         as_json=as_json,
     )
-    return conclude(plan, records, store, as_json, given, wrong)
+    return plan, records, store
 
 
 def compared(
@@ -178,16 +186,8 @@ def conclude(
     def report() -> Path | None:
         if given["no_report"]:
             return None
-        from levelbench.records.writer import path_part
-
-        tasks = "-".join(dict.fromkeys(group.specification.task for group in groups))
-        return write(
-            groups,
-            list(records.values()),
-            comparisons,
-            given["report_path"] or store.path / f"report-{path_part(tasks)}.html",
-            refusals=refusals,
-        )[0]
+        page = given["report_path"] or store.path / report_name(plan.arms)
+        return write(groups, list(records.values()), comparisons, page, refusals=refusals)[0]
 
     code = exit_code(groups, comparisons, wrong, refused=len(refusals))
     table, lines = groups_table(groups), remark_lines(groups, comparisons)
@@ -207,6 +207,17 @@ def conclude(
 
     shared.present([table], lines, dict, files, answer=answer, as_json=False)
     return code
+
+
+def report_name(arms: Sequence[Arm]) -> str:
+    """``report-digits-mlp-1a2b3c4d.html``: the same for the same comparison, another one for any other."""
+    import hashlib
+
+    from levelbench.records.writer import path_part
+
+    told = (*(arm.specification.task for arm in arms), *(arm.specification.recipe for arm in arms))
+    digest = hashlib.sha256(" ".join(arm.key for arm in arms).encode()).hexdigest()
+    return f"report-{path_part('-'.join(dict.fromkeys(told)))}-{digest[:8]}.html"
 
 
 def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool) -> int:

@@ -29,7 +29,7 @@ from levelbench.records.summary import RunGroup, RunSummary, group_runs, summari
 from levelbench.records.writer import path_part
 
 __all__ = ["COLUMNS", "ORDERS", "SUPERSEDED", "TABLES", "Row", "Store", "column_values", "differing", "distinct"]
-__all__ += ["each_once", "ordered", "read_folder", "row_of", "row_of_run", "two_of_one_id"]
+__all__ += ["each_once", "ordered", "read_folder", "row_of", "row_of_run", "runs_to_pandas", "two_of_one_id"]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -256,6 +256,11 @@ def _flat_row(run: RunSummary) -> dict[str, object]:
     return {**named, **target, "machine": machine, **spread}
 
 
+def runs_to_pandas(runs: Iterable[RunSummary]) -> Any:
+    """See :meth:`Store.to_pandas`."""
+    return _library("pandas", "pandas").DataFrame([_flat_row(run) for run in runs])
+
+
 def _library(name: str, to_install: str) -> Any:
     try:
         return import_module(name)
@@ -379,7 +384,7 @@ class Store:
         Columns are named with their base units, as in ``time_to_accuracy_s``; ``setting.lr``, ``phase_s.forward`` and
         ``quality.test`` are settings, phases up to where the target was reached, and qualities. ``doubts`` is a number.
         """
-        return _library("pandas", "pandas").DataFrame(self._flat(selector))
+        return runs_to_pandas(self.summaries(selector))
 
     def to_arrow(self, selector: str | Selector | None = None) -> Any:
         """The same as a ``pyarrow.Table``; a setting that is a number in one run and a word in another is text."""

@@ -2,11 +2,15 @@
 
 Everything is data first (a ``Table``, a ``Curves``) and rendered afterwards, so that the terminal, the HTML page, the
 Markdown and the CSV cannot disagree. Names are imported when they are first used.
+
+``levelbench.report`` is also the name of a verb, so the package can be called: ``levelbench.report("digits")``.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 
 _HOMES = {
     "LiveLine": "live",
@@ -41,3 +45,14 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """The public names."""
     return sorted(_HOMES)
+
+
+class _Callable(ModuleType):
+    """A package that is a function as well (Python's data model, "Customizing module attribute access")."""
+
+    def __call__(self, *runs: object, **options: object) -> object:
+        """Write a report: ``levelbench.cli.api.report``, which the top of the package finds."""
+        return import_module("levelbench").write_report(*runs, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

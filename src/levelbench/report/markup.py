@@ -118,6 +118,7 @@ def join(parts: Iterable[str]) -> Html:
 def to_html(table: Table, most: int = 500) -> Html:
     """The table in a scrolling box, with a caption for screen readers, and notes and footnotes below.
 
+    On a phone every row is a card, which names the column of each of its values.
     At most ``most`` rows are shown; a note says how many there are.
     """
     layout = lay_out(table)
@@ -130,14 +131,15 @@ def to_html(table: Table, most: int = 500) -> Html:
     )
     body = []
     for first, *rest in layout.cells[:most]:
-        cells = (tag("td", _cell(text, at), class_=at) for text, at in zip(rest, classes[1:], strict=True))
+        named = zip(rest, classes[1:], layout.headers[1:], strict=True)
+        cells = (tag("td", _cell(text, kind), class_=kind, data_of=header) for text, kind, header in named)
         body.append(tag("tr", tag("th", breakable(first), scope="row"), *cells))
     caption = tag("caption", table.title, class_="hidden")
-    whole = tag("table", caption, tag("thead", head), tag("tbody", *body))
+    whole = tag("table", caption, tag("thead", head), tag("tbody", *body), class_="cards")
     notes = [f"({mark}) {reason}" for mark, reason in layout.footnotes] + list(table.notes)
     if len(layout.cells) > most:
         notes.append(f"The first {most} of {len(layout.cells)} rows.")
-    box = tag("div", whole, class_="scroll", role="region", tabindex="0", aria_label=table.title)
+    box = tag("div", whole, class_="scroll", role="group", tabindex="0", aria_label=table.title)
     return join([box, *(tag("p", note, class_="note") for note in notes)])
 
 

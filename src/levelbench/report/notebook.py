@@ -7,7 +7,7 @@ imported before something is shown.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from levelbench.records.summary import RunGroup, RunSummary
     from levelbench.report.tables import Table
 
-__all__ = ["SHOWN", "register"]
+__all__ = ["SHOWN", "measured_html", "register"]
 
 _MOST_ROWS = 30
 
@@ -78,15 +78,21 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def _comparison(comparison: Comparison) -> str:
-    from levelbench.report.markup import tag, to_html
-    from levelbench.report.run_figures import can_draw, draw_times
     from levelbench.report.runs import groups_table
 
     sides = [comparison.a, comparison.b]
-    outcome, *lines = comparison.lines()
-    listed = tag("ul", *(tag("li", line.strip()) for line in lines))
-    drawn = [draw_times("notebook-times", sides)] if can_draw() else []
-    return _page(tag("p", tag("b", outcome)), listed, to_html(groups_table(sides))) + _drawings(*drawn)
+    return measured_html(comparison.answer(), groups_table(sides), comparison.caveat_lines(), sides)
+
+
+def measured_html(answer: Sequence[str], table: Table, below: Sequence[str], groups: Sequence[RunGroup]) -> str:
+    """Verdicts and why, the table, what speaks against them, and each run's time where it can be drawn."""
+    from levelbench.report.markup import tag, to_html
+    from levelbench.report.run_figures import can_draw, draw_times
+
+    said = (tag("p", tag("b", line) if at == 0 else line.strip()) for at, line in enumerate(answer))
+    listed = [tag("ul", *(tag("li", line.strip()) for line in below))] if below else []
+    drawn = [draw_times("notebook-times", groups)] if can_draw() and groups else []
+    return _page(*said, to_html(table), *listed) + _drawings(*drawn)
 
 
 def _drawings(*drawn: str) -> str:

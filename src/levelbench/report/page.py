@@ -1,4 +1,7 @@
-"""The report: one self-contained HTML file without network access or scripts, and its tables as Markdown and CSV.
+"""The report: one self-contained HTML file without network access, and its tables as Markdown and CSV.
+
+Everything can be read without scripts; with them, curves can be pointed at, zoomed and hidden. The page's policy allows
+exactly the script that is in it, by its digest.
 
 From top to bottom: the verdict, the numbers behind it, the curves, the single runs, what went wrong, the machine, and
 how to read the report.
@@ -6,8 +9,11 @@ how to read the report.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +60,7 @@ __all__ += [
     "write_csv",
     "write_markdown",
 ]
-__all__ += ["write_report"]
+__all__ += ["page_names", "write_index", "write_report"]
 
 _MOST_FACTS = 300
 _MOST_OF_A_FACT = 300
@@ -339,6 +345,7 @@ def write_markdown(
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_SHOWN_DOUBTS = 3
 _DATA_BYTES = 400_000
 _MOST_DOUBTS = 60
 _MOST_CHARACTERS = 2000
@@ -393,39 +400,102 @@ def report_page(
         guide_section(groups, verdicts),
         versions_section(groups),
     )
-    return html_page(title, lead, main)
+    return html_page(title, lead, main, live=' data-curves="' in main)
 
 
-def html_page(title: str, lead: str, main: Html) -> str:
-    """A self-contained HTML document: its style sheet is inside, and it cannot load or run anything."""
+def html_page(title: str, lead: str, main: Html, *, live: bool = False) -> str:
+    """A self-contained HTML document: its style sheet is inside, and it cannot load anything.
+
+    A ``live`` page holds the script of its curves, the only one that it can run; any other page runs none.
+    """
+    script, allowed = (_script(), f"; script-src 'sha256-{_digest(_script())}'") if live else ("", "")
+    style = f"{style_sheet()}\n{_UPLOT.with_suffix('.css').read_text(encoding='utf-8')}" if live else style_sheet()
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{allowed}">'),
         tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name_="referrer", content="no-referrer"),
         tag("title", title),
-        tag("style", Html(style_sheet())),
+        tag("style", Html(style)),
     )
     top = tag("header", tag("h1", title), tag("p", lead, class_="lead"))
-    return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>{join([top, main])}</body></html>\n'
+    run = tag("script", Html(script)) if script else ""
+    return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>{join([top, main])}{run}</body></html>\n'
 
 
-def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list[str], attributions: list[str]) -> Html:
-    """The verdicts first, each with its reason; then what speaks against them, and what explains the differences."""
+_UPLOT = Path(__file__).with_name("uplot") / "uPlot.min.js"
+
+
+@cache
+def _script() -> str:
+    """uPlot, with its licence, and what makes curves of the page with it."""
+    licence = _UPLOT.with_name("LICENSE").read_text(encoding="utf-8")
+    parts = (_UPLOT, Path(__file__).with_name("curves.js"))
+    return "\n".join([f"/*!\n{licence}\n*/", *(each.read_text(encoding="utf-8") for each in parts)])
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+
+
+def page_names(tasks: Sequence[str]) -> list[str]:
+    """A file's name for the page of each task, all different."""
+    names: list[str] = []
+    for task in tasks:
+        name = f"task-{_safe(task)}"
+        names.append(name if name not in names else f"{name}-{len(names)}")
+    return [f"{name}.html" for name in names]
+
+
+def write_index(
+    groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Verdict]], path: Path, names: Sequence[str]
+) -> Path:
+    """Write a page that has the verdicts and the main table of each task, and leads to its page in ``names``."""
+    parts = []
+    for (task, members), name in zip(by_task(groups), names, strict=True):
+        only = [group for group, _ in members]
+        labels = {group.label for group in only}
+        doubts = len(doubts_of(only))
+        more = f"The report on {task}" + (f", with {plural(doubts, 'doubt')}" if doubts else "")
+        parts.append(
+            tag(
+                "section",
+                tag("h2", task),
+                *_verdict_boxes([each for each in verdicts if each[1] in labels]),
+                tag("p", tag("a", more, href=name)),
+                to_html(groups_table(only)),
+            )
+        )
+    lead = f"{plural(len(parts), 'task')}, {plural(len(all_runs(groups)), 'run')}"
+    return write_whole(path, html_page("Time to accuracy of all tasks", lead, tag("main", *parts)))
+
+
+def _verdict_boxes(verdicts: Sequence[tuple[str, str, Verdict]]) -> list[Html]:
+    """Each verdict with its ratio, interval and reason."""
     from levelbench.measure.verdict import format_verdict
 
-    lines = []
+    boxes = []
     for name_a, name_b, verdict in verdicts:
         kind = verdict.kind.value
         text = format_verdict(verdict, name_a, name_b).removeprefix(f"{kind}: ")
         reason = (tag("small", verdict.reason),) if verdict.reason and verdict.reason not in text else ()
-        lines.append(tag("div", tag("b", kind), tag("span", breakable(text)), *reason, class_=f"verdict {kind}"))
+        boxes.append(tag("div", tag("b", kind), tag("span", breakable(text)), *reason, class_=f"verdict {kind}"))
+    return boxes
+
+
+def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list[str], attributions: list[str]) -> Html:
+    """The verdicts first, each with its reason; then what speaks against them, and what explains the differences."""
+    lines = _verdict_boxes(verdicts)
     if not lines:
         lines.append(tag("p", "No comparison: a verdict needs two groups of at least two runs each."))
     if caveats:
-        said = (tag("li", line[:_MOST_CHARACTERS]) for line in caveats[:_MOST_DOUBTS])
-        lines += [tag("h3", "What to know before believing it"), tag("ul", *said)]
+        said = [tag("li", line[:_MOST_CHARACTERS]) for line in caveats[:_MOST_DOUBTS]]
+        lines += [tag("h3", "What to know before believing it"), tag("ul", *said[:_SHOWN_DOUBTS], class_="doubts")]
+        # The first ones and the verdict fit on a phone's first screen.
+        if rest := said[_SHOWN_DOUBTS:]:
+            summary = tag("summary", f"{len(rest)} more")
+            lines.append(tag("details", summary, tag("ul", *rest, class_="doubts"), class_="more"))
     if attributions:
         items = (tag("li", line) for line in attributions)
         lines += [tag("h3", "Where the difference comes from"), tag("ul", *items)]
@@ -460,11 +530,12 @@ def _entry(label: str, row: int) -> Html:
 
 def figure_html(figure: Plot, budget: int = _DATA_BYTES) -> Html:
     """A figure with its caption, and its data as CSV of at most ``budget`` bytes, folded away below."""
+    live = {"data_curves": figure.live} if figure.live else {}
     if figure.svg:
-        drawing = tag("div", Html(figure.svg), class_="drawing", role="img", aria_label=figure.alt)
+        drawing = tag("div", Html(figure.svg), class_="drawing", role="img", aria_label=figure.alt, **live)
     else:
         how = join(["Not drawn: matplotlib is not installed. ", tag("code", 'pip install "levelbench[plot]"')])
-        drawing = tag("div", how, class_="missing", role="img", aria_label=figure.alt)
+        drawing = tag("div", how, class_="missing", role="img", aria_label=figure.alt, **live)
     keys = [_key(column.title) for column in figure.table.columns if column.title in PHASES and figure.svg]
     data = tag(
         "details",

@@ -1,19 +1,24 @@
 """Figures of a task's runs: curves over time and over samples, times to accuracy, phases; as SVG for a page.
 
 A figure always has its table, because the drawing is optional (matplotlib is an extra) and the data is not. A curve is
-known only where it was evaluated: it is drawn straight between two evaluations, its last value is held, and there is no
-band before every run has been evaluated once. matplotlib draws in placeholder colours that become the page's CSS
-variables, so one drawing is readable on light and on dark. Identifiers are salted with the figure's name, and there is
-no date.
+known only where it was evaluated: it is a step function that holds its last value. A run counts as worse than all
+others before its first evaluation, so the median begins once half of the runs have been evaluated and does not wait for
+the slowest; leaving such a run out would show the fast ones alone.
+
+matplotlib draws in placeholder colours that become the page's CSS variables, so one drawing is readable on light and on
+dark. Identifiers are salted with the figure's name, and there is no date. ``curves.js`` draws the curves again, to be
+pointed at.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import math
 import re
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,11 +29,12 @@ import numpy as np
 from levelbench.report.markup import DASHES, PHASES, SERIES
 from levelbench.report.numbers import estimate_text, number
 from levelbench.report.runs import phase_seconds, phases_by_group, target_text, time_estimate
-from levelbench.report.tables import Cell, Column, ColumnKind, Number, Table, Text, clean
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from numpy.typing import NDArray
 
     from levelbench.records.reader import Record
     from levelbench.records.schema import Evaluation, Specification, Target
@@ -53,7 +59,10 @@ _BAND_ROWS = 24
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure: ``svg`` is empty if it could not be drawn; ``data`` has every value, ``table`` the ones to read."""
+    """A figure: ``svg`` is empty if it could not be drawn; ``data`` has every value, ``table`` the ones to read.
+
+    ``live`` is what ``curves.js`` draws it from in a browser that runs scripts, as JSON; empty for a fixed drawing.
+    """
 
     name: str
     title: str
@@ -62,6 +71,7 @@ class Plot:
     svg: str
     table: Table
     data: Table
+    live: str = ""
 
 
 def can_draw() -> bool:
@@ -92,7 +102,8 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
     caption = (
         f"Thin: single runs, with a dot where a run reached the target ({target}, rule {specification.crossing}). "
         f"Bold: the median over the runs. Band: {_bands(curves)}. "
-        "Straight between evaluations; held after the last one of a run."
+        "Every value is held until the next evaluation. A run counts as worse than all others until its first "
+        "evaluation, so the median begins once half of the runs have one."
     )
     ends = [
         f"{each.label} ends at a median of {each.band.median[-1]:.4g} ({len(each.runs)} runs)"
@@ -101,9 +112,9 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
     ]
     alt = f"Curves of {metric} over {along}, target {target}: {'; '.join(ends) or 'no evaluations'}."
     data = evaluations_table(groups)
-    return Plot(
-        name, f"{metric[:1].upper()}{metric[1:]} over {along}", alt, caption, svg, _band_table(name, curves, axis), data
-    )
+    title = f"{metric[:1].upper()}{metric[1:]} over {along}"
+    live = _live(curves, axis, specification.target, along)
+    return Plot(name, title, alt, caption, svg, _band_table(name, curves, axis), data, live)
 
 
 def _bands(curves: Sequence[Curves]) -> str:
@@ -125,8 +136,9 @@ def _band_table(name: str, curves: Sequence[Curves], axis: Axis) -> Table:
         band = each.band
         points = list(zip(band.x, band.low, band.median, band.high, strict=True))
         for x, *values in points[:: max(1, -(-len(points) // _BAND_ROWS))]:
-            rows.append((Text(each.label), Number(x), *(Number(value) for value in values)))
-    return Table(name, f"Median over the runs, and {_bands(curves)}", columns, tuple(rows))
+            known = (Absent() if math.isnan(value) else Number(value) for value in values)
+            rows.append((Text(each.label), Number(x), *known))
+    return Table(name, f"Median over the runs by {axis.title}, and {_bands(curves)}", columns, tuple(rows))
 
 
 def _times_figure(groups: Sequence[Group], name: str) -> Plot:
@@ -220,13 +232,21 @@ class PlottedRun:
     reached_at: float | None
 
     def at(self, x: float) -> float:
-        """The quality at ``x`` on the straight line between its neighbours; held after the last evaluation."""
-        return float(np.interp(x, self.x, self.quality))
+        """The quality at the last evaluation up to ``x``; not a number before the first."""
+        place = bisect_right(self.x, x)
+        return self.quality[place - 1] if place else math.nan
+
+    def height(self) -> float:
+        """The quality where it reached its target, which a crossing rule may place between two evaluations."""
+        return float(np.interp(self.reached_at or 0.0, self.x, self.quality))
 
 
 @dataclass(frozen=True)
 class Band:
-    """At each ``x``, over a group's runs: the median quality, and a band from ``low`` to ``high`` of this ``kind``."""
+    """At each ``x``, over a group's runs: the median quality, and a band from ``low`` to ``high`` of this ``kind``.
+
+    ``low`` and ``high`` are not a number while they depend on runs without an evaluation.
+    """
 
     kind: str
 
@@ -262,7 +282,7 @@ def curves_of(group: RunGroup, records: Sequence[Record], axis: Axis) -> Curves:
         if known:
             x, quality = zip(*known, strict=True)
             runs.append(PlottedRun(record.header.id, record.header.seed, x, quality, reached.get(record.header.id)))
-    return Curves(group.label, tuple(runs), _band(runs))
+    return Curves(group.label, tuple(runs), _band(runs, group.specification.target.direction))
 
 
 def _position(clock: str, axis: Axis) -> Callable[[Evaluation], float]:
@@ -281,19 +301,68 @@ def _reached_at(run: RunSummary, axis: Axis) -> float | None:
     return {"time_s": run.time_to_accuracy_s, "samples": run.samples_to_target}[axis.key] if run.reached else None
 
 
-def _band(runs: Sequence[PlottedRun]) -> Band:
-    """The band at the positions of the evaluations, at most ``_GRID`` of them."""
+def _band(runs: Sequence[PlottedRun], direction: str) -> Band:
+    """The band at the positions of the evaluations, at most ``_GRID`` of them, from where the median is known."""
     if not runs:
         return Band("", (), (), (), ())
-    start = max(run.x[0] for run in runs)
     grid = np.unique(np.concatenate([np.asarray(run.x) for run in runs]))
-    grid = grid[grid >= start]
-    if len(grid) > _GRID:
-        grid = grid[np.unique(np.linspace(0, len(grid) - 1, _GRID).round().astype(int))]
-    values = np.stack([np.interp(grid, run.x, run.quality) for run in runs])
+    worst = math.inf if direction == "lower" else -math.inf
+    held = np.array([[run.at(x) for x in grid] for run in runs])
+    values = np.sort(np.where(np.isnan(held), worst, held), axis=0)
     kind, share = ("quartiles", 0.25) if len(runs) >= _QUARTILES_FROM else ("range", 0.0)
-    columns = (grid, *np.quantile(values, (share, 0.5, 1.0 - share), axis=0))
-    return Band(kind, *(tuple(float(value) for value in column) for column in columns))
+    low, median, high = (_quantile(values, each) for each in (share, 0.5, 1.0 - share))
+    shown = np.flatnonzero(~np.isnan(median))
+    if len(shown) > _GRID:
+        shown = shown[np.unique(np.linspace(0, len(shown) - 1, _GRID).round().astype(int))]
+    return Band(kind, *(tuple(float(value) for value in column[shown]) for column in (grid, low, median, high)))
+
+
+def _quantile(ordered: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Linear between the neighbours in each sorted column; not a number where that needs an infinite one."""
+    below, part = divmod(share * (len(ordered) - 1), 1.0)
+    found = ordered[int(below)]
+    if part:
+        with np.errstate(invalid="ignore"):
+            found = found + part * (ordered[int(below) + 1] - found)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _live(curves: Sequence[Curves], axis: Axis, target: Target, along: str) -> str:
+    """The curves as JSON: positions in the axis's unit, five significant digits, ``null`` for what is not known."""
+    times = [x for each in curves for run in each.runs for x in run.x]
+    if not times:
+        return ""
+    scale, unit = time_scale(times) if axis.kind is ColumnKind.TIME_S else (1.0, "")
+
+    def places(values: Sequence[float]) -> list[float]:
+        return [float(f"{value / scale:.5g}") for value in values]
+
+    def qualities(values: Sequence[float]) -> list[float | None]:
+        return [None if math.isnan(value) else float(f"{value:.5g}") for value in values]
+
+    points = _points_of_a_run(curves)
+    groups = [
+        {
+            "label": clean(each.label),
+            "dash": DASHES[at % len(DASHES)][1],
+            "colour": f"--series-{at % len(SERIES)}",
+            "band": [places(each.band.x), *map(qualities, (each.band.low, each.band.median, each.band.high))],
+            "runs": [
+                [
+                    f"seed {run.seed}, run {clean(run.run[:8])}",
+                    places(run.x[::step]),
+                    qualities(run.quality[::step]),
+                    None if run.reached_at is None else [*places([run.reached_at]), *qualities([run.height()])],
+                ]
+                for run in each.runs[:_MOST_RUNS]
+                for step in [max(1, -(-len(run.x) // points))]
+            ],
+        }
+        for at, each in enumerate(curves)
+    ]
+    found = {"along": clean(along), "unit": unit, "metric": clean(f"{target.split} {target.metric}")}
+    drawn = {"target": target.threshold, "limits": y_limits(curves, target), "groups": groups}
+    return json.dumps({**found, **drawn}, separators=(",", ":"))
 
 
 def evaluations_table(groups: Sequence[tuple[RunGroup, Sequence[Record]]]) -> Table:
@@ -326,6 +395,11 @@ _MOST_POINTS = 4000
 _WIDTH_IN = 5.4
 
 
+def _points_of_a_run(curves: Sequence[Curves]) -> int:
+    """About how many points a run may have, so that many long runs make no large page."""
+    return max(20, _MOST_POINTS // (max([1, *(len(each.runs) for each in curves)]) * len(curves)))
+
+
 def series_colour(at: int) -> str:
     """The placeholder of series ``at``."""
     return f"#0101{16 + at % len(SERIES):02x}"
@@ -350,15 +424,15 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
         scale, unit = (
             time_scale([x for each in curves for x in each.band.x]) if axis.kind is ColumnKind.TIME_S else (1.0, "")
         )
-        shown = max([1, *(len(each.runs) for each in curves)]) * len(curves)
+        points = _points_of_a_run(curves)
         for at, each in enumerate(curves):
             colour, dash = series_colour(at), DASHES[at % len(DASHES)]
             band = each.band
             x = [value / scale for value in band.x]
-            axes.fill_between(x, band.low, band.high, color=colour, alpha=0.16, linewidth=0)
+            axes.fill_between(x, band.low, band.high, color=colour, alpha=0.16, linewidth=0, step="post")
             for run in each.runs[:_MOST_RUNS]:
-                draw_run(axes, run, scale, colour, max(20, _MOST_POINTS // shown))
-            axes.plot(x, band.median, color=colour, linewidth=2.2, linestyle=dash)
+                draw_run(axes, run, scale, colour, points)
+            axes.plot(x, band.median, color=colour, linewidth=2.2, linestyle=dash, drawstyle="steps-post")
         axes.axhline(target.threshold, color=INK_PLACEHOLDER, linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(
             f"target {target.threshold:.6g}", (0, target.threshold), (3, 3), ("axes fraction", "data"),
@@ -377,9 +451,10 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
 def draw_run(axes: Axes, run: PlottedRun, scale: float, colour: str, points: int) -> None:
     """One run, thin, in about ``points`` points, with a dot where it reached its target."""
     step = max(1, -(-len(run.x) // points))
-    axes.plot([x / scale for x in run.x[::step]], run.quality[::step], color=colour, linewidth=0.7, alpha=0.55)
+    x, quality = [x / scale for x in run.x[::step]], run.quality[::step]
+    axes.plot(x, quality, color=colour, linewidth=0.7, alpha=0.55, drawstyle="steps-post")
     if run.reached_at is not None:
-        axes.plot([run.reached_at / scale], [run.at(run.reached_at)], "o", color=colour, markersize=3.5)
+        axes.plot([run.reached_at / scale], [run.height()], "o", color=colour, markersize=3.5)
 
 
 def y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
