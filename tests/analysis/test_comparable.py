@@ -9,7 +9,7 @@ import pytest
 from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
 from levelbench.records import DatasetFacts, comparable
-from levelbench.records.comparable import _carried_over
+from levelbench.records.replicates import _carried_over
 from levelbench.records.schema import around_recipes
 
 FACTS = DatasetFacts(
@@ -142,7 +142,7 @@ def test_a_setting_without_effect_on_what_is_learnt_is_said(run, group):
         return [str(each) for each in found if each.subject == "settings"]
 
     assert told() == [
-        "note: with each seed both sides have the same losses to the last digit: lr changes nothing of what is learnt"
+        "note: for every seed both sides have the same losses to the last digit: lr does not change what is learned"
     ]
     assert told(s1="other") == []
 
@@ -321,15 +321,15 @@ def test_other_inputs_with_the_same_labels_are_refused(run, group, which):
 def test_runs_of_one_side_alone_without_checksums_withhold_the_verdict(sides):
     (caveat,) = comparable(*sides(chained=False)).caveats
     assert str(caveat) == (
-        "no verdict: 3 runs were written without checksums, so that an edit of them goes unseen, and all of them are "
-        "of b: make them again"
+        "no verdict: 3 runs were written without checksums, so edits to them go unnoticed, and all of them are "
+        "of b: run them again"
     )
 
 
 def test_runs_of_both_sides_without_checksums_are_a_doubt(run, group):
     runs = [[run(1.0 + seed, seed=seed, chained=False)] for seed in range(2)]
     found = [str(each) for each in comparable(group("a", runs[0]), group("b", runs[1])).caveats]
-    assert "doubt: 2 runs were written without checksums, so that an edit of them goes unseen: make them again" in found
+    assert "doubt: 2 runs were written without checksums, so edits to them go unnoticed: run them again" in found
 
 
 def test_a_refusal_names_some_copies_and_counts_the_others(run, group):
@@ -467,14 +467,14 @@ def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
         ]
 
     (found,) = doubts([0, 1, 4])
-    assert found.startswith("of a 5 runs were asked for by one command, and 3 are here")
+    assert found.startswith("of a 5 runs were asked for by one command, and 3 are left")
     assert doubts(range(5)) == doubts(range(3), planned_effect=0.05) == []
     (found,) = doubts([0, 1, 4], planned_effect=0.05)
-    assert found.startswith("of a --until-clear made seeds 0 to 4, and 2-3 are not here")
+    assert found.startswith("of a --until-clear made seeds 0 to 4, and 2-3 are missing")
     picked = {"planned_runs": 0, "environment": {"machine": {"id": "m1"}, "seed_picked": True}}
     left = group("a", [run(1.0, seed=seed, **picked) for seed in (1, 2, 5)])
     found = [each.sentence for each in comparable(left, group("b", [run(1.1, seed=9)])).caveats]
-    assert any(each.startswith("of a its program took seeds 0 to 5, and 0, 3-4 are not here") for each in found)
+    assert any(each.startswith("of a its program took seeds 0 to 5, and 0, 3-4 are missing") for each in found)
 
 
 def test_arguments_of_a_program_that_its_settings_do_not_tell_are_said(run, group):
@@ -489,11 +489,13 @@ def test_arguments_of_a_program_that_its_settings_do_not_tell_are_said(run, grou
 
     assert told("--name b --seed 17 --out runs/0", "--name=b --seed 18 --out runs/1") == []
     assert told("--fast -1 train", "--fast -1 train") == [
-        "note: their programs had other arguments: none against --fast -1 train"
+        "note: their programs had different arguments: none against --fast -1 train"
     ]
     doubt, note = told("--lr 0.02", "--lr 0.005")
-    assert doubt.startswith("doubt: runs of b had other arguments: --lr 0.02 against --lr 0.005: tell track()")
-    assert note == "note: their programs had other arguments: none against --lr 0.005 --lr 0.02"
+    assert doubt.startswith(
+        "doubt: runs of b had different arguments: --lr 0.02 against --lr 0.005: pass what they set to track("
+    )
+    assert note == "note: their programs had different arguments: none against --lr 0.005 --lr 0.02"
 
 
 @pytest.mark.parametrize(
@@ -512,7 +514,7 @@ def test_an_argument_is_the_seed_where_it_is_called_so_or_goes_along_with_it(run
 
     caveats = comparable(group("a", runs([""] * 4)), group("b", runs(arguments))).caveats
     told = [str(each) for each in caveats if each.subject == "arguments"]
-    note = [f"note: their programs had other arguments: none against {each}" for each in sorted(found)]
+    note = [f"note: their programs had different arguments: none against {each}" for each in sorted(found)]
     assert told == note
 
 

@@ -110,14 +110,14 @@ def test_an_arm_of_which_every_run_failed_is_unclear_with_the_reason(run, group)
 
 @pytest.mark.parametrize("status", ["interrupted", "running"])
 def test_an_arm_of_which_no_run_ended_is_refused(run, group, status):
-    with pytest.raises(IncomparableError, match="none of the 1 runs of b has come to an end"):
+    with pytest.raises(IncomparableError, match="none of the 1 runs of b has ended"):
         compare(group("a", arm(run, 1.0)), group("b", [run(None, status=status)]))
 
 
 def test_runs_that_did_not_end_are_counted_whether_they_were_interrupted_or_go_on(run, group):
     unended = [run(None, seed=seed, status=status) for seed, status in enumerate(["interrupted", "running"])]
     found = dataclasses.replace(group("b", unended[:1]), unfinished=unended[1:])
-    with pytest.raises(IncomparableError, match="none of the 2 runs of b has come to an end"):
+    with pytest.raises(IncomparableError, match="none of the 2 runs of b has ended"):
         compare(group("a", arm(run, 1.0)), found)
 
 
@@ -200,7 +200,7 @@ def test_the_level_is_bonferronis_over_the_pairs_that_end_in_a_verdict(run, grou
 def test_a_group_of_which_no_run_ended_is_a_refusal_and_no_exception(run, group):
     found, refusals = compare_all([group("a", arm(run, 1.0)), group("b", [run(None, status="running")])], 0.02, 0.95)
     assert found == []
-    assert refusals == ["no verdict on b: none of the 1 runs of b has come to an end"]
+    assert refusals == ["no verdict on b: none of the 1 runs of b has ended"]
 
 
 def in_turns(run, factor, n, place, **replaced):

@@ -25,7 +25,7 @@ def test_each_place_is_a_side_with_its_times_and_nothing_is_imported_twice(call,
     assert code == 0
     assert "8 of 8 runs imported" in out
     assert "cifar[recipe=sgd]" in out
-    assert "on which machine some ran is not known" in out
+    assert "some do not say which machine they ran on" in out
     assert (tmp_path / "out.csv").read_text().count("cifar[") == 2
     assert "0 of 8 runs imported" in call("import", *sides, *WORDS, "--store", tmp_path / "s")[1]
     listed = json.loads(call("list", "runs", "cifar[recipe=adam]", "--store", tmp_path / "s", "--json")[1])

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from levelbench.records.doubts import process_doubts, told_doubts
+from levelbench.records.doubts import counted_doubts, process_doubts
 from levelbench.records.figures import pair, planned_effect, verdicts
 
 
@@ -38,7 +38,7 @@ def test_every_reason_to_doubt_is_told_once_with_the_processes_of_each_arm():
         [["others kept 0.2 cores busy"], ["others kept 0.9 cores busy", "its clock went back"]],
         [[], ["its clock went back"]],
     ]
-    assert told_doubts(["a", "b"], suspects) == [
+    assert counted_doubts(["a", "b"], suspects) == [
         "2 of 2 processes of a: others kept 0.9 cores busy",
         "1 of 2 processes of a and 1 of 2 processes of b: its clock went back",
     ]

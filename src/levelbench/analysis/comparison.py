@@ -20,7 +20,7 @@ from levelbench.measure.sequential import seen_at_looks
 from levelbench.measure.statistics.distributions import binomial_cdf
 from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, format_verdict, verdict
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
-from levelbench.records.comparable import ended
+from levelbench.records.caveats import ended
 
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution

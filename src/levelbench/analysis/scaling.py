@@ -24,7 +24,7 @@ from levelbench.measure.statistics import (
 )
 from levelbench.measure.verdict import NOT_INTERLEAVED
 from levelbench.records import Record, RunGroup, RunSummary, comparable
-from levelbench.records.comparable import ended
+from levelbench.records.caveats import ended
 from levelbench.records.ranks import Teamwork, teamwork
 
 __all__ = ["CROWDED", "Efficiency", "ScaledPoint", "Scaling", "scaling"]

@@ -47,7 +47,7 @@ def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = 
 
     Doubts about groups in ``comparisons`` are left out: they are shown with the verdicts.
     """
-    from levelbench.records.comparable import doubts_of
+    from levelbench.records.replicates import doubts_of
 
     judged = {id(group) for each in comparisons for group in (each.a, each.b)}
     return [str(each) for each in doubts_of([group for group in groups if id(group) not in judged])]

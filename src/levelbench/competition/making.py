@@ -47,11 +47,12 @@ from levelbench.measure.environment import machine_of, system_of
 from levelbench.measure.environment.software import harmless
 from levelbench.measure.policies import policy
 from levelbench.measure.statistics.early_stopping import nearest_rank, stream_estimate
-from levelbench.records.comparable import one_kind, removed
+from levelbench.records.comparable import one_kind
 from levelbench.records.inference import InferenceRecord, InferenceSpecification, other_seeds, runs_for_inference
 from levelbench.records.inference_summary import QUANTILES, score
 from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
+from levelbench.records.replicates import removed
 from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target, outline
 from levelbench.records.store import Store
 from levelbench.records.summary import summarise

@@ -31,7 +31,7 @@ from levelbench.competition.checks.identity import skeleton
 from levelbench.competition.entries import Submission, SubmittedCurve
 from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.records import RunGroup, RunSummary, comparable
-from levelbench.records.comparable import Caveat
+from levelbench.records.caveats import Caveat
 from levelbench.records.schema import DatasetFacts, Target
 
 _SIGNATURES = "signatures."

@@ -3,7 +3,8 @@
 One run is one JSONL file, appended event by event. Everything else here is a view of such files.
 """
 
-from levelbench.records.comparable import Caveat, Comparability, comparable
+from levelbench.records.caveats import Caveat
+from levelbench.records.comparable import Comparability, comparable
 from levelbench.records.reader import Follower, Record, Status, follow, read_record
 from levelbench.records.schema import (
     SCHEMA,

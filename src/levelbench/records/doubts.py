@@ -1,4 +1,4 @@
-"""Reasons to doubt what was measured, as sentences: each is told once, with how much of what it concerns."""
+"""Reasons to doubt what was measured, as sentences: each is printed once, with the runs or processes it concerns."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["in_steps", "process_doubts", "told_doubts", "without_figures"]
+__all__ = ["counted_doubts", "in_steps", "process_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
-def told_doubts(
+def counted_doubts(
     names: Sequence[str], suspects: Sequence[Sequence[Sequence[str]]], noun: str = "processes"
 ) -> list[str]:
-    """Each reason to doubt what was measured, once, with how many of which arm it concerns.
+    """Each reason to doubt what was measured once, with how many of which arm it concerns.
 
-    ``suspects`` holds those of each process, or run, by arm. Sentences that differ in their figures only are one
-    reason, of which the one with the largest is shown; a process counts once for it.
+    ``suspects`` holds the doubts of each process, or run, by arm. Sentences that differ only in their figures are one
+    reason, for which the one with the largest figures is shown, and a process counts once.
     """
     found: dict[str, dict[int, list[str]]] = {}
     for at, arm in enumerate(suspects):
@@ -33,7 +33,7 @@ def told_doubts(
 
 
 def without_figures(doubt: str) -> str:
-    """The sentence with ``#`` for each number: two that differ in nothing else are one."""
+    """The sentence with ``#`` for each number: equal for two doubts that differ only in their figures."""
     return _FIGURE.sub("#", doubt)
 
 
@@ -41,7 +41,7 @@ def _figures_in(text: str) -> list[float]:
     return [float(each) for each in _FIGURE.findall(text)]
 
 
-class _Asked(Protocol):
+class _Planned(Protocol):
     @property
     def seed(self) -> int: ...
     @property
@@ -50,11 +50,11 @@ class _Asked(Protocol):
     def planned_effect(self) -> float | None: ...
 
 
-def in_steps(name: str, several: str, made: Iterable[_Asked]) -> list[str]:
-    """The doubt about runs (or processes: ``several``) that were added after a look, by whoever saw the results.
+def in_steps(name: str, several: str, made: Iterable[_Planned]) -> list[str]:
+    """The doubt about runs (or processes: ``several``) that were added after a look at the results.
 
-    Below ``LEAST_RUNS`` there is no verdict to look at, as in a first try with -n 1; looks that were planned have
-    intervals that are as wide as they ask for.
+    Below ``LEAST_RUNS``, as in a first try with -n 1, there is no verdict to look at. Planned looks are not doubted:
+    their intervals are wide enough.
     """
     from levelbench.measure.verdict import LEAST_RUNS
 
@@ -68,14 +68,14 @@ def in_steps(name: str, several: str, made: Iterable[_Asked]) -> list[str]:
         return []
     asked = "one was" if planned == [1] else f"{', then '.join(map(str, planned))} {several} were"
     steps = f"{asked} asked for{' at a time' * (planned == [1])}, and there are {len(runs)}"
-    text = f"the {several} of {name} were made in several steps ({steps}), and the interval is of one look"
-    return [f"{text}: --until-clear allows for looking again and again"]
+    text = f"the {several} of {name} were made in several steps ({steps}), and the interval is that of one look"
+    return [f"{text}: --until-clear allows for repeated looks"]
 
 
 def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]]) -> list[str]:
-    """What is to be doubted of the processes of each arm, as their records tell it."""
+    """The doubts about the processes of each arm, given their records."""
     suspects = [[[] if each.end is None else each.end.suspect for each in arm] for arm in arms]
-    found = told_doubts(names, suspects)
+    found = counted_doubts(names, suspects)
     for name, arm in zip(names, arms, strict=True):
         found += in_steps(name, "processes", [each.header for each in arm])
     return found

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelbench.records.comparable import doubts_of
+from levelbench.records.replicates import doubts_of
 from levelbench.report.distributed import (
     draw_efficiencies,
     rank_tables,

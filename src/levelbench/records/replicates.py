@@ -1,0 +1,217 @@
+"""Whether the runs of a group are honest replicates: distinct, complete, independent, not picked by their results."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from levelbench.records.caveats import Caveat, Sides, Weight, ended, listed
+from levelbench.records.doubts import counted_doubts, in_steps
+from levelbench.records.summary import RunGroup, RunSummary
+
+__all__ = ["copies", "doubts", "doubts_of", "looks", "pairing", "removed", "removed_runs", "shared_runs", "unfinished"]
+
+_FINE = 5
+"""This many phases given to the nanosecond never agree by chance."""
+
+
+def shared_runs(sides: Sides) -> Iterator[Caveat]:
+    """Runs that are on both sides."""
+    both = sorted({run.id for run in sides.runs_a} & {run.id for run in sides.runs_b})
+    if both:
+        count = f"{len(both)} run{'s' * (len(both) > 1)}"
+        yield Caveat("shared runs", "refuse", f"{count} would be compared with themselves ({listed(both)})")
+
+
+def copies(sides: Sides) -> Iterator[Caveat]:
+    """Two runs never take the same time in each phase to the nanosecond: one is a renamed copy of the other."""
+    first: dict[tuple[object, ...], RunSummary] = {}
+    for run in sides.runs:
+        if not run.phases_s:
+            continue
+        one = first.setdefault(_times_of(run), run)
+        if one.id != run.id:
+            text = f"the runs {one.id} and {run.id} are one run"
+            yield Caveat("copies", "refuse", f"{text}: all their times are the same to the nanosecond")
+
+
+def _times_of(run: RunSummary) -> tuple[object, ...]:
+    """What two runs never share. Round numbers may coincide, so for them the start is included."""
+    fine = [seconds for seconds in run.phases_s.values() if round(seconds * 1e9) % 1000]
+    start = () if len(fine) >= _FINE else (run.started,)
+    return (*start, run.wall_s, *sorted(run.phases_s.items()))
+
+
+def pairing(sides: Sides) -> Iterator[Caveat]:
+    """Whether runs are paired: pairing removes the luck of the seed from a ratio."""
+    a, b = ([run.seed for run in runs] for _, runs in sides.each)
+    for group in (sides.a, sides.b):
+        if group.repeats:
+            text = f"{group.label} has several runs of seed {_ranges(run.seed for run in group.repeats)}"
+            yield Caveat("seeds", "note", f"{text}: the earliest of each counts, since the seed is the replicate")
+    if set(a) != set(b):
+        yield Caveat("pairing", "note", f"not paired by seed: the seeds differ ({_ranges(a)} against {_ranges(b)})")
+    elif a != b:
+        yield Caveat("pairing", "note", "not paired by seed: a seed has more runs on one side than on the other")
+
+
+def looks(sides: Sides) -> Iterator[Caveat]:
+    """Runs that were added after a look at the results, or repeated until the results pleased."""
+    for group, runs in sides.each:
+        for doubt in in_steps(group.label, "runs", runs):
+            yield Caveat("looks", "doubt", doubt)
+        again = [run.replaced for run in runs if run.replaced]
+        if again:
+            text = f"{len(again)} of {len(runs)} runs of {group.label} replace earlier ones (--fresh)"
+            weight: Weight = "doubt" if max(again) > 1 else "note"
+            times = f", one of them {max(again)}" if max(again) > 1 else ""
+            yield Caveat("fresh runs", weight, f"{text}{times}: levelbench list runs --all shows what they replaced")
+
+
+def removed(planned: Iterable[int], seeds: Iterable[int]) -> str:
+    """A sentence if one command asked for more runs of an arm than there are seeds; else empty."""
+    most, found = max(planned, default=0), len(set(seeds))
+    return f"{most} runs were asked for by one command, and {found} are left" if found < most else ""
+
+
+def removed_runs(sides: Sides) -> Iterator[Caveat]:
+    """Runs that are missing: removing the slow ones of an arm selects its results."""
+    for group in (sides.a, sides.b):
+        every = [*group.runs, *group.unfinished, *group.repeats]
+        # With --until-clear only the maximum number of runs is planned.
+        planned = [run.planned_runs for run in every if not run.planned_effect]
+        found = removed(planned, [run.seed for run in every])
+        # Each look continues with the next seed, so its seeds have no gaps.
+        looked = sorted(run.seed for run in every if run.planned_effect)
+        gone = set(range(looked[0], looked[-1])) - {run.seed for run in every} if looked else set()
+        if gone and not found:
+            found = f"--until-clear made seeds {looked[0]} to {looked[-1]}, and {_ranges(gone)} are missing"
+        # A tracked program without a given seed takes the first free one, from 0 on.
+        picked = [run.seed for run in every if run.environment.get("seed_picked")]
+        gone = set(range(max(picked, default=0))) - {run.seed for run in every}
+        if gone and not found:
+            found = f"its program took seeds 0 to {max(picked)}, and {_ranges(gone)} are missing"
+        if found:
+            text = f"of {group.label} {found}"
+            yield Caveat("missing runs", "doubt", f"{text}: levelbench run makes the missing ones")
+
+
+def unfinished(sides: Sides) -> Iterator[Caveat]:
+    """Runs that were interrupted: ending the slow ones of an arm selects its results."""
+    for group in (sides.a, sides.b):
+        made = {run.seed: run.wall_s for run in (*group.repeats, *group.runs)}
+        # An interrupted run that was made again, and had not yet taken longer than that, was not a slow one.
+        left = [
+            run
+            for run in group.unfinished
+            if run.status == "interrupted" and (run.seed not in made or run.wall_s > made[run.seed])
+        ]
+        if left:
+            text = f"{len(left)} run{'s' * (len(left) > 1)} of {group.label} {'were' if len(left) > 1 else 'was'}"
+            yield Caveat("interrupted runs", "doubt", f"{text} interrupted and not counted: levelbench run makes them")
+
+
+def _ranges(seeds: Iterable[int]) -> str:
+    """``0-4, 7`` for 0, 1, 2, 3, 4 and 7."""
+    parts: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ", ".join(str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in parts)
+
+
+def doubts(sides: Sides) -> Iterator[Caveat]:
+    """The doubts of the runs of both sides."""
+    yield from doubts_of([sides.a, sides.b])
+
+
+def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
+    """Each reason to doubt the runs of ``groups`` once, with how many runs of which group it concerns."""
+    suspects = [[run.suspect for run in ended(group)] for group in groups]
+    found = counted_doubts([each.label for each in groups], suspects, "runs")
+    shared = [caveat for group in groups for look in (_equal_results, _carried_over) for caveat in look(group)]
+    return [*(Caveat("doubts", "doubt", each) for each in found), *shared]
+
+
+_LEAST_RUNS = 3
+
+
+def _equal_results(group: RunGroup) -> Iterator[Caveat]:
+    """Runs of different seeds with equal losses: a seed that draws weights and batches changes the losses."""
+    runs = ended(group)
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        if run.losses_digest:
+            seeds.setdefault(run.losses_digest, set()).add(run.seed)
+    if count := sum(len(each) for each in seeds.values() if len(each) > 1):
+        text = f"{count} of {len(runs)} runs of {group.label} have other seeds and the same losses to the last digit"
+        yield Caveat("copies", "doubt", f"{text}: the seed has no effect, or they are copies of one run")
+    # Qualities are coarse: some runs may share theirs by chance, but not all of them.
+    elif len(runs) >= _LEAST_RUNS and len({run.qualities_digest for run in runs}) == 1 and runs[0].qualities_digest:
+        text = f"all {len(runs)} runs of {group.label} have the same qualities to the last digit"
+        do = "give the program its seed ({seed} in the command, LEVELBENCH_SEED, run.seed)"
+        yield Caveat("copies", "doubt", f"{text}, and show one draw of weights and batches: {do}")
+
+
+_LEAST_LATER, _SURELY, _FAR_OFF = 3, 0.999, 8.0
+"""First qualities may have a long tail, so even many of them have to differ by this many standard deviations."""
+_ERRORS, _ASSUMED_EXAMPLES, _LITTLE = 5, 1000, 0.1
+_TO_FIRST = "until its first evaluation"
+_SET_UP: dict[str, Callable[[RunSummary], float]] = {
+    "to prepare": lambda run: run.phases_s.get("prepare", 0.0),
+    "to compile": lambda run: run.phases_s.get("compile", 0.0),
+    "for its first step": lambda run: run.first_step_s or 0.0,
+    # Before it, levelbench's own runs do nothing but the above and their training.
+    _TO_FIRST: lambda run: run.first_evaluation_s or 0.0 if run.scored_by else 0.0,
+}
+_MUCH_LONGER, _MANY, _APART_FROM = (2.0, 1.5), 5, 3.0
+_LEAST_SAVED_S, _SAVED = 0.5, 0.05
+
+
+def _carried_over(group: RunGroup) -> Iterator[Caveat]:
+    """Later runs may have started with what the first one left on disk: a checkpoint or a cache."""
+    runs = sorted(ended(group), key=lambda run: run.started)
+    if len(runs) < _LEAST_RUNS:
+        return
+    first, later = runs[0], runs[1:]
+    begun = [run.first_quality for run in later if run.first_quality is not None]
+    if len(begun) == len(later) and first.first_quality is not None and _began_ahead(first, begun):
+        text = f"the first run of {group.label} began at {first.target.metric} {first.first_quality:.3g}, the others"
+        do = "check whether they continue from something that it left on disk, such as a checkpoint"
+        yield Caveat("runs before", "doubt", f"{text} at {min(begun):.3g} to {max(begun):.3g}: {do}")
+    for part, seconds in _SET_UP.items():
+        took_s, *others_s = (seconds(run) for run in runs)
+        saved_s = took_s - max(others_s)
+        factor, least_s = 2.0, max(_LEAST_SAVED_S, _SAVED * min(run.wall_s for run in later))
+        if part == _TO_FIRST:
+            # Programs that stop by themselves vary: the first has to differ more than the others do from each other.
+            factor = _MUCH_LONGER[len(runs) >= _MANY]
+            least_s = max(least_s, _APART_FROM * (max(others_s) - min(others_s)))
+        if took_s > factor * max(others_s) and saved_s > least_s:
+            text = f"the first run of {group.label} took {took_s:.2g} s {part}, the others {max(others_s):.2g} s"
+            do = "if they use something that it left on disk, such as a cache, clear or fill it before each run"
+            yield Caveat("runs before", "doubt", f"{text} at most: {do}")
+
+
+def _began_ahead(first: RunSummary, begun: Sequence[float]) -> bool:
+    """Whether all later runs began better than the first, by more than chance and more than a small part of the way."""
+    from levelbench.measure.crossing import sign_of
+    from levelbench.measure.statistics import t_quantile
+
+    own, target, count = first.first_quality, first.target, len(begun)
+    if own is None or count < _LEAST_LATER or not all(map(math.isfinite, (own, *begun))):
+        return False
+    sign = sign_of(target.direction)
+    gap = min(sign * (each - own) for each in begun)
+    way = max(sign * (target.threshold - own), 0.0)
+    spread = max(_FAR_OFF, t_quantile(_SURELY, count - 1)) * statistics.stdev(begun)
+    if target.low == 0 and target.high is not None:
+        # A few runs may agree to the last example by chance, so the spread is at least that of drawing the examples.
+        share = statistics.fmean(begun) / target.high
+        examples = first.dataset.sizes.get(target.split, 0) if first.dataset else 0
+        error = math.sqrt(max(share * (1 - share), 0.0) / (examples or _ASSUMED_EXAMPLES))
+        spread = max(spread, _ERRORS * error * target.high)
+    return gap > max(_LITTLE * way, spread * math.sqrt(1 + 1 / count), 0.0)

@@ -1,0 +1,201 @@
+"""Whether two groups of runs were measured alike: machine, environment, budgets, and time that a clock leaves out."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, distinct_texts, fact, listed
+from levelbench.records.summary import RunSummary
+
+__all__ = ["budgets", "environment", "excluded_time", "machine", "start_of_processes"]
+
+
+def machine(sides: Sides) -> Iterator[Caveat]:
+    """Runs on different machines, or on unknown ones."""
+    if not sides.one_machine:
+        weight: Weight = "doubt" if sides.across_machines else "no verdict"
+        do = "" if sides.across_machines else "; --across-machines gives one anyway"
+        known = all(isinstance(run.environment.get("machine"), Mapping) for run in sides.runs)
+        where = "they ran on different machines" if known else "some do not say which machine they ran on"
+        yield Caveat("machine", weight, f"{where}{do}")
+
+
+_SETTINGS: tuple[tuple[str, str, Weight], ...] = (
+    ("framework.threads", "threads", "doubt"),
+    ("framework.deterministic", "kernels", "doubt"),
+    ("threads", "threads", "doubt"),
+    ("malloc", "memory allocator", "doubt"),
+    ("libraries.python.traced", "tracing", "doubt"),
+    ("libraries", "versions", "note"),
+    ("machine.cpu", "processor", "doubt"),
+    ("machine.cores", "processor", "doubt"),
+    ("machine.cgroup", "processor", "doubt"),
+    ("machine.governor", "frequency", "doubt"),
+    ("machine.turbo", "frequency", "doubt"),
+    ("machine.frequency", "frequency", "doubt"),
+    ("machine", "system", "note"),
+    ("accelerators", "driver", "doubt"),
+    ("git", "commit", "note"),
+)
+"""A path in the environment, its subject, and its weight. The machine itself and its load have checks of their own."""
+_ABSENCE_COUNTS = ("threads.settings", "threads.niceness", "malloc")
+"""A value that is missing here is a different setting; elsewhere the other framework just does not load the library."""
+_PLURAL = ("threads", "kernels", "versions")
+
+
+def environment(sides: Sides) -> Iterator[Caveat]:
+    """Threads, versions, kernels and settings: one caveat for each, with the values of both sides."""
+    found: dict[tuple[str, Weight], list[str]] = {}
+    # Ranks communicate through another framework, so they load libraries that a single process does not.
+    a, b = sides.a.specification, sides.b.specification
+    same_framework = a.framework == b.framework
+    same_software = same_framework and (a.distribution is None) == (b.distribution is None)
+    for path in dict.fromkeys(each.path for each in sides.differences):
+        rule = next((each for each in _SETTINGS if path == each[0] or path.startswith(f"{each[0]}.")), None)
+        rule = rule or next((each for each in _SETTINGS if path.startswith(f"{each[0]}_")), None)
+        if rule is None or path == "machine.id" or (rule[0].startswith("machine") and not sides.one_machine):
+            continue
+        values_a, values_b = (_values(runs, path) for _, runs in sides.each)
+        if not same_software and not path.startswith(_ABSENCE_COUNTS) and "not there" in (*values_a, *values_b):
+            continue
+        weight = "doubt" if same_framework and _is_framework(path, sides) else rule[2]
+        text = f"{path} {listed(values_a)} against {listed(values_b)}"
+        if values_a == values_b:
+            text = f"{path} both have {listed(values_a)}"
+        found.setdefault((rule[1], weight), []).append(text)
+    for (subject, weight), lines in found.items():
+        more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+        differ = f"{subject} differ{'' if subject in _PLURAL else 's'}"
+        yield Caveat(subject, weight, f"{differ}: {'; '.join(lines[:SHOWN])}{more}")
+
+
+def _is_framework(path: str, sides: Sides) -> bool:
+    """Whether it is the version of the framework of both sides, or of what computes for it."""
+    name = sides.a.specification.framework
+    return path in (f"libraries.{name}", f"libraries.{name}lib") or path.startswith("libraries.blas")
+
+
+def _values(runs: Sequence[RunSummary], path: str) -> list[str]:
+    found = [fact(run.environment, *path.split(".")) for run in runs]
+    return sorted({"not there" if value is None else str(value) for value in found})
+
+
+def start_of_processes(sides: Sides) -> Iterator[Caveat]:
+    """Whether processes were forked or new interpreters; older records do not say, and were always the latter."""
+    ways = [distinct_texts(str(fact(run.environment, "started") or "spawn") for run in runs) for _, runs in sides.each]
+    if len({*ways[0], *ways[1]}) > 1:
+        words = [listed(sorted(each)) for each in ways]
+        text = f"their processes were started in different ways ({words[0]} against {words[1]})"
+        yield Caveat("start of processes", "doubt", f"{text}: run both sides with one command, or with --spawn")
+
+
+def budgets(sides: Sides) -> Iterator[Caveat]:
+    """Different budgets and intervals of evaluation."""
+    names = {
+        "budget_epochs": "epochs",
+        "budget_s": "seconds",
+        "budget_samples": "samples",
+        "budget_j": "joules",
+        "plateau": "evaluations without a better one",
+    }
+    a, b = sides.a.specification, sides.b.specification
+    unlike = [
+        f"{_amount(getattr(a, name))} against {_amount(getattr(b, name))} {unit}"
+        for name, unit in names.items()
+        if getattr(a, name) != getattr(b, name)
+    ]
+    if unlike:
+        yield Caveat("budgets", "note", f"they were given up at different budgets: {'; '.join(unlike)}")
+    if a.evaluate_every != b.evaluate_every:
+        text = f"they were evaluated every {a.evaluate_every} and every {b.evaluate_every}"
+        yield Caveat("evaluations", "note", f"{text}: more frequent evaluations see the target sooner")
+
+
+def _amount(value: float | None) -> str:
+    return "no limit of" if value is None else f"{value:g}"
+
+
+_LEAST_APART_S, _APART = 0.5, 0.2
+"""Imports vary by less than both: these seconds, and this share of their time."""
+_PREDICTING_APART_S, _PREDICTING_RULE = 0.05, (0.02, 0.5)
+"""Predictions for equal inputs differ by less than this between the sides, so a smaller difference is reported."""
+
+
+def excluded_time(sides: Sides) -> Iterator[Caveat]:
+    """Whether a difference disappears with the time that the clock leaves out: work may have been moved there."""
+    reached = [[run for run in runs if run.time_to_accuracy_s] for _, runs in sides.each]
+    if not all(reached):
+        return
+    out_s = [[sum(run.excluded_s.values()) for run in runs] for runs in reached]
+    if changed := _explained_by(sides, reached, out_s):
+        a, b = (f"{math.fsum(each) / len(each):.3g} s" for each in out_s)
+        text = f"the clock {sides.runs[0].clock} leaves out {a} of {sides.a.label} and {b} of {sides.b.label}"
+        yield Caveat("clock", "doubt", f"{text}; {changed}: see --clock wall")
+    if all("after training" in (run.held_out or "") for runs in reached for run in runs):
+        yield from _after_the_clock(sides, reached)
+    in_place = all(run.environment.get("started") == "in place" for runs in reached for run in runs)
+    if in_place and sides.a.specification.framework == sides.b.specification.framework:
+        yield from _before_the_clock(sides, reached)
+
+
+def _after_the_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]]) -> Iterator[Caveat]:
+    """Once a program has reported the end of training it should only predict, but it might still train."""
+    after_s = [[run.wall_s - (run.time_to_accuracy_s or 0.0) for run in runs] for runs in reached]
+    a_s, b_s = (math.fsum(each) / len(each) for each in after_s)
+    least_s = min(map(min, after_s))
+    more_s = [[each - least_s for each in arm] for arm in after_s]
+    if abs(a_s - b_s) > _PREDICTING_APART_S and (changed := _explained_by(sides, reached, more_s, *_PREDICTING_RULE)):
+        text = f"after their clocks {sides.a.label} went on for {a_s:.2g} s and {sides.b.label} for {b_s:.2g} s"
+        do = "report the end of training when it ends, or give the inputs before training (--reveal-inputs before)"
+        yield Caveat("clock", "doubt", f"{text}; {changed}: {do}")
+
+
+def _before_the_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]]) -> Iterator[Caveat]:
+    """Work before the clock takes processor time, or time in which the program waits for whoever does the work."""
+    before_s = []
+    for runs in reached:
+        cpu_s, wall_s = (
+            [_number(fact(run.environment, "before_clock", name)) for run in runs] for name in ("cpu_s", "wall_s")
+        )
+        # A first import from a cold disk is not work: one slow start does not count, those of most runs do.
+        usual_s = statistics.median(wall_s)
+        before_s.append([max(each, usual_s) for each in cpu_s])
+    # The imports take what all of them spend.
+    least_s = min(map(min, before_s))
+    more_s = [[each - least_s for each in arm] for arm in before_s]
+    a_s, b_s = (math.fsum(each) / len(each) for each in before_s)
+    apart = abs(a_s - b_s) > max(_LEAST_APART_S, _APART * min(a_s, b_s))
+    if apart and (changed := _explained_by(sides, reached, more_s)):
+        text = f"before their clocks started {sides.a.label} took {a_s:.2g} s and {sides.b.label} {b_s:.2g} s"
+        yield Caveat("clock", "doubt", f"{text}; {changed}: start tracking before any training")
+
+
+def _explained_by(
+    sides: Sides,
+    reached: Sequence[Sequence[RunSummary]],
+    out_s: Sequence[Sequence[float]],
+    least: float = 0.05,
+    remains: float = 0.25,
+) -> str:
+    """What the ratio becomes with the times that were left out, if that removes most of the difference; else empty.
+
+    A log ratio within ``least`` is no difference; most of one is gone if no more than the share ``remains`` is left.
+    """
+    if not any(map(any, out_s)):
+        return ""
+    times_s = [[run.time_to_accuracy_s or 0.0 for run in runs] for runs in reached]
+    alone = _log_ratio(*times_s)
+    together = _log_ratio(*([t + x for t, x in zip(*each, strict=True)] for each in zip(times_s, out_s, strict=True)))
+    if abs(alone) <= least or together * math.copysign(1.0, alone) >= remains * abs(alone):
+        return ""
+    return f"with that, {sides.b.label} takes {math.exp(together):.3g} times as long instead of {math.exp(alone):.3g}"
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _log_ratio(a: Sequence[float], b: Sequence[float]) -> float:
+    return math.fsum(map(math.log, b)) / len(b) - math.fsum(map(math.log, a)) / len(a)

@@ -1,0 +1,237 @@
+"""Whether two groups of runs did the same work: the task, its rules, its data, and the code that scores it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from levelbench.measure.crossing import RULES
+from levelbench.measure.policies import POLICIES
+from levelbench.records.caveats import Caveat, Sides, distinct_texts, fact, listed, shortened
+from levelbench.records.schema import DatasetFacts, key_of
+from levelbench.records.summary import RunSummary
+
+__all__ = ["arguments", "checksums_of_records", "contradictions", "contradictions_of", "data", "data_of", "definition"]
+__all__ += ["rules", "settings_without_effect", "signatures", "view"]
+
+_KEY_DIGITS = 64
+
+
+def contradictions(sides: Sides) -> Iterator[Caveat]:
+    """Records that contradict themselves, on either side."""
+    yield from contradictions_of(sides.runs)
+
+
+def contradictions_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
+    """Records of ``runs`` that contradict themselves."""
+    for run in runs:
+        if found := run.contradictions:
+            yield Caveat("contradictions", "refuse", f"the record of run {run.id} contradicts itself: {found[0]}")
+
+
+def checksums_of_records(sides: Sides) -> Iterator[Caveat]:
+    """Records of the first schema have no checksums; neither have records from which someone removed them."""
+    counts = [sum(not run.chained for run in runs) for _, runs in sides.each]
+    if not any(counts):
+        return
+    text = "1 run was" if sum(counts) == 1 else f"{sum(counts)} runs were"
+    text += " written without checksums, so edits to them go unnoticed"
+    if all(counts):
+        yield Caveat("checksums of records", "doubt", f"{text}: run them again")
+        return
+    which = sides.a if counts[0] else sides.b
+    yield Caveat("checksums of records", "no verdict", f"{text}, and all of them are of {which.label}: run them again")
+
+
+def rules(sides: Sides) -> Iterator[Caveat]:
+    """What a time to accuracy means: the task, its target, when that counts as reached, and on which clock."""
+    first, second = sides.runs_a[0], sides.runs_b[0]
+    fixed = {
+        "task": (first.task, second.task),
+        "target": (_target(first), _target(second)),
+        "crossing rule": (first.crossing, second.crossing),
+        "clock": (first.clock, second.clock),
+    }
+    for subject, (x, y) in fixed.items():
+        if x == y:
+            continue
+        if {x, y} == {"final", "confirmed"}:
+            # A schedule of fixed length can only be judged at its end; its time may be compared with a confirmed one.
+            at_end = sides.a if x == "final" else sides.b
+            text = f"{at_end.label} is judged at the end of its schedule, the other at a confirmed target"
+            yield Caveat(subject, "note", text)
+        else:
+            yield Caveat(subject, "refuse", f"they differ in {subject}: {x} against {y}")
+
+
+def view(sides: Sides) -> Iterator[Caveat]:
+    """Among many targets and rules some favour one arm, and someone who knows the results can pick one of those."""
+    for run in {run.key: run for run in sides.runs if len(run.key) == _KEY_DIGITS}.values():
+        own, clocks = run.specification, tuple(POLICIES)
+        if run.key in {key_of(replace(own, clock=clock)) for clock in clocks}:
+            continue
+        by_rule = {key_of(replace(own, clock=clock, crossing=rule)) for clock in clocks for rule in RULES}
+        what = "crossing rule" if run.key in by_rule else "target"
+        text = f"the runs were made for another {what} than they are judged by ({_target(run)}, {run.crossing})"
+        yield Caveat(what, "doubt", f"{text}: if it was chosen with the results known, make runs for it")
+        return
+
+
+def _target(run: RunSummary) -> str:
+    sign = ">=" if run.target.direction == "higher" else "<="
+    return f"{run.target.split} {run.target.metric} {sign} {run.target.threshold:g}"
+
+
+def data(sides: Sides) -> Iterator[Caveat]:
+    """Data that differs, within or between the sides."""
+    yield from data_of(sides.runs)
+
+
+def data_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
+    """Files, split rule, split sizes, labels and inputs that differ; runs that read no data are left out."""
+    runs = list(runs)
+    unlike = _unlike([run.checksums for run in runs if run.checksums])
+    if unlike:
+        yield Caveat("checksums", "refuse", f"they differ in the content of {', '.join(unlike)}")
+    facts = [run.dataset for run in runs if run.dataset is not None]
+    if not facts:
+        return
+    for subject, what, values in (
+        ("dataset", "the name of the data", distinct_texts(each.name for each in facts)),
+        ("split rule", "the rule of the split", distinct_texts(each.split_rule for each in facts)),
+        ("split sizes", "the sizes of the splits", distinct_texts(map(_sizes, facts))),
+    ):
+        if len(values) > 1:
+            yield Caveat(subject, "refuse", f"they differ in {what}: {' against '.join(map(shortened, values[:2]))}")
+    if changed := _unlike([each.digests for each in facts if each.digests]):
+        yield Caveat("labels", "refuse", f"they differ in the labels of the {', '.join(changed)} split")
+    # Older records have a digest of some inputs only, which newer ones keep as well.
+    some = _unlike([each.inputs for each in facts if each.inputs])
+    whole = _unlike([each.whole_inputs for each in facts if each.whole_inputs])
+    if changed := sorted({*some, *whole}):
+        yield Caveat("inputs", "refuse", f"they differ in the inputs of the {', '.join(changed)} split")
+
+
+def _sizes(facts: DatasetFacts) -> str:
+    return ", ".join(f"{size} {name}" for name, size in facts.sizes.items())
+
+
+def _unlike(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """The names under which any two differ."""
+    names = sorted({name for each in facts for name in each})
+    return [name for name in names if len({each.get(name) for each in facts}) > 1]
+
+
+def definition(sides: Sides) -> Iterator[Caveat]:
+    """The code that scores the network and loads the data; the code of the recipes is what is being compared."""
+    known = [run for run in sides.runs if run.quality_digest]
+    if len({run.quality_digest for run in known}) > 1:
+        text = "the sides compute the quality with different code, so their targets may not be the same"
+        yield Caveat("task definition", "no verdict", text)
+    if len({run.data_digest for run in known}) > 1:
+        yield Caveat("task definition", "doubt", "the sides load the data with different code")
+    sources = {run.source_digest for run in sides.runs}
+    ways = {run.scored_by for run in sides.runs}
+    unknown = "whether both measure the same thing is unknown"
+    if len({run.held_out for run in sides.runs}) > 1:
+        text = "they were scored on different held-out data, or one after training and the other during it"
+        yield Caveat("held-out data", "no verdict", text)
+    elif len(ways) > 1:
+        text = "the program of one side reports its own quality, and levelbench measured that of the other"
+        yield Caveat("quality", "doubt", f"{text}: {unknown}")
+    if ways != {None} and {run.clock for run in sides.runs} != {"wall"}:
+        text = "a program names its own phases, and time in none of them counts as other"
+        yield Caveat("clock", "doubt", f"{text}: only the wall clock includes all of its time")
+    if len(sources) < 2 or ways == {"held-out"}:
+        return
+    if ways == {"program"}:
+        yield Caveat("quality", "doubt", f"the programs differ, and each reports its own quality: {unknown}")
+        return
+    if around := _changed_around_recipes(sides):
+        text = f"the code around the recipes differs too ({around}), so what scores or feeds the runs may differ"
+        yield Caveat("source", "doubt", f"{text}: repeat the runs of both sides with one version of it")
+    elif len(known) < len(sides.runs):
+        text = "the task files differ, and the older records do not say whether in more than the recipe"
+        yield Caveat("source", "doubt", text)
+    elif sides.a.specification.recipe == sides.b.specification.recipe:
+        yield Caveat("source", "note", f"the file of recipe {sides.a.specification.recipe} differs between the sides")
+
+
+def _changed_around_recipes(sides: Sides) -> str:
+    """Where runs of one recipe or file differ outside of recipes; for other runs, the modules that both import."""
+    one = sides.runs[0]
+    same_file = all(run.source_name == one.source_name for run in sides.runs)
+    same = sides.a.specification.recipe == sides.b.specification.recipe or (same_file and bool(one.source_name))
+    found = ["the task's file"] if same and len({run.around_digest for run in sides.runs}) > 1 else []
+    names = {name for run in sides.runs for name in run.modules}
+    shared = {name for name in names if all(name in run.modules for run in sides.runs)}
+    changed = _unlike([run.modules for run in sides.runs])
+    return listed([*found, *(name for name in changed if same or name in shared)])
+
+
+def settings_without_effect(sides: Sides) -> Iterator[Caveat]:
+    """If a recipe does not use the setting that differs, a comparison compares something with itself."""
+    a, b = sides.a.specification, sides.b.specification
+    unlike = [name for name in {**a.settings, **b.settings} if a.settings.get(name) != b.settings.get(name)]
+    own, other = ({run.seed: run.losses_digest for run in runs} for _, runs in sides.each)
+    shared = [own[seed] for seed in own if seed in other and own[seed] == other[seed]]
+    if unlike and own and len(shared) == len(own) == len(other) and all(shared):
+        text = "for every seed both sides have the same losses to the last digit"
+        yield Caveat("settings", "note", f"{text}: {listed(unlike)} does not change what is learned")
+
+
+def arguments(sides: Sides) -> Iterator[Caveat]:
+    """Arguments of programs that track their runs, apart from those that are settings."""
+    for group, runs in sides.each:
+        given = distinct_texts(map(" ".join, _unrecorded_arguments(runs)))
+        if len(given) > 1:
+            text = f"runs of {group.label} had different arguments"
+            words = " against ".join(each or "none" for each in given[:2])
+            yield Caveat("arguments", "doubt", f"{text}: {words}: pass what they set to track(settings=)")
+    one, other = ({word for words in _unrecorded_arguments(runs) for word in words} for _, runs in sides.each)
+    if one != other:
+        words = " against ".join(" ".join(sorted(each)) or "none" for each in (one - other, other - one))
+        yield Caveat("arguments", "note", f"their programs had different arguments: {words}")
+
+
+def _unrecorded_arguments(runs: Sequence[RunSummary]) -> list[list[str]]:
+    """The arguments of each run, except paths and those that are a setting or the seed."""
+    every = [_options(run) for run in runs]
+    seeds = [str(run.seed) for run in runs]
+    found = []
+    for run, options in zip(runs, every, strict=True):
+        recorded = {_as_number(str(value)) for value in run.settings.values()}
+        kept = []
+        for at, (name, value) in enumerate(options):
+            # A single run may have the number of its seed as another argument: the seed's follows those of all runs.
+            follows = [own[at][1] if at < len(own) else "" for own in every] == seeds and len(set(seeds)) > 1
+            if not (follows or value in recorded or "/" in value or "seed" in name.lower()):
+                kept.append(name if name == value else f"{name} {value}")
+        found.append(kept)
+    return found
+
+
+def _options(run: RunSummary) -> list[tuple[str, str]]:
+    """Each argument of the run's program after the option that it belongs to; if to none, twice."""
+    text = str(run.environment.get("arguments") or "").replace("=", " ")
+    words = [each.split() for each in re.findall(r"-\S*(?:\s+(?!-\D)\S+)?|\S+", text)]
+    return [(each[0] if len(each) > 1 else _as_number(each[0]), _as_number(each[-1])) for each in words]
+
+
+def _as_number(text: str) -> str:
+    """``text``, in a canonical form if it is a number."""
+    try:
+        return f"{float(text):.15g}"
+    except ValueError:
+        return text
+
+
+def signatures(sides: Sides) -> Iterator[Caveat]:
+    """Options and versions that affect a score, for qualities that have any."""
+    found = [fact(run.environment, "signatures") for run in sides.runs if run.status == "done"]
+    signed = [each for each in found if isinstance(each, Mapping)]
+    if changed := _unlike([{name: str(text) for name, text in each.items()} for each in signed]):
+        text = f"the figures of {', '.join(changed)} were computed with different options"
+        yield Caveat("quality", "no verdict", text)
