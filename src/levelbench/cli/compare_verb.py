@@ -12,7 +12,7 @@ from levelbench.cli import options as shared
 __all__ = ["command"]
 
 
-@click.command("compare")
+@click.command("compare", cls=shared.Grouped)
 @click.argument("a")
 @click.argument("b")
 @click.option("--across-machines", is_flag=True, help="Give a verdict on time even if the machines differ.")
