@@ -568,8 +568,8 @@ def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
     )
 
 
-_IN_BRACKETS = ("recipe", "framework", "device", "target")
-_IN_BRACKETS += ("ranks", "scheme", "engine", "communicator", "scaling", "lr_scale")
+_OF_TEAMS = ("ranks", "scheme", "engine", "communicator", "scaling", "lr_scale")
+_IN_BRACKETS = ("recipe", "framework", "device", "target", *_OF_TEAMS)
 """Options that the brackets of a task may set, too; the brackets win."""
 
 
