@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -56,3 +57,60 @@ def test_runs_are_completed_by_the_ids_and_tasks_of_the_store(complete, tmp_path
     assert complete("show", "") == ["latest"]
     write_run(tmp_path / "levelbench-results", specification(), 0, "aaaa0001bbbb", [0.5, 0.6])
     assert complete("show", "") == ["latest", "digits", "aaaa0001"]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("ne",), ["network", "new"]),
+        (("new", "o"), ["operator", "optimizer"]),
+        (("list", "settings", "dig"), ["digits"]),
+        (("run", "digits", "--scheme", "all-"), ["all-reduce"]),
+        (("check", "top"), ["top-k"]),
+        (("check", "digits[hid"), ["digits[hidden="]),
+        (("list", "networks", "resnet11"), ["resnet110"]),
+    ],
+)
+def test_more_words_are_completed(complete, words, found):
+    assert complete(*words) == found
+
+
+BASH = r"""
+eval "$(_LEVELBENCH_COMPLETE=bash_source levelbench)"
+COMP_WORDS=(levelbench list clo); COMP_CWORD=2
+_levelbench_completion levelbench
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_is_given_a_script_that_asks_for_completions(shell):
+    done = _source(shell)
+    assert done.returncode == 0
+    assert f"_LEVELBENCH_COMPLETE={shell}_complete" in done.stdout
+
+
+def _source(shell):
+    environment = {**os.environ, "_LEVELBENCH_COMPLETE": f"{shell}_source"}
+    return subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True)
+
+
+def test_bash_itself_completes_a_word_after_the_documented_line(tmp_path):
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    program = tmp_path / "levelbench"
+    program.write_text(f"#!{sys.executable}\n{ASK}\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "--norc", "-c", BASH], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["clocks"], done.stderr
+
+
+def test_completion_of_a_run_imports_no_framework(tmp_path):
+    asked = {"COMP_WORDS": "levelbench run digits[", "COMP_CWORD": "2", "_LEVELBENCH_COMPLETE": "bash_complete"}
+    look = "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); " + ASK
+    done = subprocess.run(
+        [sys.executable, "-c", look], env={**os.environ, **asked}, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "digits[hidden=" in done.stdout
+    assert not {"torch", "jax", "tensorflow", "onnxruntime"} & set(done.stderr.split())

@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
+from importlib import import_module
 
+import click
 import pytest
 
-from levelbench.cli.options import emit_json, emit_json_list, say_error
+from levelbench.cli.options import OPTION_GROUPS, emit_json, emit_json_list, say_error
 from levelbench.errors import DataError
 
 
@@ -37,3 +40,24 @@ def test_json_of_a_name_that_is_not_utf_8_has_escapes(capsys):
 def test_an_error_steers_no_terminal(capsys, said, shown):
     say_error(DataError(said, said, said), debug=False)
     assert capsys.readouterr().err == f"error: {shown}\nfound: {shown}\n   do: {shown}\n"
+
+
+@pytest.mark.parametrize("verb", ["run", "scale", "infer", "check"])
+def test_the_help_of_a_verb_with_many_options_shows_each_once_in_groups(call, verb):
+    code, out, _ = call(verb, "--help")
+    assert code == 0
+    headings = [line.rstrip(":") for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings[0] == "Options"
+    assert headings[-1] == "Output"
+    assert len(headings) > 3
+    command = import_module(f"levelbench.cli.{verb}_verb").command
+    for option in command.params:
+        if isinstance(option, click.Option):
+            shown = [line for line in out.splitlines() if re.match(rf"  (-\w, )?{option.opts[-1]}\b(?!-)", line)]
+            assert len(shown) == 1, option.opts
+
+
+def test_groups_name_only_options_that_some_verb_has():
+    modules = [import_module(f"levelbench.cli.{verb}_verb") for verb in ("run", "scale", "report", "compare")]
+    known = {option.name for module in modules for option in module.command.params}
+    assert {name for names in OPTION_GROUPS.values() for name in names.split()} <= known

@@ -143,6 +143,15 @@ def test_a_recipe_that_is_not_the_tasks_default_is_in_the_label_of_its_runs(addi
     assert [labels(plan.arms) for plan in plans] == [["digits[recipe=wide]"], ["digits"]]
 
 
+def test_labels_show_what_was_set_and_no_defaults(store):
+    def called(*given):
+        return labels(plan_of([resolve("digits", dict(each), NUMPY) for each in given], range(1), store).arms)
+
+    assert called({"lr": 0.2, "hidden": 128}) == ["digits[lr=0.2]"]
+    assert called({"lr": 0.2, "hidden": 64}, {"lr": 0.2}) == ["digits[hidden=64]", "digits[hidden=128]"]
+    assert called({"recipe": "onecycle", "lr": 0.2}, {}) == ["digits[recipe=onecycle,lr=0.2]", "digits[recipe=mlp]"]
+
+
 @pytest.fixture
 def helped(tmp_path, monkeypatch, task_text):
     """A task file that imports a module beside it, which has a quality and imports another one when it is called."""

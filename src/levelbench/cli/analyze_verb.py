@@ -30,7 +30,7 @@ def task() -> None:
     """Help for authors of tasks; ``tune-target`` is now ``analyze target``."""
 
 
-@click.command("target")
+@click.command("target", cls=shared.Grouped)
 @click.argument("task")
 @click.option("--recipe", help="Recipe whose curves are analysed; default: the task's first.")
 @click.option(

@@ -36,10 +36,16 @@ _OF_SCHEMES = {"ranks": "--ranks"}
 _OF_OPTIMIZERS = {"plot": "--plot"}
 _SHARED = {"shapes": "--shape", "reference": "--reference", "device": "--device"}
 _NO_OPERATOR = "it defines no operator"
+_GROUPS = {
+    "Operators": " ".join(_OF_OPERATORS),
+    "Networks": " ".join(_OF_NETWORKS),
+    "Optimizers, schemes, tasks": " ".join(_OF_TRAINING | _TIMED | _OF_SCHEMES | _OF_OPTIMIZERS),
+    "Output": "as_json debug",
+}
 _SOURCES = (".cpp", ".cc", ".cxx")
 
 
-@click.command("check")
+@click.command("check", cls=shared.Grouped, groups=_GROUPS)
 @click.argument("what")
 @click.option(
     "--framework", "frameworks", default="", help="Frameworks, separated by commas; default: one that runs here."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["command", "compared"]
 
 
-@click.command("compare")
+@click.command("compare", cls=shared.Grouped)
 @click.argument("a")
 @click.argument("b")
 @click.option("--across-machines", is_flag=True, help="Give a verdict on time even if the machines differ.")

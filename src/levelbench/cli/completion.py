@@ -152,6 +152,29 @@ def _suites(ctx: click.Context, text: str) -> Named:
     return [(name, "") for name in suite_names()]
 
 
+def _listed(ctx: click.Context, text: str) -> Named:
+    """What ``list KIND`` can be narrowed to: names of the kind, or runs."""
+    known = {
+        **dict.fromkeys(("tasks", "recipes", "settings"), _plugins("task")),
+        "frameworks": _plugins("framework"),
+        "schemes": _plugins("scheme"),
+        "networks": _networks,
+        "transforms": _transforms,
+        "engines": _engines,
+        "clocks": _clocks,
+        "suites": _suites,
+    }
+    return known.get(ctx.params.get("kind") or "", _runs)(ctx, text)
+
+
+def _checked(ctx: click.Context, text: str) -> Named:
+    """What ``check`` takes by name: tasks, schemes and networks."""
+    named = _tasks(ctx, text)
+    if ctx.command.name != "check" or "[" in text:
+        return named
+    return [*named, *_plugins("scheme")(ctx, text), *_networks(ctx, text)]
+
+
 def _one_of(*words: str) -> Callable[[click.Context, str], Named]:
     return lambda ctx, text: [(word, "") for word in words]
 
@@ -175,8 +198,10 @@ def _actions(ctx: click.Context, text: str) -> Named:
 
 
 _KNOWN: dict[str, Any] = {
-    **dict.fromkeys(("task", "tasks", "what"), _tasks),
-    **dict.fromkeys(("a", "b", "runs", "selection", "run_word"), _runs),
+    **dict.fromkeys(("task", "tasks"), _tasks),
+    **dict.fromkeys(("a", "b", "runs", "run_word"), _runs),
+    "selection": _listed,
+    "what": _checked,
     **dict.fromkeys(("framework", "frameworks"), _plugins("framework")),
     **dict.fromkeys(("select", "ignore", "explain"), _rules),
     **dict.fromkeys(("operator", "operators"), _operators),

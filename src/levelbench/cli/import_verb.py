@@ -14,7 +14,7 @@ from levelbench.errors import UsageError
 __all__ = ["command"]
 
 
-@click.command("import")
+@click.command("import", cls=shared.Grouped)
 @click.argument("places", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @click.option("--target", help="Logged runs: quality to reach, METRIC=VALUE, such as accuracy=0.94.")
 @click.option("--metric", help="Name of the metric in the logs, such as val/acc.  [default: the target's metric]")

@@ -29,7 +29,7 @@ _LARGEST = 2**32 - 1
 """The largest seed that every framework takes."""
 
 
-@click.command("infer")
+@click.command("infer", cls=shared.Grouped)
 @click.argument("what", metavar="TASK|MODEL")
 @click.option(
     "--scenario", type=click.Choice(SCENARIOS), default="single-stream", show_default=True, help="Pattern of queries."

@@ -24,7 +24,7 @@ _NOTHING_MEASURED = 4
 _ONE, _SEVERAL = 5, 3
 
 
-@click.command("network")
+@click.command("network", cls=shared.Grouped)
 @click.argument("network", metavar="NETWORK")
 @click.option(
     "--framework",

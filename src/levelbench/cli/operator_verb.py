@@ -28,7 +28,7 @@ _SINGLE = (5, 5.0)
 _SUITE = (3, 1.0)
 
 
-@click.command("operator")
+@click.command("operator", cls=shared.Grouped)
 @click.argument("operator", required=False, metavar="[NAME]")
 @click.option("--suite", help="Suite of problems: deepbench-gemm, -conv, -rnn, -sparse.")
 @click.option("--subset", help="Part of the suite: training, inference-server, inference-device.")

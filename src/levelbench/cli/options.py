@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from levelbench.records import RunSummary, Store
     from levelbench.report.tables import Table
 
-__all__ = ["answer_options", "apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable"]
-__all__ += ["data_option", "debug_option", "each_run", "effect_option", "emit_json", "emit_json_list", "error_parts"]
-__all__ += ["fail_on", "json_option", "listed_schemes", "mute", "need_two", "no_color_option", "open_store", "present"]
-__all__ += ["print_tables", "read_fail_on", "refuse_overruled", "say", "say_error", "say_look", "seconds"]
-__all__ += ["select_runs", "spawn_option", "statistics_options", "store_option", "table_options", "team"]
-__all__ += ["team_options", "until_clear", "until_clear_options", "view_options", "visible", "write_tables"]
+__all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_as_read", "check_plot"]
+__all__ += ["check_statistics", "check_writable", "data_option", "debug_option", "each_run", "effect_option"]
+__all__ += ["emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "listed_schemes", "mute"]
+__all__ += ["need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on", "refuse_overruled"]
+__all__ += ["say", "say_error", "say_look", "seconds", "select_runs", "spawn_option", "statistics_options"]
+__all__ += ["store_option", "table_options", "team", "team_options", "until_clear", "until_clear_options"]
+__all__ += ["view_options", "visible", "write_tables"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -49,6 +51,40 @@ def answer_options(command: Command) -> Command:
     debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
     return json_option(debug(command))
 
+
+OPTION_GROUPS = {
+    "When a run ends": "target crossing every epochs budget until_clear effect budget_samples budget_joules plateau",
+    "Distributed training": "ranks scheme engine communicator scaling lr_scale timeout simulate network",
+    "Verdict": "clock threshold margin level fail_on",
+    "Data and records": "data store_path fresh checkpoint keep_model observe spawn",
+    "Output": "csv_path markdown_path wide no_color report_path no_report plot as_json debug",
+}
+"""Headings of the help of verbs with many options, and the parameters under each."""
+
+
+class Grouped(click.Command):
+    """A command whose help shows its options in ``groups``; those of no group come first."""
+
+    def __init__(self, *given: Any, groups: Mapping[str, str] = MappingProxyType(OPTION_GROUPS), **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.groups = groups
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One section for each group that has options."""
+        titles = {name: title for title, names in self.groups.items() for name in names.split()}
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *self.groups)}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+                sections[titles.get(parameter.name or "", "Options")].append(record)
+        # One width for all, so that the columns of the sections align.
+        widest = max(len(option) for records in sections.values() for option, _ in records)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl([(f"{option:<{min(widest, _WIDEST_OPTION)}}", said) for option, said in records])
+
+
+_WIDEST_OPTION = 24
 
 data_option = click.option(
     "--data",
@@ -532,8 +568,8 @@ def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
     )
 
 
-_IN_BRACKETS = ("recipe", "framework", "device", "target")
-_IN_BRACKETS += ("ranks", "scheme", "engine", "communicator", "scaling", "lr_scale")
+_OF_TEAMS = ("ranks", "scheme", "engine", "communicator", "scaling", "lr_scale")
+_IN_BRACKETS = ("recipe", "framework", "device", "target", *_OF_TEAMS)
 """Options that the brackets of a task may set, too; the brackets win."""
 
 

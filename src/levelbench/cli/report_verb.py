@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["command", "written"]
 
 
-@click.command("report")
+@click.command("report", cls=shared.Grouped)
 @click.argument("runs", nargs=-1, metavar="[RUNS]...")
 @click.option(
     "-o",

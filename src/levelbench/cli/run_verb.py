@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remark_lines", "report_name"]
 
 
-@click.command("run")
+@click.command("run", cls=shared.Grouped)
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @click.option(
     "-n", "--runs", type=int, default=5, show_default=True, help="Number of runs of each TASK; all use the same seeds."
@@ -145,7 +145,7 @@ def compared(
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
     """The groups of a plan's records, each compared with the first, and what could not be compared."""
     from levelbench.analysis.comparison import compare_all
-    from levelbench.experiments.training import label_with_recipe
+    from levelbench.experiments.training import labels_as_set
     from levelbench.records import group_runs, summarise
     from levelbench.records.selection import Selector
 
@@ -158,7 +158,8 @@ def compared(
     groups = group_runs([summarise(record, clock=clocks[arm]) for arm, record in counted])
     # Each of several nodes states its own address, so a record may have another node's key.
     arms = {record.header.key: plan.arms[arm] for arm, record in counted}
-    groups = [replace(group, label=label_with_recipe(group.label, arms[group.key])) for group in groups]
+    found = labels_as_set([group.label for group in groups], [arms[group.key] for group in groups])
+    groups = [replace(group, label=label) for group, label in zip(groups, found, strict=True)]
     earlier = partial(_all_groups, store)
     return groups, *compare_all(groups, given["margin"], given["level"], history=earlier)
 

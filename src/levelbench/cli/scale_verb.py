@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("scale")
+@click.command("scale", cls=shared.Grouped)
 @click.argument("task", metavar="TASK")
 @click.option("--ranks", default="1,2", show_default=True, help="Numbers of ranks, separated by commas.")
 @team_options

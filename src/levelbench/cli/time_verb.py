@@ -29,7 +29,7 @@ __all__ = ["command", "show_commands"]
 _UNCLEAR = 4
 
 
-@click.command("time")
+@click.command("time", cls=shared.Grouped)
 @click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--vs", "others", multiple=True, metavar="COMMAND", help="Compare with this command; may be repeated.")
 @click.option("--revisions", help="Compare git revisions, each checked out separately: main,HEAD.")

@@ -200,13 +200,15 @@ class Options:
 class Arm:
     """One side of a comparison: how the task is found, and what its runs are to be.
 
-    ``usual`` is whether the recipe is the task's default.
+    ``usual`` is whether the recipe is the task's default, ``changed`` has the settings that were set to something else
+    than the recipe's defaults.
     """
 
     reference: str
     specification: Specification
     source: Source
     usual: bool = True
+    changed: dict[str, Setting] = field(default_factory=dict)
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -358,7 +360,9 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
         plateau=options.plateau,
         distribution=distribution,
     )
-    return Arm(reference, specification, source_of(task, recipe), recipe == task.recipes[0])
+    usual = task.settings(recipe, {})
+    changed = {name: full[name] for name in settings if full[name] != usual[name]}
+    return Arm(reference, specification, source_of(task, recipe), recipe == task.recipes[0], changed)
 
 
 def _only(task: Task, reference: str) -> str:

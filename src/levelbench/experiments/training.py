@@ -37,7 +37,7 @@ from levelbench.records.summary import labels_of, settings_files, variables_read
 from levelbench.training.checkpoints import checkpoint_of
 from levelbench.training.observers import Pulse
 
-__all__ = ["CHILD", "Extras", "Finished", "OnProgress", "RunPlan", "Training", "label_with_recipe", "labels", "launch"]
+__all__ = ["CHILD", "Extras", "Finished", "OnProgress", "RunPlan", "Training", "labels", "labels_as_set", "launch"]
 
 RunPlan = Plan[Arm, Record]
 
@@ -52,16 +52,32 @@ _LOOK_S = 0.5
 """How often the record is looked at. Each look takes time from the run on a machine with few cores."""
 
 
-def label_with_recipe(label: str, arm: Arm) -> str:
-    """``label`` with the arm's recipe in it, where that is not its task's default."""
-    name, told = parse_item(label)
-    return label if arm.usual or "recipe" in told else format_item(name, {"recipe": arm.specification.recipe, **told})
+def labels_as_set(labels: Sequence[str], arms: Sequence[Arm]) -> list[str]:
+    """The ``labels`` of the arms with what was set: recipes and settings other than the defaults.
+
+    What several arms have in common is left out, as the rest of a label says how they differ. So are defaults that the
+    name of a recipe implies.
+    """
+    common = set.intersection(*(set(arm.changed.items()) for arm in arms)) if len(arms) > 1 else set()
+    set_in: dict[str, set[str]] = {}
+    for arm in arms:
+        set_in.setdefault(arm.specification.recipe, set()).update(arm.changed)
+    found = []
+    for label, arm in zip(labels, arms, strict=True):
+        name, told = parse_item(label)
+        specification = arm.specification
+        if "recipe" in told:
+            implied = specification.settings.keys() - set_in[specification.recipe]
+            told = {key: value for key, value in told.items() if key not in implied}
+        recipe = {} if arm.usual else {"recipe": specification.recipe}
+        changed = {key: value for key, value in arm.changed.items() if (key, value) not in common}
+        found.append(format_item(name, {**recipe, **changed, **told}))
+    return found
 
 
 def labels(arms: Sequence[Arm]) -> list[str]:
-    """What each arm is called: by what differs, and by a recipe that is not its task's default."""
-    found = labels_of([arm.specification for arm in arms])
-    return [label_with_recipe(label, arm) for label, arm in zip(found, arms, strict=True)]
+    """What each arm is called: by what differs, and by what was set to something else than the default."""
+    return labels_as_set(labels_of([arm.specification for arm in arms]), arms)
 
 
 @dataclass(frozen=True)
