@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
 
-.PHONY: run test lint docs clean
+.PHONY: run test lint docs notebooks clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.run
@@ -23,6 +23,11 @@ lint: $(VENV)/.test
 docs: $(VENV)/.test
 	@$(BIN)/levelbench lint --docs docs
 	@$(BIN)/python -m tests.claims.matrix
+
+# Executes the notebooks anew, on this machine, and keeps what they show.
+notebooks: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) --group notebooks
+	$(BIN)/jupyter execute --inplace docs/notebooks/*.ipynb
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
