@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
 
-.PHONY: run test lint docs clean
+.PHONY: run test lint docs notebooks clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.run
@@ -24,6 +24,11 @@ docs: $(VENV)/.docs
 	@$(BIN)/levelbench lint --docs docs/reference
 	@$(BIN)/python -m tests.claims.matrix
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Executes the notebooks anew, on this machine, and keeps what they show.
+notebooks: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) --group notebooks
+	$(BIN)/jupyter execute --inplace docs/notebooks/*.ipynb
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
