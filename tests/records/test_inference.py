@@ -56,7 +56,7 @@ def test_a_line_that_is_damaged_in_the_middle_is_an_error_with_its_number(tmp_pa
 def test_latencies_that_are_no_whole_nanoseconds_are_refused(tmp_path):
     path = write(tmp_path, specification()).path
     edit(path, '"unit":"ns"', '"unit":"s"')
-    with pytest.raises(RecordError, match="no whole nanoseconds"):
+    with pytest.raises(RecordError, match="not whole nanoseconds"):
         InferenceRecord.read(path)
 
 

@@ -85,7 +85,7 @@ def test_times_that_are_scaled_without_the_raw_steps_are_found(found):
         ({"t_ns": 4 * SECOND}, "at step 20 the phases sum to 2 s where the run's time is 4 s"),
         ({"step": 25}, "at step 25 the epoch is 2, with 10 steps an epoch"),
         ({"step": 10, "epoch": 1.0}, "the evaluation at step 10 comes after that at step 10"),
-        ({"samples": 641}, "at step 20 there were 1 examples in 10 steps since the evaluation before"),
+        ({"samples": 641}, "at step 20 there were 1 examples in 10 steps since the previous evaluation"),
         ({"epoch": 0.5}, "at step 20 the epoch is 0.5 after 1"),
         ({"quality": {"validation": 1.2}}, "at step 20 validation is 1.2, on a scale from 0 to 1"),
         ({"quality": {"validation": -0.2}}, "at step 20 validation is -0.2, on a scale from 0 to 1"),
@@ -168,8 +168,8 @@ def test_a_share_that_the_split_does_not_have_is_found(found, make_header, make_
     assert [found(events=rows, header=make_header(target=target)) for rows in fair] == [
         [],
         [
-            "at the end test is 0.89, which is no share of 359 examples: "
-            "a metric that counts otherwise needs another name"
+            "at the end test is 0.89, which is not a share of 359 examples: "
+            "a metric that counts differently needs another name"
         ],
     ]
 
@@ -214,7 +214,7 @@ def test_a_start_that_is_not_when_the_environment_was_looked_at_is_found(found, 
     head = msgspec.structs.replace(make_header(), environment=environment)
     assert found(header=head) == []
     (said,) = found(header=msgspec.structs.replace(head, started="2026-03-01T11:00:00.000+00:00"))
-    assert said.startswith("it started at 2026-03-01T11:00:00.000+00:00, and its environment was looked at at")
+    assert said.startswith("it started at 2026-03-01T11:00:00.000+00:00, and its environment was captured at")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_start_that_is_not_when_the_environment_was_looked_at_is_found(found, 
         (counters(102.9, 5.0, 6.0), "the run took 3 s, and 2.9 s passed between the readings around it"),
         (counters(103.5, 12.0, 12.0), "the process spent 11 s of processor time in 3.5 s on 2 cores"),
         ({**counters(103.5, 5.0, 6.0), "busy_s": 40.0}, "all processors spent"),
-        (counters(103.5, 1.5, 2.0), "the meter saw 0.5 of 2 cores over 3 s, and the process spent 0.5 s"),
+        (counters(103.5, 1.5, 2.0), "the meter read 0.5 of 2 cores over 3 s, and the process spent 0.5 s"),
     ],
 )
 def test_time_and_processor_time_that_the_machine_did_not_have_are_found(found, make_header, make_events, after, said):
@@ -347,7 +347,7 @@ def test_another_framework_or_device_than_that_of_the_environment_is_found(found
     ("measurement", "said"),
     [
         (Measurement("peak_memory", "B", -5e6, "vmhwm-reset"), "its peak_memory is -5e+06 B"),
-        (Measurement("energy", "J", 1e9, "rapl"), "its energy is 1e+09 J in 3 s, which no machine takes"),
+        (Measurement("energy", "J", 1e9, "rapl"), "its energy is 1e+09 J in 3 s, more than any machine takes"),
     ],
 )
 def test_an_impossible_reading_of_a_meter_is_found(found, measurement, said):
@@ -439,7 +439,7 @@ def test_step_times_of_ranks_that_are_scaled_are_found(found, make_header):
 def test_a_start_that_is_no_time_is_found(tmp_path, make_header, make_run):
     path = make_run(tmp_path, make_header(started="2026-03-01T12:00:00.000+00:00"))
     path.write_bytes(resealed(path.read_bytes().replace(b"2026-03-01T12:00:00.000+00:00", b"yesterday", 1)))
-    assert "its start, 'yesterday', is no time" in summarise(read_record(path)).contradictions
+    assert "its start, 'yesterday', is not a time" in summarise(read_record(path)).contradictions
 
 
 @pytest.mark.parametrize("name", ["machine", "load", "framework", "accelerators", "threads"])

@@ -77,7 +77,7 @@ def test_arms_that_were_measured_one_after_the_other_are_doubted(tmp_path):
     a = [write(tmp_path, specification(), seed) for seed in range(2)]
     late = "2026-01-03T03:04:05.000+00:00"
     b = [write(tmp_path, specification("jax"), seed, started=late) for seed in range(2)]
-    assert any("not measured side by side" in each for each in summarise_networks([[a, b]]).suspect)
+    assert any("one after the other, not in turns" in each for each in summarise_networks([[a, b]]).suspect)
 
 
 def test_doubts_of_the_processes_are_told_once_with_their_number(tmp_path):

@@ -107,7 +107,7 @@ def test_the_one_run_meant(fill):
     newest = store.one("latest")
     assert newest.header.seed == 2
     assert store.one(newest.header.id).path == newest.path
-    with pytest.raises(UsageError, match="means 3 runs"):
+    with pytest.raises(UsageError, match="selects 3 runs"):
         store.one("digits")
     assert store.one(str(newest.path)).header == newest.header
 
@@ -130,7 +130,7 @@ def test_what_is_not_found_answers_with_what_is_near(fill, tmp_path):
         store.find("digits[framewrk=torch]")
     with pytest.raises(UsageError, match="none of 1 runs matches"):
         store.find("digits[framework=torch]")
-    with pytest.raises(UsageError, match="there is no run"):
+    with pytest.raises(UsageError, match="there are no runs"):
         Store(tmp_path / "none").find("latest")
 
 

@@ -234,7 +234,7 @@ def test_a_calendar_that_was_set_back_is_a_doubt_where_other_clocks_agree(witnes
     record = witnessed(TIMES, seen())
     end = msgspec.structs.replace(record.end, environment_after={"time": "2026-03-01T11:00:00+00:00"})
     record = replace(record, end=end)
-    said = "its environment was looked at after it"
+    said = "its environment was captured after it"
     assert not [each for each in (*witness_contradictions(record), *contradictions(record)) if said in each]
     assert any("the calendar's clock was set back" in each for each in witness_doubts(record))
     alone = replace(record, end=msgspec.structs.replace(end, witness=None))
