@@ -55,7 +55,7 @@ def test_clocks_that_agree_are_no_doubt(witnessed):
 
 def test_more_evaluations_seen_by_other_clocks_than_there_are_is_a_contradiction(witnessed):
     record = witnessed(TIMES[:2], seen())
-    assert "other clocks saw 3 evaluations of it, and 2 are in it" in witness_contradictions(record)
+    assert "other clocks saw 3 evaluations of it, and it has 2" in witness_contradictions(record)
 
 
 def test_a_record_of_the_first_schema_without_a_witness_is_read(witnessed):
@@ -71,7 +71,7 @@ def test_a_record_of_now_without_a_witness_is_doubted(witnessed):
 
 
 COUNTED = {"load": {"counters": {"at_s": 1.0}}}
-WITNESS = "what other clocks saw of it is not in it, and every run has that at its end"
+WITNESS = "it lacks the readings of other clocks, which every run has at its end"
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ WITNESS = "what other clocks saw of it is not in it, and every run has that at i
         (
             {"environment_after": {}},
             True,
-            ["the machine's counters were read before it, and its end does not hold them"],
+            ["the machine's counters were read before it, and its end lacks them"],
         ),
-        ({}, "no meters", ["the readings of peak_memory, energy are not in it, and every run has them at its end"]),
-        ({}, False, ["the quality of its untrained network is not in it, and every run has that at its end"]),
+        ({}, "no meters", ["it lacks the readings of peak_memory, energy, which every run has at its end"]),
+        ({}, False, ["it lacks the quality of its untrained network, which every run has at its end"]),
     ],
 )
 def test_what_every_run_has_at_its_end_cannot_be_left_out(witnessed, changes, measured, found):
