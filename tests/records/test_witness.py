@@ -236,6 +236,6 @@ def test_a_calendar_that_was_set_back_is_a_doubt_where_other_clocks_agree(witnes
     record = replace(record, end=end)
     said = "its environment was captured after it"
     assert not [each for each in (*witness_contradictions(record), *contradictions(record)) if said in each]
-    assert any("the calendar's clock was set back" in each for each in witness_doubts(record))
+    assert any("the calendar time was set back" in each for each in witness_doubts(record))
     alone = replace(record, end=msgspec.structs.replace(end, witness=None))
     assert any(said in each for each in contradictions(alone))

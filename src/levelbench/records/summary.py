@@ -554,14 +554,10 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
     labels = []
     for specification, view in zip(specifications, views, strict=True):
         task = specification.task
-        differing = {
-            n: v
-            for n, v in view.items()
-            if len(kinds[task][n]) > 1
-            or (counts[task, n] < len(by_task[task]) and n not in _DISTRIBUTED and "." not in n)
-        }
+        some = {name for name in view if counts[task, name] < len(by_task[task]) and "." not in name} - _DISTRIBUTED
         hidden = implied.get(task, set())
-        labels.append(format_item(task, {name: value for name, value in differing.items() if name not in hidden}))
+        shown = {n: v for n, v in view.items() if (len(kinds[task][n]) > 1 or n in some) and n not in hidden}
+        labels.append(format_item(task, shown))
     return labels
 
 
