@@ -19,6 +19,7 @@ from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
+    arm_differences,
     exceeded,
     judged,
     largest_ceilings,
@@ -26,7 +27,6 @@ from levelbench.records.figures import (
     share_of,
     starts_of,
     total_of,
-    unlike,
     worst_status,
 )
 
@@ -107,7 +107,7 @@ def summarise_benchmark(
         margin=margin,
         suspect=(
             *process_doubts(names, arms),
-            *unlike(names, threads, [list(each.values()) for each in starts]),
+            *arm_differences(names, threads, [list(each.values()) for each in starts]),
             *exceeded(columns),
         ),
     )

@@ -15,7 +15,7 @@ from msgspec import Struct
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict
 from levelbench.records.doubts import process_doubts
-from levelbench.records.figures import Figure, judged, measured, planned_effect, starts_of, unlike
+from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
 from levelbench.records.processes import (
     FileLines,
     ProcessEnd,
@@ -156,7 +156,7 @@ def summarise_commands(
     names = [each.name for each in entries]
     doubts = process_doubts(names, arms)
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
-    again = unlike(names, [None] * len(arms), [list(each.values()) for each in starts])
+    again = arm_differences(names, [None] * len(arms), [list(each.values()) for each in starts])
     first, *others = [column[0] for column in columns]
     explained = [_explained(first, each) for each in others]
     return CommandSummary((first, *explained), level, margin, (*doubts, *again))

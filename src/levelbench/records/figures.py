@@ -32,7 +32,7 @@ from levelbench.records.schema import Measurement, instant_s
 
 __all__ = ["PAIRS_NEED", "ArmTotal", "CeilingShare", "Figure", "Pair", "exceeded", "figure_of", "judged"]
 __all__ += ["largest_ceilings", "measured", "pair", "planned_effect", "rate", "share_of", "total_of"]
-__all__ += ["unlike", "verdicts", "worst_status"]
+__all__ += ["arm_differences", "verdicts", "worst_status"]
 
 
 @dataclass(frozen=True)
@@ -347,7 +347,9 @@ def total_of(
     return ArmTotal(arm, counts, len(both), pair(means_a, means_b, effect, starts).verdict(margin, level), kinds)
 
 
-def unlike(titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[float]]) -> list[str]:
+def arm_differences(
+    titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[float]]
+) -> list[str]:
     """Doubts about arms with different numbers of threads, or measured at different times (``starts``, in seconds)."""
     found = []
     if len({each for each in threads if each is not None}) > 1:

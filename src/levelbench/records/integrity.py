@@ -423,8 +423,8 @@ def _meters(record: Record) -> Iterator[str]:
     for name, value in before.items() if isinstance(before, dict) else ():
         if (_number(value) or 0.0) < 0:
             yield f"before its clock started it spent {value:g} s ({name})"
-    if record.end is not None and record.end.witness is None and (said := set_back(record)):
-        yield said
+    if record.end is not None and record.end.witness is None and (back := set_back(record)):
+        yield back
 
 
 def set_back(record: Record) -> str:

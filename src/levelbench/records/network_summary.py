@@ -26,6 +26,7 @@ from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
     Figure,
+    arm_differences,
     exceeded,
     figure_of,
     judged,
@@ -36,7 +37,6 @@ from levelbench.records.figures import (
     share_of,
     starts_of,
     total_of,
-    unlike,
     worst_status,
 )
 from levelbench.records.networks import PHASES, NetworkArm, NetworkCase, NetworkFacts, NetworkRecord, OperatorSamples
@@ -257,7 +257,7 @@ def summarise_networks(
         margin=margin,
         suspect=(
             *process_doubts(titles, measured_by),
-            *unlike(
+            *arm_differences(
                 titles,
                 [_threads(records) for records in measured_by],
                 [list(each.values()) for each in started],

@@ -266,7 +266,7 @@ class Store:
 
     A selector is text in the grammar of ``selection``, or a parsed one; ``None`` selects every run. A path in a
     selector may lie outside of the store. Runs come oldest first. After each call, ``problems`` says why some records
-    could not be read; the others are returned all the same.
+    could not be read; the others are still returned.
 
     Raises ``StoreError`` if ``path`` is a file.
     """

@@ -243,12 +243,12 @@ def _derived(record: Record) -> list[str]:
     from levelbench.measure.environment import doubts
 
     # An earlier version may have given the same finding other advice, which follows the colon.
-    said = {without_figures(each).partition(":")[0] for each in record.end.suspect}
+    stated = {without_figures(each).partition(":")[0] for each in record.end.suspect}
     try:
         found = doubts(record.header.environment, record.end.environment_after)
     except (AttributeError, KeyError, TypeError, ValueError):
         return []  # an environment of other types, which states nothing
-    return [each for each in found if without_figures(each).partition(":")[0] not in said]
+    return [each for each in found if without_figures(each).partition(":")[0] not in stated]
 
 
 def _at_target_from_the_start(record: Record, target: Target, crossing: str) -> list[str]:
@@ -264,11 +264,11 @@ def _at_target_from_the_start(record: Record, target: Target, crossing: str) -> 
         every = record.header.specification.evaluate_every
         return [
             f"its {target.metric} was at the target at its first evaluation, after {every}, and when it got there is "
-            "not known: evaluate more often (--every), or ask for more"
+            "unknown: evaluate more often (--every), or ask for more"
         ]
     return [
-        f"its {target.metric} was at the target when it was first told, and {target.direction} is taken for better: "
-        "look whether it is, or evaluate more often"
+        f"its {target.metric} was at the target when first reported, and {target.direction} is taken to be better: "
+        "check that, or evaluate more often"
     ]
 
 

@@ -106,7 +106,7 @@ def witness_doubts(record: Record) -> list[str]:
     if late_ns > max(REFUSE * end_ns, _LATE_NS):
         found.append(
             f"an evaluation was reported {late_ns * 1e-9:.3g} s after the time that it has in the record: run it again "
-            "on a machine with less to do"
+            "on a less busy machine"
         )
     return found
 
