@@ -355,7 +355,7 @@ def test_a_command_whose_first_process_took_much_longer_is_doubted(tmp_path):
     kept = tmp_path / "kept"
     summary = measured(tmp_path, "sleep 0.05", f"sh -c 'test -e {kept} || sleep 1; touch {kept}'")
     (said,) = [each for each in summary.suspect if "the first process" in each]
-    assert "and those may use what it left behind, such as a cache: clear that with --prepare" in said
+    assert "so those may use what it left behind, such as a cache: clear it with --prepare" in said
 
 
 def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):

@@ -328,8 +328,8 @@ def test_a_target_that_is_reached_from_the_start_is_a_doubt(run, records):
     code, _, _ = run("print('accuracy: 0.95', flush=True)\n" * 2, "--target", "accuracy=0.9", "-n", 1)
     assert code == 0
     (found,) = records()
-    (doubt,) = [each for each in summarise(found).suspect if "when it was first told" in each]
-    assert "higher is taken for better" in doubt
+    (doubt,) = [each for each in summarise(found).suspect if "when first reported" in each]
+    assert "higher is taken to be better" in doubt
 
 
 def test_a_program_is_ended_at_its_target_and_its_record_is_that_of_a_run(run, records):

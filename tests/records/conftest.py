@@ -1,4 +1,4 @@
-"""Factories of records: whole runs in one call, every part replaceable."""
+"""Makes records of runs in one call; every part can be replaced."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def header(*, seed: int = 0, id: str = "", started: str = "2026-03-01T12:00:00.0
 
 
 def curve(qualities: Sequence[float], epoch_s: float = 1.0) -> list[Evaluation]:
-    """Evaluations one epoch apart: of each epoch a quarter is data, a quarter evaluation, half forward."""
+    """One evaluation per epoch, of which a quarter is data, a quarter evaluation and half forward."""
     whole = round(epoch_s * SECOND)
     return [
         Evaluation(
@@ -72,7 +72,7 @@ def curve(qualities: Sequence[float], epoch_s: float = 1.0) -> list[Evaluation]:
 
 
 def step_times(epoch_s: float = 1.0) -> list[int]:
-    """Ten steps of an epoch, which fill its training."""
+    """The times of ten steps, which fill the training of an epoch."""
     return [round(epoch_s * SECOND) * 3 // 40 - each for each in range(1, 11)]
 
 

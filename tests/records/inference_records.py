@@ -1,4 +1,4 @@
-"""Records of inference with latencies from a seeded generator, without anything being measured."""
+"""Makes records of inference with seeded latencies, without measuring anything."""
 
 from pathlib import Path
 
@@ -45,12 +45,12 @@ def header(spec, seed=0):
 
 def latencies_ns(seed, slow=1.0, n=4000):
     rng = np.random.default_rng(seed)
-    # From process to process by some per cent, and within one with a tail.
+    # Processes vary by a few per cent; latencies within one have a tail.
     return (200_000 * slow * (1 + 0.02 * rng.standard_normal()) * (1 + rng.exponential(0.1, n))).astype(np.int64)
 
 
 def write(store: Path, spec, seed=0, *, slow=1.0, n=4000, events=None, end=True, quality=0.95, audits=(), **driven):
-    """A record as a process would leave it, read back."""
+    """Write a record as a process does, and read it."""
     values = latencies_ns(seed, slow, n)
     with InferenceWriter.begin(store, header(spec, seed)) as writer:
         includes = ["transfer"]

@@ -1,4 +1,4 @@
-"""What tests of stores look at, and what edits a record so that its checksums hold."""
+"""Helpers for tests of stores: the seeds of runs, and edits of records with valid checksums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def seeds(runs):
 
 
 def resealed(raw: bytes) -> bytes:
-    """The lines with the checksums that a writer would have given them."""
+    """The lines with valid checksums."""
     found, before = b"", ""
     for line in re.sub(rb',"sum":"[0-9a-f]{16}"}\n', b"}\n", raw).splitlines(keepends=True):
         found += (whole := sealed(line, before))
@@ -21,7 +21,7 @@ def resealed(raw: bytes) -> bytes:
 
 
 def edit(path, old: str, new: str) -> None:
-    """Replace ``old`` by ``new`` throughout a record, and compute its checksums again."""
+    """Replace ``old`` by ``new`` throughout a record, and recompute its checksums."""
     text = path.read_text()
     assert old in text
     path.write_bytes(resealed(text.replace(old, new).encode()))

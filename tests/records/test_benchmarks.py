@@ -1,14 +1,14 @@
-"""Records of benchmarks: whole lines, one file a process, apart from the records of runs; and what they say."""
+"""Records of operator benchmarks, one file per process, and their summary."""
 
 import dataclasses
 import math
 
 import pytest
 from msgspec.structs import replace
+from tests.records.network_records import CEILINGS, noisy
 
-from levelbench.errors import RecordError
 from levelbench.measure.verdict import VerdictKind
-from levelbench.records import SCHEMA, Samples, Store, key_of
+from levelbench.records import SCHEMA, Samples, key_of
 from levelbench.records.benchmark_summary import summarise_benchmark
 from levelbench.records.benchmarks import (
     BenchmarkHeader,
@@ -31,13 +31,6 @@ def specification(framework="torch", count=1, **parts):
     problems = tuple(problem(f"p{at}") for at in range(count))
     base = BenchmarkSpecification("test", framework, "cpu", "hot", "forward", 1.0, 0.05, problems)
     return replace(base, **parts)
-
-
-def limit(value):
-    return {"value": value, "interval": None, "n": 1, "statistic": "single value"}
-
-
-CEILINGS = {"flop_s": {"float32": limit(1e9)}, "bandwidth_b_s": {"triad": limit(1e9)}}
 
 
 def header(spec, seed=0, identity="abcd", ceilings=CEILINGS):
@@ -76,7 +69,7 @@ def test_a_record_is_read_back_as_it_was_written(tmp_path):
     assert record.status == "done"
 
 
-def test_figures_that_json_has_not_survive(tmp_path):
+def test_figures_that_are_not_finite_survive(tmp_path):
     case = Case(0, "wrong", "off", errors={"linf": math.inf, "ulp": None, "l2": math.nan})
     errors = write(tmp_path, specification(), 0, [1.0], case=case).cases[0].errors
     assert errors["linf"] == math.inf
@@ -84,44 +77,13 @@ def test_figures_that_json_has_not_survive(tmp_path):
     assert math.isnan(errors["l2"])
 
 
-def test_a_record_without_an_end_was_interrupted(tmp_path):
-    assert write(tmp_path, specification(), 0, [1.0], end=False).status == "interrupted"
-
-
-def test_a_record_that_is_being_written_is_running(tmp_path):
-    with BenchmarkWriter.begin(tmp_path, header(specification())) as writer:
-        assert BenchmarkRecord.read(writer.path).status == "running"
-
-
-def test_a_torn_last_line_is_passed_over(tmp_path):
-    path = write(tmp_path, specification(count=2), 0, [1.0, 2.0], end=False).path
-    path.write_bytes(path.read_bytes()[:-20])
-    assert list(BenchmarkRecord.read(path).cases) == [0]
-
-
-@pytest.mark.parametrize("damage", [b"{}\n", b'{"kind":"case"}\n', b"\xff\n"])
-def test_a_broken_line_is_damage_and_says_where(tmp_path, damage):
-    path = write(tmp_path, specification(), 0, [1.0]).path
-    first, *rest = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + damage + b"".join(rest))
-    with pytest.raises(RecordError, match="line 2"):
-        BenchmarkRecord.read(path)
-
-
-def test_a_record_of_a_newer_schema_asks_for_an_upgrade(tmp_path):
-    path = write(tmp_path, specification(), 0, [1.0]).path
-    path.write_text(path.read_text().replace('"schema":2', '"schema":99'))
-    with pytest.raises(RecordError, match="Upgrade levelbench"):
-        BenchmarkRecord.read(path)
-
-
-def test_equal_specifications_have_one_key_and_others_another():
+def test_equal_specifications_have_equal_keys_and_others_do_not():
     assert key_of(specification()) == key_of(specification())
     assert key_of(specification()) != key_of(specification(cache="cold"))
     assert key_of(specification()) != key_of(specification(budget_s=2.0))
 
 
-def test_the_processes_of_a_specification_are_found_oldest_first_and_no_others(tmp_path):
+def test_find_returns_the_processes_of_a_specification_oldest_first(tmp_path):
     for seed in (1, 0):
         write(tmp_path, specification(), seed, [1.0])
     write(tmp_path, specification("jax"), 0, [1.0])
@@ -135,19 +97,7 @@ def test_a_damaged_record_hides_no_others(tmp_path):
     assert len(BenchmarkRecord.find(tmp_path, key_of(specification()))) == 1
 
 
-def test_the_store_of_runs_does_not_see_benchmarks(tmp_path):
-    write(tmp_path, specification(), 0, [1.0])
-    store = Store(tmp_path)
-    assert store.rows() == []
-    assert store.records() == []
-    assert store.problems == []
-
-
-def noisy(value, process):
-    return value * (1 + 0.004 * ((process * 7) % 5 - 2))
-
-
-def test_a_process_is_one_value_its_median(tmp_path):
+def test_a_process_gives_one_value_its_median(tmp_path):
     summary = summarise_benchmark([arm(tmp_path, "torch", [[1.0], [2.0], [3.0]])])
     assert list(summary.rows[0][1][0].times_s.values()) == [1.0, 2.0, 3.0]
     assert summary.rows[0][1][0].time.n == 3
@@ -187,7 +137,7 @@ def test_over_a_suite_a_verdict_must_survive_holms_correction(tmp_path):
     assert "Holm" in many.rows[0][1][1].verdict.reason
 
 
-def test_the_mean_over_a_suite_is_geometric_and_of_what_both_measured(tmp_path):
+def test_the_mean_over_a_suite_is_geometric_and_over_what_both_measured(tmp_path):
     a = arm(tmp_path, "torch", [[1.0, 1.0, 1.0]] * 3)
     b = arm(tmp_path, "jax", [[2.0, 0.5, None]] * 3)
     total = summarise_benchmark([a, b]).totals[1]
@@ -224,12 +174,12 @@ def test_without_a_figure_or_a_ceiling_there_is_no_share(tmp_path, flops, ceilin
     assert entry.share is None
 
 
-def test_a_ceiling_that_was_exceeded_is_doubted(tmp_path):
+def test_exceeding_a_ceiling_is_a_doubt(tmp_path):
     summary = summarise_benchmark([arm(tmp_path, "torch", [[1e-4]])])
     assert "above the measured ceiling, by up to 10.0 times" in summary.suspect[0]
 
 
-def test_doubts_of_the_processes_are_told_once_with_their_number(tmp_path):
+def test_each_doubt_of_processes_is_given_once_with_their_number(tmp_path):
     summary = summarise_benchmark([arm(tmp_path, "torch", [[1.0], [1.0]], suspect=("others kept a core busy",))])
     assert summary.suspect == ("2 of 2 processes of torch: others kept a core busy",)
 

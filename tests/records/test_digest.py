@@ -39,7 +39,7 @@ def test_equal_numbers_have_one_key_however_they_are_written(make_specification)
     assert key_of(make_specification(settings={"lr": 1})) == key_of(make_specification(settings={"lr": 1.0}))
 
 
-def test_a_boolean_is_not_a_number_and_text_is_not_a_value(make_specification):
+def test_booleans_numbers_and_text_have_different_keys(make_specification):
     keys = {key_of(make_specification(settings={"x": value})) for value in (1, True, "1", "true", 0, False)}
     assert len(keys) == 6
 
@@ -48,7 +48,7 @@ def test_a_boolean_is_not_a_number_and_text_is_not_a_value(make_specification):
     "part",
     ["task", "recipe", "framework", "device", "settings", "crossing", "evaluate_every", "budget_epochs"],
 )
-def test_every_part_of_a_specification_but_its_clock_is_part_of_its_key(make_specification, part):
+def test_every_part_of_a_specification_except_its_clock_changes_its_key(make_specification, part):
     other = {"settings": {"lr": 0.2}, "budget_epochs": 11.0}.get(part, "first")
     assert key_of(make_specification(**{part: other})) != key_of(make_specification())
 
@@ -59,5 +59,5 @@ def test_a_setting_that_is_not_finite_has_no_key(make_specification, value):
         key_of(make_specification(settings={"lr": value}))
 
 
-def test_the_clock_is_a_way_to_read_a_run_and_no_part_of_its_key(make_specification):
+def test_the_clock_does_not_change_the_key(make_specification):
     assert key_of(make_specification(clock="dawnbench")) == key_of(make_specification(clock="wall"))

@@ -28,7 +28,7 @@ def test_runs_of_one_specification_make_one_group_named_after_the_task(fill):
     assert groups[0].given_up() == []
 
 
-def test_groups_are_named_by_what_tells_them_apart_in_the_order_in_which_they_are_met(fill):
+def test_labels_have_the_values_that_differ_and_groups_come_in_order_of_occurrence(fill):
     fill(2, framework="torch")
     fill(2, framework="numpy")
     store = fill(1, framework="numpy", settings={"lr": 0.2, "hidden": 128})
@@ -39,13 +39,13 @@ def test_groups_are_named_by_what_tells_them_apart_in_the_order_in_which_they_ar
     ]
 
 
-def test_two_tasks_need_no_settings_to_be_told_apart(fill):
+def test_labels_of_different_tasks_need_no_settings(fill):
     fill(task="digits")
     store = fill(task="fashion-mnist", framework="torch", settings={"lr": 0.5})
     assert [group.label for group in group_runs(store.records())] == ["digits", "fashion-mnist"]
 
 
-def test_targets_and_rules_tell_groups_apart_too_and_labels_can_be_read_back(fill):
+def test_targets_and_rules_distinguish_groups_and_labels_can_be_parsed(fill):
     fill()
     fill(target=Target("accuracy", 0.8))
     fill(clock="dawnbench", settings={"lr": 0.1, "note": "a,b", "hidden": 128})
@@ -56,7 +56,7 @@ def test_targets_and_rules_tell_groups_apart_too_and_labels_can_be_read_back(fil
     assert 'note="a,b"' in labels[2]
 
 
-def test_a_run_that_never_reached_counts_and_one_that_was_interrupted_is_kept_apart(fill):
+def test_a_run_that_missed_its_target_counts_and_an_interrupted_one_is_separate(fill):
     fill(1)
     fill(1, qualities=(0.5, 0.6), first=1)
     fill(1, status="failed")
@@ -78,14 +78,14 @@ def test_of_several_runs_of_one_seed_the_earliest_counts_and_a_failure_always_do
     assert min(run.started for run in group.repeats) > max(run.started for run in group.runs)
 
 
-def test_groups_that_took_turns_are_in_the_order_of_their_labels_and_others_in_that_of_time(fill):
+def test_groups_that_took_turns_are_ordered_by_label_and_others_by_time(fill):
     for lr, first in ((30.0, 0), (10.0, 0), (2.0, 0), (10.0, 1), (2.0, 1)):
         store = fill(1, settings={"lr": lr}, first=first)
     groups = in_order(group_runs(store.records()))
     assert [group.specification.settings["lr"] for group in groups] == [30.0, 2.0, 10.0]
 
 
-def test_a_run_that_is_at_its_target_at_the_first_evaluation_is_doubted(fill):
+def test_reaching_the_target_at_the_first_evaluation_is_a_doubt(fill):
     late, soon = fill(1).records()[0], fill(1, qualities=(0.92, 0.93), first=1).records()[-1]
     assert not any("first evaluation" in each for each in summarise(late).suspect)
     (doubt,) = [each for each in summarise(soon).suspect if "first evaluation" in each]
@@ -93,11 +93,11 @@ def test_a_run_that_is_at_its_target_at_the_first_evaluation_is_doubted(fill):
     assert not any("first evaluation" in each for each in summarise(soon, crossing="final").suspect)
 
 
-def test_a_specification_of_which_nothing_ended_makes_no_group(fill):
+def test_a_specification_without_ended_runs_makes_no_group(fill):
     assert group_runs(fill(2, status="interrupted").records()) == []
 
 
-def test_runs_of_an_edited_task_are_never_pooled_and_the_label_says_which_text(tmp_path, make_header, make_run):
+def test_runs_of_an_edited_task_are_never_pooled_and_the_label_names_the_source(tmp_path, make_header, make_run):
     for text in ("12e45678" + "a" * 56, "b" * 64):
         make_run(tmp_path, msgspec.structs.replace(make_header(), source=Source("digits", text, "…")))
     store = Store(tmp_path)
@@ -114,7 +114,7 @@ def test_runs_of_an_edited_task_are_never_pooled_and_the_label_says_which_text(t
     assert [row.source_digest[:8] for row in quoted] == ["12e45678"]
 
 
-def test_a_group_knows_its_own_records(tmp_path, make_header, make_run):
+def test_a_group_picks_its_own_records(tmp_path, make_header, make_run):
     for text in ("a" * 64, "b" * 64):
         make_run(tmp_path, msgspec.structs.replace(make_header(), source=Source("digits", text, "…")))
     records = Store(tmp_path).records()
@@ -127,7 +127,7 @@ def test_a_group_knows_its_own_records(tmp_path, make_header, make_run):
 
 
 @pytest.mark.parametrize("part", ["split", "direction", "low", "high"])
-def test_every_part_of_a_target_tells_groups_apart(make_specification, part):
+def test_every_part_of_a_target_distinguishes_groups(make_specification, part):
     values = {"split": "test", "direction": "lower", "low": -1.0, "high": 2.0}
     target = msgspec.structs.replace(Target("accuracy", 0.9), **{part: values[part]})
     labels = labels_of([make_specification(), make_specification(target=target)])
@@ -135,13 +135,13 @@ def test_every_part_of_a_target_tells_groups_apart(make_specification, part):
     assert all(part in label for label in labels)
 
 
-def test_a_switch_is_told_from_a_number_and_equal_numbers_are_not(make_specification):
+def test_labels_distinguish_a_boolean_from_a_number_but_not_equal_numbers(make_specification):
     on, one = (make_specification(settings={"x": value}) for value in (True, 1))
     assert labels_of([on, one]) == ["digits[x=true]", "digits[x=1]"]
     assert labels_of([make_specification(settings={"x": value}) for value in (1, 1.0)]) == ["digits", "digits"]
 
 
-def test_a_setting_that_only_some_have_is_shown_by_those(make_specification):
+def test_a_setting_that_only_some_have_is_in_their_labels(make_specification):
     assert labels_of([make_specification(settings={"x": 1}), make_specification(settings={})]) == [
         "digits[x=1]",
         "digits",
@@ -154,14 +154,14 @@ def test_runs_read_on_different_clocks_are_never_pooled(fill):
     assert [(group.label, group.n) for group in groups] == [("digits[clock=wall]", 2), ("digits[clock=dawnbench]", 1)]
 
 
-def test_settings_that_only_one_recipe_has_are_said_by_its_name(fill):
+def test_settings_that_only_one_recipe_has_are_left_out_of_labels(fill):
     fill(recipe="plain", settings={"lr": 0.1, "hidden": 8}, budget_epochs=15.0)
     store = fill(recipe="fast", settings={"lr": 0.4, "width": 4}, crossing="final", budget_epochs=2.0)
     labels = [group.label for group in group_runs(store.records())]
     assert labels == ["digits[recipe=plain,lr=0.1]", "digits[recipe=fast,lr=0.4]"]
 
 
-def test_a_setting_that_differs_between_runs_of_one_recipe_is_told(fill):
+def test_a_setting_that_differs_between_runs_of_one_recipe_is_in_the_label(fill):
     fill(recipe="plain", settings={"hidden": 8})
     fill(recipe="plain", settings={"hidden": 16})
     store = fill(recipe="fast", settings={"width": 4})
@@ -178,7 +178,7 @@ def test_a_setting_that_differs_between_runs_of_one_recipe_is_told(fill):
         ({"crossing": "first"}, ["crossing rule"]),
     ],
 )
-def test_a_target_or_rule_that_the_runs_were_not_made_for_is_a_doubt(tmp_path, make_header, make_run, view, found):
+def test_another_target_or_rule_than_the_runs_own_is_a_doubt(tmp_path, make_header, make_run, view, found):
     def arm(lr):
         paths = [make_run(tmp_path, make_header(seed=seed, settings={"lr": lr})) for seed in range(3)]
         return group_runs([summarise(read_record(path), **view) for path in paths])[0]

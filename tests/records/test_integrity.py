@@ -1,4 +1,4 @@
-"""A record that contradicts itself is found out and refused; one that a run left behind never is."""
+"""A record that contradicts itself is found and refused; a record of an honest run never is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def counters(at_s, own_s, busy_s):
 
 @pytest.fixture
 def found(tmp_path, make_header, make_events, make_run):
-    """The contradictions of a run of three seconds, of which ``change`` alters one event or the whole list."""
+    """The contradictions of a run of three seconds, with changes to one event or to the whole list."""
 
     def of(kind=None, number=0, *, events=None, whole=None, header=None, **changes):
         rows = make_events(stopped_by="target reached") if events is None else events
@@ -64,11 +64,11 @@ def scaled(factor, *kinds):
     return change
 
 
-def test_a_record_that_agrees_with_itself_has_no_contradiction(found):
+def test_a_consistent_record_has_no_contradiction(found):
     assert found() == []
 
 
-def test_a_key_that_is_not_that_of_the_specification_is_shown_beside_it(found, make_header):
+def test_a_key_that_does_not_match_the_specification_is_found(found, make_header):
     header = make_header()
     (said,) = found(header=msgspec.structs.replace(header, key="0" * 64))
     assert said == f"its key begins with 00000000, and that of its specification with {header.key[:8]}"
@@ -85,7 +85,7 @@ def test_times_that_are_scaled_without_the_raw_steps_are_found(found):
         ({"t_ns": 4 * SECOND}, "at step 20 the phases sum to 2 s where the run's time is 4 s"),
         ({"step": 25}, "at step 25 the epoch is 2, with 10 steps an epoch"),
         ({"step": 10, "epoch": 1.0}, "the evaluation at step 10 comes after that at step 10"),
-        ({"samples": 641}, "at step 20 there were 1 examples in 10 steps since the evaluation before"),
+        ({"samples": 641}, "at step 20 there were 1 examples in 10 steps since the previous evaluation"),
         ({"epoch": 0.5}, "at step 20 the epoch is 0.5 after 1"),
         ({"quality": {"validation": 1.2}}, "at step 20 validation is 1.2, on a scale from 0 to 1"),
         ({"quality": {"validation": -0.2}}, "at step 20 validation is -0.2, on a scale from 0 to 1"),
@@ -93,7 +93,7 @@ def test_times_that_are_scaled_without_the_raw_steps_are_found(found):
         ({"loss": 21.0}, "at step 20 the loss had diverged, and training went on"),
     ],
 )
-def test_what_an_evaluation_cannot_say_is_found(found, change, said):
+def test_an_impossible_evaluation_is_found(found, change, said):
     assert said in found(Evaluation, 1, **change)
 
 
@@ -103,7 +103,7 @@ def test_a_phase_that_shrinks_is_found(found, make_curve):
     assert "at step 20 the phase data has 0.5 s after 1 s" in said
 
 
-def test_evaluations_that_are_swapped_dropped_or_doubled_are_found(found):
+def test_swapped_dropped_or_duplicated_evaluations_are_found(found):
     def at(rows, number):
         return [place for place, each in enumerate(rows) if isinstance(each, Evaluation)][number]
 
@@ -168,8 +168,8 @@ def test_a_share_that_the_split_does_not_have_is_found(found, make_header, make_
     assert [found(events=rows, header=make_header(target=target)) for rows in fair] == [
         [],
         [
-            "at the end test is 0.89, which is no share of 359 examples: "
-            "a metric that counts otherwise needs another name"
+            "at the end test is 0.89, which is not a share of 359 examples: "
+            "a metric that counts differently needs another name"
         ],
     ]
 
@@ -188,7 +188,7 @@ def _qualities(last):
         ({"evaluate_every": "4 steps"}, "evaluation 1 is at step 10 and not at step 4, where an interval"),
     ],
 )
-def test_what_the_specification_does_not_allow_is_found(found, make_header, parts, said):
+def test_evaluations_that_the_specification_does_not_allow_are_found(found, make_header, parts, said):
     assert any(said in each for each in found(header=make_header(**parts)))
 
 
@@ -199,7 +199,7 @@ def test_a_plateau_that_was_passed_is_found(found, make_header, make_events):
     ]
 
 
-def test_a_specification_or_a_source_that_is_not_what_its_digest_says_is_found(found, make_header):
+def test_a_specification_or_source_that_does_not_match_its_digest_is_found(found, make_header):
     head = make_header()
     other = msgspec.structs.replace(head, specification=msgspec.structs.replace(head.specification, settings={"lr": 9}))
     assert "and that of its specification with" in found(header=other)[0]
@@ -209,12 +209,12 @@ def test_a_specification_or_a_source_that_is_not_what_its_digest_says_is_found(f
     ]
 
 
-def test_a_start_that_is_not_when_the_environment_was_looked_at_is_found(found, make_header):
+def test_a_start_far_from_the_capture_of_the_environment_is_found(found, make_header):
     environment = {"time": "2026-03-01T11:59:59+00:00"}
     head = msgspec.structs.replace(make_header(), environment=environment)
     assert found(header=head) == []
     (said,) = found(header=msgspec.structs.replace(head, started="2026-03-01T11:00:00.000+00:00"))
-    assert said.startswith("it started at 2026-03-01T11:00:00.000+00:00, and its environment was looked at at")
+    assert said.startswith("it started at 2026-03-01T11:00:00.000+00:00, and its environment was captured at")
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ def test_a_start_that_is_not_when_the_environment_was_looked_at_is_found(found, 
         (counters(102.9, 5.0, 6.0), "the run took 3 s, and 2.9 s passed between the readings around it"),
         (counters(103.5, 12.0, 12.0), "the process spent 11 s of processor time in 3.5 s on 2 cores"),
         ({**counters(103.5, 5.0, 6.0), "busy_s": 40.0}, "all processors spent"),
-        (counters(103.5, 1.5, 2.0), "the meter saw 0.5 of 2 cores over 3 s, and the process spent 0.5 s"),
+        (counters(103.5, 1.5, 2.0), "the meter read 0.5 of 2 cores over 3 s, and the process spent 0.5 s"),
     ],
 )
-def test_time_and_processor_time_that_the_machine_did_not_have_are_found(found, make_header, make_events, after, said):
+def test_more_time_or_processor_time_than_the_machine_had_is_found(found, make_header, make_events, after, said):
     environment = {"machine": MACHINE, "load": {"counters": counters(100.0, 1.0, 1.0)}}
     head = msgspec.structs.replace(make_header(), environment=environment)
     rows = make_events(environment_after={"load": {"counters": after}})
@@ -247,7 +247,7 @@ def test_an_evaluation_that_reaches_the_target_is_the_last_one(found, make_heade
     assert any("the target was reached, and training went on" in each for each in found(events=rows, header=header))
 
 
-def test_a_run_that_went_on_has_the_time_of_an_earlier_process_on_its_clock(found, make_header, make_events):
+def test_a_resumed_run_may_have_the_time_of_an_earlier_process_on_its_clock(found, make_header, make_events):
     environment = {"machine": MACHINE, "load": {"counters": counters(100.0, 1.0, 1.0)}}
     head = msgspec.structs.replace(make_header(), environment=environment)
     after = {"load": {"counters": counters(101.5, 2.0, 2.0)}}
@@ -258,7 +258,7 @@ def test_a_run_that_went_on_has_the_time_of_an_earlier_process_on_its_clock(foun
     assert found(events=make_events(environment_after=after), header=head) != []
 
 
-def test_what_a_rank_saw_has_to_be_what_the_run_did(found, make_header, make_events):
+def test_what_a_rank_recorded_must_match_the_run(found, make_header, make_events):
     rows = make_events()
     times = [value for each in rows if isinstance(each, Samples) for value in each.values]
     head = make_header(distribution=TEAM)
@@ -295,7 +295,7 @@ def test_a_run_that_contradicts_itself_is_refused_with_its_name_and_why(tmp_path
         ({"witness": Witness([])}, "what other clocks saw"),
     ],
 )
-def test_a_record_of_schema_1_holds_nothing_that_came_later(tmp_path, make_header, make_events, make_run, parts, said):
+def test_a_record_of_schema_1_with_later_additions_is_found(tmp_path, make_header, make_events, make_run, parts, said):
     def contradictions_of(**more):
         head = msgspec.structs.replace(make_header(id="01234567"), schema=1, **more)
         return summarise(read_record(make_run(tmp_path / str(len(more)), head, events))).contradictions
@@ -336,7 +336,7 @@ def test_a_run_that_ends_with_all_epochs_done_before_they_are_is_found(found, ma
         ({}, []),
     ],
 )
-def test_another_framework_or_device_than_that_of_the_environment_is_found(found, make_header, environment, said):
+def test_a_framework_or_device_that_does_not_match_the_environment_is_found(found, make_header, environment, said):
     head = make_header()
     assert (
         found(header=msgspec.structs.replace(head, environment={**head.environment, "framework": environment})) == said
@@ -347,7 +347,7 @@ def test_another_framework_or_device_than_that_of_the_environment_is_found(found
     ("measurement", "said"),
     [
         (Measurement("peak_memory", "B", -5e6, "vmhwm-reset"), "its peak_memory is -5e+06 B"),
-        (Measurement("energy", "J", 1e9, "rapl"), "its energy is 1e+09 J in 3 s, which no machine takes"),
+        (Measurement("energy", "J", 1e9, "rapl"), "its energy is 1e+09 J in 3 s, more than any machine takes"),
     ],
 )
 def test_an_impossible_reading_of_a_meter_is_found(found, measurement, said):
@@ -362,7 +362,7 @@ def test_two_readings_of_one_meter_are_found(found):
     assert found(whole=lambda rows: [*rows[:-1], twice, rows[-1]]) == ["it has more than one reading of peak_memory"]
 
 
-def test_a_quality_may_lie_beyond_its_scale_by_rounding(found):
+def test_a_quality_may_exceed_its_scale_by_rounding(found):
     assert not any("on a scale" in each for each in found(Evaluation, 2, quality={"validation": 1.0000001}))
 
 
@@ -374,7 +374,7 @@ def test_a_quality_may_lie_beyond_its_scale_by_rounding(found):
         ({"plateau": 2}, (0.7, 0.6, 0.65), "plateau: no better quality in 2 evaluations"),
     ],
 )
-def test_a_run_that_spent_its_budget_or_its_patience_agrees_with_itself(
+def test_a_run_that_ended_by_its_budget_or_plateau_is_consistent(
     found, make_header, make_events, parts, qualities, why
 ):
     rows = make_events(qualities, stopped_by=why)
@@ -393,7 +393,7 @@ def test_a_plateau_of_a_loss_counts_lower_values_as_better(found, make_header, m
     ]
 
 
-def test_batches_of_one_example_agree_with_their_steps(found, make_events):
+def test_batches_of_one_example_are_consistent_with_their_steps(found, make_events):
     rows = [
         msgspec.structs.replace(each, samples=each.step) if isinstance(each, Evaluation) else each
         for each in make_events()
@@ -436,22 +436,22 @@ def test_step_times_of_ranks_that_are_scaled_are_found(found, make_header):
     assert said.endswith("and computing alone 1.5 s")
 
 
-def test_a_start_that_is_no_time_is_found(tmp_path, make_header, make_run):
+def test_a_start_that_is_not_a_time_is_found(tmp_path, make_header, make_run):
     path = make_run(tmp_path, make_header(started="2026-03-01T12:00:00.000+00:00"))
     path.write_bytes(resealed(path.read_bytes().replace(b"2026-03-01T12:00:00.000+00:00", b"yesterday", 1)))
-    assert "its start, 'yesterday', is no time" in summarise(read_record(path)).contradictions
+    assert "its start, 'yesterday', is not a time" in summarise(read_record(path)).contradictions
 
 
 @pytest.mark.parametrize("name", ["machine", "load", "framework", "accelerators", "threads"])
 @pytest.mark.parametrize("odd", ["x", 1.5, [1], None])
-def test_a_part_of_an_environment_of_another_type_stops_nobody(tmp_path, make_header, make_events, make_run, name, odd):
+def test_a_part_of_an_environment_with_another_type_is_ignored(tmp_path, make_header, make_events, make_run, name, odd):
     environment = {"machine": MACHINE, "load": {"counters": counters(100.0, 1.0, 1.0)}, name: odd}
     head = msgspec.structs.replace(make_header(), environment=environment)
     after = {"load": {"counters": counters(103.5, 5.0, 6.0)}}
     assert summarise(read_record(make_run(tmp_path, head, make_events(environment_after=after)))).contradictions == []
 
 
-def test_energy_is_held_against_the_time_that_a_run_took(found, make_events):
+def test_energy_is_limited_by_the_time_of_the_run(found, make_events):
     for joules, refused in ((2e5, False), (4e5, True)):
         rows = make_events(stopped_by="target reached")
         at = next(at for at, each in enumerate(rows) if isinstance(each, Measurement) and each.name == "energy")
@@ -459,7 +459,7 @@ def test_energy_is_held_against_the_time_that_a_run_took(found, make_events):
         assert bool(found(events=rows)) == refused
 
 
-def test_the_index_counts_contradictions_with_the_doubts(tmp_path, make_header, make_events, make_run):
+def test_the_index_counts_contradictions_as_doubts(tmp_path, make_header, make_events, make_run):
     fine, broken = (tmp_path / name for name in ("fine", "broken"))
     doubts = make_events(suspect=["busy"], stopped_by="target reached")
     make_run(fine, make_header(), doubts)

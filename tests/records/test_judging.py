@@ -1,4 +1,4 @@
-"""Verdicts on processes that were looked at again and again."""
+"""Verdicts with repeated looks at processes, and doubts about processes."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ def values(factor, spread=0.01, count=9):
     return {seed: factor * (1.0 + spread * ((7 * seed + int(10 * factor)) % 5 - 2)) for seed in range(count)}
 
 
-def test_their_interval_is_as_wide_as_looking_asks_for():
+def test_repeated_looks_widen_the_interval():
     plain = pair(values(1.0), values(1.1)).verdict(0.02, 0.95)
     looked = pair(values(1.0), values(1.1), 0.05).verdict(0.02, 0.95)
     assert looked.low < plain.low < plain.high < looked.high
@@ -18,7 +18,7 @@ def test_their_interval_is_as_wide_as_looking_asks_for():
     assert "look 3 of --until-clear" in looked.reason
 
 
-def test_among_many_comparisons_a_difference_has_to_be_larger():
+def test_among_many_comparisons_a_difference_must_be_larger():
     alike, slower = pair(values(1.0), values(1.0), 0.05), pair(values(1.0), values(1.1, 0.03), 0.05)
     alone = verdicts({0: slower}, 0.95, 0.02)[0]
     assert alone.kind == "SLOWER"
@@ -33,7 +33,7 @@ def test_the_smallest_effect_of_any_record_counts():
     assert planned_effect(records[:1]) is None
 
 
-def test_every_reason_to_doubt_is_told_once_with_the_processes_of_each_arm():
+def test_every_doubt_is_given_once_with_the_processes_of_each_arm():
     suspects = [
         [["others kept 0.2 cores busy"], ["others kept 0.9 cores busy", "its clock went back"]],
         [[], ["its clock went back"]],

@@ -26,7 +26,7 @@ EVENTS = (
 
 
 @given(event=EVENTS)
-def test_any_event_is_read_back_as_it_was_written_figures_that_are_not_finite_included(event):
+def test_any_event_is_read_back_unchanged_even_if_not_finite(event):
     line = encode(event)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -54,12 +54,12 @@ def test_text_that_has_no_utf8_is_written_with_its_escape():
     assert RUN.decode_event(encode(end)).error == r"no file caf\udce9"
 
 
-def test_a_value_that_no_record_can_hold_is_refused_at_once():
+def test_a_value_that_no_record_can_hold_is_refused():
     with pytest.raises(TypeError, match="object"):
         encode(End("done", 0, {}, environment_after={"it": object()}))
 
 
-def test_a_header_that_is_not_one_is_an_error_in_three_parts():
+def test_a_first_line_that_is_not_a_header_is_an_error_in_three_parts():
     for line in (b"", b"{", b"[]", b'{"kind":"evaluation"}', b"\xff\xfe", b"[" * 100_000):
         with pytest.raises(RecordError, match="reading x: line 1 is not the header") as caught:
             RUN.decode_header(line, "reading x")

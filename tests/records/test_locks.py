@@ -1,4 +1,4 @@
-"""A claim is held by one process at a time, and whoever waits goes on when it is let go."""
+"""A claim is held by one process at a time; waiting processes continue when it is released."""
 
 import threading
 
@@ -8,7 +8,7 @@ from levelbench.errors import StoreError
 from levelbench.records.locks import claimed
 
 
-def test_the_second_waits_for_the_first_and_says_so(tmp_path):
+def test_the_second_waits_for_the_first_and_reports_it(tmp_path):
     path, waiting, order = tmp_path / "claims" / "run", threading.Event(), []
 
     def second():
@@ -24,7 +24,7 @@ def test_the_second_waits_for_the_first_and_says_so(tmp_path):
     assert order == ["first", "second"]
 
 
-def test_of_many_that_wait_one_at_a_time_holds_it(tmp_path):
+def test_many_waiters_hold_it_one_at_a_time(tmp_path):
     holders, most = [], []
 
     def each():
@@ -47,7 +47,7 @@ def test_nothing_is_left_behind_even_by_an_error(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_of_three_parts(tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error_in_three_parts(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="is a file, not a folder"), claimed(tmp_path / "file" / "x", lambda: None):
         pass

@@ -1,4 +1,4 @@
-"""What the name of a metric says of it."""
+"""What the name of a metric says about it."""
 
 import pytest
 
@@ -12,19 +12,19 @@ from levelbench.records.schema import better_of, is_share
         *("nll", "fid", "word error rate", "perplexity", "accuracy_loss", "bpc"),
     ],
 )
-def test_less_of_it_is_better(metric):
+def test_lower_is_better(metric):
     assert (better_of(metric), is_share(metric)) == ("lower", False)
 
 
 @pytest.mark.parametrize(
     "metric", ["accuracy", "val/acc", "acc@1", "top5", "R2", "mAP", "map50", "eval_f1", "valAccuracy"]
 )
-def test_it_is_a_share_of_which_more_is_better(metric):
+def test_it_is_a_share_and_higher_is_better(metric):
     assert (better_of(metric), is_share(metric)) == ("higher", True)
 
 
 @pytest.mark.parametrize("metric", ["bleu", "psnr", "log_likelihood", "episode_return"])
-def test_more_of_it_is_better(metric):
+def test_higher_is_better(metric):
     assert (better_of(metric), is_share(metric)) == ("higher", False)
 
 

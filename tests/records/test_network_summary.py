@@ -1,4 +1,4 @@
-"""What records of networks say: one value a process, intervals over the processes, and where the time goes."""
+"""Summaries of network benchmarks: one value per process, intervals over processes, and the breakdown of time."""
 
 import math
 
@@ -18,13 +18,13 @@ def peak(value=None, reason=None):
     return Measurement("peak_memory", "B", value, None if value is None else "vmhwm-reset", reason)
 
 
-def test_a_process_is_one_value_its_median(tmp_path):
+def test_a_process_gives_one_value_its_median(tmp_path):
     found = entry(arm(tmp_path, "torch", [1.0, 2.0, 3.0]))
     assert found.times_s == {0: 1.0, 1: 2.0, 2: 3.0}
     assert found.latency[0].estimate.n == 3
 
 
-def test_a_high_quantile_of_few_values_is_not_made_up(tmp_path):
+def test_a_high_quantile_of_few_values_has_no_estimate(tmp_path):
     p50, p90, p99 = entry(arm(tmp_path, "torch", [1.0, 2.0])).latency
     assert p50.estimate is not None
     assert p90.estimate is None
@@ -50,7 +50,7 @@ def test_a_single_process_of_few_values_has_a_median_without_an_interval(tmp_pat
     assert (p50.value, p50.interval) == (2.0, None)
 
 
-def test_throughput_is_the_batch_by_the_mean_latency(tmp_path):
+def test_throughput_is_the_batch_divided_by_the_mean_latency(tmp_path):
     spec = specification(batch=8)
     found = entry([write(tmp_path, spec, 0, [1.0, 1.0, 4.0])]).throughput
     assert found.unit == "samples/s"
@@ -62,7 +62,7 @@ def test_the_ends_of_the_throughputs_interval_are_in_order(tmp_path):
     assert found.interval.low < found.value < found.interval.high
 
 
-def test_compilation_is_the_first_call_less_a_warm_one_and_cold_start_the_sum_of_the_phases(tmp_path):
+def test_compilation_is_the_first_call_minus_a_warm_one_and_cold_start_the_sum_of_the_phases(tmp_path):
     phases = [("open", 1.0), ("build", 0.5), ("prepare", 0.25), ("first", 2.0)]
     found = entry(arm(tmp_path, "torch", [0.5, 0.5], phases=phases)).phases
     assert found["compile"].estimate.value == pytest.approx(1.5)
@@ -70,7 +70,7 @@ def test_compilation_is_the_first_call_less_a_warm_one_and_cold_start_the_sum_of
     assert found["open"].estimate.value == pytest.approx(1.0)
 
 
-def test_a_phase_that_is_missing_leaves_no_cold_start(tmp_path):
+def test_a_missing_phase_leaves_no_cold_start(tmp_path):
     found = entry(arm(tmp_path, "torch", [0.5], phases=[("open", 1.0)])).phases
     assert found["cold_start"].estimate is None
     assert found["cold_start"].reason == "a phase is missing"
@@ -90,7 +90,7 @@ def test_memory_is_estimated_over_the_processes(tmp_path):
     assert found.method == "vmhwm-reset"
 
 
-def test_overhead_is_the_whole_less_the_sum_of_the_operators_and_may_be_below_zero(tmp_path):
+def test_overhead_is_the_whole_minus_the_sum_of_the_operators_and_may_be_negative(tmp_path):
     parts = [operator("Conv", 0.7), operator("Relu", 0.2, 1)]
     above = entry(arm(tmp_path, "torch", [1.0, 1.0], operators=parts))
     below = entry(arm(tmp_path / "b", "torch", [0.6, 0.6], operators=parts))
@@ -99,7 +99,7 @@ def test_overhead_is_the_whole_less_the_sum_of_the_operators_and_may_be_below_ze
     assert below.overhead.estimate.value == pytest.approx(-0.3)
 
 
-def test_without_times_of_operators_the_reason_stands_in_their_place(tmp_path):
+def test_without_times_of_operators_there_is_a_reason(tmp_path):
     outcome = NetworkOutcome("measured", operators_reason="the compiler fuses them")
     found = entry(arm(tmp_path, "torch", [1.0], outcome=outcome))
     assert (found.operators, found.types) == ((), ())
@@ -131,7 +131,7 @@ def test_a_type_with_an_operator_of_unknown_cost_has_no_rate(tmp_path):
     assert entry(arm(tmp_path, "torch", [1.0], operators=parts)).types[0].flop_s is None
 
 
-def test_shares_beside_the_profilers_are_doubted_when_they_are_more_than_ten_points_apart(tmp_path):
+def test_shares_more_than_ten_points_from_the_profilers_are_doubted(tmp_path):
     parts = [operator("Conv", 0.8), operator("Relu", 0.2, 1)]
     agrees = summarise_networks(
         [[arm(tmp_path / "a", "torch", [1.0], operators=parts, profile={"Conv": 0.75, "Relu": 0.25})]]
@@ -143,7 +143,7 @@ def test_shares_beside_the_profilers_are_doubted_when_they_are_more_than_ten_poi
     assert "Conv takes 80% by our clock and 50% by a profiler" in differs.suspect[0]
 
 
-def test_nothing_measured_leaves_no_number(tmp_path):
+def test_without_measurements_there_are_no_figures(tmp_path):
     record = write(tmp_path, specification(), 0, None, outcome=NetworkOutcome("unsupported", "it has no Foo"))
     found = entry([record])
     assert (found.status, found.reason) == ("unsupported", "it has no Foo")
@@ -158,6 +158,6 @@ def test_the_whole_has_a_rate_and_a_share_of_the_nearer_ceiling(tmp_path):
     assert (found.share.bound, found.share.value) == ("compute", pytest.approx(0.5))
 
 
-def test_a_ceiling_that_was_exceeded_is_doubted(tmp_path):
+def test_exceeding_a_ceiling_is_a_doubt(tmp_path):
     summary = summarise_networks([[arm(tmp_path, "torch", [1e-4])]])
     assert "above the measured ceiling, by up to 10.0 times" in summary.suspect[0]

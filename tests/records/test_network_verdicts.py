@@ -1,17 +1,13 @@
-"""Arms of a benchmark of networks are judged against the first, and what is doubtful is said."""
+"""Arms of a network benchmark are compared with the first; doubts are listed."""
 
 import math
 
 import pytest
-from tests.records.network_records import arm, entry, specification, write
+from tests.records.network_records import arm, entry, noisy, specification, write
 
 from levelbench.measure.verdict import VerdictKind
 from levelbench.records.network_summary import summarise_networks
 from levelbench.records.networks import NetworkFacts, NetworkOutcome
-
-
-def noisy(value, process):
-    return value * (1 + 0.004 * ((process * 7) % 5 - 2))
 
 
 def test_each_arm_is_judged_against_the_first(tmp_path):
@@ -49,7 +45,7 @@ def test_a_wrong_result_is_not_compared(tmp_path):
     assert summary.totals[1].compared == 0
 
 
-def test_what_crashed_in_one_process_failed_and_the_times_of_the_others_are_kept(tmp_path):
+def test_a_crash_in_one_process_is_a_failure_that_keeps_the_times_of_the_others(tmp_path):
     spec = specification()
     crashed = write(tmp_path, spec, 0, None, outcome=NetworkOutcome("failed", "its process was killed by signal 11"))
     found = entry([crashed, write(tmp_path, spec, 1)])
@@ -57,7 +53,7 @@ def test_what_crashed_in_one_process_failed_and_the_times_of_the_others_are_kept
     assert list(found.times_s) == [1]
 
 
-def test_what_did_not_fit_once_counts_the_others_and_says_so(tmp_path):
+def test_a_case_skipped_in_one_process_counts_the_others_and_says_so(tmp_path):
     spec = specification()
     skipped = write(tmp_path, spec, 0, None, outcome=NetworkOutcome("skipped", "it ran out of memory"))
     found = entry([skipped, write(tmp_path, spec, 1)])
@@ -65,7 +61,7 @@ def test_what_did_not_fit_once_counts_the_others_and_says_so(tmp_path):
     assert found.reason == "skipped in 1 of 2 processes: it ran out of memory"
 
 
-def test_arms_with_unlike_threads_are_doubted(tmp_path):
+def test_arms_with_different_threads_are_doubted(tmp_path):
     a, b = (
         arm(tmp_path, name, [1.0] * 2, facts=NetworkFacts({"threads": n}, "m"))
         for name, n in (("torch", 2), ("jax", 1))
@@ -77,10 +73,10 @@ def test_arms_that_were_measured_one_after_the_other_are_doubted(tmp_path):
     a = [write(tmp_path, specification(), seed) for seed in range(2)]
     late = "2026-01-03T03:04:05.000+00:00"
     b = [write(tmp_path, specification("jax"), seed, started=late) for seed in range(2)]
-    assert any("not measured side by side" in each for each in summarise_networks([[a, b]]).suspect)
+    assert any("one after the other, not in turns" in each for each in summarise_networks([[a, b]]).suspect)
 
 
-def test_doubts_of_the_processes_are_told_once_with_their_number(tmp_path):
+def test_each_doubt_of_processes_is_given_once_with_their_number(tmp_path):
     summary = summarise_networks([[arm(tmp_path, "torch", [1.0] * 2, suspect=("others kept a core busy",))]])
     assert summary.suspect == ("2 of 2 processes of torch: others kept a core busy",)
 

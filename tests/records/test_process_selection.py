@@ -1,4 +1,4 @@
-"""Which records of inference a word means."""
+"""Which records of inference a word selects."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from levelbench.records.process_selection import arms_among, named_processes, se
 
 @pytest.fixture
 def store(tmp_path):
-    """Processes 0 and 1 one by one in numpy, 2 in torch, 3 offline; 3 is the newest."""
+    """Processes 0 and 1 are single-stream on numpy, 2 on torch, 3 is offline; 3 is the newest."""
     for seed, (framework, scenario) in enumerate(
         [("numpy", SINGLE), ("numpy", SINGLE), ("torch", SINGLE), ("numpy", OFFLINE)]
     ):
@@ -36,11 +36,11 @@ def store(tmp_path):
         ("[lr=0.06]", []),
     ],
 )
-def test_a_word_means_a_task_the_latest_or_what_has_these_parts(store, word, seeds):
+def test_a_word_selects_a_task_the_latest_or_records_with_these_parts(store, word, seeds):
     assert [each.header.seed for each in select_processes(InferenceRecord, store, word)] == seeds
 
 
-def test_a_file_a_folder_and_the_beginning_of_an_id_are_meant(store):
+def test_a_file_a_folder_and_the_beginning_of_an_id_can_be_selected(store):
     first = select_processes(InferenceRecord, store)[-1]
     assert [each.path for each in select_processes(InferenceRecord, store, str(first.path))] == [first.path]
     assert len(select_processes(InferenceRecord, store / "elsewhere", f"{store}/inference")) == 4
@@ -49,16 +49,16 @@ def test_a_file_a_folder_and_the_beginning_of_an_id_are_meant(store):
     assert select_processes(InferenceRecord, store, "id1") == []
 
 
-def test_at_most_so_many_are_read(store):
+def test_the_limit_is_kept(store):
     assert [each.header.seed for each in select_processes(InferenceRecord, store, "digits", 2)] == [3, 2]
 
 
-def test_a_filter_by_what_no_record_has_is_refused(store):
+def test_a_filter_by_a_name_that_no_record_has_is_refused(store):
     with pytest.raises(UnknownNameError, match="close: scenario"):
         select_processes(InferenceRecord, store, "[scenari=offline]")
 
 
-def test_a_damaged_record_is_passed_over_unless_it_is_named(store):
+def test_a_damaged_record_is_left_out_unless_its_path_is_given(store):
     path = select_processes(InferenceRecord, store)[0].path
     path.write_text("{}\n")
     assert len(select_processes(InferenceRecord, store)) == 3
@@ -66,7 +66,7 @@ def test_a_damaged_record_is_passed_over_unless_it_is_named(store):
         select_processes(InferenceRecord, store, str(path))
 
 
-def test_arms_that_differ_in_the_framework_alone_are_of_one_measurement(store):
+def test_arms_that_differ_only_in_the_framework_are_one_measurement(store):
     measurements = arms_among(named_processes(InferenceRecord, store, ["digits"]))
     seeds = [[[each.header.seed for each in arm] for arm in arms] for arms in measurements]
     assert seeds == [[[0], [2]], [[3]]]
@@ -79,7 +79,7 @@ def test_records_of_two_machines_are_two_measurements(store):
     assert len(arms_among([one, other])) == 2
 
 
-def test_of_a_process_that_was_made_anew_the_newest_counts(store):
+def test_the_newest_record_of_a_repeated_process_counts(store):
     old, new = (write(store / each, specification(), 0, n=100) for each in "ab")
     ((arm,),) = arms_among([old, new])
     assert [each.path for each in arm] == [new.path]

@@ -1,4 +1,4 @@
-"""What ranks leave: files of their own, taken into the record exactly once."""
+"""Files of ranks, merged into the record exactly once, and the summary of their work."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def observed(**values):
 
 
 def written(store, head, by_rank):
-    """A record with what each rank observed, merged."""
+    """A record with the merged files of its ranks."""
     writer = RecordWriter.create(store, head)
     for rank, values in enumerate(by_rank):
         with RankWriter(writer.path, rank) as file:
@@ -56,7 +56,7 @@ def test_what_ranks_observed_is_in_the_record_once_and_in_order(tmp_path, make_h
     assert record.samples == {}
 
 
-def test_the_ranks_files_are_taken_away_afterwards(tmp_path, make_header):
+def test_the_files_of_ranks_are_removed_afterwards(tmp_path, make_header):
     path, _ = written(tmp_path, make_header(distribution=TEAM), [[], []])
     remove_rank_files(path)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
@@ -71,7 +71,7 @@ def test_a_rank_that_left_nothing_is_a_doubt_and_not_an_end(tmp_path, make_heade
     assert "rank 1" in doubt
 
 
-def test_a_torn_line_of_a_rank_is_a_doubt_that_names_it(tmp_path, make_header):
+def test_an_incomplete_line_of_a_rank_is_a_doubt_that_names_it(tmp_path, make_header):
     writer = RecordWriter.create(tmp_path, make_header(distribution=TEAM))
     rank_file(writer.path, 0).write_bytes(b'{"kind":"rank","rank":0,"na')
     (doubt,) = merge_ranks(writer, 1).values()
@@ -89,7 +89,7 @@ def test_a_line_of_another_rank_is_refused(tmp_path, make_header):
     assert "not of rank 0" in doubt
 
 
-def test_rank_files_are_no_records_to_a_reader(tmp_path, make_header):
+def test_rank_files_are_not_records(tmp_path, make_header):
     writer = RecordWriter.create(tmp_path, make_header(distribution=TEAM))
     with RankWriter(writer.path, 0) as file:
         file.append(observed(step_time=[1]))
@@ -107,14 +107,14 @@ def test_one_quantity_in_two_units_is_damage(tmp_path, make_header):
         read_record(writer.path)
 
 
-def test_a_run_of_one_process_has_the_key_that_it_always_had(make_specification):
+def test_the_key_of_a_run_of_one_process_never_changes(make_specification):
     alone, team = make_specification(), make_specification(distribution=TEAM)
     assert key_of(alone) != key_of(team)
     # The key of this specification before there were distributions.
     assert key_of(alone) == "a78efd3856efbd714a7119778852197a501acd5742de36ffc70cd556bb904afb"
 
 
-def test_runs_are_selected_by_the_words_of_their_team(tmp_path, make_run, make_header):
+def test_runs_are_selected_by_the_words_of_their_distribution(tmp_path, make_run, make_header):
     path = make_run(tmp_path, make_header(distribution=TEAM))
     alone = make_run(tmp_path, make_header())
     pair, single = summarise(read_record(path)), summarise(read_record(alone))
@@ -125,14 +125,14 @@ def test_runs_are_selected_by_the_words_of_their_team(tmp_path, make_run, make_h
     assert pair.specification.distribution == TEAM
 
 
-def test_a_label_says_ranks_first_and_other_words_where_they_differ(make_specification):
+def test_a_label_has_ranks_first_and_other_words_that_differ(make_specification):
     top = Distribution(2, "top-k", {"ratio": 0.01}, "process", "gloo")
     alone, dense, sparse = (make_specification(distribution=each) for each in (None, TEAM, top))
     assert labels_of([alone, dense]) == ["digits[ranks=1]", "digits[ranks=2]"]
     assert labels_of([dense, sparse]) == ["digits[scheme=all-reduce]", "digits[scheme=top-k]"]
 
 
-def test_teamwork_separates_computing_talking_and_waiting(tmp_path, make_header):
+def test_teamwork_separates_computation_communication_and_waiting(tmp_path, make_header):
     # Rank 1 computes 30 where rank 0 computes 10 and waits 20 of the 25 that it spends in communication.
     ranks = [
         [observed(step_time=[35, 35], communicate_time=[25, 25], sent=[8, 8], messages=[2, 2], sent_predicted=[8])],
@@ -162,13 +162,13 @@ def test_what_a_framework_sends_by_itself_is_not_counted_as_nothing(tmp_path, ma
     assert (found.sent_bytes, found.messages, found.predicted_bytes) == (None, None, 8)
 
 
-def test_a_scheme_that_should_send_and_does_not_is_shown_to_send_nothing(tmp_path, make_header):
+def test_a_scheme_that_should_send_but_does_not_is_shown_to_send_nothing(tmp_path, make_header):
     ranks = [[observed(step_time=[1], communicate_time=[0], sent=[0], messages=[0], sent_predicted=[8], counted=[1])]]
     found = teamwork(read_record(written(tmp_path, make_header(distribution=TEAM), ranks)[0]))
     assert (found.sent_bytes, found.predicted_bytes) == (0, 8)
 
 
-def test_no_waiting_is_claimed_where_steps_of_ranks_are_no_common_event(tmp_path, make_header):
+def test_no_waiting_is_claimed_if_ranks_do_not_step_together(tmp_path, make_header):
     ranks = [
         [observed(step_time=[35], communicate_time=[25], lockstep=[0])],
         [observed(step_time=[35], communicate_time=[5], lockstep=[0])],
@@ -183,7 +183,7 @@ def test_teamwork_of_one_process_is_none(tmp_path, make_run, make_header):
 
 
 def interrupted(store, head, *events):
-    """A record without an end, with a file of rank 0 beside it."""
+    """A record without an end, and a file of rank 0."""
     writer = RecordWriter.create(store, head)
     for event in events:
         writer.append(event)
@@ -193,7 +193,7 @@ def interrupted(store, head, *events):
     return writer.path
 
 
-def test_of_a_rank_whose_file_is_damaged_nothing_is_taken_and_the_file_stays(tmp_path, make_header):
+def test_a_damaged_file_of_a_rank_is_left_out_and_stays(tmp_path, make_header):
     writer = RecordWriter.create(tmp_path, make_header(distribution=TEAM))
     for rank in range(2):
         with RankWriter(writer.path, rank) as file:
@@ -210,7 +210,7 @@ def test_of_a_rank_whose_file_is_damaged_nothing_is_taken_and_the_file_stays(tmp
     assert rank_file(writer.path, 1).exists()
 
 
-def test_a_record_that_ranks_left_without_an_end_is_given_one(tmp_path, make_header):
+def test_a_record_that_ranks_left_without_an_end_gets_one(tmp_path, make_header):
     phases = {"data": 3, "forward": 4}
     path = interrupted(tmp_path, make_header(distribution=TEAM), Evaluation(7, 1, 0.5, 8, {}, None, phases))
     assert end_failed(path, "rank 1: it raised")
@@ -219,7 +219,7 @@ def test_a_record_that_ranks_left_without_an_end_is_given_one(tmp_path, make_hea
 
 
 @pytest.mark.parametrize("what", ["done", "torn", "gone"])
-def test_a_record_that_can_take_no_end_is_left_as_it_is(tmp_path, make_header, what):
+def test_a_record_that_cannot_get_an_end_is_not_changed(tmp_path, make_header, what):
     path = interrupted(tmp_path, make_header(distribution=TEAM), *[End("done", 1, {"data": 1})] * (what == "done"))
     with path.open("ab") as file:
         file.write(b'{"kind":"ev' * (what == "torn"))
@@ -230,7 +230,7 @@ def test_a_record_that_can_take_no_end_is_left_as_it_is(tmp_path, make_header, w
     assert (path.read_bytes() if path.exists() else None) == before
 
 
-def test_files_of_ranks_whose_run_failed_are_taken_away(tmp_path, make_header):
+def test_files_of_ranks_of_a_failed_run_are_removed(tmp_path, make_header):
     failed = interrupted(tmp_path, make_header(distribution=TEAM))
     done = interrupted(tmp_path, make_header(distribution=TEAM), End("done", 1, {"data": 1}))
     for path in (failed, done):
@@ -239,7 +239,7 @@ def test_files_of_ranks_whose_run_failed_are_taken_away(tmp_path, make_header):
     assert rank_file(done, 0).exists()
 
 
-def test_a_run_that_is_done_takes_away_what_earlier_ones_of_its_key_and_seed_left(tmp_path, make_header):
+def test_a_run_removes_files_of_ranks_of_earlier_runs_of_its_key_and_seed(tmp_path, make_header):
     head = make_header(distribution=TEAM)
     left, done, new = (
         interrupted(tmp_path, make_header(distribution=TEAM), *events)

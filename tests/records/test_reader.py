@@ -24,21 +24,21 @@ def whole(tmp_path, make_header, make_run):
 
 
 def append(path, line):
-    """Add a line as a writer would: chained to the one before, where the record has a chain."""
+    """Append a line as a writer does, with a checksum if the record has them."""
     before = checksum_in(path.read_bytes().splitlines(keepends=True)[-1])
     with path.open("ab") as file:
         file.write(sealed(line, before) if before else line)
 
 
 def make_old(store, head, events):
-    """A record as it was written before there were checksums."""
+    """Write a record of schema 1, without checksums."""
     with RecordWriter.create(store, msgspec.structs.replace(head, schema=1)) as writer:
         for event in events:
             writer.append(event)
     return writer.path
 
 
-def test_a_whole_record_is_read_back_part_by_part(tmp_path, make_header, make_events, make_run):
+def test_a_complete_record_is_read_back_part_by_part(tmp_path, make_header, make_events, make_run):
     head, events = make_header(seed=3), make_events()
     record = read_record(make_run(tmp_path, head, events))
     assert record.header == head
@@ -64,7 +64,7 @@ def test_a_record_without_a_last_line_was_interrupted_once_its_writer_is_gone(tm
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_any_truncation_is_a_readable_beginning_or_a_clear_error(make_header, make_events, make_run, data):
+def test_any_truncation_is_readable_or_a_clear_error(make_header, make_events, make_run, data):
     with tempfile.TemporaryDirectory() as folder:
         path = make_run(Path(folder), make_header())
         raw = path.read_bytes()
@@ -111,7 +111,7 @@ def test_a_broken_line_in_the_middle_is_an_error_with_its_number(whole):
         read_record(whole)
 
 
-def test_a_whole_line_that_says_what_no_event_can_say_is_an_error_even_as_the_last(whole):
+def test_a_complete_line_that_is_not_an_event_is_an_error_even_as_the_last(whole):
     append(whole, b'{"kind":"samples","name":"x","unit":"s"}\n')
     with pytest.raises(RecordError, match=r"line 11 is damaged .*values"):
         read_record(whole)
@@ -123,7 +123,7 @@ def test_events_after_the_end_are_an_error(whole):
         read_record(whole)
 
 
-def test_an_event_of_an_unknown_kind_is_damage_as_its_schema_is_known(tmp_path, make_header):
+def test_an_event_of_an_unknown_kind_in_a_known_schema_is_damage(tmp_path, make_header):
     for schema in (1, SCHEMA):
         head = msgspec.structs.replace(make_header(), schema=schema)
         with RecordWriter.create(tmp_path, head) as writer:
@@ -149,7 +149,7 @@ def test_a_record_of_the_first_schema_is_read_and_has_no_checksums(tmp_path, mak
     assert read_record(path).status == "interrupted"
 
 
-def test_a_damaged_last_line_of_an_old_record_is_no_interruption(tmp_path, make_header, make_events):
+def test_a_damaged_last_line_of_an_old_record_is_not_an_interruption(tmp_path, make_header, make_events):
     path = make_old(tmp_path, make_header(), make_events())
     for damage in (b"\x0b", b"}\n"):
         path.write_bytes(path.read_bytes().rstrip(b"\n}") + b"}}"[: len(damage)] + damage)
@@ -157,21 +157,21 @@ def test_a_damaged_last_line_of_an_old_record_is_no_interruption(tmp_path, make_
             read_record(path)
 
 
-def test_a_record_from_which_all_checksums_are_taken_is_damaged(whole):
+def test_a_record_without_its_checksums_is_damaged(whole):
     whole.write_bytes(re.sub(rb',"sum":"[0-9a-f]{16}"', b"", whole.read_bytes()))
     with pytest.raises(RecordError, match="line 1 is damaged: it has no checksum"):
         read_record(whole)
 
 
 @pytest.mark.parametrize("schema", [b"0", b"1"])
-def test_a_record_cannot_be_made_an_old_one_by_its_header_alone(whole, schema):
+def test_changing_the_schema_in_the_header_is_found(whole, schema):
     whole.write_bytes(whole.read_bytes().replace(b'"schema":2', b'"schema":' + schema, 1))
     with pytest.raises(RecordError, match="line 1 is damaged"):
         read_record(whole)
 
 
 @pytest.mark.parametrize("edit", [(b'"t_ns":1', b'"t_ns": 1'), (b'"t_ns":2', b'"t_ns":3'), (b"0.91", b"0.92")])
-def test_an_edit_of_one_line_is_found_with_its_number_white_space_included(whole, edit):
+def test_an_edit_of_one_line_is_found_with_its_number_even_of_white_space(whole, edit):
     number = whole.read_bytes().split(edit[0])[0].count(b"\n") + 1
     whole.write_bytes(whole.read_bytes().replace(*edit, 1))
     with pytest.raises(RecordError, match=f"line {number} is damaged .*its checksum is not that of its bytes"):
@@ -179,7 +179,7 @@ def test_an_edit_of_one_line_is_found_with_its_number_white_space_included(whole
 
 
 @pytest.mark.parametrize("change", ["dropped", "swapped", "doubled"])
-def test_lines_that_are_dropped_swapped_or_doubled_are_found(whole, change):
+def test_dropped_swapped_or_duplicated_lines_are_found(whole, change):
     rows = whole.read_bytes().splitlines(keepends=True)
     rows[3:5] = {"dropped": [rows[4]], "swapped": [rows[4], rows[3]], "doubled": [rows[3], rows[3], rows[4]]}[change]
     whole.write_bytes(b"".join(rows))
@@ -187,7 +187,7 @@ def test_lines_that_are_dropped_swapped_or_doubled_are_found(whole, change):
         read_record(whole)
 
 
-def test_every_flip_of_one_bit_is_found_and_makes_no_run_an_interrupted_one(whole):
+def test_every_flipped_bit_is_found_and_never_taken_for_an_interruption(whole):
     raw = whole.read_bytes()
     random = Random(0)
     for _ in range(2000):
@@ -199,7 +199,7 @@ def test_every_flip_of_one_bit_is_found_and_makes_no_run_an_interrupted_one(whol
             read_record(whole)
 
 
-def test_a_last_line_that_lacks_only_its_newline_is_whole(whole):
+def test_a_last_line_that_lacks_only_its_newline_is_complete(whole):
     whole.write_bytes(whole.read_bytes()[:-1])
     assert read_record(whole).status == "done"
 
@@ -210,13 +210,13 @@ def test_one_quantity_in_two_units_is_an_error(tmp_path, make_header, make_run):
         read_record(path)
 
 
-def test_a_line_without_measure_is_an_error_and_not_a_full_memory(whole, monkeypatch):
+def test_a_line_that_is_too_long_is_an_error(whole, monkeypatch):
     monkeypatch.setattr(lines, "LINE_LIMIT", 300)
     with pytest.raises(RecordError, match="line 1 is longer than 300 bytes"):
         read_record(whole)
 
 
-def test_nesting_without_measure_is_an_error(whole):
+def test_nesting_that_is_too_deep_is_an_error(whole):
     parts = whole.read_bytes().split(b"\n")
     whole.write_bytes(parts[0] + b"\n")
     append(whole, b'{"kind":"later","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
@@ -224,7 +224,7 @@ def test_nesting_without_measure_is_an_error(whole):
         read_record(whole)
 
 
-def test_what_is_no_file_is_an_error_and_never_waited_for(tmp_path):
+def test_a_path_that_is_not_a_regular_file_is_an_error_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     for path in (tmp_path / "pipe.jsonl", tmp_path, Path("/dev/zero")):
         with pytest.raises(RecordError, match="not a regular file"):
@@ -233,7 +233,7 @@ def test_what_is_no_file_is_an_error_and_never_waited_for(tmp_path):
         read_record(tmp_path / "absent.jsonl")
 
 
-def test_a_follower_returns_each_event_once_and_whole(tmp_path, make_header, make_events):
+def test_a_follower_returns_each_complete_event_once(tmp_path, make_header, make_events):
     events = make_events()
     head = make_header()
     follower = Follower(tmp_path / "not yet.jsonl")
@@ -279,9 +279,7 @@ def test_a_follower_names_the_line_that_is_too_long(tmp_path, make_header, make_
 
 @pytest.mark.parametrize("figure", ["-1", "9" * 20, "9" * 400, "9" * 5000])
 @pytest.mark.parametrize("field", ['"seed":', '"step":', '"samples":', '"t_ns":', '"forward":'])
-def test_a_count_that_is_negative_or_beyond_64_bits_is_an_error_of_that_record(
-    tmp_path, make_header, make_run, field, figure
-):
+def test_a_negative_count_or_one_beyond_64_bits_is_an_error(tmp_path, make_header, make_run, field, figure):
     path = make_run(tmp_path, make_header())
     text = path.read_text()
     at = text.index(field) + len(field)

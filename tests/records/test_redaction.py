@@ -1,4 +1,4 @@
-"""No address with its key, no token and no home folder stays in a text of a record; what is harmless does."""
+"""Texts in records lose credentials, tokens and home folders, and keep everything else."""
 
 import hashlib
 
@@ -32,7 +32,7 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_secret_is_taken_out_and_what_is_around_it_stays(text):
+def test_a_secret_is_removed_and_the_text_around_it_stays(text):
     assert redact(text) == SECRETS[text]
 
 
@@ -48,7 +48,7 @@ def test_a_secret_is_taken_out_and_what_is_around_it_stays(text):
         "python generate.py --max_tokens=20 --num-tokens 5 --tokenizer bpe",
     ],
 )
-def test_an_ordinary_sentence_is_left_as_it_is(text):
+def test_an_ordinary_sentence_is_not_changed(text):
     assert redact(text) == text
 
 
@@ -87,16 +87,16 @@ def test_the_text_of_a_program_loses_its_keys_and_nothing_else(text, kept):
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=200))
-def test_what_is_redacted_stays_as_it_is(text):
+def test_redacting_twice_changes_nothing_more(text):
     assert redact(redact(text)) == redact(text)
 
 
-def test_the_name_of_this_machine_is_taken_out(monkeypatch):
+def test_the_name_of_this_machine_is_removed(monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "ada-laptop")
     assert redact("no route to ada-laptop: timed out") == "no route to ...: timed out"
 
 
-def test_a_value_says_where_something_was_taken_out_of_it():
+def test_redacting_a_value_says_where_something_was_removed():
     end = End("failed", 5, {"other": 5}, error="at https://x.org/S3CRET", suspect=["fine", "see /root/x"])
     safe, places = redacted(end)
     assert (safe.error, safe.suspect) == ("at https://...", ["fine", "see ~/x"])
@@ -152,13 +152,13 @@ def raised(tmp_path):
         ("through_a_library", "JSONDecodeError in mine.py, line 13, in through_a_library"),
     ],
 )
-def test_of_an_exception_its_type_and_the_last_line_of_the_users_own_file_are_kept(raised, name, said):
+def test_an_exceptions_type_and_last_line_in_the_users_file_are_kept(raised, name, said):
     error, path = raised(name)
     assert fault(error, path) == said
     assert fault(error) == said
 
 
-def test_a_cause_within_the_package_alone_gives_way_to_what_the_users_line_raised(tmp_path):
+def test_a_cause_only_within_the_package_is_skipped_for_what_the_users_line_raised(tmp_path):
     path = tmp_path / "mine.py"
     names = {}
     inside = "def check(value):\n try:\n  float(value)\n except TypeError as error:\n  raise ValueError from error"
@@ -179,7 +179,7 @@ def test_an_exception_within_a_package_is_named_by_the_file_below_it():
     assert fault(error) == "ValueError in levelbench/records/schema.py, line 1, in redact_at_fault"
 
 
-def test_an_exception_that_was_never_raised_has_a_type_alone():
+def test_an_exception_that_was_never_raised_has_only_a_type():
     assert fault(KeyError("S3CRET")) == "KeyError"
 
 
@@ -213,5 +213,5 @@ def test_another_error_of_an_older_record_is_redacted():
         ("password", "", False),
     ],
 )
-def test_a_setting_that_holds_a_secret_is_told_from_one_that_sounds_like_it(name, value, secret):
+def test_settings_with_secrets_are_distinguished_from_similar_names(name, value, secret):
     assert secret_settings({"lr": 0.1, name: value}) == [name] * secret

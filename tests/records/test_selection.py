@@ -25,20 +25,20 @@ values = (
 
 
 @given(name=names, settings=st.dictionaries(keys, values, max_size=5))
-def test_an_item_is_read_back_as_it_was_written_types_included(name, settings):
+def test_an_item_is_read_back_unchanged_including_types(name, settings):
     read_name, read = parse_item(format_item(name, settings))
     assert read_name == name
     assert repr(read) == repr(settings)
 
 
 @given(text=st.text(max_size=30) | st.text('ab[]=,"\\1. :/', max_size=20))
-def test_any_text_is_an_item_and_a_selector_or_a_usage_error(text):
+def test_any_text_is_parsed_or_a_usage_error(text):
     for parse in (parse_item, parse_selector):
         with suppress(UsageError):
             assert parse(text)
 
 
-def test_values_are_typed_by_how_they_look():
+def test_the_type_of_a_value_follows_from_its_form():
     text = "digits[framework=numpy,lr=0.05, epochs=40,augment=true,rate=1e-3,device=cuda:0,name=nan]"
     assert parse_item(text) == (
         "digits",
@@ -102,7 +102,7 @@ def run(tmp_path, make_header, make_run):
         "latest:5",
     ],
 )
-def test_a_run_is_meant_by(run, text):
+def test_a_run_is_selected_by(run, text):
     assert parse_selector(text).matches(run)
 
 
@@ -113,12 +113,12 @@ def test_a_run_is_meant_by(run, text):
         *("digits[seed=4]", "digits[status=failed]", "digits[key=00000000]", "/elsewhere/", "digits[reached=false]"),
     ],
 )
-def test_a_run_is_not_meant_by(run, text):
+def test_a_run_is_not_selected_by(run, text):
     assert not parse_selector(text).matches(run)
 
 
 @pytest.mark.parametrize("name", ["all-reduce", "allreduce", "dsgd"])
-def test_a_scheme_is_meant_by_any_of_its_names(tmp_path, make_header, make_run, name):
+def test_a_scheme_is_selected_by_any_of_its_names(tmp_path, make_header, make_run, name):
     team = Distribution(2, "all-reduce", {}, "process", "gloo")
     run = summarise(read_record(make_run(tmp_path, make_header(distribution=team))))
     assert parse_selector(f"digits[scheme={name}]").matches(run)
@@ -131,7 +131,7 @@ def test_a_key_is_a_prefix_even_if_it_looks_like_a_number(run):
     assert Selector("", filters=(("id", "beef"),)).matches(run)
 
 
-def test_a_path_means_the_record_or_all_below_a_folder_and_filters_may_follow(run, tmp_path, monkeypatch):
+def test_a_path_selects_a_record_or_all_below_a_folder_and_filters_may_follow(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = Path(run.path).relative_to(tmp_path)
     for text in (run.path, str(tmp_path), f"./{relative}", "./digits", ".", f"{tmp_path}/digits/../digits/"):
@@ -141,7 +141,7 @@ def test_a_path_means_the_record_or_all_below_a_folder_and_filters_may_follow(ru
     assert not parse_selector("./dig").matches(run)
 
 
-def test_a_folder_here_that_holds_records_is_a_path_unless_its_name_can_mean_something_else(run, tmp_path, monkeypatch):
+def test_a_folder_with_records_is_a_path_unless_it_may_be_a_task_or_an_id(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("st3", "digits", "cafe"):
         (tmp_path / name).mkdir(exist_ok=True)

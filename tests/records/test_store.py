@@ -1,4 +1,4 @@
-"""A store finds, orders and reads the runs that are in it, whatever else lies there."""
+"""A store finds, orders and reads its runs, whatever other files are there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from levelbench.errors import MissingError, RecordError, StoreError, UnknownName
 from levelbench.records import Store, read_folder, read_record
 
 
-def test_a_store_that_does_not_exist_yet_holds_nothing_and_is_not_made(tmp_path):
+def test_a_store_that_does_not_exist_is_empty_and_is_not_made(tmp_path):
     store = Store(tmp_path / "none")
     assert store.rows() == []
     assert store.records() == []
@@ -64,7 +64,7 @@ def test_rows_are_selected_ordered_and_limited(fill):
         store.rows(order_by="time_to_accuracy")
 
 
-def test_runs_without_the_figure_ordered_by_come_last(fill, make_header, make_events, make_run):
+def test_runs_without_the_figure_to_order_by_come_last(fill, make_header, make_events, make_run):
     store = fill(2)
     make_run(store.path, make_header(seed=9), make_events((0.1,)))
     assert seeds(store.rows(order_by="time_to_accuracy_s")) == [1, 0, 9]
@@ -89,7 +89,7 @@ def test_an_unreadable_record_never_hides_the_others(fill):
     assert store.problems == []
 
 
-def test_a_record_that_makes_no_sense_is_a_problem_and_not_a_crash(fill):
+def test_a_nonsensical_record_is_a_problem_and_not_a_crash(fill):
     store = fill(2)
     (path, identity), *_ = [(record.path, record.header.id) for record in store.records()]
     raw = path.read_text()
@@ -102,17 +102,17 @@ def test_a_record_that_makes_no_sense_is_a_problem_and_not_a_crash(fill):
     assert len(store.problems) == 3
 
 
-def test_the_one_run_meant(fill):
+def test_one_returns_the_only_selected_run(fill):
     store = fill(3)
     newest = store.one("latest")
     assert newest.header.seed == 2
     assert store.one(newest.header.id).path == newest.path
-    with pytest.raises(UsageError, match="means 3 runs"):
+    with pytest.raises(UsageError, match="selects 3 runs"):
         store.one("digits")
     assert store.one(str(newest.path)).header == newest.header
 
 
-def test_a_path_is_read_as_it_is_in_or_out_of_the_store(fill, tmp_path):
+def test_a_path_may_be_inside_or_outside_of_the_store(fill, tmp_path):
     inside = fill(2)
     elsewhere = Store(tmp_path / "elsewhere")
     assert len(elsewhere.find(str(inside.path))) == 2
@@ -122,7 +122,7 @@ def test_a_path_is_read_as_it_is_in_or_out_of_the_store(fill, tmp_path):
         elsewhere.find("./absent.jsonl")
 
 
-def test_what_is_not_found_answers_with_what_is_near(fill, tmp_path):
+def test_finding_nothing_names_close_matches(fill, tmp_path):
     store = fill(1)
     with pytest.raises(UnknownNameError, match="close: digits"):
         store.find("digist")
@@ -130,7 +130,7 @@ def test_what_is_not_found_answers_with_what_is_near(fill, tmp_path):
         store.find("digits[framewrk=torch]")
     with pytest.raises(UsageError, match="none of 1 runs matches"):
         store.find("digits[framework=torch]")
-    with pytest.raises(UsageError, match="there is no run"):
+    with pytest.raises(UsageError, match="there are no runs"):
         Store(tmp_path / "none").find("latest")
 
 
@@ -142,13 +142,13 @@ def test_merging_two_stores_is_copying(fill, make_header, make_run, tmp_path):
     assert len(store.rows()) == 3
 
 
-def test_reading_a_store_imports_neither_numpy_nor_sqlite_until_it_is_asked():
+def test_importing_records_imports_neither_numpy_nor_sqlite():
     program = "import sys, levelbench.records; print(sorted({'numpy', 'sqlite3'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_a_folder_that_cannot_be_listed_is_a_problem_without_an_index_too(fill, monkeypatch):
+def test_a_folder_that_cannot_be_listed_is_a_problem_without_an_index_as_well(fill, monkeypatch):
     store = fill(3)
 
     def closed(folder):
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_listed_is_a_problem_without_an_index_too(fill, 
     assert ["permission is denied" in str(each) for each in problems] == [True]
 
 
-def test_a_filter_by_a_setting_that_no_run_has_names_the_nearest_and_a_known_one_is_let_through(fill):
+def test_a_filter_by_an_unknown_setting_is_refused_with_close_matches(fill):
     store = fill(settings={"lr": 0.1, "hidden": 128})
     with pytest.raises(UnknownNameError, match="hidden"):
         store.require_known("digits[hiden=128]")
@@ -171,7 +171,7 @@ def test_a_filter_by_a_setting_that_no_run_has_names_the_nearest_and_a_known_one
     store.require_known("unheard[hiden=7]")
 
 
-def test_a_copy_of_a_superseded_run_is_superseded_wherever_it_lies(tmp_path, make_run, make_header):
+def test_every_copy_of_a_superseded_run_is_superseded(tmp_path, make_run, make_header):
     path, other = make_run(tmp_path / "store", make_header()), make_run(tmp_path / "store", make_header(seed=1))
     identity, left = (read_record(each).header.id for each in (path, other))
     merged = tmp_path / "store" / "merged" / path.name
@@ -187,7 +187,7 @@ def test_a_copy_of_a_superseded_run_is_superseded_wherever_it_lies(tmp_path, mak
     assert [record.header.id for record in store.superseded()] == [identity]
 
 
-def test_folders_of_a_store_may_be_links_but_none_leads_back(fill, tmp_path):
+def test_links_to_folders_are_followed_unless_they_lead_back(fill, tmp_path):
     store = fill(3)
     elsewhere = tmp_path / "disk" / "digits"
     elsewhere.parent.mkdir()
@@ -198,7 +198,7 @@ def test_folders_of_a_store_may_be_links_but_none_leads_back(fill, tmp_path):
     assert seeds(store.records()) == seeds(store.rows()) == seeds(read_folder(store.path)[0]) == [0, 1, 2]
 
 
-def test_runs_become_a_pandas_table_with_a_column_a_setting(fill):
+def test_to_pandas_has_a_column_for_each_setting(fill):
     pytest.importorskip("pandas")
     store = fill(3)
     table, summaries = store.to_pandas("digits"), store.summaries("digits")
@@ -209,14 +209,14 @@ def test_runs_become_a_pandas_table_with_a_column_a_setting(fill):
         assert table[f"setting.{name}"][0] == value
 
 
-def test_runs_become_an_arrow_table_where_a_setting_is_of_two_types(fill):
+def test_to_arrow_makes_a_setting_of_two_types_text(fill):
     pytest.importorskip("pyarrow")
     fill(1, settings={"hidden": 3})
     store = fill(1, task="other", settings={"hidden": "auto"})
     assert sorted(store.to_arrow().column("setting.hidden").to_pylist()) == ["3", "auto"]
 
 
-def test_without_pandas_it_is_said_what_to_install(fill, monkeypatch):
+def test_without_pandas_the_error_says_what_to_install(fill, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingError, match="pandas is not installed"):
         fill(1).to_pandas()

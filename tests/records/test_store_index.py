@@ -1,4 +1,4 @@
-"""The index beside a store may be missing, damaged, locked or half made: what is listed is what is there."""
+"""The index of a store may be missing, damaged, locked or incomplete: listings are right all the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import pytest
 from tests.records.stores import edit, seeds
 
-from levelbench.records import RecordWriter, Store, index, read_record
+from levelbench.records import RecordWriter, Selector, Store, index, read_record
 from levelbench.records.index import Index, Survey
 from levelbench.records.lines import sealed
 
@@ -35,7 +35,7 @@ def reads(monkeypatch):
 
 @pytest.fixture
 def settled(monkeypatch):
-    """Let every folder and file count as long unchanged, as they are in a store that nobody has just written to."""
+    """Let every folder and file count as unchanged for a long time."""
     monkeypatch.setattr(index, "_UNSETTLED_NS", -(1 << 62))
     monkeypatch.setattr(index, "_SETTLED_NS", -(1 << 62))
 
@@ -62,7 +62,7 @@ def test_an_edit_in_place_that_keeps_size_and_time_is_noticed(fill, settled):
     assert [row.test for row in store.rows()] == [0.99, second.test]
 
 
-def test_a_file_that_has_just_changed_is_read_again_for_a_time_that_does_not_move(fill, reads, monkeypatch):
+def test_a_file_that_has_just_changed_is_read_again_even_with_the_same_time(fill, reads, monkeypatch):
     monkeypatch.setattr(index, "_SETTLED_NS", 1 << 62)
     store = fill(1)
     assert len(store.rows()) == len(reads) == 1
@@ -71,7 +71,7 @@ def test_a_file_that_has_just_changed_is_read_again_for_a_time_that_does_not_mov
     assert len(reads) == 2
 
 
-def test_a_folder_that_has_just_changed_is_listed_again_for_a_time_that_does_not_move(fill, make_header, make_run):
+def test_a_folder_that_has_just_changed_is_listed_again_even_with_the_same_time(fill, make_header, make_run):
     store = fill(1)
     (path,) = [record.path for record in store.records()]
     before = path.parent.stat().st_mtime_ns
@@ -129,11 +129,11 @@ def test_the_index_may_be_deleted_damaged_or_of_another_version_at_any_time(fill
     assert len(store.rows()) == 3
 
 
-def test_where_no_index_can_be_written_it_is_made_in_memory(fill, tmp_path):
+def test_an_index_that_cannot_be_written_is_made_in_memory(fill, tmp_path):
     store = fill(3)
     with Index(store.path, where=tmp_path / "no such folder" / "index") as index:
-        assert len(index.query()) == 3
-        assert index.problems() == []
+        rows, problems = index.listing(Selector(""))
+        assert (len(rows), problems) == (3, [])
 
 
 def test_an_index_that_another_process_locks_is_made_in_memory(fill, monkeypatch):
@@ -146,7 +146,7 @@ def test_an_index_that_another_process_locks_is_made_in_memory(fill, monkeypatch
     locking.close()
 
 
-def test_two_processes_may_make_one_index_at_once(fill):
+def test_several_processes_may_make_one_index_at_once(fill):
     store = fill(12)
     command = [sys.executable, "-c", LISTS, str(store.path)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -159,7 +159,7 @@ def test_two_processes_may_make_one_index_at_once(fill):
 
 
 @pytest.mark.parametrize("stop_at", [1, 2, 4, 7, 12, 20])
-def test_a_survey_that_is_stopped_half_way_is_completed_by_the_next(fill, settled, monkeypatch, stop_at):
+def test_an_update_that_is_stopped_is_completed_by_the_next(fill, settled, monkeypatch, stop_at):
     store = fill(6)
     whole_flush = Survey._flush
     flushes = []
@@ -177,7 +177,7 @@ def test_a_survey_that_is_stopped_half_way_is_completed_by_the_next(fill, settle
     assert len(store.rows()) == 6
 
 
-def test_a_listing_looks_at_the_store_once(fill, monkeypatch):
+def test_a_listing_updates_the_index_once(fill, monkeypatch):
     store, looks = fill(2), []
 
     def look(survey):
@@ -189,8 +189,8 @@ def test_a_listing_looks_at_the_store_once(fill, monkeypatch):
 
 
 @pytest.mark.parametrize("selector", [None, "path"])
-def test_two_files_of_one_run_that_differ_are_told_even_where_no_figure_that_is_listed_does(fill, selector):
-    """A loss is in no column of the list; the checksum of the last line covers it."""
+def test_two_different_files_of_one_run_are_reported_even_if_no_listed_figure_differs(fill, selector):
+    """No listed column has the loss, but the checksum of the last line covers it."""
     store = fill(1)
     (record,) = store.records()
     other = store.path / "copied" / record.path.name

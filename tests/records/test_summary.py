@@ -78,7 +78,7 @@ def test_a_clock_or_rule_that_does_not_exist_is_an_error(make_record):
         summarise(make_record(), crossing="confirm")
 
 
-def test_a_run_that_never_reaches_has_no_time_and_says_how_long_it_tried(make_record):
+def test_a_run_that_never_reaches_its_target_has_no_time_and_says_how_long_it_tried(make_record):
     run = summarise(make_record((0.5, 0.6, 0.91, 0.7)))
     assert not run.reached
     assert run.time_to_accuracy_s is None
@@ -86,7 +86,7 @@ def test_a_run_that_never_reaches_has_no_time_and_says_how_long_it_tried(make_re
     assert run.epochs_to_target is None
 
 
-def test_a_run_that_failed_did_not_arrive_even_if_its_curve_had_crossed(make_record, make_events):
+def test_a_failed_run_did_not_reach_its_target_even_if_its_curve_crossed_it(make_record, make_events):
     events = make_events(RISING, status="failed", error="ValueError: no")
     run = summarise(make_record(events=events))
     assert run.status == "failed"
@@ -95,7 +95,7 @@ def test_a_run_that_failed_did_not_arrive_even_if_its_curve_had_crossed(make_rec
     assert run.given_up_s == pytest.approx(5.0)
 
 
-def test_a_run_that_was_interrupted_or_still_runs_did_not_arrive(tmp_path, make_header, make_curve):
+def test_an_interrupted_or_running_run_did_not_reach_its_target(tmp_path, make_header, make_curve):
     with RecordWriter.create(tmp_path, make_header()) as writer:
         for evaluation in make_curve(RISING):
             writer.append(evaluation)
@@ -107,7 +107,7 @@ def test_a_run_that_was_interrupted_or_still_runs_did_not_arrive(tmp_path, make_
         assert run.given_up_s == run.wall_s == pytest.approx(5.0)
 
 
-def test_a_run_that_left_nothing_but_its_header_has_a_summary(make_record):
+def test_a_record_with_only_a_header_has_a_summary(make_record):
     run = summarise(make_record(events=[]))
     assert run.status == "interrupted"
     assert (run.given_up_s, run.wall_s, run.phases_s, run.quality) == (0.0, 0.0, {}, {})
@@ -124,7 +124,7 @@ def test_quality_that_is_not_a_number_never_reaches(make_record):
     assert not summarise(make_record((math.nan, math.nan))).reached
 
 
-def test_a_step_takes_the_median_of_the_raw_samples(make_record, make_events):
+def test_the_time_per_step_is_the_median_of_the_raw_samples(make_record, make_events):
     assert summarise(make_record()).time_per_step_s == pytest.approx(0.075 - 5.5e-9)
     events = [Samples("step_time", "ms", [4.0, math.inf, 2.0]), *make_events()[-1:]]
     assert summarise(make_record(events=events)).time_per_step_s == pytest.approx(0.003)
@@ -132,7 +132,7 @@ def test_a_step_takes_the_median_of_the_raw_samples(make_record, make_events):
     assert summarise(make_record(events=events)).time_per_step_s is None
 
 
-def test_meters_qualities_and_the_data_are_carried_over(make_record, make_events):
+def test_meters_qualities_and_facts_about_the_data_are_in_the_summary(make_record, make_events):
     facts = DatasetFacts("toy", {}, {}, "none", "CC0", synthetic=True)
     run = summarise(make_record(events=make_events(RISING, dataset=facts)))
     assert run.peak_memory_bytes == 2.0e8
@@ -142,12 +142,12 @@ def test_meters_qualities_and_the_data_are_carried_over(make_record, make_events
     assert not summarise(make_record()).synthetic
 
 
-def test_reasons_to_doubt_a_run_are_those_of_its_end(make_record, make_events):
+def test_doubts_in_the_end_of_a_run_are_in_its_summary(make_record, make_events):
     events = make_events(RISING, suspect=["load from elsewhere"])
     assert summarise(make_record(events=events)).suspect[0] == "load from elsewhere"
 
 
-def test_the_specification_of_a_summary_is_that_of_the_run(make_record):
+def test_a_summary_has_the_specification_of_the_run(make_record):
     record = make_record()
     assert summarise(record).specification == record.header.specification
 
@@ -160,7 +160,7 @@ def test_the_specification_of_a_summary_is_that_of_the_run(make_record):
     threshold=st.floats(0, 1),
     status=st.sampled_from(["done", "failed"]),
 )
-def test_score_and_what_it_leaves_out_are_always_the_phases_that_are_shown(
+def test_the_score_and_the_time_left_out_always_sum_to_the_phases(
     make_header, make_curve, qualities, clock, rule, threshold, status
 ):
     evaluations: list[Evaluation] = make_curve(qualities)
@@ -175,7 +175,7 @@ def test_score_and_what_it_leaves_out_are_always_the_phases_that_are_shown(
     assert sum(run.phases_s.values()) <= run.wall_s * 1.000001
 
 
-def test_giving_up_and_phases_end_with_the_last_evaluation_and_not_with_what_comes_after(make_record, make_events):
+def test_given_up_time_and_phases_end_at_the_last_evaluation(make_record, make_events):
     events = make_events((0.5, 0.6))
     later = {**events[-1].phases_ns, "other": 9_000_000_000}
     end = msgspec.structs.replace(events[-1], t_ns=sum(later.values()), phases_ns=later)
@@ -209,7 +209,7 @@ def test_runs_that_reached_or_were_interrupted_are_not_hopeless(make_record, mak
     assert not summarise(make_record(events=make_events((0.5,))[:-1], crossing="final")).hopeless
 
 
-def test_a_summary_says_which_text_and_which_data_a_run_had(make_record, make_events):
+def test_a_summary_identifies_the_source_and_the_data(make_record, make_events):
     run = summarise(make_record())
     assert (run.source_digest, run.checksums) == (sha256("…".encode()).hexdigest(), {"x": "0" * 64})
     assert summarise(make_record(events=make_events(dataset=None))).checksums == {}

@@ -52,7 +52,7 @@ def child(program: str, store: Path, header, *more: str, **options) -> subproces
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
 
 
-def test_a_record_lies_under_its_task_and_day_and_is_named_after_key_seed_and_id(tmp_path, make_header):
+def test_a_record_is_filed_by_task_and_day_and_named_after_key_seed_and_id(tmp_path, make_header):
     header = make_header(seed=7, id="0123abcd", started="2026-03-01T23:30:00+00:00")
     with RecordWriter.create(tmp_path, header) as writer:
         assert writer.path == tmp_path / "digits" / "2026-03-01" / f"{header.key[:8]}-s7-0123abcd.jsonl"
@@ -61,7 +61,7 @@ def test_a_record_lies_under_its_task_and_day_and_is_named_after_key_seed_and_id
 
 
 @pytest.mark.parametrize("task", ["../../etc", "/etc/passwd", "..", "", "a\0b", ".hidden", "a/b", "x" * 300])
-def test_no_task_name_leads_out_of_the_store_or_out_of_sight(tmp_path, make_header, task):
+def test_no_task_name_leads_out_of_the_store_or_hides_its_records(tmp_path, make_header, task):
     store = tmp_path / "store"
     with RecordWriter.create(store, make_header(task=task)) as writer:
         pass
@@ -70,7 +70,7 @@ def test_no_task_name_leads_out_of_the_store_or_out_of_sight(tmp_path, make_head
     assert [record.header.specification.task for record in read_folder(store)[0]] == [task]
 
 
-def test_a_specification_that_would_not_be_read_back_is_refused_before_anything_is_made(tmp_path, make_header):
+def test_a_specification_that_would_not_be_read_back_is_refused_without_a_file(tmp_path, make_header):
     header = make_header()
     header.specification.settings["lr"] = math.nan
     with pytest.raises(RecordError, match="read"):
@@ -80,7 +80,7 @@ def test_a_specification_that_would_not_be_read_back_is_refused_before_anything_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_id_that_exists_is_never_written_over(tmp_path, make_header, make_run):
+def test_an_existing_id_is_never_overwritten(tmp_path, make_header, make_run):
     header = make_header(id="00000001")
     path = make_run(tmp_path, header)
     before = path.read_bytes()
@@ -96,7 +96,7 @@ def test_ids_are_sixteen_hexadecimal_digits_and_differ():
     assert all(len(each) == 16 and int(each, 16) >= 0 for each in ids)
 
 
-def test_killed_at_thirty_random_instants_a_run_loses_no_event_that_was_acknowledged(tmp_path, make_header):
+def test_a_killed_run_loses_no_acknowledged_event(tmp_path, make_header):
     instants = random.Random(20260301)
     for attempt in range(30):
         process = child(WRITES_AND_TELLS, tmp_path, make_header(seed=attempt), "1000000")
@@ -129,7 +129,7 @@ def test_two_processes_that_write_to_one_store_lose_nothing(tmp_path, make_heade
     assert [len(record.measurements) for record in records] == [300, 300]
 
 
-def test_a_limit_on_the_file_size_is_a_clear_error_and_leaves_whole_lines(tmp_path, make_header):
+def test_a_limit_on_the_file_size_is_a_clear_error_and_leaves_complete_lines(tmp_path, make_header):
     # In the child itself: what would run between fork and exec does not go with a framework's threads.
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
     process = child(limit + FILLS_THE_DISK, tmp_path, make_header())
@@ -149,7 +149,7 @@ def mounted(folder: Path, kind: str, program: str, header) -> subprocess.Complet
     return subprocess.run([*command, lines.encode(header).decode()], capture_output=True, text=True)
 
 
-def test_a_full_disk_is_a_clear_error_and_leaves_whole_lines(tmp_path, make_header):
+def test_a_full_disk_is_a_clear_error_and_leaves_complete_lines(tmp_path, make_header):
     done = mounted(tmp_path, 'mount -t tmpfs -o size=64k none "$1"', FILLS_THE_DISK, make_header())
     if "mount" in done.stderr:
         pytest.skip("mounting is not allowed here")
@@ -170,7 +170,7 @@ def test_a_read_only_disk_is_a_clear_error(tmp_path, make_header):
     assert "the file system is read-only" in done.stderr
 
 
-def test_a_folder_that_nobody_may_write_to_is_a_clear_error(make_header):
+def test_a_read_only_folder_is_a_clear_error(make_header):
     with pytest.raises(StoreError, match=r"beginning a record in /sys/kernel: .*(permi|read-only).*another store"):
         RecordWriter.create(Path("/sys/kernel"), make_header())
 
@@ -195,7 +195,7 @@ def test_a_store_that_is_a_file_is_a_clear_error(tmp_path, make_header):
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
-def test_an_event_that_is_cut_off_is_taken_back_so_that_the_next_is_whole(tmp_path, make_header, monkeypatch, failure):
+def test_an_incomplete_event_is_removed_so_that_the_next_is_complete(tmp_path, make_header, monkeypatch, failure):
     whole_write = os.write
     with RecordWriter.create(tmp_path, make_header()) as writer:
         writer.append(Measurement("a", "", 1.0, None))
@@ -215,7 +215,7 @@ def test_an_event_that_is_cut_off_is_taken_back_so_that_the_next_is_whole(tmp_pa
     assert [each.name for each in read_record(writer.path).measurements] == ["a", "c"]
 
 
-def test_a_write_that_comes_short_is_continued(tmp_path, make_header, monkeypatch):
+def test_a_short_write_is_continued(tmp_path, make_header, monkeypatch):
     whole_write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: whole_write(descriptor, data[:7]))
     with RecordWriter.create(tmp_path, make_header()) as writer:
@@ -223,7 +223,7 @@ def test_a_write_that_comes_short_is_continued(tmp_path, make_header, monkeypatc
     assert len(read_record(writer.path).measurements) == 1
 
 
-def test_a_file_system_without_hard_links_or_locks_will_do(tmp_path, make_header, make_run, monkeypatch):
+def test_a_file_system_without_hard_links_or_locks_is_enough(tmp_path, make_header, make_run, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "not supported")
 
@@ -244,7 +244,7 @@ def test_an_event_too_long_to_be_read_back_is_refused(tmp_path, make_header, mon
             writer.append(Samples("x", "s", [1.0] * 1000))
 
 
-def test_a_closed_record_takes_no_event_and_may_be_closed_again(tmp_path, make_header):
+def test_a_closed_record_refuses_events_and_may_be_closed_again(tmp_path, make_header):
     with RecordWriter.create(tmp_path, make_header()) as writer:
         pass
     writer.close()

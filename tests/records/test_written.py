@@ -1,4 +1,4 @@
-"""Records as an earlier version wrote them, one of each kind: they are read, now and by every later version."""
+"""Records that an earlier version wrote, one of each kind: every later version reads them."""
 
 import math
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from levelbench.errors import RecordError
-from levelbench.records import key_of, lines, read_record, summarise
+from levelbench.records import Store, key_of, lines, locks, read_record, summarise
 from levelbench.records.benchmark_summary import summarise_benchmark
 from levelbench.records.benchmarks import BenchmarkRecord
 from levelbench.records.inference import InferenceRecord
@@ -15,12 +15,12 @@ from levelbench.records.network_summary import summarise_networks
 from levelbench.records.networks import NetworkRecord
 
 WRITTEN = Path(__file__).parent / "written"
-KINDS = {
-    "run.jsonl": read_record,
-    "operator.jsonlines": BenchmarkRecord.read,
-    "network.jsonlines": NetworkRecord.read,
-    "inference.jsonlines": InferenceRecord.read,
-}
+PROCESSES = [
+    ("operator.jsonlines", BenchmarkRecord),
+    ("network.jsonlines", NetworkRecord),
+    ("inference.jsonlines", InferenceRecord),
+]
+KINDS = {"run.jsonl": read_record, **{name: kind.read for name, kind in PROCESSES}}
 
 
 def test_a_run():
@@ -58,6 +58,35 @@ def test_a_measurement_of_inference():
 
 
 @pytest.mark.parametrize("name", KINDS)
+def test_a_record_without_its_end_was_interrupted_unless_it_is_being_written(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(b"".join((WRITTEN / name).read_bytes().splitlines(keepends=True)[:-1]))
+    assert KINDS[name](path).status == "interrupted"
+    with path.open("rb") as file:
+        locks.hold(file.fileno())
+        assert KINDS[name](path).status == "running"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_incomplete_last_line_is_left_out_in_every_kind(name, tmp_path):
+    path = tmp_path / name
+    whole = (WRITTEN / name).read_bytes()
+    path.write_bytes(whole[:-20])
+    record = KINDS[name](path)
+    assert (record.status, record.end, record.header) == ("interrupted", None, KINDS[name](WRITTEN / name).header)
+
+
+@pytest.mark.parametrize(("name", "kind"), PROCESSES)
+def test_a_store_of_runs_and_other_kinds_ignore_records_of_processes(name, kind, tmp_path):
+    path = tmp_path / kind.form.folder / "title" / "2026-01-02" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes((WRITTEN / name).read_bytes())
+    store = Store(tmp_path)
+    assert (store.rows(), store.records(), store.problems) == ([], [], [])
+    assert [len(list(other.headers(tmp_path))) for _, other in PROCESSES] == [other is kind for _, other in PROCESSES]
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_the_key_is_still_that_of_the_specification(name):
     header = KINDS[name](WRITTEN / name).header
     assert key_of(header.specification) == header.key
@@ -65,7 +94,7 @@ def test_the_key_is_still_that_of_the_specification(name):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_flipped_digit_is_found_in_every_line_of_every_kind(name, tmp_path):
-    """A digit changed within a line leaves JSON that could be a record; the checksum tells."""
+    """Changing a digit leaves valid JSON, but the checksum no longer matches."""
     whole = (WRITTEN / name).read_bytes().splitlines(keepends=True)
     path = tmp_path / name
     for at, line in enumerate(whole):
@@ -80,7 +109,7 @@ def test_a_flipped_digit_is_found_in_every_line_of_every_kind(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_line_that_is_missing_or_comes_after_the_end_is_found_in_every_kind(name, tmp_path):
+def test_a_missing_line_or_one_after_the_end_is_found_in_every_kind(name, tmp_path):
     whole = (WRITTEN / name).read_bytes().splitlines(keepends=True)
     path = tmp_path / name
     path.write_bytes(b"".join([*whole[:1], *whole[2:]]))
@@ -93,7 +122,7 @@ def test_a_line_that_is_missing_or_comes_after_the_end_is_found_in_every_kind(na
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_newer_schema_asks_for_an_upgrade_whatever_else_it_says(name, tmp_path):
+def test_a_newer_schema_asks_for_an_upgrade_in_every_kind(name, tmp_path):
     kind = (WRITTEN / name).read_text().split('"')[3]
     path = tmp_path / name
     path.write_text(f'{{"kind":"{kind}","schema":99,"other":1}}\n')

@@ -1,11 +1,11 @@
-"""What a run leaves behind: the schema of its record, writing and reading one, the store, and which runs are meant.
+"""Records of runs: their schema, writing and reading them, the store that holds them, and how runs are selected.
 
-One run is one JSONL file, appended event by event. Everything else here is a view of such files.
+A run is one JSONL file, to which events are appended. Everything else here is computed from such files.
 """
 
 from levelbench.records.caveats import Caveat
 from levelbench.records.comparable import Comparability, comparable
-from levelbench.records.reader import Follower, Record, Status, follow, read_record
+from levelbench.records.reader import Follower, Record, Status, read_record
 from levelbench.records.schema import (
     SCHEMA,
     DatasetFacts,
@@ -29,6 +29,6 @@ from levelbench.records.writer import RecordWriter, new_id
 
 __all__ = ["SCHEMA", "Caveat", "Comparability", "DatasetFacts", "Distribution", "End", "Evaluation", "Event"]
 __all__ += ["Follower", "Header", "Measurement", "RankSamples", "Record", "RecordWriter", "RunGroup", "RunSummary"]
-__all__ += ["Samples", "Selector", "Source", "Specification", "Status", "Store", "Target", "comparable", "follow"]
+__all__ += ["Samples", "Selector", "Source", "Specification", "Status", "Store", "Target", "comparable"]
 __all__ += ["format_item", "group_runs", "key_of", "new_id", "parse_item", "parse_selector", "read_folder"]
 __all__ += ["read_record", "summarise"]

@@ -1,7 +1,7 @@
-"""What the records of a benchmark say: by problem and framework the time, its share of the ceiling, and the verdict.
+"""Summarises the records of an operator benchmark: time, share of the ceiling and verdict by problem and framework.
 
-The replicate is the process, so each process gives one value a problem, its median, and everything here
-is computed from those. Over a suite, FASTER and SLOWER must survive Holm's correction for the number of problems.
+The replicate is the process: each process gives one value a problem, its median, and everything is computed from these
+values. Over a suite, FASTER and SLOWER must survive Holm's correction for the number of problems.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
+    arm_differences,
     exceeded,
     judged,
     largest_ceilings,
@@ -26,7 +27,6 @@ from levelbench.records.figures import (
     share_of,
     starts_of,
     total_of,
-    unlike,
     worst_status,
 )
 
@@ -35,10 +35,10 @@ __all__ = ["BenchmarkSummary", "Entry", "summarise_benchmark"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One problem on one framework. ``times_s`` holds one median a process, by its number; empty if none was taken.
+    """One problem on one framework. ``times_s`` maps the number of each process to its median; empty if there is none.
 
-    ``status`` is the worst over the processes (``measured`` if all is well); ``reason`` says why it is not that.
-    ``verdict`` is against the first framework, after Holm's correction.
+    ``status`` is the worst over the processes (``measured`` if all is well), and ``reason`` explains any other.
+    ``verdict`` compares with the first framework, after Holm's correction.
     """
 
     status: str
@@ -60,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class BenchmarkSummary:
-    """``rows`` holds for each problem one entry a framework, in the order of ``frameworks``."""
+    """``rows`` holds, for each problem, one entry per framework, in the order of ``frameworks``."""
 
     title: str
     frameworks: tuple[str, ...]
@@ -79,7 +79,7 @@ class BenchmarkSummary:
 def summarise_benchmark(
     arms: Sequence[Sequence[BenchmarkRecord]], level: float = 0.95, margin: float = 0.02
 ) -> BenchmarkSummary:
-    """``arms`` holds for each framework its records, whole and of the same problems; the first is the yardstick."""
+    """``arms`` holds the complete records of each framework, all of the same problems; the first is the baseline."""
     specification = arms[0][0].header.specification
     ceilings = largest_ceilings([record.header.ceilings for arm in arms for record in arm])
     problems = specification.problems
@@ -107,7 +107,7 @@ def summarise_benchmark(
         margin=margin,
         suspect=(
             *process_doubts(names, arms),
-            *unlike(names, threads, [list(each.values()) for each in starts]),
+            *arm_differences(names, threads, [list(each.values()) for each in starts]),
             *exceeded(columns),
         ),
     )

@@ -1,8 +1,8 @@
-"""What a benchmark of operators leaves behind: one file a process, with raw times and errors of every problem.
+"""Records of operator benchmarks: one file per process, with the raw times and errors of every problem.
 
-The process is the replicate, so one process is one record: what was asked, the environment, then for
-each problem the raw times and what was found right or wrong, then the end. The files lie in the store's folder
-``operators`` under another ending than runs have, so neither kind is taken for the other.
+The process is the replicate, so each process has its own record: specification, environment, then for each problem the
+raw times and the outcome of its check, then the end. The files are in the store's folder ``operators``, with another
+extension than runs have, so that neither kind is mistaken for the other.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Fill = Literal["normal", "positive", "unit", "index", "boolean", "sparse", "give
 class Tensor(Struct, frozen=True, forbid_unknown_fields=True):
     """An input of a problem and how it is made: from a seed, or from ``values`` (then ``fill`` is ``given``).
 
-    ``scale`` is the standard deviation of ``normal`` and ``sparse`` values and the number of values that an ``index``
-    chooses from; ``density`` the share of ``sparse`` values that are not zero.
+    ``scale`` is the standard deviation of ``normal`` and ``sparse`` values, or the number of values that an ``index``
+    chooses from; ``density`` is the share of non-zero ``sparse`` values.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Tensor(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Problem(Struct, frozen=True, forbid_unknown_fields=True):
-    """An ONNX node with its inputs. ``inputs`` names them in order, the empty name for one that is left out."""
+    """An ONNX node with its inputs. ``inputs`` names them in order; an omitted input has the empty name."""
 
     name: str
     operator: str
@@ -63,10 +63,10 @@ class Problem(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BenchmarkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a benchmark is to be on one framework; its key is the digest of this alone.
+    """What a benchmark measures on one framework; its key is the digest of this alone.
 
-    ``budget_s`` is for one problem in one process, ``precision`` the half width of the interval of a process's median
-    at which its sampling ends.
+    ``budget_s`` is for one problem in one process. Sampling in a process ends when the interval of its median has the
+    half width ``precision``.
     """
 
     title: str
@@ -84,12 +84,12 @@ class BenchmarkHeader(ProcessHeader[BenchmarkSpecification], frozen=True, tag="b
 
 
 class Case(Struct, frozen=True, tag="case", tag_field="kind"):
-    """What came of the problem at ``index``; its raw times are the samples of that name.
+    """The outcome of the problem at ``index``; its raw times are the samples of that name.
 
-    ``status``: ``measured`` (and found right); ``wrong`` (measured, but its result is not the reference's), ``skipped``
-    (does not fit), ``unsupported`` (refused by the framework) and ``failed`` (it raised), each with a ``reason``.
-    ``errors`` are those of ``levelbench.checks.arrays`` against the reference; ``checked`` says which
-    part of the results was compared, and against which tolerance.
+    ``status`` is ``measured`` (with a correct result), ``wrong`` (measured, but the result differs from the
+    reference's), ``skipped`` (does not fit), ``unsupported`` (refused by the framework) or ``failed`` (it raised), all
+    but the first with a ``reason``. ``errors`` are those of ``levelbench.checks.arrays`` against the reference;
+    ``checked`` says which part of the results was compared, and within which tolerance.
     """
 
     index: Count
@@ -111,7 +111,7 @@ _FORMAT = ProcessFormat[BenchmarkHeader, BenchmarkEvent]("benchmark's record", F
 
 @dataclass(frozen=True)
 class BenchmarkRecord(ProcessRecord[BenchmarkHeader]):
-    """What one process left behind: cases by index, and its raw times in seconds a call."""
+    """The record of one process: cases by index, and raw times in seconds per call."""
 
     form = _FORMAT
 
@@ -127,6 +127,6 @@ class BenchmarkRecord(ProcessRecord[BenchmarkHeader]):
 
 
 class BenchmarkWriter(ProcessWriter[BenchmarkHeader, BenchmarkEvent]):
-    """An open record of a benchmark."""
+    """Writes the record of an operator benchmark."""
 
     form = _FORMAT

@@ -1,13 +1,13 @@
-"""What ``levelbench time`` leaves behind: one file a process of a command, and what these say together.
+"""Records of ``levelbench time``, one file per process of a command, and their summary.
 
-The process is the replicate. The files lie in the store's folder ``commands``. Verdicts are on the wall time from just
-before the process is started until it has ended, as its parent sees it.
+The process is the replicate. The files are in the store's folder ``commands``. Verdicts are about the wall time from
+just before the process is started until it has ended, as measured by its parent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from msgspec import Struct
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict
 from levelbench.records.doubts import process_doubts
-from levelbench.records.figures import Figure, judged, measured, planned_effect, starts_of, unlike
+from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
 from levelbench.records.processes import (
     FileLines,
     ProcessEnd,
@@ -34,13 +34,13 @@ FOLDER = "commands"
 
 
 class CommandSpecification(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which command one process carries out; its key is the digest of this alone.
+    """Which command a process runs; its key is the digest of this alone.
 
-    ``title`` is the program's name. ``command`` is what is typed in a shell, without what looks like a secret;
-    ``shell`` says that a shell carries it out. ``folder`` is the SHA-256 of the folder that it is started in.
-    ``revision`` is the git commit that is checked out there, where it was checked out for this, and ``label`` what the
-    user calls it. ``copy`` counts arms that are the same otherwise. ``prepare`` is run before each process. ``source``
-    is the SHA-256 of the first file that the command names, which its program mostly is.
+    ``title`` is the program's name. ``command`` is written as for a shell, without anything that looks like a secret;
+    ``shell`` says that a shell runs it. ``folder`` is the SHA-256 of the working directory's path. ``revision`` is the
+    git commit, if one was checked out for this, and ``label`` the user's name for it. ``copy`` numbers otherwise equal
+    arms. ``prepare`` is run before each process. ``source`` is the SHA-256 of the first file that the command names,
+    which usually is its program.
     """
 
     title: str
@@ -56,7 +56,7 @@ class CommandSpecification(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """Its name in tables."""
         name = f"{self.command} at {self.label}" if self.label else self.command
         return f"{name} ({self.copy + 1})" if self.copy else name
 
@@ -66,7 +66,7 @@ class CommandHeader(ProcessHeader[CommandSpecification], frozen=True, tag="comma
 
 
 class CommandOutcome(Struct, frozen=True, tag="outcome", tag_field="kind"):
-    """How it ended: its exit code, negative for a signal; why that is a failure, empty where it is none."""
+    """How the process ended: its exit code, negative for a signal, and why that is a failure; empty if it is not."""
 
     exit_code: int
     reason: str = ""
@@ -78,9 +78,9 @@ _FORMAT = ProcessFormat[CommandHeader, CommandEvent]("command's record", FOLDER,
 
 @dataclass(frozen=True)
 class CommandRecord(ProcessRecord[CommandHeader]):
-    """What one process left behind.
+    """The record of one process.
 
-    ``measurements`` by name: ``wall``, ``user`` and ``system`` in s, ``peak_memory`` in B.
+    ``measurements`` are named ``wall``, ``user`` and ``system`` (in s) and ``peak_memory`` (in B).
     """
 
     form = _FORMAT
@@ -97,22 +97,22 @@ class CommandRecord(ProcessRecord[CommandHeader]):
 
     @classmethod
     def names(cls, header: CommandHeader) -> tuple[str, ...]:
-        """Its program, and the whole of it."""
+        """Its program, and the full command."""
         return header.specification.title, header.specification.command
 
 
 class CommandWriter(ProcessWriter[CommandHeader, CommandEvent]):
-    """An open record of a command's process."""
+    """Writes the record of a command's process."""
 
     form = _FORMAT
 
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """One command: its figures in seconds and bytes, and the ``verdict`` against the first.
+    """One command: its figures in seconds and bytes, and the ``verdict`` compared with the first.
 
-    ``why`` splits the ratio of the times, as text. ``failed`` counts processes that ended in a failure and were counted
-    all the same.
+    ``why`` explains the ratio of the times in words. ``failed`` counts the processes that failed; their times are
+    included.
     """
 
     name: str
@@ -128,13 +128,13 @@ class CommandEntry:
 
     @property
     def times_s(self) -> Mapping[int, float]:
-        """The wall time by the number of the process."""
+        """Wall times by the number of the process."""
         return self.wall.values
 
 
 @dataclass(frozen=True)
 class CommandSummary:
-    """The commands in the order in which they were given, the first the yardstick."""
+    """The commands in the order in which they were given; the first is the baseline."""
 
     entries: tuple[CommandEntry, ...]
     level: float
@@ -149,27 +149,27 @@ def summarise_commands(
     entries = [_entry(records, level) for records in arms]
     starts = [starts_of(records) for records in arms]
     if any("untold" in each.header.environment for records in arms for each in records):
-        # Nobody knows of them that they took turns, so that they count as if they had not.
+        # Imported processes may not have taken turns, so they count as if they had not.
         starts = [dict.fromkeys(each, float(at)) for at, each in enumerate(starts)]
     effect = planned_effect(record for records in arms for record in records)
     columns = judged([[each] for each in entries], [[each] for each in starts], level, margin, "commands", effect)
     names = [each.name for each in entries]
     doubts = process_doubts(names, arms)
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
-    again = unlike(names, [None] * len(arms), [list(each.values()) for each in starts])
+    again = arm_differences(names, [None] * len(arms), [list(each.values()) for each in starts])
     first, *others = [column[0] for column in columns]
     explained = [_explained(first, each) for each in others]
     return CommandSummary((first, *explained), level, margin, (*doubts, *again))
 
 
 def _after_the_first(entry: CommandEntry, starts: Mapping[int, float]) -> list[str]:
-    """A doubt where the first process took much longer than each later one, as where it fills a cache on disk."""
+    """A doubt if the first process took much longer than every later one, for example because it filled a cache."""
     first, *later = [entry.times_s[seed] for seed in sorted(entry.times_s, key=lambda seed: starts.get(seed, 0.0))]
     if len(later) < 2 or first < _MUCH_LONGER * max(later):
         return []
     text = f"the first process of {entry.name} took {first / max(later):.2g} times as long as any later one"
-    do = "clear that with --prepare, or leave the first out with --warmup 1 where a full cache is meant"
-    return [f"{text}, and those may use what it left behind, such as a cache: {do}"]
+    do = "clear it with --prepare, or, if a full cache is intended, leave out the first process with --warmup 1"
+    return [f"{text}, so those may use what it left behind, such as a cache: {do}"]
 
 
 _MUCH_LONGER = 1.5
@@ -190,9 +190,7 @@ def _entry(records: Sequence[CommandRecord], level: float) -> CommandEntry:
 
 
 def _explained(first: CommandEntry, entry: CommandEntry) -> CommandEntry:
-    """With the ratio of times as that of the processor times by that of what a second of these takes."""
-    from dataclasses import replace
-
+    """``entry`` with the ratio of times as a product: processor times, and time per second of processor."""
     spent = [_processor_s(each) for each in (first, entry)]
     if entry.verdict is None or min((*spent[0], *spent[1]), default=0.0) <= 0:
         return entry

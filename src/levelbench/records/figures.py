@@ -1,11 +1,11 @@
-"""A named figure over the processes that measured it: one value a process, and what they say together.
+"""Figures over processes, one value per process, and the verdicts of comparing them.
 
-The process is the replicate. Values within one process agree with each other and not with those of the next, so they
-are never pooled: each process gives one value, and the interval is over the processes.
+The process is the replicate. Values within one process vary less than those of different processes, so they are never
+pooled: each process gives one value, and the interval is over the processes.
 
-Over several comparisons FASTER and SLOWER must survive Holm's correction for their number. Processes that were looked
-at again and again (``--until-clear``) have intervals as wide as that asks for, and their correction is Bonferroni's,
-which holds at every look.
+In several comparisons FASTER and SLOWER must survive Holm's correction for their number. With repeated looks
+(``--until-clear``) the intervals are wider accordingly, and the correction is Bonferroni's, which holds at every
+look.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar
 
 from levelbench.measure.sequential import seen_at_looks
@@ -29,18 +28,18 @@ from levelbench.measure.statistics import (
     welch_log_ratio,
 )
 from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, VerdictKind, verdict
-from levelbench.records.schema import Measurement
+from levelbench.records.schema import Measurement, instant_s
 
 __all__ = ["PAIRS_NEED", "ArmTotal", "CeilingShare", "Figure", "Pair", "exceeded", "figure_of", "judged"]
 __all__ += ["largest_ceilings", "measured", "pair", "planned_effect", "rate", "share_of", "total_of"]
-__all__ += ["unlike", "verdicts", "worst_status"]
+__all__ += ["arm_differences", "verdicts", "worst_status"]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure in ``unit`` over the processes; ``values`` holds one a process, by its number.
+    """A figure in ``unit``; ``values`` maps the number of each process to its value.
 
-    ``estimate`` is ``None`` where there is none, and ``reason`` says why. ``method`` says how each value was measured.
+    If ``estimate`` is ``None``, ``reason`` says why. ``method`` says how the values were measured.
     """
 
     values: Mapping[int, float]
@@ -59,10 +58,10 @@ def figure_of(
     method: str = "",
     signed: bool | None = None,
 ) -> Figure:
-    """The figure of ``values``; without any, one that gives ``reason``.
+    """The figure of ``values``; if there are none, one with ``reason``.
 
-    A difference (``signed``) has a mean; a cost, which is positive, a median or geometric mean, and a median where some
-    are zero. By default the values decide which it is.
+    A difference (``signed``) is estimated by its mean; a cost, which is positive, by a median or geometric mean, and by
+    a median if some are zero. By default, a negative value makes it a difference.
     """
     if not values:
         return Figure({}, None, reason, unit, method)
@@ -82,19 +81,19 @@ def rate(
     reason: str = "it was not measured",
     method: str = "",
 ) -> Figure:
-    """A rate: its typical value is the inverse of that of the times, as all of its rules are those of times."""
+    """The figure of a rate: the inverse of the estimate of its times."""
     if not values:
         return Figure({}, None, reason, unit, method)
     times = estimate([1.0 / value for value in values.values()], level)
     inside = times.interval
-    # Inverted, the ends change places; the median and the geometric mean invert with their values.
+    # Inverting swaps the ends; the median and the geometric mean of the inverse are the inverse of theirs.
     interval = None if inside is None else Interval(1.0 / inside.high, 1.0 / inside.low, level, inside.method)
     found = Estimate(1.0 / times.value, interval, times.n, times.statistic)
     return Figure(values, found, "", unit, method)
 
 
 def measured(found: Iterable[tuple[int, Mapping[str, Measurement]]], name: str, unit: str, level: float) -> Figure:
-    """The measurement of that name, such as ``peak_memory``; ``found`` holds each process's by its number."""
+    """The figure of the measurement ``name``, such as ``peak_memory``; ``found`` has those of each process."""
     own = [(seed, measurements[name]) for seed, measurements in found if name in measurements]
     values = {seed: each.value for seed, each in own if each.value is not None}
     methods = dict.fromkeys(each.method for _, each in own if each.method)
@@ -106,7 +105,7 @@ _WORST = ("failed", "wrong", "unsupported", "skipped")
 _ABOVE = 1.1
 
 PAIRS_NEED = 5
-"""Processes from which pairs are compared: with fewer, t of so few pairs costs more than pairing gains."""
+"""Processes from which pairs are compared: with fewer, the wider t interval costs more than pairing gains."""
 
 
 class _PlannedHeader(Protocol):
@@ -133,14 +132,14 @@ class _Started(Protocol):
 
 @dataclass(frozen=True)
 class CeilingShare:
-    """The time that the ceilings allow as a share of that taken; ``bound`` is the ceiling that is nearer."""
+    """The least time that the ceilings allow, as a share of the time taken; ``bound`` is the ceiling that limits it."""
 
     value: float
     bound: Literal["compute", "memory"]
 
 
 class Judged(Protocol):
-    """One case on one arm, as it is judged; its figures are its own affair."""
+    """One case on one arm: what a verdict needs of it."""
 
     @property
     def status(self) -> str: ...
@@ -157,9 +156,9 @@ J = TypeVar("J", bound=Judged)
 
 @dataclass(frozen=True)
 class ArmTotal:
-    """An arm against the first over the ``compared`` cases that both measured.
+    """An arm compared with the first over the ``compared`` cases that both measured.
 
-    ``verdict`` compares geometric means over these cases, one a process; ``kinds`` counts the verdicts of the cases.
+    ``verdict`` compares geometric means over these cases, one per process; ``kinds`` counts the verdicts of cases.
     """
 
     arm: str
@@ -171,10 +170,10 @@ class ArmTotal:
 
 @dataclass(frozen=True)
 class Pair:
-    """Times of two arms, one a process; paired where the processes of equal number are compared.
+    """Times of two arms, one per process; ``paired`` if processes of the same number are compared.
 
-    ``effect`` is what looks at them were planned for, if there was more than one. ``starts`` are when the processes of
-    each arm started, in seconds: arms that did not take turns get no verdict from their processes alone.
+    ``effect`` is the effect that repeated looks were planned for, if there were any. ``starts`` are when the processes
+    of each arm started, in seconds: arms that did not take turns get no verdict.
     """
 
     a: list[float]
@@ -185,13 +184,13 @@ class Pair:
 
     @property
     def p_value(self) -> float:
-        """Of the hypothesis that both take the same time; 1 where there are too few values for a test."""
+        """The p value of both taking the same time; 1 if there are too few values for a test."""
         if min(len(self.a), len(self.b)) < LEAST_RUNS:
             return 1.0
         return (paired_log_ratio if self.paired else welch_log_ratio)(self.a, self.b, resolution=CLOCK_STEP_S).p_value
 
     def verdict(self, margin: float, level: float) -> Verdict:
-        """Of the second against the first."""
+        """The verdict of the second compared with the first."""
 
         def judge(count: int | None, at: float) -> Verdict:
             spans = [None, None] if self.starts is None else [[(s, s) for s in each[:count]] for each in self.starts]
@@ -212,19 +211,12 @@ class Pair:
 
 
 Starts = Mapping[int, float]
-"""When each process of an arm started, in seconds since 1970, by its number."""
+"""When each process of an arm started, by its number, in seconds since 1970."""
 
 
 def starts_of(records: Iterable[_Started]) -> Starts:
-    """When the processes of one arm started; of a start that cannot be read, as if all had started at once."""
-    return {each.header.seed: _instant_s(each.header.started) for each in records}
-
-
-def _instant_s(started: str) -> float:
-    try:
-        return datetime.fromisoformat(started).timestamp()
-    except ValueError:
-        return 0.0
+    """When the processes of one arm started; 0 for a start that cannot be read."""
+    return {each.header.seed: instant_s(each.header.started) or 0.0 for each in records}
 
 
 def pair(
@@ -233,19 +225,19 @@ def pair(
     effect: float | None = None,
     starts: tuple[Starts, Starts] | None = None,
 ) -> Pair:
-    """Both mappings, times by the number of the process, are in the order of their keys; the rest as in ``Pair``."""
+    """The pair of two arms, given as times by the number of the process in ascending order; the rest as in ``Pair``."""
     paired = a.keys() == b.keys() and len(a) >= PAIRS_NEED
     found = None if starts is None else ([starts[0][seed] for seed in a], [starts[1][seed] for seed in b])
     return Pair(list(a.values()), list(b.values()), paired, effect, found)
 
 
 def planned_effect(records: Iterable[_Planned]) -> float | None:
-    """The smallest effect that looks at any of these were planned for; ``None`` where there was one look."""
+    """The smallest effect that looks at ``records`` were planned for; ``None`` if there was only one look."""
     return min((effect for each in records if (effect := each.header.planned_effect)), default=None)
 
 
 def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str = "problems") -> dict[int, Verdict]:
-    """The verdict of each pair, corrected for how many there are; ``what`` names them in the reason."""
+    """The verdict of each pair, corrected for their number; ``what`` names them in the reason."""
     adjusted = dict(zip(pairs, holm([each.p_value for each in pairs.values()]), strict=True))
     found = {}
     for at, each in pairs.items():
@@ -265,7 +257,7 @@ def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str =
 
 
 def largest_ceilings(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The largest of each kind: a ceiling that was reached once is one."""
+    """The largest ceiling of each kind: what was reached once can be reached."""
     best: dict[str, Any] = {"flop_s": {}, "bandwidth_b_s": {}}
     for each in found:
         for kind, limits in best.items():
@@ -278,7 +270,7 @@ def largest_ceilings(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def share_of(
     flops: float | None, moved: float | None, time_s: float, dtype: str, ceilings: Mapping[str, Any]
 ) -> CeilingShare | None:
-    """The least time that the ceilings allow as a share of ``time_s``; ``None`` where something is unknown."""
+    """The least time that the ceilings allow as a share of ``time_s``; ``None`` if a cost or ceiling is unknown."""
     if flops is None or moved is None or time_s <= 0:
         return None
     limits = {
@@ -293,9 +285,9 @@ def share_of(
 
 
 def worst_status(outcomes: Sequence[tuple[str, str]], measured: int) -> tuple[str, str]:
-    """The worst of the processes' outcomes, each a status and its reason; ``measured`` is how many gave times.
+    """The worst of the processes' outcomes (status and reason), ``measured`` of which have times.
 
-    A case that was skipped in some processes only counts as measured, and its reason says so.
+    A case that only some processes skipped counts as measured, with a reason that says so.
     """
     for worst in _WORST:
         found = [reason for status, reason in outcomes if status == worst]
@@ -303,7 +295,7 @@ def worst_status(outcomes: Sequence[tuple[str, str]], measured: int) -> tuple[st
             return "measured", f"skipped in {len(found)} of {len(outcomes)} processes: {found[0]}"
         if found:
             return worst, found[0]
-    return ("measured", "") if outcomes else ("skipped", "no process came so far")
+    return ("measured", "") if outcomes else ("skipped", "no process got this far")
 
 
 def judged(
@@ -314,10 +306,9 @@ def judged(
     what: str = "problems",
     effect: float | None = None,
 ) -> list[list[J]]:
-    """The entries of each arm with their verdicts against the first arm's, corrected for how many there are.
+    """The entries of each arm with their verdicts compared with the first arm's, corrected for their number.
 
-    ``starts`` are, by arm and entry, when its processes started; ``effect`` is what looks at them were planned for, if
-    there was more than one.
+    ``starts`` are, by arm and entry, when its processes started; ``effect`` is as in ``Pair``.
     """
     first, *others = columns
     found = [list(first)]
@@ -341,7 +332,7 @@ def total_of(
     margin: float,
     effect: float | None = None,
 ) -> ArmTotal:
-    """An arm's ``column`` of entries against the first arm's, over all cases; ``starts`` of the two arms' processes."""
+    """An arm's ``column`` of entries compared with the first arm's over all cases; ``starts`` are those of both."""
     counts = dict(Counter(entry.status for entry in column))
     if column is first:
         return ArmTotal(arm, counts)
@@ -356,23 +347,24 @@ def total_of(
     return ArmTotal(arm, counts, len(both), pair(means_a, means_b, effect, starts).verdict(margin, level), kinds)
 
 
-def unlike(titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[float]]) -> list[str]:
-    """What the arms do not share: the number of threads, and when (``starts``, in seconds) they were measured."""
+def arm_differences(
+    titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[float]]
+) -> list[str]:
+    """Doubts about arms with different numbers of threads, or measured at different times (``starts``, in seconds)."""
     found = []
     if len({each for each in threads if each is not None}) > 1:
-        said = ", ".join(f"{title} {n}" for title, n in zip(titles, threads, strict=True) if n is not None)
-        found.append(f"the frameworks use different numbers of threads ({said}): limit the cores instead (taskset)")
+        each = ", ".join(f"{title} {n}" for title, n in zip(titles, threads, strict=True) if n is not None)
+        found.append(f"the frameworks use different numbers of threads ({each}): limit the cores instead (taskset)")
     first = sorted(starts[0])
-    for title, each in zip(titles[1:], starts[1:], strict=True):
-        mine = sorted(each)
+    for title, own in zip(titles[1:], starts[1:], strict=True):
+        mine = sorted(own)
         if min(len(mine), len(first)) > 1 and (mine[-1] < first[0] or first[-1] < mine[0]):
-            one = f"{title} and {titles[0]}"
-            found.append(f"{one} were not measured side by side but one after the other: use --fresh")
+            found.append(f"{title} and {titles[0]} were measured one after the other, not in turns: use --fresh")
     return found
 
 
 def exceeded(columns: Sequence[Sequence[Judged]]) -> list[str]:
-    """The doubt about a ceiling of arithmetic that results exceed."""
+    """The doubt about a compute ceiling that results exceed."""
     shares = [entry.share for column in columns for entry in column if entry.share is not None]
     above = [share.value for share in shares if share.bound == "compute" and share.value > _ABOVE]
     if not above:

@@ -1,17 +1,15 @@
-"""The index of a store: what its records say in short, in one SQLite file beside them.
+"""The index of a store: a summary of each record, in one SQLite file in the store's folder.
 
-The index is derived, so every doubt about it ends the same way. Another version, a damaged file: it is
-thrown away and made again. A folder that cannot be written to, a lock that is not let go: it is made in memory.
-Nothing is lost but time.
+The index is derived from the records, so it can always be made again: an index of another version, or a damaged one, is
+deleted first; if the folder is not writable or a lock is not released, the new one is in memory. Only time is lost.
 
-It is brought up to date before each query. A folder whose modification time has not changed is not listed again, and
-a record is not read again unless it was running or its stamp has changed: a hash of the file's size, its time of
-change and its number in the file system. An edit in place that keeps size and modification time changes the time of
-change, which no program can set.
+It is updated before each query. A folder whose modification time (mtime) has not changed is not listed again, and a
+record is not read again unless it was running or its stamp has changed: a hash of the file's size, change time (ctime)
+and inode. An edit in place that keeps size and mtime still changes the ctime, which no program can set.
 
-Reading happens outside of any transaction and writing in short ones, so that several processes may bring one store up
-to date at once. What one of them writes late is at worst old, and the next one sees that it is: it compares the stamps
-of files with what was written, never with what it remembers.
+Files are read outside of transactions, and transactions are short, so several processes can update one index at once.
+An entry that one of them writes late may be outdated. The next update notices that, because it compares the stamps of
+files with the entries themselves.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -49,11 +48,11 @@ _POSITIVE = 2**63 - 1
 _SETTLED_NS = 50_000_000
 """File systems stamp changes by the kernel's ticks, of up to 10 ms: two changes within one have the same stamp."""
 _UNSETTLED_NS = 2_000_000_000
-"""A folder that changed this shortly before it was listed may change again without a new modification time."""
+"""A folder that changed within this time before it was listed may change again without a new modification time."""
 
 
 def summary_of(record: Record) -> RunSummary:
-    """``summarise(record)``, with ``RecordError`` for a record whose figures nothing can be computed from."""
+    """``summarise(record)``; ``RecordError`` if a figure in the record is too large to compute with."""
     try:
         return summarise(record)
     except OverflowError as error:
@@ -63,21 +62,21 @@ def summary_of(record: Record) -> RunSummary:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A file as the file system shows it: its path below the store, and its stamp."""
+    """A record file: its path relative to the store, and its stamp."""
 
     path: str
     stamp: int
 
 
 def _stamp(facts: os.stat_result, now_ns: int) -> int:
-    """What tells one state of a file from another; negative where it changed just now and may change again unseen."""
-    # Whatever changes the time of modification, or sets it back, changes the time of change.
+    """Distinguishes states of a file; negative if it has just changed, so that the next change might go unnoticed."""
+    # Setting the modification time, even back, updates the change time.
     stamp = hash((facts.st_size, facts.st_ctime_ns, facts.st_ino)) & _POSITIVE
     return stamp if now_ns - facts.st_ctime_ns > _SETTLED_NS else -1 - stamp
 
 
 class Survey:
-    """One look at the store, through ``connection``; ``now_ns`` tells the time of the file system's clock."""
+    """One update of the index behind ``connection``; ``now_ns`` reads the clock of the file system."""
 
     def __init__(self, store: Path, connection: sqlite3.Connection, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._store = str(store)
@@ -88,7 +87,7 @@ class Survey:
         self._read: set[str] = set()
 
     def refresh(self) -> None:
-        """Visit what may have changed, and write down what has."""
+        """Check everything that may have changed, and update its entries."""
         known = {os.fsdecode(path): mtime_ns for path, mtime_ns in self._all("SELECT path, mtime_ns FROM folders")}
         known_files = self._all("SELECT path, folder, stamp, status FROM runs")
         queue = ["", *(path for path in known if path)]
@@ -98,7 +97,7 @@ class Survey:
                 if inner not in queued:
                     queued.add(inner)
                     queue.append(inner)
-        # A hundred thousand files are looked at in this loop.
+        # This loop may visit a hundred thousand files.
         stat_of, below, now_ns = os.stat, self._bytes, self._now_ns()
         for path, folder, stamp, status in known_files:
             try:
@@ -110,7 +109,7 @@ class Survey:
         self._flush()
 
     def _visit(self, folder: str, known_mtime_ns: int | None) -> list[str]:
-        """Bring one folder up to date if it has changed; the folders in it."""
+        """Update one folder if it has changed; return its subfolders."""
         try:
             now_ns = self._now_ns()
             mtime_ns = self._stat(folder).st_mtime_ns
@@ -132,7 +131,7 @@ class Survey:
                 self._note(self._row(folder, file))
         self._forget(before.keys() - {file.path for file in files})
         for path in inner:
-            # Before this folder is settled: if we are stopped in between, the next survey still knows of them.
+            # Written before this folder counts as done: if we are stopped in between, the next update visits them.
             self._change(_NEW_FOLDER, (os.fsencode(path),))
         settled_ns = mtime_ns if now_ns - mtime_ns > _UNSETTLED_NS else -1
         if settled_ns != known_mtime_ns:
@@ -140,7 +139,7 @@ class Survey:
         return inner
 
     def _visit_known(self, path: bytes, folder: bytes, now: int | None, stamp: int, status: str | None) -> None:
-        """Read a file again that was running or has another stamp ``now``; forget one that is gone."""
+        """Read a file again if it was running or has another stamp ``now``; forget it if it is gone."""
         name = os.fsdecode(path)
         if path == folder or name in self._read:
             return
@@ -169,7 +168,7 @@ class Survey:
         return files, inner
 
     def _row(self, folder: str, file: _Seen) -> dict[str, object]:
-        """What the index is to hold of a file: its run's columns, or why it cannot be read."""
+        """The entry of a file: the columns of its run, or why it cannot be read."""
         self._read.add(file.path)
         row: dict[str, Any] = {
             "path": os.fsencode(file.path),
@@ -198,7 +197,7 @@ class Survey:
             self._change("DELETE FROM folders WHERE path = ?", (key,))
 
     def _note_closed_folder(self, folder: str, error: OSError) -> None:
-        """A folder that cannot be listed hides no others: it is a problem of its own, and looked at again."""
+        """Record a folder that cannot be listed as a problem; it is tried again at the next update."""
         problem = store_fault(f"listing {self._store}/{folder}", Path(f"{self._store}/{folder}"), error)
         if not folder:
             raise problem from error
@@ -214,7 +213,7 @@ class Survey:
         return self._connection.execute(query, values).fetchall()
 
     def _change(self, statement: str, values: object) -> None:
-        """Have a change written, in order: a folder is settled in the transaction of its last record, or later."""
+        """Queue a change. Changes are written in order, so a folder is done only after all of its records."""
         self._changes.append((statement, values))
         if len(self._changes) >= _BATCH:
             self._flush()
@@ -234,7 +233,7 @@ class Survey:
 
 
 def _problem_text(error: LevelbenchError) -> str:
-    """The error's parts as JSON, without the half characters of a path that is not UTF-8."""
+    """The error's parts as JSON, with parts of a path that are not UTF-8 escaped."""
     parts = [part.encode("utf-8", "backslashreplace").decode() for part in (error.asked, error.found, error.do)]
     return msgspec.json.encode(parts).decode()
 
@@ -249,16 +248,16 @@ def _insertion(names: tuple[str, ...]) -> str:
 
 
 def leads_back(root: str, path: str) -> bool:
-    """Whether the link at ``path`` below ``root`` leads to a folder on the way to it, or to one below ``root``."""
+    """Whether the link at ``path`` below ``root`` leads to one of its parent folders, or to a folder below ``root``."""
     top, target = Path(root).resolve(), Path(root, path).resolve()
     way = (Path(root, before).resolve() for before in Path(path).parents)
     return target.is_relative_to(top) or any(folder.is_relative_to(target) for folder in way)
 
 
 def records_below(folder: Path, problems: list[LevelbenchError]) -> Iterator[Path]:
-    """The paths of all records in ``folder`` and the folders in it, by name; through links that do not lead back.
+    """The paths of all records below ``folder``, sorted by name; links are followed unless they lead back.
 
-    A folder that cannot be listed is added to ``problems``.
+    Folders that cannot be listed are added to ``problems``.
     """
 
     def closed(error: OSError) -> None:
@@ -280,50 +279,37 @@ _NAME = ".index.sqlite"
 _VERSION = 5
 _WAIT_S = 10.0
 _LAST = "\U0010ffff"
-"""Sorts behind any text: what begins with x lies between x and x with this."""
+"""Sorts after any text: everything that begins with x lies between x and x followed by this."""
 _SPECIFICATION = COLUMNS.index("specification")
-_EVERYTHING = Selector("")
 
 T = TypeVar("T")
 
 
 class Index:
-    """The index of the store at ``store``; a context manager. ``where`` overrides the place of its file."""
+    """The index of the store at ``store``; a context manager. ``where`` overrides the path of its file."""
 
     def __init__(self, store: Path, where: Path | None = None) -> None:
         self.store = store
         self._file = where or store / _NAME
         self._connection = self._open()
         self.copies: list[tuple[Row, Row]] = []
-        """The files that the last listing left out as copies, each after the row of its run."""
-
-    def query(
-        self,
-        selector: Selector | None = None,
-        *,
-        order_by: str = "started",
-        descending: bool = True,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """The rows of ``listing``, without the problems."""
-        return self.listing(selector, order_by=order_by, descending=descending, limit=limit)[0]
+        """The files that the last listing left out as copies, each with the row of its run before it."""
 
     def listing(
         self,
-        selector: Selector | None = None,
+        chosen: Selector,
         *,
         order_by: str = "started",
         descending: bool = True,
         limit: int | None = None,
     ) -> tuple[list[Row], list[RecordError]]:
-        """The rows that ``selector`` means (all without one) and the store's ``problems``, in one look at the store.
+        """The selected rows, and why each unreadable record or folder cannot be read, from one update of the index.
 
-        Rows come in order, those without the figure ordered by last. ``latest:N`` means the N newest whatever the
-        order. Raises ``UnknownNameError`` for an unknown order.
+        Rows without a value of ``order_by`` come last. ``latest:N`` selects the N newest in any order. Raises
+        ``UnknownNameError`` for an unknown order.
         """
         if order_by not in ORDERS:
             raise UnknownNameError("order", order_by, ORDERS)
-        chosen = selector or _EVERYTHING
         if chosen.latest is not None:
             order_by, descending = "started", True
             limit = chosen.latest if limit is None else min(limit, chosen.latest)
@@ -331,30 +317,28 @@ class Index:
         def answer() -> tuple[list[Row], list[RecordError]]:
             copies: list[tuple[Row, Row]] = []
             matching = (row for row in self._rows(chosen, order_by, descending) if chosen.matches(row))
-            rows = [row for row, _ in zip(each_once(matching, copies), _counter(limit), strict=False)]
+            numbers = count() if limit is None else range(limit)
+            # Up to the row after the last one, so that copies of the last one are found as well.
+            rows = [row for row, _ in zip(each_once(matching, copies), numbers, strict=False)]
             self.copies = copies
             return rows, [*self._problems(), *differing(copies)]
 
         return self._safely(answer)
 
     def paths(self, selector: Selector) -> list[str]:
-        """The files of the runs that ``selector`` means, every copy of them, also of runs that were set aside."""
+        """The files of the selected runs, with all copies, also of replaced runs."""
 
         def answer() -> list[str]:
             return [row.path for row in self._rows(selector, "path", False, copies=True) if selector.matches(row)]
 
         return self._safely(answer)
 
-    def problems(self) -> list[RecordError]:
-        """Why each unreadable record or folder cannot be read, by path."""
-        return self._safely(self._problems)
-
     def _problems(self) -> list[RecordError]:
         found = self._connection.execute("SELECT problem FROM runs WHERE problem IS NOT NULL ORDER BY path")
         return [RecordError(*msgspec.json.decode(text, type=tuple[str, str, str])) for (text,) in found]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> Index:
@@ -384,12 +368,12 @@ class Index:
             yield row_of(row, before + os.fsdecode(row[0]), specifications[row[_SPECIFICATION]], shared)
 
     def _superseded_ids(self) -> frozenset[str]:
-        """What has been set aside in any folder of the store; a copy of it elsewhere is set aside as well."""
+        """The ids of replaced runs in all folders of the store: copies of them elsewhere count as replaced too."""
         folders = self._connection.execute("SELECT path FROM folders").fetchall()
         return ids_in(self.store / os.fsdecode(path) / SUPERSEDED for (path,) in folders)
 
     def _safely(self, answer: Callable[[], T]) -> T:
-        """``answer`` from an index that is up to date: this one, one made again, or one in memory."""
+        """``answer`` from an up-to-date index: this one, a new one, or one in memory."""
         for made_again in (self._open, self._in_memory):
             try:
                 return self._current(answer)
@@ -407,7 +391,7 @@ class Index:
         return answer()
 
     def _open(self) -> sqlite3.Connection:
-        """A connection to the file, made again if it is damaged or of another version; else one to memory."""
+        """A connection to the file, made again if damaged or of another version; if that fails, one in memory."""
         for _ in range(2):
             try:
                 return _prepared(sqlite3.connect(self._file, timeout=_WAIT_S, isolation_level=None))
@@ -427,7 +411,7 @@ class Index:
 
 
 def _narrowed(chosen: Selector) -> tuple[str, list[str]]:
-    """What SQL can say of a selector through the table's indices; ``Selector.matches`` has the last word."""
+    """The part of a selector that the table's indices can answer; ``Selector.matches`` decides."""
     condition, values = "", []
     if chosen.word:
         condition = " AND (specification IN (SELECT number FROM specifications WHERE task = ?) OR id BETWEEN ? AND ?)"
@@ -440,11 +424,11 @@ def _narrowed(chosen: Selector) -> tuple[str, list[str]]:
 
 
 def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """The connection, with this version's tables in it; closed again if that fails."""
+    """The connection with the tables of this version; closed if that fails."""
     try:
         if _version(connection) != _VERSION:
             connection.execute("BEGIN EXCLUSIVE")
-            # Somebody else may have been faster.
+            # Another process may have made them by now.
             if _version(connection) != _VERSION:
                 _make_tables(connection)
             connection.execute("COMMIT")
@@ -465,10 +449,3 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     for statement in TABLES:
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _counter(limit: int | None) -> Iterator[int]:
-    number = 0
-    while limit is None or number < limit:
-        yield number
-        number += 1

@@ -1,7 +1,7 @@
-"""What measuring inference leaves behind: one file a process, with what was asked, facts, raw latencies and audits.
+"""Records of inference: one file per process, with its specification, facts, raw latencies and audits.
 
-It holds the latency of every query as it was taken; quantiles, estimates, costs and verdicts are computed by whoever
-reads. Nothing here needs NumPy before values are read: a process that measures imports this first.
+A record holds the latency of every query; quantiles, estimates, costs and verdicts are computed on reading. NumPy is
+imported only to read values, because processes import this module before they measure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from levelbench.errors import RecordError
+from levelbench.records.lines import RESTORE
 from levelbench.records.processes import (
     FileLines,
     ProcessEnd,
@@ -41,11 +42,11 @@ FOLDER = "inference"
 """The folder in a store that holds records of inference."""
 PHASES = ("open", "build", "prepare", "first")
 """In order: importing the framework and opening its device; loading the network and the data; making the executors;
-the first answer, with whatever is compiled at it."""
+the first answer, including any compilation."""
 MODELS = "models"
 """The folder in a store that holds trained networks."""
 MOST_LATENCIES = 1_000_000
-"""Raw values of one kind that a record holds; of more, every k-th in order of size is kept, and k is stated."""
+"""The most raw values of one kind in a record; of more, every k-th in order of size is kept, and k is recorded."""
 
 _BLOCK = 100_000
 _LARGEST_BYTES = 1 << 20
@@ -55,10 +56,10 @@ ScenarioName = Literal["single-stream", "multi-stream", "server", "offline", "da
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which network with which parameters. ``digest`` is the SHA-256 of the ONNX file; empty for one of the zoo.
+    """A network with its parameters. ``digest`` is the SHA-256 of the ONNX file; empty for one from the zoo.
 
-    Of a task, ``run`` is the id of the run that trained it, ``run_digest`` the SHA-256 of that run's record, and
-    ``quality`` what it had on the test split when training ended: the reference of the closed rule.
+    For the network of a task, ``run`` is the id of the run that trained it, ``run_digest`` the SHA-256 of that run's
+    record, and ``quality`` its quality on the test split after training: the reference of the closed rule.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
     digest: str = ""
     task: str = ""
     reference: str = ""
-    """How the task is found: its name, or the Python file that defines it."""
+    """The task's name, or the Python file that defines it."""
     recipe: str = ""
     settings: dict[str, Setting] = {}
     run: str = ""
@@ -76,7 +77,7 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Data(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked about: a task's test split, the user's files (digests: SHA-256), or made-up inputs."""
+    """The inputs: a task's test split, the user's files (digests are SHA-256), or synthetic ones."""
 
     kind: Literal["task", "file", "synthetic"]
     name: str
@@ -86,16 +87,16 @@ class Data(Struct, frozen=True, forbid_unknown_fields=True):
     labels_digest: str = ""
     sizes: dict[str, int] = {}
     checksums: dict[str, str] = {}
-    """Of a task's data: SHA-256 by file, so that figures of one copy are never given out for another."""
+    """For a task's data: SHA-256 by file, so that figures of one copy are never used for another."""
 
 
 class ScenarioSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The scenario with its settings; ``None`` where it has no such thing.
+    """The scenario with its settings; ``None`` for a setting that it does not have.
 
-    ``quantile`` is the one that it is judged by. ``batch`` is how many samples the network gets at once at most,
-    ``samples`` how many of the data the queries are drawn from (``None``: all). A run goes on until ``duration_s`` and
-    ``queries`` are both reached, but not longer than ``most_s``. Offline ``queries`` counts samples, and 0 stands for
-    the whole set, or 24,576 where it has more.
+    ``quantile`` is the latency quantile that it is judged by. ``batch`` is the most samples that the network gets at
+    once, ``samples`` how many samples the queries are drawn from (``None``: all). A run goes on until ``duration_s``
+    and ``queries`` are both reached, but no longer than ``most_s``. In offline, ``queries`` counts samples, and 0
+    stands for the whole set, or 24,576 samples of a larger one.
     """
 
     name: ScenarioName
@@ -113,7 +114,7 @@ class ScenarioSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InferenceArm(Struct, frozen=True, forbid_unknown_fields=True):
-    """On what it is measured. An empty ``mode`` is the framework's default one; ``threads=None`` leaves them alone."""
+    """What it is measured on. An empty ``mode`` is the framework's default; ``threads=None`` does not set them."""
 
     framework: str
     mode: str = ""
@@ -122,7 +123,7 @@ class InferenceArm(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def title(self) -> str:
-        """What a table calls it: ``torch:compiled on cuda``."""
+        """Its name in tables: ``torch:compiled on cuda``."""
         mode = f":{self.mode}" if self.mode else ""
         device = f" on {self.device}" if self.device != "cpu" else ""
         threads = f" with {self.threads} thread{'s' * (self.threads > 1)}" if self.threads is not None else ""
@@ -130,10 +131,10 @@ class InferenceArm(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InferenceSpecification(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one process is to measure; its key is the digest of this alone.
+    """What one process measures; its key is the digest of this alone.
 
-    ``preprocessing`` says whether the work from raw examples to the network's inputs is on the clock. ``seed`` draws
-    the queries and their arrival times; each process adds its own number to it.
+    ``preprocessing`` says whether turning raw examples into the network's inputs is on the clock. ``seed`` draws the
+    queries and their arrival times; each process adds its number to it.
     """
 
     title: str
@@ -151,10 +152,10 @@ class InferenceHeader(ProcessHeader[InferenceSpecification], frozen=True, tag="i
 
 
 class InferenceFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
-    """What is known before the queries begin.
+    """What is known before the first query.
 
-    ``includes`` says what a latency has in it beside the network, ``clock`` the same in a sentence. ``samples`` is how
-    many examples the queries are drawn from, ``examples`` how many there are.
+    ``includes`` says what a latency includes in addition to the network, ``clock`` the same in a sentence. ``samples``
+    is how many of the ``examples`` the queries are drawn from.
     """
 
     framework: dict[str, Any] = {}
@@ -170,18 +171,18 @@ class InferenceFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
 
 
 class PeakTrial(Struct, frozen=True, tag="peak", tag_field="kind"):
-    """One rate that was tried on the way to the highest one that passes."""
+    """One rate that was tried while searching for the highest valid one."""
 
     qps: float
     valid: bool
 
 
 class Driven(Struct, frozen=True, tag="driven", tag_field="kind"):
-    """What the driver of the scenario saw, beside the raw values.
+    """What the scenario's driver observed, apart from the raw values.
 
-    ``valid`` says whether the scenario's own rules were kept, and ``reasons`` which were not and what to do.
-    ``latencies`` is how many there were: one a query, offline one a sample. ``thinned`` is k where only every k-th in
-    order of size was kept, 1 where all were.
+    ``valid`` says whether the scenario's own rules were kept; ``reasons`` says which were not, and what to do.
+    ``latencies`` is their number: one per query, or one per sample in offline. ``thinned`` is k if only every k-th
+    latency in order of size was kept, 1 if all were.
     """
 
     queries: Count
@@ -197,9 +198,9 @@ class Driven(Struct, frozen=True, tag="driven", tag_field="kind"):
 
 
 class Accuracy(Struct, frozen=True, tag="accuracy", tag_field="kind"):
-    """The quality of the answers, given by the path that was measured.
+    """The quality of the answers of the measured program path, over ``examples`` examples.
 
-    ``examples`` is how many were looked at. Without a ``value``, ``reason`` says why.
+    If there is no ``value``, ``reason`` says why.
     """
 
     metric: str = ""
@@ -211,7 +212,7 @@ class Accuracy(Struct, frozen=True, tag="accuracy", tag_field="kind"):
 
 
 class Audit(Struct, frozen=True, tag="audit", tag_field="kind"):
-    """What an audit found; ``passed=None`` is "cannot tell"."""
+    """What an audit found; ``passed=None`` means that it could not decide."""
 
     name: str
     passed: bool | None
@@ -220,7 +221,7 @@ class Audit(Struct, frozen=True, tag="audit", tag_field="kind"):
 
 
 class InferenceOutcome(Struct, frozen=True, tag="outcome", tag_field="kind"):
-    """What came of it; ``unsupported`` was refused by the framework, ``failed`` raised or crashed."""
+    """The outcome of a process: ``unsupported`` if the framework refused, ``failed`` if it raised or crashed."""
 
     status: Literal["measured", "unsupported", "failed"]
     reason: str = ""
@@ -234,10 +235,10 @@ _FORMAT = ProcessFormat[InferenceHeader, InferenceEvent]("record of inference", 
 
 @dataclass(frozen=True)
 class InferenceRecord(ProcessRecord[InferenceHeader]):
-    """What one process left behind.
+    """The record of one process.
 
-    ``samples`` by name, in nanoseconds: ``latency`` one a query, ``lateness`` of its issue where the scenario has a
-    schedule. ``measurements`` by name: ``phase/open`` and the others in s, ``peak_memory`` in B.
+    ``samples`` are in nanoseconds: ``latency``, one per query, and ``lateness`` of its issue if the scenario has a
+    schedule. ``measurements`` are named ``phase/open`` and so on (in s) and ``peak_memory`` (in B).
     """
 
     form = _FORMAT
@@ -271,7 +272,7 @@ class InferenceRecord(ProcessRecord[InferenceHeader]):
 
     @classmethod
     def words(cls, header: InferenceHeader) -> dict[str, Value]:
-        """The settings of the model, too."""
+        """Also the settings of the model."""
         specification = header.specification
         arm = specification.arm
         return {
@@ -286,18 +287,18 @@ class InferenceRecord(ProcessRecord[InferenceHeader]):
 
     @classmethod
     def measurement(cls, header: InferenceHeader) -> str:
-        """All but the arm."""
+        """The key of its specification without the arm."""
         return key_of(msgspec.structs.replace(header.specification, arm=InferenceArm("")))
 
     def seconds(self, name: str) -> NDArray[np.float64]:
-        """The raw values of that name in seconds; none where there are none."""
+        """The raw values of that name in seconds; empty if there are none."""
         import numpy as np
 
         return np.asarray(self.samples.get(name, ()), np.float64) * np.float64(1e-9)
 
     @property
     def latencies_s(self) -> NDArray[np.float64]:
-        """Latencies in seconds, one a query (offline: a sample); those kept of thinned ones stand for all."""
+        """Latencies in seconds, one per query (offline: per sample); thinned ones are repeated to stand for all."""
         import numpy as np
 
         kept = self.seconds("latency")
@@ -308,12 +309,12 @@ class InferenceRecord(ProcessRecord[InferenceHeader]):
 
 
 class InferenceWriter(ProcessWriter[InferenceHeader, InferenceEvent]):
-    """An open record of inference."""
+    """Writes a record of inference."""
 
     form = _FORMAT
 
     def add_ns(self, name: str, values: NDArray[np.int64]) -> None:
-        """Write raw values in nanoseconds, in as many lines as it takes."""
+        """Write raw values in nanoseconds, in several lines if there are many."""
         for start in range(0, len(values), _BLOCK):
             self.add(Samples(name, "ns", values[start : start + _BLOCK].tolist()))
 
@@ -325,14 +326,14 @@ def _joined(blocks: Sequence[Samples], asked: str) -> dict[str, NDArray[np.int64
     for block in blocks:
         values = np.asarray(block.values)
         if block.unit != "ns" or (values.size and values.dtype.kind != "i"):
-            wrong = f"samples of {block.name!r} are no whole nanoseconds"
-            raise RecordError(asked, wrong, "restore the record from a copy, or remove the file")
+            wrong = f"samples of {block.name!r} are not whole nanoseconds"
+            raise RecordError(asked, wrong, RESTORE)
         found.setdefault(block.name, []).append(values.astype(np.int64))
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def other_seeds(store: Path, specification: InferenceSpecification) -> dict[int, int]:
-    """How many processes were measured of the same but for the seed of the queries, by that seed."""
+    """How many processes measured the same with another seed of the queries, by that seed."""
     own = key_of(specification)
     found: dict[int, int] = {}
     for _, header in InferenceRecord.headers(store / FOLDER / path_part(specification.title)):
@@ -350,12 +351,11 @@ class _Sidecar(msgspec.Struct):
 
 
 def runs_for_inference(store: Path) -> frozenset[str]:
-    """The ids of the runs of ``store`` that were made only to have a trained network to infer with.
+    """The ids of the runs in ``store`` that were made only to have a trained network for inference.
 
-    Such a run is like any other, but it is nobody's trial of a recipe: whoever counts or submits runs leaves it out
-    unless it is asked for. The sidecar of each network that the store keeps names its run, and those of networks that
-    it replaced. Runs of ``levelbench run --keep-model`` are not among them. A damaged sidecar is passed over: its run
-    then counts like any other.
+    They do not test a recipe, so they are not counted or submitted unless the user selects them. The sidecar file of
+    each network in the store names its run, and the runs of networks that it replaced. Runs of ``levelbench run
+    --keep-model`` are not included, nor are those of damaged sidecars.
     """
     found: set[str] = set()
     for path in sorted((store / MODELS).glob("*.json")):

@@ -1,7 +1,7 @@
-"""What the records of inference say together: by framework latency, throughput, quality, cost and what broke a rule.
+"""Summarises records of inference: latency, throughput, quality, cost and broken rules by framework.
 
-The replicate is the process, and a figure is never told without what it was measured under: the scenario
-kept or not, the answers as good as they were or not, the audits passed or not.
+The replicate is the process. Figures always come with their conditions: whether the scenario's rules were kept, whether
+the answers were still good enough, and whether the audits passed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars an hour of the whole machine, and where that figure is from."""
+    """US dollars per hour for the whole machine, and the source of that figure."""
 
     usd_per_hour: float
     source: str = ""
@@ -58,7 +58,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Demand:
-    """What the answers have to be: at least ``share`` of the reference's quality, or a ``target`` where one is given.
+    """The quality that the answers need: ``target`` if given, else ``share`` of the reference's quality.
 
     MLPerf's closed division asks for 0.99 (or 0.999) of what the reference reaches in float32.
     """
@@ -69,7 +69,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class KeptQuality:
-    """Whether the answers are as good as demanded; ``kept=None`` where nobody can tell, which ``reason`` explains."""
+    """Whether the answers are as good as demanded; if that is unknown, ``kept`` is ``None`` and ``reason`` says why."""
 
     kept: bool | None
     value: float | None = None
@@ -79,11 +79,11 @@ class KeptQuality:
 
 @dataclass(frozen=True)
 class InferenceEntry:
-    """One arm. Latencies are in seconds, rates in samples a second, ``cost`` in US dollars for a million answers.
+    """One arm. Latencies are in seconds, rates in samples per second, ``cost`` in US dollars for a million answers.
 
-    ``status`` is the worst over the processes and ``reason`` says why it is not ``measured``. ``valid`` says whether
-    each process kept the scenario's rules, and ``reasons`` what was broken and what to do. ``verdict`` is against the
-    first arm.
+    ``status`` is the worst over the processes; ``reason`` says why it is not ``measured``. ``valid`` says whether all
+    processes kept the scenario's rules; ``reasons`` says which were broken, and what to do. ``verdict`` compares with
+    the first arm.
     """
 
     arm: InferenceArm
@@ -113,7 +113,7 @@ class InferenceEntry:
 
 @dataclass(frozen=True)
 class InferenceSummary:
-    """One entry an arm, in the order that was asked for; ``specification`` is that of the first."""
+    """One entry per arm, in the order given; ``specification`` is that of the first."""
 
     specification: InferenceSpecification
     entries: tuple[InferenceEntry, ...]
@@ -136,7 +136,7 @@ def summarise_inference(
     price: Price | None = None,
     demand: Demand | None = None,
 ) -> InferenceSummary:
-    """``arms[arm]`` holds whole records, one a process, of one specification; the first arm is the yardstick."""
+    """``arms[arm]`` holds complete records of one specification, one per process; the first arm is the baseline."""
     wanted = demand or Demand()
     entries = [_entry(records, level, price, wanted) for records in arms]
     scores = [
@@ -204,7 +204,7 @@ def _entry(place: Sequence[InferenceRecord], level: float, price: Price | None, 
 
 
 def _cost(throughput: Estimate | None, price: Price | None) -> Estimate | None:
-    """US dollars for a million answers: the price of the time that they take at the measured throughput."""
+    """US dollars for a million answers: the price of the time that they need at the measured throughput."""
     if throughput is None or price is None:
         return None
     of = price.usd_per_hour / _HOUR_S * _MILLION
@@ -214,7 +214,7 @@ def _cost(throughput: Estimate | None, price: Price | None) -> Estimate | None:
 
 
 def _accuracy(records: Sequence[InferenceRecord]) -> Accuracy | None:
-    """That of the process whose answers were worst: equal in all of them, unless the framework is not repeatable."""
+    """That of the process with the worst answers; they only differ if the framework is not deterministic."""
     found = [each.accuracy for each in records if each.accuracy is not None]
     valued = [each for each in found if each.value is not None]
     if not valued:
@@ -225,7 +225,7 @@ def _accuracy(records: Sequence[InferenceRecord]) -> Accuracy | None:
 
 def _kept(accuracy: Accuracy | None, specification: InferenceSpecification, demand: Demand) -> KeptQuality:
     if accuracy is None or accuracy.value is None:
-        return KeptQuality(None, reason=accuracy.reason if accuracy is not None else "the answers were not judged")
+        return KeptQuality(None, reason=accuracy.reason if accuracy is not None else "the answers were not scored")
     reference = specification.model.quality
     higher = accuracy.direction == "higher"
     if demand.target is not None:
@@ -239,7 +239,7 @@ def _kept(accuracy: Accuracy | None, specification: InferenceSpecification, dema
 
 
 def _audits(records: Sequence[InferenceRecord]) -> tuple[Audit, ...]:
-    """Each audit once: as it failed, where it failed in any process; else as it could not tell; else as it passed."""
+    """Each audit once, with its worst outcome over the processes: failed, then undecided, then passed."""
     order = {False: 0, None: 1, True: 2}
     found: dict[str, Audit] = {}
     for record in records:
@@ -250,9 +250,9 @@ def _audits(records: Sequence[InferenceRecord]) -> tuple[Audit, ...]:
 
 
 def latency_quantile(latencies: Mapping[int, Values], q: float, level: float = 0.95) -> Figure:
-    """The ``q`` quantile of latencies in seconds, by process.
+    """The ``q`` quantile of latencies in seconds, given by process.
 
-    There is none where a process has fewer values than an exact interval of that quantile needs.
+    It has no estimate if a process has fewer values than an exact interval of that quantile needs.
     """
     if not latencies:
         return Figure({}, None, "no latency was taken", "s")
@@ -272,10 +272,10 @@ def latency_quantile(latencies: Mapping[int, Values], q: float, level: float = 0
 
 
 def loadgen_estimate(latencies: Mapping[int, Values], scenario: ScenarioSettings) -> Figure:
-    """LoadGen's early-stopping estimate of the scenario's quantile, by process, in seconds; of several the largest.
+    """The largest of the processes' early-stopping estimates of the scenario's quantile, as in LoadGen, in seconds.
 
-    Each says of its own process that the quantile is not above it; what is in the middle of several says nothing of
-    them all, for processes differ by more than their estimates are above their quantiles.
+    Each estimate is an upper bound for the quantile of its own process. A middle one would not be a bound for all:
+    processes differ by more than the margin between an estimate and its quantile.
     """
     if scenario.name not in ("single-stream", "multi-stream"):
         return Figure({}, None, f"LoadGen makes none for {scenario.name}")
@@ -300,7 +300,7 @@ def scored_by(scenario: ScenarioSettings) -> str:
 
 
 def score(record: InferenceRecord, scenario: ScenarioSettings) -> float | None:
-    """What :func:`scored_by` says, of one process, in seconds; lower is better. ``None`` where it was not measured."""
+    """The figure that :func:`scored_by` names, of one process, in seconds; ``None`` if it was not measured."""
     driven, latencies = record.driven, record.latencies_s
     if driven is None or not len(latencies):
         return None

@@ -1,12 +1,12 @@
-"""Whether a record agrees with itself.
+"""Checks whether a record is consistent.
 
-A record says many things more than once: step times lie within phases, phases within the time of the run, the run
-within what the machine's counters saw of it, and an evaluation lies where the specification put it. What is said
-twice has to agree whenever the record is read. The tolerances follow from the trainer: phases sum to the time exactly,
-since the time is computed as their sum; a step's time is the difference of two readings that the phases were made of.
+A record states many things more than once: step times are within phases, phases within the time of the run, the run
+within what the machine's counters measured, and evaluations are where the specification puts them. On every reading
+these have to agree. The tolerances follow from the trainer: phases sum to the time exactly, since the time is computed
+as their sum, and a step's time is the difference of two readings that the phases are made of.
 
-A contradiction is no doubt about an honest run: the record is damaged, or it was edited. A record without one is not
-proven to be true, as somebody may have changed everything alike.
+A contradiction never happens in an honest run: the record is damaged or was edited. A record without contradictions may
+still be false, since someone may have changed everything consistently.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from levelbench.errors import RecordError, UsageError
-from levelbench.records.schema import End, Evaluation, Samples, Target, key_of
+from levelbench.records.schema import End, Evaluation, Samples, Target, instant_s, key_of
 
 if TYPE_CHECKING:
     from levelbench.records.reader import Record
@@ -32,29 +31,29 @@ _AGAIN = "its ranks were started again"
 _UNTRAINED = ("untrained_quality", "chance_quality")
 _NS = 1e-9
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
-"""The phases that a trainer is in while it makes steps."""
+"""The phases of training steps."""
 _COMPUTING = ("forward", "backward", "update")
-"""The phases that a process alone is in within steps only."""
-_ENDED = ("prepare", "compile", "data", "forward", "backward", "update", "checkpoint")
-"""The phases that a process alone is not in any more after its last evaluation."""
-_LET_GO_NS = 1_000_000_000
-"""At the end of a stretch of steps the loader's workers are let go of, which is time of no step."""
+"""The phases that a single process is only in during steps."""
+_NOT_AFTER_TRAINING = ("prepare", "compile", "data", "forward", "backward", "update", "checkpoint")
+"""The phases that a single process is not in after its last evaluation."""
+_LOADER_END_NS = 1_000_000_000
+"""Before each evaluation the loader's workers are stopped, which takes time outside of steps."""
 _BEGINNING_S = 60.0
-"""The environment is looked at right before the header is made; both times are of the calendar's clock."""
+"""The environment is captured right before the header is made; both times are calendar times."""
 _APART_S = 0.5
-"""Clock and counters are read one after the other; in between, a process may have to wait for a processor."""
-_ROUGH = 1.1
-"""By how much the kernel's processor time may exceed the processors' time: it is charged by ticks."""
+"""Clock and counters are read one after the other, and the process may have to wait for a processor in between."""
+_TICKS = 1.1
+"""The factor by which processor time may exceed what the processors have, since the kernel counts it in ticks."""
 _AMOUNTS = ("B", "J", "share", "cores")
 _MOST_W = 1e5
-"""More than any machine of one record takes, in watts."""
+"""More watts than any machine of one record takes."""
 _SHOWN = 3
-_LATER_ID = 16
-"""Digits of an id since schema 2; before, there were eight."""
+_ID_DIGITS = 16
+"""Digits of an id since schema 2; before, it had eight."""
 
 
 def require_consistent(run: RunSummary) -> RunSummary:
-    """``run``; ``RecordError`` that names it and its contradictions where its record does not agree with itself."""
+    """``run``; ``RecordError`` that names it and its contradictions if its record contradicts itself."""
     if not run.contradictions:
         return run
     rest = len(run.contradictions) - _SHOWN
@@ -67,7 +66,7 @@ def require_consistent(run: RunSummary) -> RunSummary:
 
 
 def contradictions(record: Record) -> list[str]:
-    """What in ``record`` does not agree, in sentences; empty for a record that agrees with itself."""
+    """The contradictions in ``record``, in sentences; empty for a consistent record."""
     return [
         *_identity(record),
         *_first_schema(record),
@@ -77,7 +76,7 @@ def contradictions(record: Record) -> list[str]:
         *_steps(record),
         *_ranks(record),
         *_qualities(record),
-        *_going_on(record),
+        *_training_after_stop(record),
         *_end(record),
         *_machine(record),
         *_meters(record),
@@ -85,7 +84,7 @@ def contradictions(record: Record) -> list[str]:
 
 
 def _own_program(record: Record) -> bool:
-    """Whether it is of a program of somebody's own, which evaluates, counts epochs and stops as it likes."""
+    """Whether it is the record of a user's own program, which evaluates, counts epochs and stops as it likes."""
     return record.header.specification.scored_by is not None
 
 
@@ -100,11 +99,11 @@ def _identity(record: Record) -> Iterator[str]:
         yield f"its key begins with {header.key[:8]}, and that of its specification with {key[:8]}"
     if hashlib.sha256(header.source.text.encode()).hexdigest() != header.source.digest:
         yield "the digest of its source is not that of the source's text"
-    looked, started = _instant_s(header.environment.get("time")), _instant_s(header.started)
+    looked, started = instant_s(header.environment.get("time")), instant_s(header.started)
     if started is None:
-        yield f"its start, {header.started!r}, is no time"
+        yield f"its start, {header.started!r}, is not a time"
     elif looked is not None and abs(started - looked) > _BEGINNING_S:
-        yield f"it started at {header.started}, and its environment was looked at at {header.environment['time']}"
+        yield f"it started at {header.started}, and its environment was captured at {header.environment['time']}"
     framework, asked = header.environment.get("framework"), header.specification
     if isinstance(framework, dict) and {"name", "device"} <= framework.keys():
         if framework["name"] != asked.framework:
@@ -114,12 +113,12 @@ def _identity(record: Record) -> Iterator[str]:
 
 
 def _first_schema(record: Record) -> Iterator[str]:
-    """Records of schema 1 carry no checksums, and nothing that came after it."""
+    """Records of schema 1 have no checksums, and nothing that was added later."""
     header, end = record.header, record.end
     if header.schema != 1:
         return
     later = {
-        f"an id of {len(header.id)} digits": len(header.id) >= _LATER_ID,
+        f"an id of {len(header.id)} digits": len(header.id) >= _ID_DIGITS,
         "a planned effect": header.planned_effect is not None,
         "a planned number of runs": bool(header.planned_runs or header.replaced),
         "digests of the task's quality and data": bool(header.source.quality or header.source.data),
@@ -142,18 +141,18 @@ def _sums(record: Record) -> Iterator[str]:
 
 
 def _growth(record: Record) -> Iterator[str]:
-    """Nothing that counts up goes down; an evaluation comes after steps."""
+    """Counts never decrease, and there are steps between evaluations."""
     before = Evaluation(0, 0, 0.0, 0, {}, None, {})
     for after in record.evaluations:
         place = _place(after)
-        # A program of somebody's own may look twice.
-        own = record.header.specification.scored_by is not None
+        # A user's own program may evaluate twice.
+        own = _own_program(record)
         if after.step < before.step or (after.step == before.step and not own):
             yield f"the evaluation at step {after.step} comes after that at step {before.step}"
         elif after.samples - before.samples < after.step - before.step:
             found = f"{after.samples - before.samples} examples in {after.step - before.step} steps"
-            yield f"{place} there were {found} since the evaluation before"
-        elif after.epoch < before.epoch or (after.epoch == before.epoch and not _own_program(record)):
+            yield f"{place} there were {found} since the previous evaluation"
+        elif after.epoch < before.epoch or (after.epoch == before.epoch and not own):
             yield f"{place} the epoch is {after.epoch:g} after {before.epoch:g}"
         before = after
     for earlier, later in pairwise(_points(record)):
@@ -166,7 +165,7 @@ def _growth(record: Record) -> Iterator[str]:
 
 
 def _schedule(record: Record) -> Iterator[str]:
-    """Evaluations lie where the specification put them: all but the last at multiples of the interval."""
+    """Evaluations are at multiples of the interval in the specification, except for the last."""
     specification, curve = record.header.specification, record.evaluations
     if not curve or curve[0].step < 1 or not 0 < curve[0].epoch < math.inf or _own_program(record):
         return
@@ -192,7 +191,7 @@ def _schedule(record: Record) -> Iterator[str]:
 
 
 def _steps(record: Record) -> Iterator[str]:
-    """There is one time for each step, and those between two evaluations fit into the phases between them."""
+    """Each step has one time, and the times between two evaluations fit into the phases between them."""
     curve, samples = record.evaluations, record.samples.get("step_time")
     values = _ints(samples)
     if values is None:
@@ -209,7 +208,7 @@ def _steps(record: Record) -> Iterator[str]:
         if each.step < done:
             return
         own = sum(values[done : each.step])
-        # What a program does in its steps need not be in a phase that it names.
+        # The steps of a program need not be in phases that it names.
         now = sum(ns for name, ns in each.phases_ns.items() if own_program or name in _TRAINING)
         if own > now - before:
             between = f"between steps {done} and {each.step}"
@@ -221,16 +220,16 @@ def _steps(record: Record) -> Iterator[str]:
     stretches = len(curve) + (math.ceil(curve[-1].epoch) if curve and math.isfinite(curve[-1].epoch) else 0)
     computing = sum(curve[-1].phases_ns.get(name, 0) for name in _COMPUTING) if curve else 0
     if not alone:
-        # What an optimizer does for the weights that are evaluated is an update, and in no step of a rank.
+        # An optimizer may update the weights before an evaluation, which is not part of a rank's steps.
         computing -= curve[-1].phases_ns.get("update", 0) if curve else 0
     if stepped < 0.99 * computing:
         yield f"its steps took {_s(stepped)}, and computing alone {_s(computing)}"
-    elif alone and trained - stepped > 0.1 * trained + _LET_GO_NS * stretches:
+    elif alone and trained - stepped > 0.1 * trained + _LOADER_END_NS * stretches:
         yield f"its steps took {_s(stepped)}, and training without evaluations {_s(trained)}"
 
 
 def _ranks(record: Record) -> Iterator[str]:
-    """What each rank of a finished run saw of its steps."""
+    """Each rank of a finished run has a time for each step, and communicates for part of it."""
     own, steps = record.samples.get("step_time"), record.evaluations[-1].step if record.evaluations else 0
     for rank, seen in record.ranks.items():
         times, talk = seen.get("step_time"), seen.get("communicate_time")
@@ -245,7 +244,7 @@ def _ranks(record: Record) -> Iterator[str]:
 
 
 def _qualities(record: Record) -> Iterator[str]:
-    """Qualities are on the metric's scale, and a share of the examples of a split is one of whole examples."""
+    """Qualities are on the metric's scale, and a share of a split corresponds to whole examples."""
     target = record.header.specification.target
     sizes = record.end.dataset.sizes if record.end and record.end.dataset else {}
     for each in _points(record):
@@ -257,14 +256,14 @@ def _qualities(record: Record) -> Iterator[str]:
                 return
             if re.fullmatch(r"top\d+", metric or target.metric) and not _is_share(value, sizes.get(split)):
                 yield (
-                    f"{_place(each)} {name} is {value:.10g}, which is no share of {sizes[split]} examples: "
-                    "a metric that counts otherwise needs another name"
+                    f"{_place(each)} {name} is {value:.10g}, which is not a share of {sizes[split]} examples: "
+                    "a metric that counts differently needs another name"
                 )
                 return
 
 
 def _on_scale(value: float, target: Target) -> bool:
-    """Whether a metric may have this value; rounding may put it a little beyond the end of its scale."""
+    """Whether a metric can have this value; rounding may move it slightly off its scale."""
     low, high = target.low, math.inf if target.high is None else target.high
     rounding = 1e-5 * (high - low) if high < math.inf else 0.0
     return math.isnan(value) or low - rounding <= value <= high + rounding
@@ -275,12 +274,12 @@ def _is_share(value: float, examples: int | None) -> bool:
         return True
     if not 0 <= value <= 1:
         return False
-    # Single precision in somebody's own metric is allowed for.
+    # A user's own metric may be computed in single precision.
     return abs(value * examples - round(value * examples)) <= min(0.01, 1e-6 * examples)
 
 
-def _going_on(record: Record) -> Iterator[str]:
-    """Training went on after each evaluation but the last, so none of them may have been a reason to stop."""
+def _training_after_stop(record: Record) -> Iterator[str]:
+    """Training went on after every evaluation except the last, so none of them may have been a reason to stop."""
     curve = record.evaluations
     first = next((each.loss for each in curve if each.loss is not None), None)
     stops = record.header.specification.crossing in ("confirmed", "first")
@@ -300,7 +299,7 @@ def _going_on(record: Record) -> Iterator[str]:
 
 
 def _spent(record: Record, number: int) -> str:
-    """The reason to stop at evaluation ``number`` (from 1) that the trainer finds in the record itself."""
+    """The trainer's reason to stop at evaluation ``number`` (from 1), if the record shows one."""
     specification, curve = record.header.specification, record.evaluations[:number]
     latest = curve[-1]
     if specification.budget_s is not None and latest.t_ns > specification.budget_s * 1e9:
@@ -320,7 +319,7 @@ def _since_best(record: Record, number: int) -> int:
 
 
 def _end(record: Record) -> Iterator[str]:
-    """The end of a run that is done follows from its last evaluation."""
+    """The end of a finished run follows from its last evaluation."""
     end, curve = record.end, record.evaluations
     if end is None or end.status != "done":
         return
@@ -328,22 +327,22 @@ def _end(record: Record) -> Iterator[str]:
         yield "it is done and has no evaluation"
         return
     if end.before_ns and record.checksum and not any("went on from" in each or _AGAIN in each for each in end.suspect):
-        yield f"{_s(end.before_ns)} of it are those of an earlier process, and it does not say that it went on from one"
+        yield f"{_s(end.before_ns)} of it are of an earlier process, and it does not say that it went on from one"
     last = curve[-1]
     for name, value in last.quality.items():
         if not _same(end.quality.get(name), value):
             yield f"{name} is {end.quality.get(name)} at the end, and {value} at the last evaluation"
             break
     if record.header.specification.distribution is None and not _own_program(record):
-        moved = [name for name in _ENDED if end.phases_ns.get(name, 0) != last.phases_ns.get(name, 0)]
+        moved = [name for name in _NOT_AFTER_TRAINING if end.phases_ns.get(name, 0) != last.phases_ns.get(name, 0)]
         if moved and end.phases_ns.get(moved[0], 0) > last.phases_ns.get(moved[0], 0):
             now, was = end.phases_ns.get(moved[0], 0), last.phases_ns.get(moved[0], 0)
             yield f"at the end the phase {moved[0]} has {_s(now)}, and {_s(was)} when training was over"
-    yield from _reason(record, end)
+    yield from _reason_to_end(record, end)
 
 
-def _reason(record: Record, end: End) -> Iterator[str]:
-    """What the record says about why the run ended is what its last evaluation was a reason for."""
+def _reason_to_end(record: Record, end: End) -> Iterator[str]:
+    """The stated reason for the end follows from the last evaluation."""
     why, count = end.stopped_by or "", len(record.evaluations)
     if (end.error is not None) != why.startswith("diverged") and why:
         yield f"it ended because of {why!r}, and its error is {end.error!r}"
@@ -351,13 +350,13 @@ def _reason(record: Record, end: End) -> Iterator[str]:
         yield "it ended because the target was reached, and its evaluations do not reach it"
     yield from _cut_short(record, why)
     kinds = ("s spent", "samples spent") if why.startswith("budget of ") else ("evaluations",)
-    told = why.startswith("budget of ") or why.startswith("plateau")
-    if told and why.endswith(kinds) and not _own_program(record) and not _spent(record, count):
+    checked = why.startswith(("budget of ", "plateau"))
+    if checked and why.endswith(kinds) and not _own_program(record) and not _spent(record, count):
         yield f"it ended because of {why!r}, which its last evaluation does not show"
 
 
 def _cut_short(record: Record, why: str) -> Iterator[str]:
-    """All epochs are done where the last one planned is: of the budget, or of the recipe that has a setting for it."""
+    """If all epochs are done, the last one is that of the budget or of the recipe's own setting."""
     specification, last = record.header.specification, record.evaluations[-1]
     own = specification.settings.get("epochs")
     if why != "all epochs done" or not isinstance(own, int | float) or specification.budget_samples is not None:
@@ -369,7 +368,7 @@ def _cut_short(record: Record, why: str) -> Iterator[str]:
 
 
 def _crossed(record: Record) -> int | None:
-    """The index of the evaluation at which the run's own target was reached by its own rule."""
+    """The index of the evaluation at which the run reached its target by its own rule."""
     from levelbench.measure.crossing import find_crossing
 
     specification = record.header.specification
@@ -380,8 +379,8 @@ def _crossed(record: Record) -> int | None:
 
 
 def _machine(record: Record) -> Iterator[str]:
-    """The machine's counters saw as much time as the run says, and no more processor time than there was."""
-    from levelbench.measure.environment.compare import part_of  # here: its package loads NumPy
+    """The machine's counters cover the time of the run, and no more processor time than was available."""
+    from levelbench.measure.environment.compare import part_of  # imported here, since its package loads NumPy
 
     end, header = record.end, record.header
     if end is None:
@@ -391,14 +390,14 @@ def _machine(record: Record) -> Iterator[str]:
         return
     passed = {name: after[name] - before[name] for name in ("at_s", "own_s", "busy_s", "idle_s", "steal_s")}
     window_s, own_s = passed["at_s"], passed["own_s"]
-    # Of a record of the first schema nobody knows what an earlier process has put on its clock.
+    # In the first schema, the time of an earlier process is unknown.
     here_s = (end.t_ns - end.before_ns) * _NS if record.checksum else 0.0
     if here_s > window_s + 1e-6:
         yield f"the run took {here_s:.6g} s, and {window_s:.6g} s passed between the readings around it"
     machine = part_of(header.environment, "machine")
     cores = _number(machine.get("cores_logical"))
     if cores is not None:
-        most_s = cores * (_ROUGH * window_s + _APART_S)
+        most_s = cores * (_TICKS * window_s + _APART_S)
         ticks_s = passed["busy_s"] + passed["idle_s"] + passed["steal_s"]
         for what, spent_s in (("the process", own_s), ("all processors", ticks_s)):
             if spent_s > most_s:
@@ -407,11 +406,11 @@ def _machine(record: Record) -> Iterator[str]:
     used = next((each.value for each in record.measurements if each.name == "cpu_utilisation"), None)
     if allowed is not None and used is not None and used * allowed * here_s > own_s + 1e-6:
         found = f"{used:.3g} of {allowed:g} cores over {here_s:.4g} s"
-        yield f"the meter saw {found}, and the process spent {own_s:.4g} s of processor time"
+        yield f"the meter read {found}, and the process spent {own_s:.4g} s of processor time"
 
 
 def _meters(record: Record) -> Iterator[str]:
-    """Each meter has one reading, of a possible value, and the machine's times follow one another."""
+    """Each meter has one reading with a possible value, and the calendar time did not go back."""
     names = [each.name for each in record.measurements]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         yield f"it has more than one reading of {', '.join(twice)}"
@@ -419,22 +418,22 @@ def _meters(record: Record) -> Iterator[str]:
         if each.unit in _AMOUNTS and each.value is not None and not 0 <= each.value < math.inf:
             yield f"its {each.name} is {each.value:g} {each.unit}"
         elif each.unit == "J" and record.end and (each.value or 0.0) > _MOST_W * max(record.end.t_ns * _NS, _APART_S):
-            yield f"its {each.name} is {each.value:.4g} J in {_s(record.end.t_ns)}, which no machine takes"
+            yield f"its {each.name} is {each.value:.4g} J in {_s(record.end.t_ns)}, more than any machine takes"
     before = record.header.environment.get("before_clock")
     for name, value in before.items() if isinstance(before, dict) else ():
         if (_number(value) or 0.0) < 0:
             yield f"before its clock started it spent {value:g} s ({name})"
-    if record.end is not None and record.end.witness is None and (said := set_back(record)):
-        yield said
+    if record.end is not None and record.end.witness is None and (back := set_back(record)):
+        yield back
 
 
 def set_back(record: Record) -> str:
-    """What to say where the calendar's clock went back during a run; other clocks may show that its times are right."""
+    """A sentence if the calendar time went back during the run, else empty; other clocks may confirm its times."""
     looked = record.end.environment_after.get("time") if record.end is not None else None
-    after, started = _instant_s(looked), _instant_s(record.header.started)
+    after, started = instant_s(looked), instant_s(record.header.started)
     if after is None or started is None or after >= started - _BEGINNING_S:
         return ""
-    return f"its environment was looked at after it at {looked}, and it started at {record.header.started}"
+    return f"its environment was captured after it at {looked}, and it started at {record.header.started}"
 
 
 def _counters(environment: Mapping[str, object]) -> dict[str, float] | None:
@@ -445,14 +444,6 @@ def _counters(environment: Mapping[str, object]) -> dict[str, float] | None:
     values = {name: _number(found.get(name)) for name in ("at_s", "own_s", "busy_s", "idle_s", "steal_s")}
     known = {name: value for name, value in values.items() if value is not None}
     return known if len(known) == len(values) else None
-
-
-def _instant_s(text: Any) -> float | None:
-    try:
-        instant = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
 
 
 def _number(value: object) -> float | None:
@@ -468,7 +459,7 @@ def _ints(samples: Samples | None) -> list[int] | None:
 
 
 def _points(record: Record) -> list[Evaluation | End]:
-    """Where the record says how much time had passed, in order."""
+    """The lines that state how much time has passed, in order."""
     return [*record.evaluations] if record.end is None else [*record.evaluations, record.end]
 
 

@@ -1,13 +1,12 @@
-"""Whether a record's writer is still alive, and who makes a run.
+"""File locks, which show whether a record's writer is alive and which process makes a run; and errors of file systems.
 
-A process that dies loses its locks with it, whatever killed it, so a record without an end whose lock is
-held is running, and one whose lock is free was interrupted. No heartbeat, no process number, no clock.
+A process loses its locks when it dies, whatever killed it. So a record without an end is running if its lock is held,
+and was interrupted if not: no heartbeat, process id or clock is needed.
 
-A file system without locks (some network mounts) shows a running record as interrupted. A process forked by the writer
-shares its lock: the record counts as running until the last of them is gone.
+On a file system without locks (some network mounts) a running record looks interrupted. A process forked by the writer
+shares its lock, so the record counts as running until the last of them has ended.
 
-A person who sees ``[Errno 28]`` wants to know which folder is full; every failed system call of this package comes
-through ``store_fault`` and leaves as one ``StoreError`` in three parts.
+``store_fault`` turns every failed system call of this package into a ``StoreError`` that names the folder.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _CLOSED = {
 
 
 def store_fault(asked: str, path: Path, error: OSError) -> StoreError:
-    """The ``StoreError`` for ``error``, met at ``path`` when doing what ``asked`` says."""
+    """The ``StoreError`` for ``error``, which occurred at ``path`` when doing what ``asked`` says."""
     code = error.errno or 0
     if code in _FULL:
         return StoreError(asked, _FULL[code], f"make room for {path}, or choose a store on another disk")
@@ -46,13 +45,11 @@ def store_fault(asked: str, path: Path, error: OSError) -> StoreError:
         return StoreError(asked, f"{blocking} is a file, not a folder", "choose a folder as the store")
     if code == errno.EEXIST:
         return StoreError(asked, f"{path} exists already, and records are never overwritten", "use another id")
-    return StoreError(
-        asked, f"{error.strerror or error} at {path}", "check that the store is a folder that can be used"
-    )
+    return StoreError(asked, f"{error.strerror or error} at {path}", "check that the store is a usable folder")
 
 
 def _file_in_the_way(path: Path) -> Path | None:
-    """The nearest part of ``path`` above it that exists and is no folder."""
+    """The nearest existing parent of ``path``, if it is a file."""
     for part in path.parents:
         if part.exists():
             return None if part.is_dir() else part
@@ -63,7 +60,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
 
 
 def hold(descriptor: int) -> None:
-    """Lock the open file for as long as ``descriptor`` is open; on a file system without locks, do without."""
+    """Lock the open file for as long as ``descriptor`` is open; no-op on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -72,7 +69,7 @@ def hold(descriptor: int) -> None:
 
 
 def is_held(descriptor: int) -> bool:
-    """Whether somebody else holds the open file's lock now."""
+    """Whether another process holds the open file's lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -87,23 +84,23 @@ def is_held(descriptor: int) -> bool:
 
 @contextmanager
 def claimed(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the claim at ``path`` while the block runs; where another process holds it, wait until that one is done.
+    """Hold the claim at ``path`` while the block runs; if another process holds it, wait until that one is done.
 
-    ``on_wait`` is called once before waiting. The file goes away with the claim, and the claim with its process.
+    ``on_wait`` is called once before waiting. The file is removed with the claim, and the claim ends with its process.
     Raises ``StoreError`` if the file cannot be made.
     """
     descriptor = _claim(path, on_wait)
     try:
         yield
     finally:
-        # While it is still locked: whoever waits for this file finds that it is gone, and makes another.
+        # Before it is unlocked: a process that waits for this file then finds that it is gone, and makes another.
         with suppress(OSError):
             path.unlink()
         os.close(descriptor)
 
 
 def _claim(path: Path, on_wait: Callable[[], None]) -> int:
-    said = False
+    waited = False
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +108,8 @@ def _claim(path: Path, on_wait: Callable[[], None]) -> int:
         except OSError as error:
             raise store_fault(f"claiming a run in {path.parent.parent}", path, error) from error
         try:
-            if is_held(descriptor) and not said:
-                said = True
+            if is_held(descriptor) and not waited:
+                waited = True
                 on_wait()
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except BaseException as error:

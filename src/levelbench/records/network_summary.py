@@ -1,11 +1,11 @@
-"""What the records of a network's benchmark say: by case and arm the latency, memory, overhead, and where time goes.
+"""Summarises the records of a network benchmark: latency, memory, overhead and breakdown by case and arm.
 
-The replicate is the process, so each process gives one value a figure, and everything here is computed
-from those. Each arm is judged against the first; over several cases FASTER and SLOWER must survive Holm's correction.
+The replicate is the process: each process gives one value per figure, and everything is computed from these values.
+Each arm is compared with the first; in several cases FASTER and SLOWER must survive Holm's correction.
 
-Where a network's time goes is a row for each operator and for each type, with its share, its rate and its ceiling. A
-share is of the sum of all operators, each by the median of its own times in a process, so shares add up to one whatever
-the clock around each operator costs; what the whole takes beyond that sum is the framework's overhead.
+The breakdown has a row for each operator and for each type of operator, with its share, rate and ceiling. Shares refer
+to the sum of all operators, each by the median of its times in a process, so they add up to one whatever the clock
+around each operator costs. The rest of the whole is the framework's overhead.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from levelbench.records.figures import (
     ArmTotal,
     CeilingShare,
     Figure,
+    arm_differences,
     exceeded,
     figure_of,
     judged,
@@ -36,7 +37,6 @@ from levelbench.records.figures import (
     share_of,
     starts_of,
     total_of,
-    unlike,
     worst_status,
 )
 from levelbench.records.networks import PHASES, NetworkArm, NetworkCase, NetworkFacts, NetworkRecord, OperatorSamples
@@ -48,11 +48,11 @@ __all__ += ["throughput"]
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """An operator, or all of a type: ``time`` in seconds a call of the network, over the processes.
+    """One operator, or all of a type: ``time`` in seconds per call of the network, over the processes.
 
-    ``index`` is the place among the network's nodes (-1: none of them, or a whole type), ``output`` its first output's
-    name (empty for a type), ``calls`` how many operators are in it, ``share`` that of the sum of all operators.
-    ``flops`` and ``bytes`` are ``None`` where that of one of them is unknown; ``ceiling`` the share of the nearer one.
+    ``index`` is the index among the network's nodes (-1 if it is not a node, or for a type), ``output`` the name of its
+    first output (empty for a type), ``calls`` the number of operators, ``share`` their share of the sum of all
+    operators. ``flops`` and ``bytes`` are ``None`` if unknown for one of them.
     """
 
     type: str
@@ -67,18 +67,18 @@ class OperatorRow:
 
     @property
     def flop_s(self) -> float | None:
-        """Floating-point operations a second."""
+        """Floating-point operations per second."""
         return self.flops / self.time.value if self.flops and self.time.value > 0 else None
 
     @property
     def bytes_s(self) -> float | None:
-        """Compulsory bytes a second."""
+        """Compulsory bytes per second."""
         return self.bytes / self.time.value if self.bytes and self.time.value > 0 else None
 
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """A type's share of all operators by our clock and by the framework's profiler, both means over processes."""
+    """The share of a type of operator, by our clock and by the framework's profiler, as means over processes."""
 
     type: str
     ours: float
@@ -92,14 +92,14 @@ Key = tuple[str, int, str]
 def by_node(
     records: Sequence[NetworkRecord], dtype: str, ceilings: Mapping[str, object], level: float = 0.95
 ) -> tuple[OperatorRow, ...]:
-    """One row an operator, the slowest first."""
+    """One row per operator, slowest first."""
     return _rows(records, lambda each: (each.title, each.index, each.output), dtype, ceilings, level)
 
 
 def by_type(
     records: Sequence[NetworkRecord], dtype: str, ceilings: Mapping[str, object], level: float = 0.95
 ) -> tuple[OperatorRow, ...]:
-    """One row a type of operator, the slowest first."""
+    """One row per type of operator, slowest first."""
     return _rows(records, lambda each: (each.title, -1, ""), dtype, ceilings, level)
 
 
@@ -114,7 +114,7 @@ def _rows(
             times[key(each)][record.header.seed] += float(np.median(each.times_s))
             if first:
                 members[key(each)].append(each)
-    # sum rounds differently from Python 3.12 on: the same records have the same shares on each.
+    # fsum, since sum rounds differently from Python 3.12 on: shares must not depend on the version.
     sums = {record.header.seed: fsum(t.get(record.header.seed, 0.0) for t in times.values()) for record in records}
     whole = fsum(sums.values())
     rows = []
@@ -135,7 +135,7 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 def profile_rows(records: Sequence[NetworkRecord]) -> tuple[ProfileRow, ...]:
-    """Shares by type, ours and the profiler's, of the processes that have both; the largest first."""
+    """Shares by type, ours and the profiler's, over the processes that have both; largest first."""
     ours: dict[str, list[float]] = defaultdict(list)
     theirs: dict[str, list[float]] = defaultdict(list)
     both = [(each, each.profile) for each in records if each.operators and each.profile and each.profile.shares]
@@ -158,7 +158,7 @@ _FAR_SHARES = 0.10
 
 @dataclass(frozen=True)
 class Quantile:
-    """The ``q`` quantile of the latency in seconds; ``reason`` says why there is no estimate, where there is none."""
+    """The ``q`` quantile of the latency in seconds; if ``estimate`` is ``None``, ``reason`` says why."""
 
     q: float
     estimate: Estimate | None
@@ -169,13 +169,13 @@ class Quantile:
 class NetworkEntry:
     """One case on one arm.
 
-    ``status`` is the worst over the processes (``measured`` if all is well) and ``reason`` says why it is not that.
-    ``samples`` holds the raw latencies in seconds by process, ``times_s`` the median of each, ``latency`` the
-    quantiles 0.5, 0.9 and 0.99. ``memory`` is in bytes, ``phases`` and ``overhead`` in seconds, ``overhead_share`` is
-    of the whole. ``operators`` has one row a node, ``types`` one a type of operator, both the slowest first; both are
-    empty where the mode has no operators, and ``operators_reason`` says so. ``profile`` compares their shares with the
-    framework's own profiler. ``share`` is of the ceiling that is nearer, of the whole. ``verdict`` is against the first
-    arm, of the medians, after Holm's correction.
+    ``status`` is the worst over the processes (``measured`` if all is well); ``reason`` explains any other. ``samples``
+    holds the raw latencies in seconds by process, ``times_s`` their medians, ``latency`` their quantiles 0.5, 0.9 and
+    0.99. ``memory`` is in bytes, ``phases`` and ``overhead`` in seconds; ``overhead_share`` is a share of the whole.
+    ``operators`` has one row per node and ``types`` one per type of operator, slowest first; if the mode has no
+    operators, both are empty and ``operators_reason`` says so. ``profile`` compares their shares with the framework's
+    own profiler. ``share`` is that of the whole network's ceiling. ``verdict`` compares medians with the first arm's,
+    after Holm's correction.
     """
 
     status: str
@@ -202,14 +202,14 @@ class NetworkEntry:
 
     @property
     def flop_s(self) -> float | None:
-        """Floating-point operations a second at the median latency."""
+        """Floating-point operations per second at the median latency."""
         middle = self.latency[0].estimate
         return self.facts.flops / middle.value if self.facts.flops and middle is not None else None
 
 
 @dataclass(frozen=True)
 class NetworkSummary:
-    """``rows`` holds for each case one entry an arm, in the order of ``arms``; ``processes`` counts them by arm."""
+    """``rows`` holds, for each case, one entry per arm, in the order of ``arms``; ``processes`` counts them by arm."""
 
     title: str
     arms: tuple[NetworkArm, ...]
@@ -226,9 +226,9 @@ class NetworkSummary:
 def summarise_networks(
     grid: Sequence[Sequence[Sequence[NetworkRecord]]], level: float = 0.95, margin: float = 0.02
 ) -> NetworkSummary:
-    """``grid[case][arm]`` holds whole records, one a process; the first arm is the yardstick.
+    """``grid[case][arm]`` holds complete records, one per process; the first arm is the baseline.
 
-    Each case has the same arms. All records of one place have one specification, and there is at least one in each.
+    Every case has the same arms and, for each of them, at least one record, all of one specification.
     """
     specification = grid[0][0][0].header.specification
     arms = tuple(place[0].header.specification.arm for place in grid[0])
@@ -239,7 +239,7 @@ def summarise_networks(
     starts = [[starts_of(row[at]) for row in grid] for at in range(len(arms))]
     columns = judged([list(column) for column in zip(*rows, strict=True)], starts, level, margin, "cases", effect)
     titles = [arm.title for arm in arms]
-    # Of a process, when it first measured one of the cases.
+    # When each process number first measured any of the cases.
     started = [{seed: min(s[seed] for s in arm if seed in s) for s in arm for seed in s} for arm in starts]
     measured_by = [[record for row in grid for record in row[at]] for at in range(len(arms))]
     return NetworkSummary(
@@ -257,7 +257,7 @@ def summarise_networks(
         margin=margin,
         suspect=(
             *process_doubts(titles, measured_by),
-            *unlike(
+            *arm_differences(
                 titles,
                 [_threads(records) for records in measured_by],
                 [list(each.values()) for each in started],
@@ -300,7 +300,7 @@ def _entry(
         operators_reason="" if nodes else whole.reason,
         profile=profile_rows(records),
         profile_method=profiled.method if profiled is not None else "",
-        profile_reason=profiled.reason if profiled is not None else "the profiler was not asked",
+        profile_reason=profiled.reason if profiled is not None else "the profiler was not used",
         errors=checked.errors if checked is not None else {},
         checked=checked.checked if checked is not None else "",
         share=None if middle is None else share_of(facts.flops, facts.bytes, middle.value, facts.dtype, ceilings),
@@ -308,7 +308,7 @@ def _entry(
 
 
 def latency_quantiles(samples: Mapping[int, Sequence[float]], level: float = 0.95) -> tuple[Quantile, ...]:
-    """The quantiles of ``QUANTILES``, of raw latencies by process."""
+    """The ``QUANTILES`` of raw latencies, given by process."""
     return tuple(_quantile(q, samples, level) for q in QUANTILES)
 
 
@@ -316,7 +316,7 @@ def _quantile(q: float, samples: Mapping[int, Sequence[float]], level: float) ->
     if not samples:
         return Quantile(q, None, "no latency was taken")
     if q == 0.5 and (len(samples) > 1 or len(next(iter(samples.values()))) < values_needed(q, level)):
-        # A median needs no interval of its own to be one value of its process.
+        # The median of a process is used as one value, so it needs no interval.
         return Quantile(q, estimate([float(np.median(values)) for values in samples.values()], level))
     own = [quantile_estimate(values, q, level) for values in samples.values()]
     found = [each for each in own if each is not None]
@@ -327,17 +327,17 @@ def _quantile(q: float, samples: Mapping[int, Sequence[float]], level: float) ->
 
 
 def throughput(samples: Mapping[int, Sequence[float]], batch: int, level: float = 0.95) -> Figure:
-    """Samples a second: the batch by the mean latency, so the harmonic mean of the rates within a process."""
+    """Samples per second: the batch divided by the mean latency, so the harmonic mean of the rates of a process."""
     rates = {seed: batch / arithmetic_mean(values) for seed, values in samples.items()}
-    method = "batch / mean latency, a process" if rates else ""
+    method = "batch / mean latency, per process" if rates else ""
     return rate(rates, "samples/s", level=level, reason="no latency was taken", method=method)
 
 
 def phases(records: Sequence[NetworkRecord], level: float = 0.95) -> dict[str, Figure]:
-    """Seconds of each phase of ``PHASES``, then ``compile`` and ``cold_start``.
+    """Seconds of each phase in ``PHASES``, then of ``compile`` and ``cold_start``.
 
-    ``compile`` is the first call less a warm one (the process's median), never below zero; ``cold_start`` the sum of
-    all phases: from a Python that runs to the first result.
+    ``compile`` is the first call minus a warm one (the process's median), but at least zero. ``cold_start`` is the sum
+    of all phases, from a running Python to the first result.
     """
     found = {name: _measured(records, f"phase/{name}", "s", level) for name in PHASES}
     compiled, cold = {}, {}
@@ -364,10 +364,10 @@ def phases(records: Sequence[NetworkRecord], level: float = 0.95) -> dict[str, F
 
 
 def overhead(records: Sequence[NetworkRecord], level: float = 0.95) -> tuple[Figure, Figure]:
-    """The framework's overhead in seconds and as a share of the whole, paired by process.
+    """The framework's overhead in seconds and as a share of the whole, computed in each process.
 
-    It is the median of the whole less the sum over operators of their medians. The operators are timed one at a time,
-    with a clock around each, so it is below zero where the framework does better with the whole than with its parts.
+    It is the median of the whole minus the sum of the operators' medians. Operators are timed one at a time, so it is
+    negative if the framework runs the whole faster than its parts.
     """
     seconds, shares = {}, {}
     for record in records:
@@ -395,12 +395,12 @@ def _threads(records: Sequence[NetworkRecord]) -> int | None:
 
 
 def _profiled(titles: Sequence[str], columns: Sequence[Sequence[NetworkEntry]]) -> list[str]:
-    """Shares of operators on which our clock and the framework's profiler are not within ten points."""
+    """Doubts about shares that differ by more than ten points between our clock and the framework's profiler."""
     found = []
     for title, column in zip(titles, columns, strict=True):
         far = [row for entry in column for row in entry.profile if abs(row.ours - row.theirs) > _FAR_SHARES]
         if far:
             worst = max(far, key=lambda row: abs(row.ours - row.theirs))
-            said = f"{worst.type} takes {worst.ours:.0%} by our clock and {worst.theirs:.0%} by {worst.method}"
-            found.append(f"{title}: {said}: mind it when reading the breakdown")
+            shares = f"{worst.type} takes {worst.ours:.0%} by our clock and {worst.theirs:.0%} by {worst.method}"
+            found.append(f"{title}: {shares}: be careful with the breakdown")
     return found

@@ -1,9 +1,8 @@
-"""What a benchmark of a network leaves behind: one file a process, with every raw time it took.
+"""Records of network benchmarks: one file per process, with all raw times.
 
-One process measures one case on one arm, so that start-up, compilation and peak memory belong to that
-case alone. The file holds what was asked, the environment, the phases, raw latencies, raw times of each operator, and
-what was found right or wrong; quantiles, shares and verdicts are computed by whoever reads. The files lie in the
-store's folder ``networks``.
+A process measures one case on one arm, so that start-up, compilation and peak memory belong to that case alone. The
+file holds the specification, the environment, the phases, raw latencies, raw times of each operator, and the outcome of
+the check; quantiles, shares and verdicts are computed on reading. The files are in the store's folder ``networks``.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ FOLDER = "networks"
 """The folder in a store that holds benchmarks of networks."""
 PHASES = ("open", "build", "prepare", "first")
 """In order: importing the framework and opening its device; building or loading the network and transforming it;
-making the executor with its parameters; the first call, with whatever is compiled at it."""
+making the executor with its parameters; the first call, including any compilation."""
 
 Setting = int | float | str | bool
 
 
 class NetworkCase(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which network, on how much: a row of the table.
+    """A network and its batch: a row of the table.
 
-    ``name`` is the zoo's name, or a title for the file. ``path`` is the ONNX file (``file``) or ``path.py:function``
-    (``native``), and ``digest`` the SHA-256 of that file; both are empty for a network of the zoo. ``options`` are
-    those of the zoo's build function, ``sizes`` bind symbolic sizes other than the batch.
+    ``name`` is the name in the zoo, or a title for the file. ``path`` is the ONNX file (``file``) or
+    ``path.py:function`` (``native``), and ``digest`` the SHA-256 of that file; both are empty for a network of the zoo.
+    ``options`` are those of the zoo's build function; ``sizes`` bind symbolic sizes other than the batch.
     """
 
     name: str
@@ -54,17 +53,17 @@ class NetworkCase(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def title(self) -> str:
-        """What a table calls it: the name, its options, the batch and the sizes."""
+        """Its name in tables, with options, batch and sizes."""
         options = ",".join(f"{name}={value}" for name, value in self.options.items())
         sizes = "".join(f" {name}={size}" for name, size in self.sizes.items())
         return f"{self.name}{f'({options})' if options else ''} batch={self.batch}{sizes}"
 
 
 class NetworkArm(Struct, frozen=True, forbid_unknown_fields=True):
-    """On what it is measured: a column. An empty ``mode`` is the framework's default one.
+    """What it is measured on: a column of the table. An empty ``mode`` is the framework's default.
 
-    ``transforms`` are applied in order before anything is measured, each in the words of the command line:
-    ``fold-batchnorm``, ``precision:bfloat16``, ``microbatch;memory=2147483648``.
+    ``transforms`` are applied in order before measuring, written as on the command line: ``fold-batchnorm``,
+    ``precision:bfloat16``, ``microbatch;memory=2147483648``.
     """
 
     framework: str
@@ -74,19 +73,19 @@ class NetworkArm(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def title(self) -> str:
-        """What a table calls it: ``torch:compiled on cuda + fold-batchnorm``."""
+        """Its name in tables: ``torch:compiled on cuda + fold-batchnorm``."""
         mode = f":{self.mode}" if self.mode else ""
         device = f" on {self.device}" if self.device != "cpu" else ""
         return self.framework + mode + device + "".join(f" + {each}" for each in self.transforms)
 
 
 class NetworkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one process is to measure; its key is the digest of this alone.
+    """What one process measures; its key is the digest of this alone.
 
-    ``budget_s`` is for the latencies of one process; ``precision`` the half width, as a share, of the interval of its
-    median, and ``samples`` the number of latencies, at both of which it ends before that.
-    ``direction`` ``backward`` measures a training step: loss, gradients and running statistics, but no update; an
-    empty ``loss`` is the network's own, or ``cross-entropy`` where it has none.
+    ``budget_s`` is for the latencies of one process. It ends earlier once there are ``samples`` latencies and the
+    interval of their median has the relative half width ``precision``. The ``direction`` ``backward`` measures a
+    training step: loss, gradients and running statistics, but no update. An empty ``loss`` is the network's own, or
+    ``cross-entropy`` if it has none.
     """
 
     title: str
@@ -104,12 +103,12 @@ class NetworkHeader(ProcessHeader[NetworkSpecification], frozen=True, tag="netwo
 
 
 class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
-    """What is known of the network once it is there; ``None`` is unknown. Of one call, with the case's batch.
+    """Facts about the network once it is built, for one call with the case's batch; ``None`` is unknown.
 
-    ``framework`` is what its backend says of itself, ``mode`` the mode that is measured, ``dtype`` the one in which
-    most of the arithmetic is done, ``flops`` and ``bytes`` floating-point operations and compulsory bytes,
-    ``activation_bytes`` those of all values between operators, ``unknown`` the operators whose cost is not known, by
-    count. ``transforms`` says for each transform what it changed.
+    ``framework`` is the backend's description of itself, ``mode`` the measured mode, ``dtype`` the type of most of the
+    arithmetic. ``flops`` and ``bytes`` are floating-point operations and compulsory bytes, ``activation_bytes`` the
+    bytes of all values between operators. ``unknown`` counts the operators of unknown cost. ``transforms`` says what
+    each transform changed.
     """
 
     framework: dict[str, Any] = {}
@@ -127,10 +126,10 @@ class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
 
 
 class OperatorSamples(Struct, frozen=True, tag="operator", tag_field="kind"):
-    """Raw times in seconds of one operator, one a call of the network.
+    """Raw times of one operator in seconds, one per call of the network.
 
-    ``index`` is its place among the network's nodes, -1 for something that the framework made itself (a fused
-    operator, a copy). ``output`` names its first output.
+    ``index`` is its index among the network's nodes, or -1 for something that the framework added (a fused operator, a
+    copy). ``output`` names its first output.
     """
 
     index: int
@@ -142,9 +141,9 @@ class OperatorSamples(Struct, frozen=True, tag="operator", tag_field="kind"):
 
 
 class ProfileShares(Struct, frozen=True, tag="profile", tag_field="kind"):
-    """What the framework's own profiler says: each type of operator's share of the time of all of them.
+    """The share of each type of operator in the time of all operators, by the framework's own profiler.
 
-    ``method`` names the profiler; ``reason`` says why there are no shares, where there are none.
+    ``method`` names the profiler. If there are no shares, ``reason`` says why.
     """
 
     method: str = ""
@@ -153,14 +152,14 @@ class ProfileShares(Struct, frozen=True, tag="profile", tag_field="kind"):
 
 
 class NetworkOutcome(Struct, frozen=True, tag="outcome", tag_field="kind"):
-    """What came of it.
+    """The outcome of a process.
 
-    ``status``: ``measured`` (and found right); ``wrong`` (measured, but its result is not the reference's), ``skipped``
-    (does not fit), ``unsupported`` (refused by the framework) and ``failed`` (it raised, or its process crashed), each
-    with a ``reason``. ``errors`` are the largest over what was compared, each relative to its tensor's size:
-    ``output``, or ``loss`` and ``gradient``; of a transformed network they are against the one before. ``checked`` says
-    against what, on which part and within which tolerance. ``operators_reason`` says why there are no times of
-    operators, where there are none.
+    ``status`` is ``measured`` (with a correct result), ``wrong`` (measured, but the result differs from the
+    reference's), ``skipped`` (does not fit), ``unsupported`` (refused by the framework) or ``failed`` (it raised, or
+    its process crashed), all but the first with a ``reason``. ``errors`` are the largest errors, relative to the size
+    of the tensor: ``output``, or ``loss`` and ``gradient``. A transformed network is compared with the original.
+    ``checked`` says what was compared with what, within which tolerance. If operators were not timed,
+    ``operators_reason`` says why.
     """
 
     status: Literal["measured", "wrong", "skipped", "unsupported", "failed"]
@@ -178,10 +177,10 @@ _FORMAT = ProcessFormat[NetworkHeader, NetworkEvent]("network's record", FOLDER,
 
 @dataclass(frozen=True)
 class NetworkRecord(ProcessRecord[NetworkHeader]):
-    """What one process left behind.
+    """The record of one process.
 
-    ``measurements`` by name: ``phase/open`` and the others of ``PHASES`` in s, ``peak_memory`` in B. ``samples`` by
-    name, in seconds a call: ``latency``, and ``warmup`` for what came before.
+    ``measurements`` are named ``phase/open`` and so on, for all ``PHASES`` (in s), and ``peak_memory`` (in B).
+    ``samples`` are in seconds per call: ``latency``, and ``warmup`` for the calls before.
     """
 
     form = _FORMAT
@@ -206,6 +205,6 @@ class NetworkRecord(ProcessRecord[NetworkHeader]):
 
 
 class NetworkWriter(ProcessWriter[NetworkHeader, NetworkEvent]):
-    """An open record of a network's benchmark."""
+    """Writes the record of a network benchmark."""
 
     form = _FORMAT

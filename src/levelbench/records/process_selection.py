@@ -1,6 +1,6 @@
-"""Which records of processes are meant: the grammar of runs, with what each kind of them has.
+"""Selects records of processes, with the grammar that also selects runs.
 
-Headers are read first and whole records only of what is meant, since one may hold a million latencies.
+Headers are read first, and only the selected records in full, since one may hold a million latencies.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ _PREFIXES = ("id", "key", "revision")
 
 
 def select_processes(kind: type[Kind], store: Path, word: str = "", limit: int | None = None) -> list[Kind]:
-    """The records of ``kind`` that ``word`` means, newest first, at most ``limit``; all of the store for an empty word.
+    """The records of ``kind`` that ``word`` selects, newest first, at most ``limit``; an empty word selects all.
 
-    ``digits``, an id's beginning, ``latest:3``, a file or a folder, with filters such as ``[scenario=offline]``. Raises
-    ``UnknownNameError`` for a filter by what no record has, ``RecordError`` for a file that is named and damaged.
+    A word is ``digits``, the beginning of an id, ``latest:3``, a file or a folder, with filters such as
+    ``[scenario=offline]``. Raises ``UnknownNameError`` for a filter by a name that no record has, and ``RecordError``
+    if the word is the path of a damaged file.
     """
     if word.endswith(ENDING):
         return [kind.read(word)]
     headers = list(kind.headers(store / kind.form.folder))
-    # A command's name may look like a path, or like a filter.
+    # A command's name may look like a path or a filter.
     named = not word or any(word in kind.names(header) for _, header in headers)
     chosen = Selector(word, word) if named else parse_selector(word)
     if chosen.path:
@@ -52,7 +53,7 @@ def select_processes(kind: type[Kind], store: Path, word: str = "", limit: int |
 
 
 def named_processes(kind: type[Kind], store: Path, words: Iterable[str]) -> list[Kind]:
-    """The records that the words mean, each once, those of a word oldest first; none where a word means none."""
+    """The records that the words select, each once, oldest first for each word; none if any word selects none."""
     found: dict[Path, Kind] = {}
     for word in words:
         try:
@@ -67,10 +68,10 @@ def named_processes(kind: type[Kind], store: Path, words: Iterable[str]) -> list
 
 
 def arms_among(records: Sequence[Kind]) -> list[list[list[Kind]]]:
-    """The whole ones by measurement, arm and process: as summaries take them, one measurement at a time.
+    """The finished records by measurement, arm and process; each measurement is an argument for a summary.
 
-    Arms of one measurement were on one machine, and come in the order of the records; of a process that was made anew
-    the newest record counts.
+    Arms of one measurement ran on one machine, and are in the order of the records. If a process was repeated, its
+    newest record counts.
     """
     found: dict[tuple[str, str], dict[str, dict[int, Kind]]] = {}
     for record in records:
@@ -84,7 +85,7 @@ def arms_among(records: Sequence[Kind]) -> list[list[list[Kind]]]:
 
 
 def _words(kind: type[Kind], header: ProcessHeader[object]) -> dict[str, Value]:
-    """What filters may name."""
+    """What filters can select by."""
     return {**kind.words(header), "id": header.id, "key": header.key, "seed": header.seed}
 
 

@@ -1,7 +1,7 @@
-"""The records of benchmarks of operators, networks and inference, in which one file is what one process left behind.
+"""The common part of records of operators, networks, inference and commands, which have one file per process.
 
-They are JSONL files like those of runs, read and written in the same way, under another ending, so that neither kind is
-taken for the other. A kind adds its specification, its events, and what it makes of them.
+They are JSONL files like those of runs, read and written in the same way, with another extension, so that neither kind
+is mistaken for the other. Each kind adds its specification, its events, and the fields of its record.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ E = TypeVar("E")
 
 
 class ProcessHeader(Struct, Generic[S], frozen=True, tag_field="kind"):
-    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them.
+    """The first line. ``seed`` is the number of the process; ``ceilings`` are as ``Ceilings.to_dict`` gives them.
 
-    ``planned_effect`` and ``planned_runs`` as for runs.
+    ``planned_effect`` and ``planned_runs`` are as for runs.
     """
 
     schema: int
@@ -63,7 +63,7 @@ H = TypeVar("H", bound=ProcessHeader[Any])
 
 
 class ProcessFormat(lines.Format[H, E]):
-    """A kind of these records, which lie in the store's ``folder``."""
+    """A kind of these records, in the store's ``folder``."""
 
     def __init__(self, name: str, folder: str, header: type[H], events: object) -> None:
         super().__init__(name, header, events)
@@ -72,7 +72,7 @@ class ProcessFormat(lines.Format[H, E]):
 
 @dataclass(frozen=True)
 class ProcessRecord(ABC, Generic[H]):
-    """What one process left behind; ``end`` is its last line, ``running`` whether it is being written."""
+    """The record of one process; ``end`` is its last line, ``running`` says whether it is being written."""
 
     form: ClassVar[ProcessFormat[Any, Any]]
 
@@ -83,35 +83,35 @@ class ProcessRecord(ABC, Generic[H]):
 
     @property
     def status(self) -> Literal["done", "running", "interrupted"]:
-        """``done`` has an end; what is not done and not being written was interrupted."""
+        """``done`` if it has an end; a record without one that is not being written was interrupted."""
         return "done" if self.end is not None else "running" if self.running else "interrupted"
 
     @classmethod
     @abstractmethod
     def _parts(cls, found: FileLines[Any, Any], asked: str) -> dict[str, Any]:
-        """What this kind has besides a header and an end, by the names of its fields."""
+        """The other fields of this kind of record, by name."""
 
     @classmethod
     def names(cls, header: H) -> tuple[str, ...]:
-        """The words that mean it."""
+        """The words that select it."""
         return (header.specification.title,)
 
     @classmethod
     def words(cls, header: H) -> dict[str, Value]:
-        """What it can be chosen by, besides its id, key and number."""
+        """What filters can select it by, in addition to its id, key and number."""
         found: dict[str, Any] = structs.asdict(header.specification)
         return {name: each for name, each in found.items() if isinstance(each, str | int | float)}
 
     @classmethod
     def measurement(cls, header: H) -> str:
-        """What it has in common with the other arms of its measurement."""
+        """What all arms of its measurement have in common."""
         return ""
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """The record at ``path``; a torn last line is passed over.
+        """The record at ``path``, without an incomplete last line.
 
-        Raises ``RecordError`` for a file that is not such a record or is damaged.
+        Raises ``RecordError`` for a file that is not such a record, or is damaged.
         """
         path = Path(path)
         found = read_lines(path, cls.form)
@@ -120,27 +120,27 @@ class ProcessRecord(ABC, Generic[H]):
 
     @classmethod
     def find(cls, store: Path, key: str) -> list[Self]:
-        """The records in ``store`` of the specification with that key, oldest first; damaged ones are passed over."""
+        """The readable records in ``store`` of the specification with this key, oldest first."""
         found = [record for record in cls.all(store, key[:8]) if record.header.key == key]
         return sorted(found, key=lambda record: (record.header.started, str(record.path)))
 
     @classmethod
     def all(cls, store: Path, key: str = "") -> Iterator[Self]:
-        """The records in ``store`` whose keys begin with ``key`` (up to eight digits); damaged ones are passed over."""
+        """The readable records in ``store`` whose keys begin with ``key`` (up to eight digits)."""
         for path in (store / cls.form.folder).glob(f"*/*/{key}*-s*{ENDING}"):
             with suppress(RecordError):
                 yield cls.read(path)
 
     @classmethod
     def headers(cls, folder: Path) -> Iterator[tuple[Path, H]]:
-        """The path and header of every such record in ``folder`` or below; damaged ones are passed over."""
+        """The path and header of every such readable record in ``folder`` or below."""
         for path in folder.rglob(f"*{ENDING}"):
             with suppress(RecordError, StoreError):
                 yield path, read_header(path, cls.form)
 
 
 class ProcessWriter(RecordWriter, Generic[H, E]):
-    """An open record of one process."""
+    """Writes the record of one process."""
 
     form: ClassVar[ProcessFormat[Any, Any]]
 
@@ -148,7 +148,7 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
     def begin(cls, store: Path, header: H) -> Self:
         """Begin ``<store>/<folder>/<title>/<date>/<key8>-s<seed>-<id>.jsonlines`` with its header in it.
 
-        Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
+        Raises ``StoreError`` if the file cannot be made; nothing is left behind.
         """
         name = f"{header.key[:8]}-s{header.seed}-{path_part(header.id)}{ENDING}"
         title, date = path_part(header.specification.title), path_part(header.started[:10])
@@ -167,7 +167,7 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
         ceilings: dict[str, Any] | None = None,
         planned: tuple[float | None, int] = (None, 0),
     ) -> Self:
-        """Begin the record of a process that starts now; ``planned`` are the effect and number of its header."""
+        """Begin the record of a process that starts now; ``planned`` has the header's planned effect and runs."""
         started = utc_now().isoformat(timespec="milliseconds")
         header = cls.form.header(
             SCHEMA,
@@ -184,5 +184,5 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
         return cls.begin(store, cast(H, header))
 
     def add(self, event: E) -> None:
-        """Write one line; it survives the end of this process from then on."""
+        """Write one line; from then on it survives the end of this process."""
         self.append(cast(Any, event))

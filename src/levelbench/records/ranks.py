@@ -1,12 +1,11 @@
-"""What ranks beside the first leave behind: a file each, which becomes part of the run's one record.
+"""What the ranks of a distributed run observed: one file per rank, merged into the run's record, and a summary of it.
 
-A rank appends to a file that is its own, so it loses nothing when another dies; the first rank takes all
-of them into the record before the line that ends it. A record that has its end holds every rank once, and one that was
-interrupted in between is no finished run and is made again.
+Each rank appends to its own file, so it loses nothing when another dies. The first rank copies all files into the
+record before writing its end. So a finished record has every rank once, and a run interrupted before is run again.
 
-What ranks did is computed from what each of them observed; no two ranks' clocks are compared. A step's computation is
-its time less the time spent in communication, which each rank measures by itself; and of a collective that all leave
-together, what a rank spent in it beyond the one that spent least was waiting for the others.
+The summary never compares the clocks of two ranks. The computation of a step is its time minus the time in
+communication, which each rank measures itself. All ranks leave a collective together, so a rank waited for the others
+for as long as it spent there beyond the rank that spent least.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _SUFFIX = ".rank-"
 
 
 def rank_file(record: Path, rank: int) -> Path:
-    """The file of a rank beside the record's."""
+    """The file of a rank, next to the record."""
     return record.with_suffix(f"{_SUFFIX}{rank}")
 
 
 class RankWriter:
-    """An open file of one rank, begun anew. A context manager; for one thread."""
+    """Writes the file of one rank, replacing an existing one. A context manager, for one thread."""
 
     def __init__(self, record: Path, rank: int) -> None:
         """Raises ``StoreError`` if the file cannot be made."""
@@ -54,7 +53,7 @@ class RankWriter:
             raise store_fault(f"beginning {self.path}", self.path, error) from error
 
     def append(self, observed: Mapping[str, tuple[str, Sequence[float]]]) -> None:
-        """A line for each quantity: its unit and values by name."""
+        """Write a line for each quantity; ``observed`` maps its name to its unit and values."""
         for name, (unit, values) in observed.items():
             line = lines.sealed(lines.encode(RankSamples(self.rank, name, unit, values)), self._sum)
             try:
@@ -64,7 +63,7 @@ class RankWriter:
             self._sum = lines.checksum_in(line)
 
     def close(self) -> None:
-        """Let go of the file, with everything on the disk. Closing twice is harmless."""
+        """Flush everything to disk and close the file. Closing twice is harmless."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.fsync(descriptor)
@@ -80,12 +79,12 @@ class RankWriter:
 
 
 def merge_ranks(writer: RecordWriter, ranks: int) -> dict[int, str]:
-    """Append to the record what each of ``ranks`` has left, in the order of ranks: all of a rank's, or nothing of it.
+    """Append the files of all ``ranks`` to the record, in order; a damaged file is left out as a whole.
 
-    Answers with the ranks of which there is nothing in the record, and why. All of them must have closed their files.
-    The files stay: :func:`remove_rank_files` takes them away once the record has its end.
+    Returns the ranks that were left out, with the reasons. All ranks must have closed their files.
+    :func:`remove_rank_files` removes the files once the record has its end.
 
-    Raises ``StoreError`` where the record cannot be written.
+    Raises ``StoreError`` if the record cannot be written.
     """
     doubts = {}
     for rank in range(ranks):
@@ -100,7 +99,7 @@ def merge_ranks(writer: RecordWriter, ranks: int) -> dict[int, str]:
 
 
 def remove_rank_files(record: Path, but: Collection[int] = ()) -> None:
-    """Take the files of the ranks of a record away, ``but`` those of some: they hold what the record does not."""
+    """Remove the files of a record's ranks, except those of the ranks in ``but``, which the record lacks."""
     kept = {rank_file(record, rank).name for rank in but}
     for path in record.parent.glob(f"{record.stem}{_SUFFIX}*"):
         if path.name not in kept:
@@ -108,15 +107,15 @@ def remove_rank_files(record: Path, but: Collection[int] = ()) -> None:
 
 
 def remove_rank_files_if_left(record: Path) -> None:
-    """Take them away where the run came to no end of its own: they are of no record."""
+    """Remove the files of a record's ranks if the run failed or was interrupted: no record will include them."""
     if _is_left(record):
         remove_rank_files(record)
 
 
 def remove_old_rank_files(record: Path, key: str, seed: int) -> None:
-    """Take away what ranks of other runs of this key and seed left, in the store of ``record``: one is done.
+    """Remove the files of ranks of failed or interrupted runs with this key and seed, in the store of ``record``.
 
-    Files beside a record that is done, or goes on, stay.
+    Files of runs that are done or running stay.
     """
     for path in record.parent.parent.glob(f"*/{key[:8]}-s{seed}-*{_SUFFIX}*"):
         other = path.with_suffix(record.suffix)
@@ -125,7 +124,7 @@ def remove_old_rank_files(record: Path, key: str, seed: int) -> None:
 
 
 def _is_left(record: Path) -> bool:
-    """Whether a run came to no end of its own. Of a record that cannot be read nobody knows."""
+    """Whether a run failed or was interrupted; not if its record is unreadable, since that is unknown."""
     try:
         return read_record(record).status in ("failed", "interrupted")
     except (RecordError, StoreError):
@@ -133,12 +132,12 @@ def _is_left(record: Path) -> bool:
 
 
 def end_failed(path: Path, error: str) -> bool:
-    """Append the end of a failed run to the record that its ranks left without one; whether that could be done.
+    """Append the end of a failed run to a record that its ranks left without one; return whether that was possible.
 
-    Its time is that of the last evaluation. A record that has its end, is being written or has a torn last line is left
-    as it is.
+    Its time is that of the last evaluation. A record that has an end, is being written or has an incomplete last line
+    is not changed.
 
-    Raises ``StoreError`` where the record cannot be written.
+    Raises ``StoreError`` if the record cannot be written.
     """
     asked = f"appending to {path}"
     try:
@@ -185,16 +184,15 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Teamwork:
-    """How ranks worked together in one run. Shares are of the step; ``None`` where nobody observed it.
+    """How the ranks of one run worked together. Shares are of the step; ``None`` if unknown.
 
     ``step_s`` is the median over steps of the slowest rank's time. ``communicate_share`` is the mean over ranks and
-    steps of the time in communication; ``waiting_share`` what of it was waiting for slower ranks. ``imbalance`` is
-    the mean over steps of the slowest rank's computation over the mean rank's: 1 is perfect balance. ``sent_bytes``
-    and ``messages`` are those of a step and rank, on average, ``sent_most_bytes`` those of the rank that sends
-    most; ``predicted_*`` are the scheme's closed form; what a framework sends by itself (DDP) is not counted.
-    ``overlap`` is the share of communication that was hidden behind computation. ``staleness`` holds all noted
-    delays in updates, ``divergence`` the largest of the ranks' relative distances from their mean at each
-    evaluation.
+    steps of the time in communication; ``waiting_share`` is the part of it spent waiting for slower ranks.
+    ``imbalance`` is the mean over steps of the slowest rank's computation divided by the mean rank's: 1 is perfect
+    balance. ``sent_bytes`` and ``messages`` are per step and rank, on average; ``sent_most_bytes`` is for the rank that
+    sends most; ``predicted_*`` are the scheme's closed form. What a framework sends by itself (DDP) is not counted.
+    ``overlap`` is the share of communication hidden behind computation. ``staleness`` holds all recorded delays in
+    updates, ``divergence`` the largest relative distance of a rank from the mean of all ranks at each evaluation.
     """
 
     ranks: int
@@ -213,7 +211,7 @@ class Teamwork:
 
 
 def teamwork(record: Record) -> Teamwork | None:
-    """The view of a run of several ranks; ``None`` for one of a single process, or that left nothing of its ranks."""
+    """How the ranks of a run worked together; ``None`` for a single process, or if no rank recorded anything."""
     by_rank = record.ranks
     distribution = record.header.specification.distribution
     if distribution is None or not by_rank:
@@ -244,19 +242,19 @@ def teamwork(record: Record) -> Teamwork | None:
 
 
 def _is(by_rank: Mapping[int, Mapping[str, Samples]], promise: str) -> bool:
-    """Whether the scheme promised it; each rank has written down what it did."""
+    """Whether the scheme of all ranks promised it; each rank has recorded that."""
     return all(each[promise].values[0] != 0 for each in by_rank.values() if promise in each)
 
 
 def _matrix(by_rank: Mapping[int, Mapping[str, Samples]], name: str) -> Matrix:
-    """A row a rank that trains, a column a step; of steps that all of them made."""
+    """A row for each training rank, a column for each step that all of them made."""
     rows = [np.asarray(each[name].values, np.float64) for each in by_rank.values() if name in each]
     length = min((len(row) for row in rows), default=0)
     return np.array([row[:length] for row in rows]).reshape(len(rows), length)
 
 
 def _per_step(by_rank: Mapping[int, Mapping[str, Samples]], name: str) -> list[float]:
-    """A step's mean by rank. A server notes a stretch of steps at once, of as many as the workers' are."""
+    """The mean per step by rank. A server records several steps at once; it has as many as the workers."""
     steps = max((len(each["step_time"].values) for each in by_rank.values() if "step_time" in each), default=0)
     found = []
     for each in by_rank.values():

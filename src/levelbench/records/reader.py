@@ -1,7 +1,7 @@
-"""Reads a record: a whole one, one that was interrupted, and one that is still being written.
+"""Reads records: complete, interrupted, or still being written.
 
-Lines are appended whole, so only the last can be torn, and a torn line has no newline. What stands before it is good,
-and the run was interrupted. Every other line that cannot be read, or is not what its checksum says, is damage.
+Lines are appended whole, so only the last line can be incomplete, and then it has no newline: the run was interrupted,
+and the lines before it are valid. Any other line that cannot be read, or does not match its checksum, is damage.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from levelbench.records.lines import E, H
 from levelbench.records.locks import store_fault
 from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
-__all__ = ["SUPERSEDED", "FileLines", "Follower", "Record", "Status", "follow", "ids_in", "is_record_name"]
+__all__ = ["SUPERSEDED", "FileLines", "Follower", "Record", "Status", "ids_in", "is_record_name"]
 __all__ += ["open_record", "read_header", "read_line", "read_lines", "read_record"]
 
 SUPERSEDED = ".superseded"
-"""Folder beside records that fresh runs have replaced; hidden ones are looked into by nothing else."""
+"""The folder, next to the records, of those that fresh runs have replaced; hidden folders are not searched."""
 
 Status = Literal["done", "failed", "interrupted", "running"]
 
 T = TypeVar("T")
-_RESTORE = "restore the record from a copy, or remove the file"
 
 
 @dataclass(frozen=True)
 class FileLines(Generic[H, E]):
-    """What is in the file of a record of any kind.
+    """The contents of a record file of any kind.
 
-    ``running`` says whether it is being written, ``checksum`` is that of the last line (empty in the first schema).
+    ``running`` says whether it is being written; ``checksum`` is that of the last line (empty in the first schema).
     """
 
     header: H
@@ -45,21 +44,20 @@ class FileLines(Generic[H, E]):
     checksum: str
 
     def last(self, kind: type[T]) -> T | None:
-        """The last event of that type, if there is one."""
+        """The last event of type ``kind``, if there is one."""
         return next((each for each in reversed(self.events) if isinstance(each, kind)), None)
 
     def all(self, kind: type[T]) -> tuple[T, ...]:
-        """The events of that type, in order."""
+        """The events of type ``kind``, in order."""
         return tuple(each for each in self.events if isinstance(each, kind))
 
 
 @dataclass(frozen=True)
 class Record:
-    """What one run left behind.
+    """The record of one run.
 
-    ``samples`` holds, by name, all blocks of a quantity joined in order; ``ranks`` those that each rank of a
-    distributed run observed, by rank. ``checksum`` is that of the last line; empty for a record of the first schema,
-    whose lines are not chained.
+    ``samples`` maps the name of each quantity to its blocks, joined in order; ``ranks`` has the same for each rank of a
+    distributed run. ``checksum`` is that of the last line; empty in the first schema, whose lines are not chained.
     """
 
     path: Path
@@ -76,8 +74,8 @@ class Record:
 def read_record(path: str | Path) -> Record:
     """The record at ``path``.
 
-    Raises ``RecordError`` for a file that is no record, a damaged line (with its number) or a newer schema, and
-    ``StoreError`` for a file that the system does not let us read.
+    Raises ``RecordError`` for a file that is not a record, a damaged line (with its number) or a newer schema, and
+    ``StoreError`` for a file that the system refuses to read.
     """
     path = Path(path)
     asked = f"reading the record {path}"
@@ -97,36 +95,36 @@ def read_record(path: str | Path) -> Record:
 
 
 def read_lines(path: Path, form: lines.Format[H, E]) -> FileLines[H, E]:
-    """The lines of the record at ``path``, checked; a torn last line is passed over. Raises as ``read_record`` does."""
+    """The checked lines of the record at ``path``, without an incomplete last one. Raises like ``read_record``."""
     asked = f"reading the {form.name} {path}"
     events: list[E] = []
     with open_record(path, asked) as file:
-        # Asked before reading: a lock let go in between then means that the end is there to be read.
+        # Before reading: if the lock is released in between, the end is there to be read.
         running = locks.is_held(file.fileno())
         first = read_line(file, 1, asked)
         header = form.decode_header(first, asked)
         chain = lines.chain_from(first, header.schema, asked)
         for event in _decoded(file, form.decode_event, chain, asked):
             if events and isinstance(events[-1], form.end):
-                raise RecordError(asked, f"line {len(events) + 2} comes after the end of the run", _RESTORE)
+                raise RecordError(asked, f"line {len(events) + 2} comes after the end of the run", lines.RESTORE)
             events.append(event)
     return FileLines(header, events, running, chain.last)
 
 
 def read_header(path: Path, form: lines.Format[H, E]) -> H:
-    """The first line of the record at ``path`` alone; raises as ``read_record`` does for a file that has none."""
+    """The header of the record at ``path``. Raises like ``read_record``."""
     asked = f"reading the {form.name} {path}"
     with open_record(path, asked) as file:
         return form.decode_header(read_line(file, 1, asked), asked)
 
 
 def is_record_name(name: str) -> bool:
-    """Whether a file of that name is a record: hidden ones are drafts, and others are somebody else's."""
+    """Whether a file of that name is a record; hidden files are drafts."""
     return name.endswith(".jsonl") and not name.startswith(".")
 
 
 def ids_in(folders: Iterable[Path]) -> frozenset[str]:
-    """The ids of the records in ``folders`` themselves; what cannot be read has none, a folder may be missing."""
+    """The ids of the readable records directly in ``folders``; folders may be missing."""
     found = set()
     for folder in folders:
         try:
@@ -140,9 +138,9 @@ def ids_in(folders: Iterable[Path]) -> frozenset[str]:
 
 
 def open_record(path: Path, asked: str) -> BinaryIO:
-    """The file, if it is a regular one; ``RecordError`` or ``StoreError`` that begins with ``asked`` otherwise."""
+    """The opened file; ``RecordError`` or ``StoreError`` (about ``asked``) if it is not a readable regular file."""
     try:
-        # Not blocking: a named pipe would keep us waiting for somebody to write to it.
+        # Not blocking: opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         raise RecordError(asked, "there is no such file", "check the path; levelbench list runs shows them") from None
@@ -155,17 +153,17 @@ def open_record(path: Path, asked: str) -> BinaryIO:
 
 
 def read_line(file: BinaryIO, number: int, asked: str) -> bytes:
-    """The next line, empty at the end; ``RecordError`` for one that is too long to be ours."""
+    """The next line, empty at the end; ``RecordError`` for one longer than any that is written."""
     line = file.readline(lines.LINE_LIMIT + 1)
     if len(line) > lines.LINE_LIMIT:
-        raise RecordError(asked, f"line {number} is longer than {lines.LINE_LIMIT} bytes", _RESTORE)
+        raise RecordError(asked, f"line {number} is longer than {lines.LINE_LIMIT} bytes", lines.RESTORE)
     return line
 
 
 def _decoded(file: BinaryIO, decode: Callable[[bytes], T], chain: lines.Chain, asked: str) -> Iterator[T]:
-    """The lines after the header; ``RecordError`` that names the first one that is damaged.
+    """The events after the header; ``RecordError`` with the number of the first damaged line.
 
-    A torn last line is passed over. One that lacks nothing but its newline is not torn.
+    An incomplete last line is left out. If only its newline is missing, it is complete.
     """
     number = 2
     while line := read_line(file, number, asked):
@@ -179,7 +177,7 @@ def _decoded(file: BinaryIO, decode: Callable[[bytes], T], chain: lines.Chain, a
             chain.check(line)
             event = decode(line)
         except (*lines.MALFORMED, lines.InvalidLine) as error:
-            raise RecordError(asked, f"line {number} is damaged ({error})", _RESTORE) from error
+            raise RecordError(asked, f"line {number} is damaged ({error})", lines.RESTORE) from error
         yield event
         number += 1
 
@@ -215,7 +213,7 @@ def _by_rank(found: Iterable[RankSamples], asked: str) -> dict[int, dict[str, Sa
 
 
 class Follower:
-    """Reads a record while it grows. ``header`` is known after the first ``poll``, ``end`` after the last event."""
+    """Reads a record while it is written. ``header`` is set by the first ``poll``, ``end`` with the last event."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -226,9 +224,9 @@ class Follower:
         self._chain = lines.Chain()
 
     def poll(self) -> list[Event]:
-        """The events that have become whole since the last poll, in order; none is not an error.
+        """The events that were completed since the last poll, in order; none if the file does not exist yet.
 
-        A file that does not exist yet has no events yet. Raises ``RecordError`` for a damaged line.
+        Raises ``RecordError`` for a damaged line.
         """
         if not self.path.exists():
             return []
@@ -253,12 +251,7 @@ class Follower:
             self._chain.check(line)
             event = lines.RUN.decode_event(line)
         except (*lines.MALFORMED, lines.InvalidLine) as error:
-            raise RecordError(asked, f"line {self._number} is damaged ({error})", _RESTORE) from error
+            raise RecordError(asked, f"line {self._number} is damaged ({error})", lines.RESTORE) from error
         if isinstance(event, End):
             self.end = event
         return event
-
-
-def follow(path: str | Path) -> Follower:
-    """A follower of the record at ``path``, from its beginning."""
-    return Follower(path)

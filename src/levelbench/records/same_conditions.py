@@ -101,13 +101,13 @@ def budgets(sides: Sides) -> Iterator[Caveat]:
         "plateau": "evaluations without a better one",
     }
     a, b = sides.a.specification, sides.b.specification
-    unlike = [
+    differing = [
         f"{_amount(getattr(a, name))} against {_amount(getattr(b, name))} {unit}"
         for name, unit in names.items()
         if getattr(a, name) != getattr(b, name)
     ]
-    if unlike:
-        yield Caveat("budgets", "note", f"they were given up at different budgets: {'; '.join(unlike)}")
+    if differing:
+        yield Caveat("budgets", "note", f"they were given up at different budgets: {'; '.join(differing)}")
     if a.evaluate_every != b.evaluate_every:
         text = f"they were evaluated every {a.evaluate_every} and every {b.evaluate_every}"
         yield Caveat("evaluations", "note", f"{text}: more frequent evaluations see the target sooner")

@@ -92,9 +92,9 @@ def data(sides: Sides) -> Iterator[Caveat]:
 def data_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
     """Files, split rule, split sizes, labels and inputs that differ; runs that read no data are left out."""
     runs = list(runs)
-    unlike = _unlike([run.checksums for run in runs if run.checksums])
-    if unlike:
-        yield Caveat("checksums", "refuse", f"they differ in the content of {', '.join(unlike)}")
+    differing = _differing([run.checksums for run in runs if run.checksums])
+    if differing:
+        yield Caveat("checksums", "refuse", f"they differ in the content of {', '.join(differing)}")
     facts = [run.dataset for run in runs if run.dataset is not None]
     if not facts:
         return
@@ -105,11 +105,11 @@ def data_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
     ):
         if len(values) > 1:
             yield Caveat(subject, "refuse", f"they differ in {what}: {' against '.join(map(shortened, values[:2]))}")
-    if changed := _unlike([each.digests for each in facts if each.digests]):
+    if changed := _differing([each.digests for each in facts if each.digests]):
         yield Caveat("labels", "refuse", f"they differ in the labels of the {', '.join(changed)} split")
     # Older records have a digest of some inputs only, which newer ones keep as well.
-    some = _unlike([each.inputs for each in facts if each.inputs])
-    whole = _unlike([each.whole_inputs for each in facts if each.whole_inputs])
+    some = _differing([each.inputs for each in facts if each.inputs])
+    whole = _differing([each.whole_inputs for each in facts if each.whole_inputs])
     if changed := sorted({*some, *whole}):
         yield Caveat("inputs", "refuse", f"they differ in the inputs of the {', '.join(changed)} split")
 
@@ -118,7 +118,7 @@ def _sizes(facts: DatasetFacts) -> str:
     return ", ".join(f"{size} {name}" for name, size in facts.sizes.items())
 
 
-def _unlike(facts: Sequence[Mapping[str, str]]) -> list[str]:
+def _differing(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """The names under which any two differ."""
     names = sorted({name for each in facts for name in each})
     return [name for name in names if len({each.get(name) for each in facts}) > 1]
@@ -167,19 +167,19 @@ def _changed_around_recipes(sides: Sides) -> str:
     found = ["the task's file"] if same and len({run.around_digest for run in sides.runs}) > 1 else []
     names = {name for run in sides.runs for name in run.modules}
     shared = {name for name in names if all(name in run.modules for run in sides.runs)}
-    changed = _unlike([run.modules for run in sides.runs])
+    changed = _differing([run.modules for run in sides.runs])
     return listed([*found, *(name for name in changed if same or name in shared)])
 
 
 def settings_without_effect(sides: Sides) -> Iterator[Caveat]:
     """If a recipe does not use the setting that differs, a comparison compares something with itself."""
     a, b = sides.a.specification, sides.b.specification
-    unlike = [name for name in {**a.settings, **b.settings} if a.settings.get(name) != b.settings.get(name)]
+    differing = [name for name in {**a.settings, **b.settings} if a.settings.get(name) != b.settings.get(name)]
     own, other = ({run.seed: run.losses_digest for run in runs} for _, runs in sides.each)
     shared = [own[seed] for seed in own if seed in other and own[seed] == other[seed]]
-    if unlike and own and len(shared) == len(own) == len(other) and all(shared):
+    if differing and own and len(shared) == len(own) == len(other) and all(shared):
         text = "for every seed both sides have the same losses to the last digit"
-        yield Caveat("settings", "note", f"{text}: {listed(unlike)} does not change what is learned")
+        yield Caveat("settings", "note", f"{text}: {listed(differing)} does not change what is learned")
 
 
 def arguments(sides: Sides) -> Iterator[Caveat]:
@@ -232,6 +232,6 @@ def signatures(sides: Sides) -> Iterator[Caveat]:
     """Options and versions that affect a score, for qualities that have any."""
     found = [fact(run.environment, "signatures") for run in sides.runs if run.status == "done"]
     signed = [each for each in found if isinstance(each, Mapping)]
-    if changed := _unlike([{name: str(text) for name, text in each.items()} for each in signed]):
+    if changed := _differing([{name: str(text) for name, text in each.items()} for each in signed]):
         text = f"the figures of {', '.join(changed)} were computed with different options"
         yield Caveat("quality", "no verdict", text)

@@ -1,16 +1,15 @@
-"""What one line of a record may be: a header first, events, an end last.
+"""The lines of a record: a header first, then events, an end last.
 
-A record holds what happened (phase totals, evaluations, raw samples) and never a conclusion; time to
-accuracy, verdicts and tables are computed from it by whoever reads, so a better rule can be applied to old runs.
-Durations are integer nanoseconds on the run's own timeline, qualities are on the scale of the target.
+A record holds what happened (phase totals, evaluations, raw samples), never a conclusion. Time to accuracy, verdicts
+and tables are computed on reading, so a better rule can be applied to old runs. Durations are integer nanoseconds on
+the run's own timeline; qualities are on the scale of the target.
 
-The key of a run is a digest of what it was to be. Two specifications that are equal have one key, wherever and whenever
-they were written down, so the key tells a run that is done from one that is to go.
+The key of a run is a digest of its specification: equal specifications have equal keys everywhere, so the key shows
+whether a run is already done.
 
-What a record may hold of texts that come from elsewhere is never an address with its key, a token or a home folder. An
-exception's text may quote anything that a program had in hand: of one that ends a run a record keeps its type and its
-place (:func:`fault`); a sentence that is worth keeping, as a framework's reason why an operator does not run, goes
-through :func:`redact`. Whoever is at the terminal sees the whole text.
+Texts from elsewhere must not bring credentials, tokens or home folders into a record. An exception's text can quote
+anything, so a record keeps only its type and place (:func:`fault`). Sentences worth keeping, such as a framework's
+reason for refusing an operator, go through :func:`redact`. The terminal shows the full text.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ import struct
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -36,20 +36,29 @@ from levelbench.errors import UsageError
 
 __all__ = ["SCHEMA", "DatasetFacts", "Distribution", "End", "Evaluation", "Event", "Header", "Measurement"]
 __all__ += ["RankSamples", "Samples", "Sight", "Source", "Specification", "Target", "Witness", "around_recipes"]
-__all__ += ["fault", "key_of", "outline", "redact", "redacted", "secret_settings", "source_of_text"]
+__all__ += ["fault", "instant_s", "key_of", "outline", "redact", "redacted", "secret_settings", "source_of_text"]
 
 
 SCHEMA = 2
 """2: every line carries a checksum that covers the line before it (see ``records.lines``)."""
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""What is counted or measured in whole numbers: never negative, and within 64 bits."""
+"""A count, or an amount in whole numbers: not negative, and within 64 bits."""
+
+
+def instant_s(text: Any) -> float | None:
+    """Seconds since 1970 of an ISO 8601 time (UTC by default); ``None`` for anything else."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
 
 
 class Target(Struct, frozen=True, forbid_unknown_fields=True):
-    """The quality to reach: on ``split``, ``metric`` at ``threshold`` or beyond, on a scale ``low`` to ``high``.
+    """The quality to reach: ``metric`` on ``split`` at ``threshold`` or better, on a scale from ``low`` to ``high``.
 
-    ``high`` is ``None`` for a metric without a highest value, such as a perplexity: JSON has no infinity.
+    ``high`` is ``None`` for a metric without an upper limit, such as a perplexity: JSON has no infinity.
     """
 
     metric: str
@@ -60,9 +69,9 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
     split: str = "validation"
 
     def read(self, value: float) -> float:
-        """A quality that a program has told: the threshold, where the two are one number in single precision.
+        """A quality that a program has reported: the threshold if both are equal in single precision.
 
-        38 of 40 right is 0.949999988 to who divides in float32, and no less than a target of 0.95.
+        38 of 40 is 0.949999988 when divided in float32, and must not miss a target of 0.95.
         """
         try:
             one = struct.pack("f", value) == struct.pack("f", self.threshold)
@@ -71,7 +80,7 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
         return self.threshold if one else value
 
     def require_on_scale(self) -> None:
-        """``UsageError`` where the threshold lies outside of the scale."""
+        """Raise ``UsageError`` if the threshold is not on the scale."""
         high = math.inf if self.high is None else self.high
         if not self.low <= self.threshold <= high:
             meant = self.threshold / 100
@@ -96,7 +105,7 @@ _HIGHER = re.compile(
 
 
 def better_of(metric: str) -> Literal["higher", "lower"] | None:
-    """Which way is better by the words of a metric's name, such as ``val_loss``; ``None`` where it does not say."""
+    """Which direction is better, by the words of a metric's name (``val_loss``); ``None`` if they do not say."""
     words = _words(metric)
     if any(_NEGATIVE.fullmatch(each) for each in words):
         return None
@@ -106,18 +115,18 @@ def better_of(metric: str) -> Literal["higher", "lower"] | None:
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric's name says that it is a share, from 0 to 1, of which more is better."""
+    """Whether a metric's name says that it is a share from 0 to 1, and higher is better."""
     return better_of(metric) == "higher" and any(_SHARE.fullmatch(each) for each in _words(metric))
 
 
 def _words(metric: str) -> set[str]:
-    """The words of a metric's name in small letters, with their numbers and without: ``f1`` and ``f``."""
+    """The words of a metric's name in lower case, with and without numbers: ``f1`` and ``f``."""
     parts = re.split(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z][a-z])", metric)
     return {each for part in parts for each in (part.lower(), part.lower().rstrip("0123456789")) if each}
 
 
 class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which data: name, sizes by split, SHA-256 by file, the rule of the split, licence, and whether it is real."""
+    """The data: name, sizes by split, SHA-256 by file, split rule, licence, and whether it is synthetic."""
 
     name: str
     sizes: dict[str, int]
@@ -126,18 +135,18 @@ class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
     synthetic: bool = False
     digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of the labels by split, as they were trained on and looked at; empty in older records."""
+    """SHA-256 of the labels by split, as used in training and evaluation; empty in older records."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of some inputs by split, at equal distances."""
+    """SHA-256 of evenly spaced inputs by split."""
     whole_inputs: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of all inputs by split, but of those that are too large; empty in older records."""
+    """SHA-256 of all inputs by split, without splits that are too large; empty in older records."""
 
 
 class Distribution(Struct, frozen=True, forbid_unknown_fields=True):
     """How several processes train together.
 
-    How many ranks, by which scheme with which settings, started by which engine (with its options in brackets),
-    talking through which communicator; whether the batch (``weak``) and the learning rate grow with them.
+    The number of ranks, the scheme with its settings, the engine that starts them (with its options in brackets), the
+    communicator, and whether the batch (``weak``) and the learning rate grow with the ranks.
     """
 
     ranks: int
@@ -148,10 +157,10 @@ class Distribution(Struct, frozen=True, forbid_unknown_fields=True):
     scaling: Literal["strong", "weak"] = "strong"
     lr_scale: Literal["none", "linear", "sqrt"] = "none"
     digest: str = ""
-    """SHA-256 of the file that defines the scheme; empty for one that is installed."""
+    """SHA-256 of the file that defines the scheme; empty for an installed one."""
 
     def words(self) -> dict[str, int | float | str | bool]:
-        """Its parts by the names that select and label runs; the scheme's own settings as ``scheme.NAME``."""
+        """Its parts by the names that select and label runs; settings of the scheme as ``scheme.NAME``."""
         parts = {name: getattr(self, name) for name in ("ranks", "scheme", "communicator", "scaling", "lr_scale")}
         engine, bracket, options = self.engine.partition("[")
         parts["engine"] = engine
@@ -161,7 +170,7 @@ class Distribution(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Specification(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run is to be. The key of a run is the digest of this alone: not of its seed, machine, order or path."""
+    """What a run does. The key of a run is the digest of this alone, without seed, machine, order or path."""
 
     task: str
     recipe: str
@@ -179,23 +188,23 @@ class Specification(Struct, frozen=True, forbid_unknown_fields=True):
     plateau: int | None = None
     distribution: Distribution | None = None
     scored_by: Literal["program", "held-out"] | None = None
-    """A program of somebody's own: ``program`` where it says itself what its quality is, ``held-out`` where levelbench
-    has scored its predictions on ``held_out`` at its end."""
+    """For a user's own program: ``program`` if it reports its quality itself, ``held-out`` if levelbench scored its
+    predictions on ``held_out`` at its end."""
     held_out: str | None = None
-    """Which inputs it was given without labels, and when; whether the labels are public."""
+    """Which inputs it was given without labels, and when, and whether the labels are public."""
 
     def team(self) -> dict[str, int | float | str | bool]:
-        """The words of its distribution; of one process alone ``ranks=1``."""
+        """The words of its distribution; ``ranks=1`` for a single process."""
         return self.distribution.words() if self.distribution else {"ranks": 1}
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """The task's source: its module or file name, the SHA-256 of its text, and the text.
 
-    The text is that of the module that defines the recipe, which need not be the task's. ``quality`` and ``data`` are
-    digests of what the task fixes, whoever's recipe runs: how a network is scored, and how the data are loaded.
-    ``modules`` are the user's own modules that the text imports, each by name with the SHA-256 of its file. All three
-    are empty in older records.
+    The text is that of the module that defines the recipe, which may differ from the task's. ``quality`` and ``data``
+    are digests of what the task fixes for all recipes: how a network is scored and how the data is loaded. ``modules``
+    maps the user's own modules that the text imports to the SHA-256 of their files. All three are empty in older
+    records.
     """
 
     name: str
@@ -207,7 +216,7 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def whole(self) -> str:
-        """The digest of the text with the modules that it imports; that of the text alone where it imports none."""
+        """The digest of the text and the modules that it imports; if it imports none, the digest of the text."""
         if not self.modules:
             return self.digest
         parts = [self.digest, *(f"{name} {digest}" for name, digest in sorted(self.modules.items()))]
@@ -227,11 +236,10 @@ def source_of_text(name: str, text: str, **more: Any) -> Source:
 class Header(Struct, frozen=True, tag="header", tag_field="kind"):
     """The first line: everything that was decided before the run began.
 
-    ``planned_effect`` is there for a run of a comparison that went on until it was clear (``run --until-clear``): the
-    relative difference that its looks were planned for, by which every reader knows how wide its intervals must be.
-    ``planned_runs`` is how many runs of each arm its command asked for, and ``replaced`` how many ended runs of this
-    arm and seed were set aside for it, one after the other: runs that were added after a look, and results that were
-    made until one pleased, are told by them. Both are 0 where it is not known.
+    ``planned_effect`` is set for runs of ``run --until-clear``: the relative difference that the looks were planned
+    for, which determines how wide the intervals must be. ``planned_runs`` is how many runs of each arm the command
+    asked for, and ``replaced`` how many ended runs of this arm and seed it has replaced so far. They reveal runs that
+    were added after a look, and results that were repeated until one pleased. Both are 0 if unknown.
     """
 
     schema: int
@@ -249,10 +257,10 @@ class Header(Struct, frozen=True, tag="header", tag_field="kind"):
 
 
 class Evaluation(Struct, frozen=True, tag="evaluation", tag_field="kind"):
-    """One look at the held-out data, at its end: ``t_ns`` and ``phases_ns`` count from the run's start and include it.
+    """One evaluation on held-out data. ``t_ns`` and ``phases_ns`` count from the run's start and include it.
 
     ``step``, ``epoch`` and ``samples`` say how much training came before; ``loss`` is the mean training loss since the
-    evaluation before, ``None`` where there was no step.
+    previous evaluation, ``None`` if there was no step.
     """
 
     t_ns: Count
@@ -265,7 +273,7 @@ class Evaluation(Struct, frozen=True, tag="evaluation", tag_field="kind"):
 
 
 class Samples(Struct, frozen=True, tag="samples", tag_field="kind"):
-    """A block of raw values of one quantity, in order: ``step_time`` in ``ns``, for one."""
+    """A block of raw values of one quantity, in order, such as ``step_time`` in ``ns``."""
 
     name: str
     unit: str
@@ -273,7 +281,7 @@ class Samples(Struct, frozen=True, tag="samples", tag_field="kind"):
 
 
 class RankSamples(Struct, frozen=True, tag="rank", tag_field="kind"):
-    """A block of raw values that one rank observed, in order: ``communicate_time`` in ``ns``, for one."""
+    """A block of raw values that one rank observed, in order, such as ``communicate_time`` in ``ns``."""
 
     rank: Count
     name: str
@@ -282,7 +290,7 @@ class RankSamples(Struct, frozen=True, tag="rank", tag_field="kind"):
 
 
 class Measurement(Struct, frozen=True, tag="measurement", tag_field="kind"):
-    """What one meter read: a value with its method, or no value with the reason why not."""
+    """The reading of a meter: a value with its method, or the reason why there is none."""
 
     name: str
     unit: str
@@ -292,15 +300,15 @@ class Measurement(Struct, frozen=True, tag="measurement", tag_field="kind"):
 
 
 Between = tuple[int, int]
-"""Nanoseconds: a moment lies between the two."""
+"""The earliest and latest possible time of a moment, in nanoseconds."""
 
 
 class Sight(Struct, frozen=True, array_like=True):
-    """One moment of a run as several clocks have it, each by the earliest and the latest that it can be.
+    """One moment of a run on several clocks, each with its earliest and latest possible time.
 
-    ``evaluations`` counts those before it. ``run_ns`` is the run's own clock, ``parent_ns`` that of the parent process,
-    ``second_ns`` another clock read in the run's process, ``uptime_ns`` what the kernel has counted; each from a zero
-    of its own.
+    ``evaluations`` counts the evaluations before it. ``run_ns`` is the run's own clock, ``parent_ns`` that of the
+    parent process, ``second_ns`` another clock read in the run's process, ``uptime_ns`` the kernel's; each has its own
+    zero.
     """
 
     evaluations: Count
@@ -311,9 +319,9 @@ class Sight(Struct, frozen=True, array_like=True):
 
 
 class Witness(Struct, frozen=True):
-    """What other clocks than the run's saw of it: at its start, at some of its evaluations, and at its end.
+    """Readings of other clocks than the run's: at its start, at some of its evaluations, and at its end.
 
-    ``absent`` says why its parent gave no answer, ``slept_ns`` how long the machine was suspended in between.
+    ``absent`` says why its parent gave no answer; ``slept_ns`` is how long the machine was suspended in between.
     """
 
     sights: list[Sight]
@@ -322,14 +330,13 @@ class Witness(Struct, frozen=True):
 
 
 class End(Struct, frozen=True, tag="end", tag_field="kind"):
-    """The last line. ``done`` means that the run came to its own end, whether or not it reached the target.
+    """The last line. ``done`` means that the run ended by itself, whether or not it reached the target.
 
-    ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the type and the
-    place of a failure, never its text (:func:`levelbench.records.schema.fault`), or why a run diverged;
-    ``suspect`` lists the reasons to doubt the run (phases that do not sum, load from elsewhere); ``stopped_by`` says
-    why training ended where it did; ``witness`` is what other clocks saw, ``None`` in a record that has none. Of
-    ``t_ns``, ``before_ns`` were on the clock when the process that wrote this began: those of an earlier one, up to its
-    checkpoint, and what was lost since.
+    ``quality`` holds the final qualities by split, including ``test``. ``error`` is the type and place of a failure,
+    never its text (:func:`fault`), or why the run diverged. ``suspect`` lists the reasons to doubt the run (phases that
+    do not sum, load from elsewhere). ``stopped_by`` says why training ended. ``witness`` has the readings of other
+    clocks, or is ``None``. ``before_ns`` is the part of ``t_ns`` that was on the clock when the process that wrote this
+    began: the time of an earlier process up to its checkpoint, and the time lost since.
     """
 
     status: Literal["done", "failed"]
@@ -349,15 +356,14 @@ Event = Evaluation | Samples | RankSamples | Measurement | End
 
 
 _ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution", "scored_by", "held_out"})
-"""Fields that came later: left out where they say nothing, so that the keys of earlier runs stay what they were."""
+"""Fields that were added later: left out of the key if ``None``, so that keys of earlier runs stay the same."""
 
 
 def key_of(spec: Struct) -> str:
     """SHA-256, as 64 hexadecimal digits, of the canonical JSON of ``spec`` (sorted keys, no white space).
 
-    Its clock is left out: a policy is a way to read a run, and another one needs no new run.
-    Numbers that are equal are written alike (``1.0`` as ``1``), as in RFC 8785. The seed, the machine and the path
-    are no part of a specification and so no part of its key. Raises ``UsageError`` for a number that is not finite.
+    The clock is left out, because runs can be read on another clock without running again. Equal numbers are written
+    alike (``1.0`` as ``1``), as in RFC 8785. Raises ``UsageError`` for a number that is not finite.
     """
     canonical = {
         name: _canonical(value)
@@ -380,9 +386,9 @@ def _canonical(value: object) -> object:
 
 
 class _WithoutRecipes(ast.NodeTransformer):
-    """Takes out of a module the functions that are decorated as recipes, and texts that nothing reads."""
+    """Removes the functions decorated as recipes, and docstrings, from a module."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # the name is given
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # ast prescribes the name
         calls = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
         if any(isinstance(each, ast.Attribute) and each.attr == "recipe" for each in calls):
             return None
@@ -394,7 +400,7 @@ class _WithoutRecipes(ast.NodeTransformer):
 
 @lru_cache(maxsize=256)
 def around_recipes(text: str) -> str:
-    """SHA-256 of what a task's source says outside of its recipe functions; comments and docstrings do not count."""
+    """SHA-256 of a task's source without its recipe functions, comments and docstrings."""
     try:
         rest = ast.dump(_WithoutRecipes().visit(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -409,7 +415,7 @@ _INSTALLED = tuple(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib
 
 _HIDDEN = "..."
 _Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
-# Tokens by the form that their issuers give them.
+# Tokens, by the prefixes of their issuers.
 _TOKEN: _Rule = (
     re.compile(
         r"\b(?:hf_\w{16,}|gh[a-z]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|sk-[\w-]{16,}|xox[a-z]-[\w-]{10,}"
@@ -424,7 +430,7 @@ _QUERY: _Rule = (
     ),
     rf"\1{_HIDDEN}",
 )
-# In a program a name such as `tokens` mostly stands for something else: only what is quoted counts.
+# In a program, names such as `tokens` usually mean something else, so only quoted values count.
 _IN_QUOTES: _Rule = (
     re.compile(
         r"((?:(?:\btoken|(?:auth|api|access|hf|hub|wandb|refresh)_?token|secret|passw(?:or)?d|passphrase|credential"
@@ -434,13 +440,13 @@ _IN_QUOTES: _Rule = (
     ),
     rf"\1{_HIDDEN}",
 )
-# How many tokens there may be and what makes them is no secret.
+# The number of tokens and the tokenizer are not secret.
 _SECRET = (
     r"(?:token(?!s|i[sz])|secret|passw(?:or)?d|passphrase|credential|authorization|api[_-]?key|access[_-]?key"
     r"|private[_-]?key|signature)"
 )
 _RULES: tuple[_Rule, ...] = (
-    # An address: who is asked, and nothing of what is asked for or by whom.
+    # A URL: only its scheme is kept.
     (re.compile(r"\b([a-z][a-z0-9+.-]*)://[^\s'\"<>)\]]+", re.IGNORECASE), rf"\1://{_HIDDEN}"),
     (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/._~=-]{6,}", re.IGNORECASE), rf"\1 {_HIDDEN}"),
     (
@@ -460,18 +466,18 @@ _RULES: tuple[_Rule, ...] = (
     (re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), _HIDDEN),
     (re.compile(r"(?<![\w/])(?:/(?:home|Users)/[^/\s'\":,;)]+|/root)(?=[/\s'\":,;)]|$)"), "~"),
     (re.compile(r"\b[A-Za-z]:[\\/]+Users[\\/]+[^\\/\s'\":,;)]+"), "~"),
-    # An address of a machine, with its port, or one that stands by a word for it; a version has no port.
+    # A machine's address with its port, or after a word for it; without a port it may be a version.
     (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{1,5}\b"), _HIDDEN),
     (re.compile(r"\b(host|hostname|address|rendezvous)(\s*[=:]\s*)[^\s,\]]+", re.IGNORECASE), rf"\1\2{_HIDDEN}"),
 )
 
 
 def redact(text: str) -> str:
-    """``text`` without addresses and what they ask for, tokens, home folders, and the name of this machine."""
+    """``text`` without URLs, tokens, home folders, and the name of this machine."""
     for pattern, instead in _RULES:
         text = pattern.sub(instead, text)
     for known, instead in ((str(_home()), "~"), (socket.gethostname(), _HIDDEN)):
-        # A short name may be a word of any sentence.
+        # A short name may be an ordinary word.
         if len(known) > 4:
             text = re.sub(rf"(?<![\w.-]){re.escape(known)}(?![\w-])", instead, text)
     return text
@@ -485,9 +491,9 @@ _PLAIN_WORDS = re.compile(r"[a-z _-]*|[\[<].*[\]>]")
 
 
 def secret_settings(settings: Mapping[str, object]) -> list[str]:
-    """The names of the settings that hold a secret, by what they are called or by the form of their value.
+    """The names of the settings that hold a secret, judging by their names or the form of their values.
 
-    A token may also be one of a text (``token="mean"``, ``"[MASK]"``): plain words are none that lets anybody in.
+    A token may also be a part of a text (``token="mean"``, ``"[MASK]"``), so plain words do not count.
     """
     found = []
     for name, value in settings.items():
@@ -504,7 +510,7 @@ _SHORTEST_TOKEN = 8
 
 
 def redacted(value: S) -> tuple[S, list[str]]:
-    """``value`` with all of its texts redacted, and where something was taken out: ``runs.0.error``."""
+    """``value`` with all texts redacted, and where something was removed: ``runs.0.error``."""
     places: list[str] = []
     plain = _each(msgspec.to_builtins(value, str_keys=True), "", places)
     return (msgspec.convert(plain, type(value)) if places else value), places
@@ -524,11 +530,11 @@ def _each(value: object, place: str, places: list[str]) -> object:
 
 
 def fault(error: BaseException, file: Path | None = None) -> str:
-    """The type of what ended a run, and where: ``ValueError in mine.py, line 12, in small``.
+    """The type and place of the exception that ended a run: ``ValueError in mine.py, line 12, in small``.
 
-    It is that of the first cause which has a frame of the user's: the last one in ``file``, else the last in any file
-    that is neither ours nor installed. Without such a cause it is the last frame of the first one. Names of files stand
-    without their folders.
+    Of an exception and its causes, it describes the first one raised that has a frame in the user's code: the last
+    frame in ``file``, else the last in any file that is neither ours nor installed. If none has such a frame, it is the
+    last frame of the first one raised. File names are without their folders.
     """
     causes = [error]
     while (cause := causes[0].__cause__) is not None:
@@ -551,7 +557,7 @@ _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 
 
 def outline(error: str) -> str:
-    """The error of a record as :func:`fault` would have it, where an older version wrote down a whole traceback."""
+    """The error of a record as :func:`fault` would give it: older versions stored a full traceback."""
     _, traced, rest = error.rpartition("Traceback (most recent call last):")
     if not traced:
         return redact(error)
@@ -569,7 +575,7 @@ def _installed(filename: str) -> bool:
 
 
 def _short(filename: str) -> str:
-    """Within a package the path below it, which says more than the name of the file alone."""
+    """The path relative to its package, which says more than the file name; outside of packages the file name."""
     path = Path(filename).resolve()
     for each in (_PACKAGE.parent, *reversed(_INSTALLED)):
         if path.is_relative_to(each):

@@ -1,16 +1,16 @@
-"""Which runs are meant: one grammar for every command that takes runs.
+"""Selects runs: one grammar for every command that takes runs.
 
-    3f9a                          the run whose id begins so (four digits or more)
+    3f9a                          the run whose id begins with this (four digits or more)
     digits                        all runs of a task
     digits[framework=numpy,lr=0.1]  ... with these parts, settings or results
     [status=failed]               ... of any task
     results/digits                a record or folder (a path has a slash, or ends in .jsonl); filters may follow
-    mine                          a folder here that holds records, unless a task is called so; ./mine always is one
+    mine                          a folder here with records, unless it is the name of a task; ./mine always is one
     latest, latest:5              the newest run, or runs
 
-The same words name what to run and what has run; ``parse_item`` reads the first, ``parse_selector`` the
-second. Values are typed by how they look (int, float, true, false, else text); text that looks like something else,
-or holds a comma or bracket, is written in double quotes as in JSON.
+The same words name what to run and what has run: ``parse_item`` reads the former, ``parse_selector`` the latter. The
+type of a value follows from its form (int, float, true, false, else text). Text that looks like another type, or has a
+comma or bracket, is written in double quotes as in JSON.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ ATTRIBUTES = (
     *("recipe", "framework", "device", "seed", "status", "reached", "key", "id", "source", "target", "crossing"),
     "clock",
 )
-"""What a filter may name besides the run's settings and the words of its distribution (``ranks``, ``scheme``, ...).
+"""What filters can select by, in addition to settings and the words of a distribution (``ranks``, ``scheme``, ...).
 ``target`` is the threshold."""
 PREFIXES = {"key": "key", "id": "id", "source": "source_digest"}
-"""Digests by which a filter may select, by their beginning, and where a run has them. They are text
-whatever they look like: 12e45678 is no number."""
+"""Digests that filters select by their beginning, with the attribute of a run. They are always text: 12e45678 is not a
+number."""
 
 _DO = "write task[name=value,...]; text with commas or brackets goes in double quotes"
 _ITEM = re.compile(r"\s*(?P<name>[^\[\]\"=,]*?)\s*(?:\[(?P<inside>.*)\])?\s*", re.DOTALL)
@@ -58,7 +58,7 @@ _LATEST = re.compile(r"latest(?::([0-9]+))?")
 
 
 class Summary(Protocol):
-    """What a selector looks at: a ``RunSummary``, or a ``Row`` of the index."""
+    """What a selector needs of a ``RunSummary`` or a ``Row`` of the index."""
 
     @property
     def id(self) -> str: ...  # noqa: D102
@@ -78,7 +78,7 @@ class Summary(Protocol):
 
 @dataclass(frozen=True)
 class Selector:
-    """A parsed selection. ``word`` is a task or an id's beginning; ``filters`` are (name, text of the value) pairs."""
+    """A parsed selection. ``word`` is a task or the beginning of an id; ``filters`` are names with texts of values."""
 
     text: str
     word: str = ""
@@ -87,7 +87,7 @@ class Selector:
     latest: int | None = None
 
     def matches(self, run: Summary) -> bool:
-        """Whether ``run`` is meant; ``latest`` runs are for the store to count, so each run matches it."""
+        """Whether ``run`` is selected. ``latest`` matches every run, because only the store can count."""
         if self.path is not None and not _lies_in(run.path, str(self.path)):
             return False
         if self.word and run.task != self.word and not (self.is_id and run.id.startswith(self.word)):
@@ -96,17 +96,17 @@ class Selector:
 
     @property
     def is_id(self) -> bool:
-        """Whether the word may be the beginning of an id."""
+        """Whether the word can be the beginning of an id."""
         return _HEX.fullmatch(self.word) is not None
 
 
 def parse_selector(text: str) -> Selector:
-    """The selection that ``text`` writes; ``UsageError`` if it is not in the grammar above."""
+    """The selection in ``text``; ``UsageError`` if it is not in the grammar above."""
     stripped = text.strip()
     latest = _LATEST.fullmatch(stripped)
     if latest:
         if latest[1] and not int(latest[1]):
-            raise UsageError(f"the selection {text!r}", "it names no run", "write latest, or latest:5 for five")
+            raise UsageError(f"the selection {text!r}", "it selects no run", "write latest, or latest:5 for five")
         return Selector(text, latest=int(latest[1] or 1))
     if _is_path(stripped):
         place, bracket, inside = stripped.partition("[") if stripped.endswith("]") else (stripped, "", "")
@@ -114,12 +114,12 @@ def parse_selector(text: str) -> Selector:
         return Selector(text, filters=tuple(filters.items()), path=Path(place).expanduser().resolve())
     name, pairs = _split(text, "the selection")
     if not name and not pairs:
-        raise UsageError(f"the selection {text!r}", "it names nothing", f"{_DO}, an id, a path or latest")
+        raise UsageError(f"the selection {text!r}", "it is empty", f"{_DO}, an id, a path or latest")
     return Selector(text, name, tuple(pairs.items()))
 
 
 def parse_item(text: str) -> tuple[str, dict[str, Value]]:
-    """The name and settings in ``digits[framework=numpy,lr=0.05]``; ``UsageError`` if it cannot be read."""
+    """The name and settings in ``digits[framework=numpy,lr=0.05]``; ``UsageError`` if it is not in the grammar."""
     name, pairs = _split(text, "the item")
     if not name:
         raise UsageError(f"the item {text!r}", "there is no name before the bracket", _DO)
@@ -135,12 +135,12 @@ def format_item(name: str, settings: Mapping[str, Value]) -> str:
 
 
 def _is_source(key: str, value: str) -> bool:
-    """Whether it is the beginning of a digest in a label, which is text whatever it looks like."""
+    """Whether it is the beginning of a digest, as in a label: always text."""
     return key == "source" and re.fullmatch("[0-9a-f]{8}", value) is not None
 
 
 def format_value(value: Value) -> str:
-    """A value as the grammar writes it; text is quoted only where it would be read as something else."""
+    """A value as written in the grammar; text is quoted only if it would be read as something else."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -153,13 +153,13 @@ def _reads_as_itself(text: str) -> bool:
     try:
         return parse_value(text) == text
     except UsageError:
-        # Digits that are too large for a number, such as 12e34567.
+        # A number that is too large, such as 12e34567.
         return False
 
 
 @cache
 def parse_value(text: str) -> Value:
-    """An int, float, boolean or text, by how it looks. ``nan`` and ``inf`` are text: no setting is either."""
+    """An int, float, boolean or text, by its form. ``nan`` and ``inf`` are text, since no setting can be either."""
     if text.startswith('"'):
         try:
             return str(json.loads(text, strict=False))
@@ -190,9 +190,9 @@ def _is_path(text: str) -> bool:
 
 
 def _is_store(word: str) -> bool:
-    """Whether a bare word is a folder here that holds records, and can mean neither a task nor the beginning of an id.
+    """Whether a word is a folder here with records, and neither a task nor possibly the beginning of an id.
 
-    Only so many entries are looked at: a word may be the name of any folder.
+    The number of entries checked is limited, since the word may be the name of any folder.
     """
     if not word or not os.path.isdir(word) or _HEX.fullmatch(word) or word in plugins.names("task"):  # noqa: PTH112
         return False
@@ -213,11 +213,11 @@ def _lies_in(path: str, place: str) -> bool:
 
 
 def _split(text: str, what: str) -> tuple[str, dict[str, str]]:
-    """The name, and the text of each value by its key."""
+    """The name, and the values by key, as text."""
     asked = f"{what} {text!r}"
     whole = _ITEM.fullmatch(text)
     if whole is None:
-        raise UsageError(asked, "its brackets do not match, or something stands after them", _DO)
+        raise UsageError(asked, "its brackets do not match, or something follows them", _DO)
     pairs: dict[str, str] = {}
     inside, at = whole["inside"] or "", 0
     while inside.strip() and at < len(inside):
@@ -251,6 +251,6 @@ def _agrees(run: Summary, name: str, text: str) -> bool:
 
 @cache
 def _scheme(name: str) -> str:
-    """What defines the scheme of that name, which is the same for all names that it has; an unknown one is itself."""
+    """The definition of the scheme of that name, which all its names share; an unknown name is returned."""
     found = plugins.names("scheme").get(name)
     return found.value if found else name

@@ -1,10 +1,10 @@
-"""A store: a folder of records, asked for the runs that are meant.
+"""A store: a folder of records, from which runs are selected.
 
-The files are the truth and everything else is derived. Records may be copied in, moved about and
-deleted with ordinary tools while runs are being written; merging two stores is copying one into the other.
+Everything is derived from the files. Records can be copied in, moved and deleted with ordinary tools while runs are
+being written; to merge two stores, copy one into the other.
 
-A row is a run as a list shows it: its summary without its bulk (environment, phases). Rows of one specification share
-it, so a hundred thousand of them fit into the memory and the second that a list may take.
+A row is a run as listed: its summary without the large parts (environment, phases). Rows of one specification share it,
+so that a hundred thousand rows take little memory and about a second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +22,7 @@ from levelbench.errors import LevelbenchError, MissingError, RecordError, StoreE
 from levelbench.records import lines
 from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, Status, ids_in, read_header, read_record
-from levelbench.records.schema import Specification, Target
+from levelbench.records.schema import Specification, Target, instant_s
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
 from levelbench.records.summary import RunGroup, RunSummary, group_runs, summarise
 from levelbench.records.writer import path_part
@@ -33,10 +32,10 @@ __all__ += ["each_once", "ordered", "read_folder", "row_of", "row_of_run", "runs
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One run as the index knows it.
+    """One run as stored in the index.
 
-    ``suspect`` counts the reasons to doubt it and its contradictions; ``checksum`` is that of its last line, which
-    covers the whole file (empty for one without checksums). See ``RunSummary`` for the rest.
+    ``suspect`` counts the reasons to doubt the run and its contradictions. ``checksum`` is that of the last line, which
+    covers the whole file (empty without checksums). See ``RunSummary`` for the rest.
     """
 
     path: str
@@ -82,7 +81,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def settings(self) -> dict[str, int | float | str | bool]:
-        """The specification's settings (shared between rows: not to be changed)."""
+        """The specification's settings, shared between rows: do not change them."""
         return self.specification.settings
 
     @property
@@ -106,7 +105,7 @@ COLUMNS = (
     *("validation", "test", "peak_memory_bytes", "energy_j", "suspect", "synthetic", "error", "specification"),
     *("source_digest", "checksum"),
 )
-"""The columns of a run that make a ``Row``, in its order; ``specification`` is a number in ``specifications``."""
+"""The columns of a ``Row``, in its order; ``specification`` is a number in the table ``specifications``."""
 
 ORDERS = {
     name: name
@@ -115,7 +114,7 @@ ORDERS = {
         *("peak_memory_bytes", "energy_j", "suspect"),
     )
 } | {"started": "started_s", "seed": "CAST(seed AS INTEGER)"}
-"""What rows can be ordered by, as SQL."""
+"""The names that rows can be ordered by, as SQL."""
 
 TABLES = (
     "CREATE TABLE folders (path BLOB PRIMARY KEY, mtime_ns INTEGER NOT NULL)",
@@ -136,7 +135,7 @@ TABLES = (
 
 
 def column_values(run: RunSummary) -> dict[str, object]:
-    """The columns of ``run``, and its ``task``; ``specification`` as JSON text."""
+    """The columns of ``run`` and its ``task``; ``specification`` as JSON."""
     return {
         "task": run.task,
         "id": run.id,
@@ -145,7 +144,7 @@ def column_values(run: RunSummary) -> dict[str, object]:
         "status": run.status,
         "reached": run.reached,
         "started": run.started,
-        "started_s": _instant_s(run.started),
+        "started_s": instant_s(run.started) or 0.0,
         "time_to_accuracy_s": run.time_to_accuracy_s,
         "given_up_s": run.given_up_s,
         "wall_s": run.wall_s,
@@ -163,7 +162,7 @@ def column_values(run: RunSummary) -> dict[str, object]:
 
 
 def row_of(values: tuple[Any, ...], path: str, specification: Specification, shared: dict[str, str]) -> Row:
-    """The row of ``COLUMNS`` values; texts that rows repeat are kept once, in ``shared``."""
+    """The row with these values of ``COLUMNS``; repeated texts are kept once, in ``shared``."""
     _, identity, key, seed, status, reached, started, time_s, given_up_s, wall_s, *more = values
     validation, test, peak_memory_bytes, energy_j, suspect, synthetic, error, _, source_digest, checksum = more
     return Row(
@@ -191,13 +190,13 @@ def row_of(values: tuple[Any, ...], path: str, specification: Specification, sha
 
 
 def row_of_run(run: RunSummary) -> Row:
-    """The row of a run that no index knows."""
+    """The row of a run that is not in an index."""
     values = column_values(run)
     return row_of(tuple(values.get(name) for name in COLUMNS), run.path, run.specification, {})
 
 
 def each_once(rows: Iterable[Row], copies: list[tuple[Row, Row]]) -> Iterator[Row]:
-    """Each run once, wherever its files lie; the others go into ``copies``, each with the first of its id."""
+    """Each run once; further files of it are added to ``copies``, each with the first of its id."""
     seen: dict[str, Row] = {}
     for row in rows:
         first = seen.setdefault(row.id, row)
@@ -208,7 +207,7 @@ def each_once(rows: Iterable[Row], copies: list[tuple[Row, Row]]) -> Iterator[Ro
 
 
 def differing(copies: Iterable[tuple[Row, Row]]) -> list[RecordError]:
-    """Why those that are not as the first of their id are no copies of it: by checksum, or else by what they show."""
+    """An error for each pair that differs, in its checksum or in a figure."""
     return [
         two_of_one_id(one.id, one.path, other.path)
         for one, other in copies
@@ -217,33 +216,24 @@ def differing(copies: Iterable[tuple[Row, Row]]) -> list[RecordError]:
 
 
 def two_of_one_id(identity: str, one: object, other: object) -> RecordError:
-    """The error of two files of one run that are not copies."""
-    do = "keep the one that is as it was written, and remove the other"
+    """The error of two different files with the id of one run."""
+    do = "keep the original, and remove the other"
     return RecordError(f"the run {identity}", f"two files of it differ: {one} and {other}", do)
 
 
 def ordered(rows: Iterable[Row], order_by: str, descending: bool) -> list[Row]:
-    """In the order that the index gives: those without the figure last, then by path."""
+    """``rows`` in the order of the index: by the figure, those without it last, then by path."""
 
     def figure(row: Row) -> Any:
-        return _instant_s(row.started) if order_by == "started" else getattr(row, order_by)
+        return instant_s(row.started) or 0.0 if order_by == "started" else getattr(row, order_by)
 
     rows = sorted(rows, key=lambda row: row.path, reverse=descending)
     known = sorted((row for row in rows if figure(row) is not None), key=figure, reverse=descending)
     return [*known, *(row for row in rows if figure(row) is None)]
 
 
-def _instant_s(started: str) -> float:
-    """Seconds since 1970 of an ISO 8601 time (UTC where it does not say), 0 for what is none."""
-    try:
-        instant = datetime.fromisoformat(started)
-    except ValueError:
-        return 0.0
-    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
-
-
 def _flat_row(run: RunSummary) -> dict[str, object]:
-    """A run as one row of plain values."""
+    """A run as one flat row of plain values."""
     named = {name: getattr(run, name) for name in _FLAT}
     grouped: dict[str, Mapping[str, object]] = {
         "setting": run.settings,
@@ -277,11 +267,11 @@ _SHOWN = 5
 
 
 class Store:
-    """The records in the folder ``path``, which need not exist yet (then it holds none).
+    """The records in the folder ``path``; a folder that does not exist yet holds none.
 
-    A selector is text in the grammar of ``selection``, or a parsed one; none means every run. A path in a selector
-    is read as it is, also outside of the store. Runs come oldest first. ``problems`` says, after each call, why
-    records that were met could not be read: they never hide the others.
+    A selector is text in the grammar of ``selection``, or a parsed one; ``None`` selects every run. A path in a
+    selector may lie outside of the store. Runs come oldest first. After each call, ``problems`` says why some records
+    could not be read; the others are still returned.
 
     Raises ``StoreError`` if ``path`` is a file.
     """
@@ -293,7 +283,7 @@ class Store:
         if self.path.exists() and not self.path.is_dir():
             found = f"{self.path} is a file, not a folder"
             raise StoreError(
-                f"opening the store {self.path}", found, "choose a folder, or give the file to show as it is"
+                f"opening the store {self.path}", found, "choose a folder, or pass the file to `levelbench show`"
             )
 
     def rows(
@@ -305,9 +295,9 @@ class Store:
         limit: int | None = None,
         with_superseded: bool = False,
     ) -> list[Row]:
-        """The runs in short, from the index alone: fast for any number of records. See ``Index.listing``.
+        """The rows of the selected runs, read from the index, which is fast. See ``Index.listing``.
 
-        A path outside of the store is not in its index, and is read; so are those that fresh runs have replaced.
+        Records outside of the store, and replaced ones, are not in the index, so they are read.
         """
         from levelbench.records.index import Index
 
@@ -318,7 +308,7 @@ class Store:
             before = [row_of_run(summary) for _, summary in self._summarised(self.superseded(chosen))]
             self.problems = [*problems, *self.problems]
             return ordered([*now, *before], order_by, descending)[:limit]
-        if chosen is not None and chosen.path is not None and not self._indexed(chosen.path):
+        if chosen.path is not None and not self._indexed(chosen.path):
             return self._rows_at(chosen, order_by, descending)[:limit]
         with Index(self.path) as index:
             rows, found = index.listing(chosen, order_by=order_by, descending=descending, limit=limit)
@@ -336,37 +326,37 @@ class Store:
         return ordered((row_of_run(summary) for _, summary in runs), order_by, descending)
 
     def records(self, selector: str | Selector | None = None) -> list[Record]:
-        """The records of the runs that are meant, read whole."""
+        """The records of the selected runs."""
         return list(self.each(selector))
 
     def each(self, selector: str | Selector | None = None) -> Iterator[Record]:
-        """The same one by one, so that no more than one of them need be in memory; read it to its end."""
+        """The same one by one, so that not all are in memory at once; exhaust it before reading ``problems``."""
         chosen = _parsed(selector)
-        if chosen is not None and chosen.path is not None:
+        if chosen.path is not None:
             yield from self._each_at(chosen.path, chosen)
             return
         rows = self.rows(chosen)
         for first, copy in self._copies:
             _require_copy(Path(first.path), Path(copy.path), copy.id)
-        if chosen is not None and chosen.latest is not None:
+        if chosen.latest is not None:
             rows = rows[::-1]
         yield from self._read(Path(row.path) for row in rows)
 
     def summaries(self, selector: str | Selector | None = None) -> list[RunSummary]:
-        """The summaries of the runs that are meant, each under its own rules, computed from the records."""
+        """The summaries of the selected runs under their own rules, computed from the records."""
         return [summary for _, summary in self._summarised(self.each(selector))]
 
     def group(self, selector: str | Selector, **view: Any) -> RunGroup:
-        """The runs that are meant, as one side of a comparison, labelled by ``selector``.
+        """The selected runs as one side of a comparison, labelled ``selector``.
 
-        ``view`` is another ``clock``, ``crossing`` or ``threshold`` than the runs' own, as for :func:`summarise`.
-        Raises ``UsageError`` where they are of several specifications or none of them has finished, and ``RecordError``
-        for a damaged record that may be one of them.
+        ``view`` may have another ``clock``, ``crossing`` or ``threshold`` than the runs' own, as for
+        :func:`summarise`. Raises ``UsageError`` if they have several specifications or none has finished, and
+        ``RecordError`` for a damaged record that may be one of them.
         """
         wanted = {name: value for name, value in view.items() if value is not None}
         found = (summarise(record, **wanted) for record in distinct(self.each_found(selector)))
         runs = sorted(found, key=lambda run: run.started)
-        # A run that is left out because its record is damaged would change the verdict without a word.
+        # Leaving out a run because its record is damaged would change the verdict silently.
         self.require_readable(selector)
         groups = group_runs(runs)
         asked = f"one side {str(selector)!r}"
@@ -379,15 +369,15 @@ class Store:
         return replace(groups[0], label=str(selector))
 
     def to_pandas(self, selector: str | Selector | None = None) -> Any:
-        """A ``pandas.DataFrame`` of the runs that are meant, a row each; ``MissingError`` without pandas.
+        """A ``pandas.DataFrame`` with one row for each selected run; ``MissingError`` without pandas.
 
-        Columns are named with their base units, as in ``time_to_accuracy_s``; ``setting.lr``, ``phase_s.forward`` and
-        ``quality.test`` are settings, phases up to where the target was reached, and qualities. ``doubts`` is a number.
+        Names of columns end in their base units, as in ``time_to_accuracy_s``; ``setting.lr``, ``phase_s.forward`` and
+        ``quality.test`` are settings, phases up to the target, and qualities. ``doubts`` is their number.
         """
         return runs_to_pandas(self.summaries(selector))
 
     def to_arrow(self, selector: str | Selector | None = None) -> Any:
-        """The same as a ``pyarrow.Table``; a setting that is a number in one run and a word in another is text."""
+        """The same as a ``pyarrow.Table``; settings with values of different types become text."""
         arrow, rows = _library("pyarrow", "levelbench[parquet]"), self._flat(selector)
         columns = {name: [row.get(name) for row in rows] for row in rows for name in row}
         for name, values in columns.items():
@@ -400,13 +390,12 @@ class Store:
         return [_flat_row(summary) for summary in self.summaries(selector)]
 
     def find(self, selector: str | Selector) -> list[Record]:
-        """As ``records``, but to find none is a ``UsageError`` that names the nearest."""
-        chosen = parse_selector(selector) if isinstance(selector, str) else selector
-        return list(self.each_found(chosen))
+        """The same as ``records``, but an error that names close matches if no run is selected."""
+        return list(self.each_found(selector))
 
     def each_found(self, selector: str | Selector) -> Iterator[Record]:
         """The same one by one."""
-        chosen = parse_selector(selector) if isinstance(selector, str) else selector
+        chosen = _parsed(selector)
         found = False
         for record in self.each(chosen):
             found = True
@@ -415,29 +404,29 @@ class Store:
             raise self._nothing(chosen)
 
     def require_readable(self, selector: str | Selector) -> None:
-        """Raise the first of ``problems`` that may hide a run which ``selector`` means.
+        """Raise the first of ``problems`` that may be a run that ``selector`` selects.
 
-        What cannot be read has neither id nor settings: it counts where it lies in the folder or the task selected.
+        An unreadable record has neither id nor settings, so it counts if it is in the folder of the path or task.
         """
-        chosen = parse_selector(selector) if isinstance(selector, str) else selector
-        # Records of a task lie in its folder; an id is of a run that was found.
+        chosen = _parsed(selector)
+        # Records of a task are in its folder; if the word is an id, its run was found.
         place = f"{self.path}/{path_part(chosen.word)}/" if chosen.word and chosen.path is None else ""
         for problem in self.problems:
             if place in problem.asked:
                 raise problem
 
     def one(self, selector: str | Selector) -> Record:
-        """The one record that is meant; ``UsageError`` if there are several."""
+        """The one selected record; ``UsageError`` if there are several."""
         records = self.find(selector)
         if len(records) > 1:
             text = selector if isinstance(selector, str) else selector.text
             shown = ", ".join(record.header.id for record in records[-_SHOWN:])
-            found = f"it means {len(records)} runs, the newest of them {shown}"
+            found = f"it selects {len(records)} runs, the newest of them {shown}"
             raise UsageError(f"the run {text!r}", found, "give an id, or more settings in brackets")
         return records[0]
 
     def copies(self, selector: Selector) -> list[Record]:
-        """The records that are meant, with every copy of them in the store."""
+        """The selected records, with all copies in the store."""
         from levelbench.records.index import Index
 
         with Index(self.path) as index:
@@ -446,7 +435,7 @@ class Store:
         return list(self._read(map(Path, paths)))
 
     def supersede(self, paths: Iterable[Path]) -> None:
-        """Set records aside: a fresh run has taken their place, and only ``superseded`` still shows them.
+        """Move away records that fresh runs have replaced, so that only ``superseded`` still returns them.
 
         Raises ``StoreError`` if one cannot be moved.
         """
@@ -461,13 +450,13 @@ class Store:
                 raise store_fault(f"superseding the record {path}", path, error) from error
 
     def superseded(self, selector: str | Selector | None = None) -> list[Record]:
-        """The records that fresh runs have replaced, oldest first; ``selector`` narrows them as it does others."""
-        chosen = _parsed(selector)
+        """The selected records among those that fresh runs have replaced, oldest first."""
         self.problems = []
         found = list(self._read(sorted(self.path.rglob(f"{SUPERSEDED}/*.jsonl"))))
         found.sort(key=lambda record: (record.header.started, str(record.path)))
-        if chosen is None:
+        if selector is None:
             return found
+        chosen = _parsed(selector)
         found = [record for record, summary in self._summarised(found) if chosen.matches(summary)]
         return found if chosen.latest is None else found[-chosen.latest :]
 
@@ -479,7 +468,7 @@ class Store:
         yield from records
 
     def _in_order(self, folder: Path) -> list[Path]:
-        """The records in ``folder`` and the folders in it, oldest first, by their headers alone; no index."""
+        """The paths of all records below ``folder``, oldest first, without the index."""
         from levelbench.records.index import records_below
 
         aside: frozenset[str] = frozenset()
@@ -518,18 +507,18 @@ class Store:
             yield record, summary
 
     def require_known(self, selector: str | Selector) -> None:
-        """Raise ``UnknownNameError``, with the nearest names, for a filter by what no run of its task has."""
-        chosen = parse_selector(selector) if isinstance(selector, str) else selector
-        rows = self.rows(Selector("", chosen.word) if chosen.word else None)
+        """Raise ``UnknownNameError``, with close matches, for a filter by a name that no run of the task has."""
+        chosen = _parsed(selector)
+        rows = self.rows(Selector("", chosen.word))
         if rows and (unknown := _unknown(chosen, rows)):
             raise unknown
 
     def _nothing(self, chosen: Selector) -> LevelbenchError:
-        """Why ``chosen`` means no run, as well as the store can tell."""
+        """The most specific reason that ``chosen`` selects no run."""
         rows = self.rows()
         problems = f"; {len(self.problems)} records cannot be read" if self.problems else ""
         if not rows:
-            found = f"there is no run in {self.path}{problems}"
+            found = f"there are no runs in {self.path}{problems}"
             return UsageError(f"the runs {chosen.text!r}", found, "run a task first, or choose another store")
         same = [row for row in rows if not chosen.word or Selector("", chosen.word).matches(row)]
         if not same:
@@ -537,12 +526,12 @@ class Store:
         if unknown := _unknown(chosen, same):
             return unknown
         found = f"none of {len(same)} runs matches{problems}"
-        do = "ask for fewer settings; levelbench list runs shows them"
+        do = "give fewer settings; levelbench list runs shows them"
         return UsageError(f"the runs {chosen.text!r}", found, do)
 
 
 def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]]:
-    """All records in ``folder`` and the folders in it, oldest first, and why others could not be read; no index."""
+    """All records below ``folder``, oldest first, and why others could not be read; without an index."""
     from levelbench.records.index import records_below
 
     store = Store(folder)
@@ -552,9 +541,9 @@ def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]
 
 
 def distinct(records: Iterable[Record]) -> Iterator[Record]:
-    """Each run once, wherever its copies lie, in the order of first meeting.
+    """Each run once, in the order in which they first occur.
 
-    Raises ``RecordError`` that names both files where two of one id differ.
+    Raises ``RecordError``, naming both files, if two with one id differ.
     """
     found: dict[str, Path] = {}
     for record in records:
@@ -575,11 +564,11 @@ def _require_copy(one: Path, other: Path, identity: str) -> None:
 
 
 def _unknown(chosen: Selector, rows: Iterable[Row]) -> UnknownNameError | None:
-    """The first filter by what none of the runs has."""
+    """An error for the first filter whose name none of the runs has."""
     known = {*ATTRIBUTES, *(name for row in rows for name in (*row.settings, *row.specification.team()))}
     strange = next((name for name, _ in chosen.filters if name not in known), None)
     return None if strange is None else UnknownNameError("setting", strange, known)
 
 
-def _parsed(selector: str | Selector | None) -> Selector | None:
-    return parse_selector(selector) if isinstance(selector, str) else selector
+def _parsed(selector: str | Selector | None) -> Selector:
+    return parse_selector(selector) if isinstance(selector, str) else selector or Selector("")

@@ -1,10 +1,10 @@
-"""One run in figures: time to accuracy and what goes with it, computed from a record.
+"""Summarises a run, with its time to accuracy and other figures, and groups runs of one specification.
 
-A summary is a view. It is computed under a clock, a crossing rule and a threshold (the run's own, unless
-others are asked for) and never stored as truth, so the same record answers what another rule would have said.
+A summary is a view of a record under a clock, a crossing rule and a threshold: the run's own unless others are given.
+It is never stored, so any record can be read under another rule.
 
-Runs of one specification are a group, which is what a row of a comparison is made of. It is named by what tells it from
-the others that are shown (``digits[framework=torch]``), so a label is short in a short comparison and never ambiguous.
+Runs of one specification form a group, which is a row of a comparison. Its label has only the values in which it
+differs from the other groups (``digits[framework=torch]``), so labels are short and never ambiguous.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from levelbench.records.schema import (
 from levelbench.records.selection import Value, format_item
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
-__all__ = ["RunGroup", "RunSummary", "group_runs", "labels_of", "summarise", "tells_steps"]
+__all__ = ["RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "summarise"]
 
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class RunSummary(Struct, frozen=True):
-    """One run under one view. ``None`` says that a figure is not there; times are in seconds.
+    """One run under one view. ``None`` means that there is no such figure; times are in seconds.
 
-    ``time_to_accuracy_s`` is there if the run reached its target, ``given_up_s`` (how long it tried, on the same
-    clock) if it did not: until its last evaluation, for what comes after that (the test set, meters) is not trying.
-    ``phases_s`` are the phases up to the evaluation that counts, or to the last one of a run that did not reach: they
-    sum to the score and ``excluded_s``. ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never
-    arrive, however long one waits: it failed, it diverged, or its schedule is over and only the end of it counts.
-    ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran with
-    which modules of the user's own (``modules``), ``around_digest`` what that text says outside of its recipes,
-    ``quality_digest`` and ``data_digest`` which code scored it and loaded its data (empty in older records).
-    ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
-    run. ``chained`` says whether its lines carry checksums, and ``checksum`` is that of the last one; ``losses_digest``
-    and ``qualities_digest`` are of its training losses and qualities, empty where they do not tell it from others.
-    ``first_quality`` is that of the first of its ``evaluations``, ``first_evaluation_s`` how long after the start that
-    was, ``first_step_s`` the time of its first step.
+    ``time_to_accuracy_s`` is set if the run reached its target, ``given_up_s`` if it did not: how long it tried on the
+    same clock, up to its last evaluation, since the test set and meters come after trying. ``phases_s`` are the phases
+    up to the evaluation that counts, or up to the last one if the run missed; they sum to the score and ``excluded_s``.
+    ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never have arrived: it failed, it
+    diverged, or its schedule is over and only the end counts.
+
+    ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
+    ``modules``, ``around_digest`` that text outside of its recipes, ``quality_digest`` and ``data_digest`` the code
+    that scored it and loaded its data (empty in older records). ``contradictions`` say where the record is not
+    consistent; ``integrity.require_consistent`` refuses such a run. ``chained`` says whether its lines have checksums;
+    ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
+    qualities, empty if these do not distinguish runs. ``first_quality`` is the quality at the first of its
+    ``evaluations``, ``first_evaluation_s`` when that was, ``first_step_s`` the time of its first step.
     """
 
     id: str
@@ -127,7 +127,7 @@ class RunSummary(Struct, frozen=True):
 
     @property
     def specification(self) -> Specification:
-        """What the run was to be, under this view's clock, crossing rule and threshold."""
+        """The specification of the run, with the clock, crossing rule and threshold of this view."""
         return Specification(
             task=self.task,
             recipe=self.recipe,
@@ -135,7 +135,7 @@ class RunSummary(Struct, frozen=True):
             device=self.device,
             settings=self.settings,
             target=self.target,
-            # A view may also be under a rule that no run may stop by; it is told apart nowhere but here.
+            # A view can also have a rule that no run stops by (interpolated).
             crossing=cast(Any, self.crossing),
             clock=self.clock,
             evaluate_every=self.evaluate_every,
@@ -151,17 +151,14 @@ class RunSummary(Struct, frozen=True):
 
 
 class _Point(Struct, frozen=True):
-    """Where on a run's curve the score is read."""
+    """The point of a run's curve at which the score is read."""
 
     phases_ns: dict[str, int]
     evaluation: Evaluation | None
 
 
-def tells_steps(record: Record) -> bool:
-    """Whether it is known what was done between evaluations; of a program that tells none each stretch counts as one.
-
-    A step, and an example, is then what nobody has counted.
-    """
+def counts_steps(record: Record) -> bool:
+    """Whether the record counts steps. For a program that does not report them, each evaluation counts as one step."""
     counted = ((each.step, each.samples) for each in record.evaluations)
     return record.header.specification.scored_by is None or any(
         found != (number, number) for number, found in enumerate(counted, 1)
@@ -173,12 +170,12 @@ def summarise(
 ) -> RunSummary:
     """The summary of ``record`` under its own rules, or under another clock, crossing rule or threshold.
 
-    Time to accuracy is the clock policy's score of the phase totals at the evaluation that counts: for ``confirmed``
-    the second of the two, for ``interpolated`` between two. Only a run that is done can have reached its target: one
-    that failed, was interrupted or is still running did not arrive, even if its curve had crossed, because whoever
-    repeats it would have nothing in hand at that time; its ``given_up_s`` says how long it tried.
+    Time to accuracy is the clock policy's score of the phase totals at the evaluation that counts: the second of two
+    for ``confirmed``, a point between two for ``interpolated``. Only a run that is done can have reached its target.
+    One that failed, was interrupted or is still running did not, even if its curve has crossed the target, because it
+    has produced nothing usable; its ``given_up_s`` says how long it tried.
 
-    Raises ``UnknownNameError`` for a clock or rule that does not exist, ``UsageError`` for a threshold off the scale.
+    Raises ``UnknownNameError`` for an unknown clock or rule, ``UsageError`` for a threshold off the scale.
     """
     from levelbench.measure.policies import policy
 
@@ -194,9 +191,9 @@ def summarise(
     last = point or _Point(_totals_ns(record), None)
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
-    told, steps_s = tells_steps(record), _seconds(record.samples.get("step_time"))
+    counted, steps_s = counts_steps(record), _seconds(record.samples.get("step_time"))
     return RunSummary(
-        **_given(record),
+        **_same_in_every_view(record),
         reached=point is not None,
         target=target,
         crossing=crossing,
@@ -205,11 +202,11 @@ def summarise(
         given_up_s=None if point else score.seconds,
         hopeless=point is None and _hopeless(record, crossing),
         excluded_s=score.excluded_s,
-        # A program need not tell how far it is.
+        # A program need not report its progress.
         epochs_to_target=at.epoch or None if at else None,
-        samples_to_target=at.samples or None if at and told else None,
-        steps_to_target=at.step or None if at and told else None,
-        time_per_step_s=statistics.median(steps_s) if told and steps_s else None,
+        samples_to_target=at.samples or None if at and counted else None,
+        steps_to_target=at.step or None if at and counted else None,
+        time_per_step_s=statistics.median(steps_s) if counted and steps_s else None,
         phases_s={name: ns * 1e-9 for name, ns in last.phases_ns.items()},
         quality=_final_quality(record),
         peak_memory_bytes=memory.value,
@@ -221,7 +218,7 @@ def summarise(
         suspect=[
             *(record.end.suspect if record.end else ()),
             *_derived(record),
-            *_at_once(record, target, crossing),
+            *_at_target_from_the_start(record, target, crossing),
             *witness_doubts(record),
         ],
         contradictions=[*contradictions(record), *witness_contradictions(record)],
@@ -230,7 +227,7 @@ def summarise(
         qualities_digest=_qualities_digest(record),
         first_quality=record.evaluations[0].quality.get(target.split) if record.evaluations else None,
         evaluations=len(record.evaluations),
-        first_step_s=steps_s[0] if told and steps_s else None,
+        first_step_s=steps_s[0] if counted and steps_s else None,
         first_evaluation_s=record.evaluations[0].t_ns * 1e-9 if record.evaluations else None,
         checksum=record.checksum,
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
@@ -240,22 +237,22 @@ def summarise(
 
 
 def _derived(record: Record) -> list[str]:
-    """Doubts about the machine that follow from what the record says of it, where its end does not hold them."""
+    """Doubts about the machine that follow from the record but are not in its end."""
     if record.end is None or record.status != "done" or not record.checksum:
         return []
     from levelbench.measure.environment import doubts
 
     # An earlier version may have given the same finding other advice, which follows the colon.
-    said = {without_figures(each).partition(":")[0] for each in record.end.suspect}
+    stated = {without_figures(each).partition(":")[0] for each in record.end.suspect}
     try:
         found = doubts(record.header.environment, record.end.environment_after)
     except (AttributeError, KeyError, TypeError, ValueError):
         return []  # an environment of other types, which states nothing
-    return [each for each in found if without_figures(each).partition(":")[0] not in said]
+    return [each for each in found if without_figures(each).partition(":")[0] not in stated]
 
 
-def _at_once(record: Record, target: Target, crossing: str) -> list[str]:
-    """A doubt where the first evaluation was at the target already."""
+def _at_target_from_the_start(record: Record, target: Target, crossing: str) -> list[str]:
+    """A doubt if the first evaluation had already reached the target."""
     if crossing == "final" or not record.evaluations:
         return []
     from levelbench.measure.crossing import sign_of
@@ -267,18 +264,18 @@ def _at_once(record: Record, target: Target, crossing: str) -> list[str]:
         every = record.header.specification.evaluate_every
         return [
             f"its {target.metric} was at the target at its first evaluation, after {every}, and when it got there is "
-            "not known: evaluate more often (--every), or ask for more"
+            "unknown: evaluate more often (--every), or ask for more"
         ]
     return [
-        f"its {target.metric} was at the target when it was first told, and {target.direction} is taken for better: "
-        "look whether it is, or evaluate more often"
+        f"its {target.metric} was at the target when first reported, and {target.direction} is taken to be better: "
+        "check that, or evaluate more often"
     ]
 
 
-def _given(record: Record) -> dict[str, Any]:
-    """What was settled before the run began, or is the same under every view."""
+def _same_in_every_view(record: Record) -> dict[str, Any]:
+    """The fields that are the same under every view."""
     header, specification = record.header, record.header.specification
-    # Settings that a task reads from a file or the environment are as much its code as what it imports.
+    # Settings that a task reads from files or the environment count as its source, like its imports.
     read = settings_files(record) | {f"${name}": digest for name, digest in variables_read(record).items()}
     source = msgspec.structs.replace(header.source, modules=header.source.modules | read)
     return {
@@ -316,12 +313,12 @@ def _given(record: Record) -> dict[str, Any]:
 
 
 def settings_files(record: Record) -> dict[str, str]:
-    """The files beside the task's from which it read settings, by name with their SHA-256."""
+    """The files next to the task's file from which it read settings, by name with their SHA-256."""
     return _digests(record.end.environment_after.get("settings_files") if record.end is not None else None)
 
 
 def variables_read(record: Record) -> dict[str, str]:
-    """The environment variables that the task's own code read, by name with the start of a digest of their values."""
+    """The environment variables that the task's own code read, by name with the beginning of a digest."""
     return _digests(record.header.environment.get("variables_read"))
 
 
@@ -335,14 +332,14 @@ def _losses_digest(record: Record) -> str:
 
 
 def _qualities_digest(record: Record) -> str:
-    told = [sorted(each.quality.items()) for each in record.evaluations]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16] if len({repr(each) for each in told}) > 1 else ""
+    curve = [sorted(each.quality.items()) for each in record.evaluations]
+    return hashlib.sha256(repr(curve).encode()).hexdigest()[:16] if len({repr(each) for each in curve}) > 1 else ""
 
 
 def _hopeless(record: Record, crossing: str) -> bool:
-    """Whether a run that missed could not have arrived later: failed, diverged, or at the end of what counts.
+    """Whether a run that missed could not have arrived later: it failed, diverged, or completed a fixed schedule.
 
-    One that stopped at a lower target of its own could have gone on to the target of this view.
+    A run that stopped at its own lower target could have gone on to the target of this view.
     """
     end = record.end
     if end is None:
@@ -372,7 +369,7 @@ def _point_of_crossing(record: Record, target: Target, rule: str) -> _Point | No
 
 
 def _between(before: Evaluation, after: Evaluation, share: float) -> tuple[dict[str, int], Evaluation]:
-    """What stood on the straight line between two evaluations, ``share`` of the way."""
+    """Phases and evaluation interpolated between two evaluations, ``share`` of the way."""
 
     def mix(a: float, b: float) -> float:
         return a + share * (b - a)
@@ -390,9 +387,9 @@ def _between(before: Evaluation, after: Evaluation, share: float) -> tuple[dict[
 
 
 def _totals_ns(record: Record) -> dict[str, int]:
-    """The phase totals at the last evaluation: until then a run tried. At the end of a run that had none.
+    """The phase totals at the last evaluation, until which a run tried; without evaluations, those of its end.
 
-    A program that was watched from outside tried until its end, however long before that it told its quality.
+    A program that was watched from outside tried until its end.
     """
     from_outside = record.header.environment.get("started") == "from outside" and record.end is not None
     if record.evaluations and not from_outside:
@@ -412,14 +409,14 @@ def _final_quality(record: Record) -> dict[str, float]:
 
 
 def _seconds(samples: Samples | None) -> list[float]:
-    """The finite ones, in seconds; none where their unit is no time."""
+    """The finite values in seconds; empty if their unit is not one of time."""
     if samples is None or samples.unit not in _SECONDS:
         return []
     return [value * _SECONDS[samples.unit] for value in samples.values if math.isfinite(value)]
 
 
 def _measured(record: Record, name: str) -> Measurement:
-    """The last measurement of that name, or one that says there is none."""
+    """The last measurement of that name, or one that says that there is none."""
     absent = Measurement(name, "", None, None, "not measured")
     return next((each for each in reversed(record.measurements) if each.name == name), absent)
 
@@ -427,17 +424,17 @@ def _measured(record: Record, name: str) -> Measurement:
 _PARTS = ("recipe", "framework", "device")
 _TARGET = ("metric", "split", "direction", "low", "high")
 _RULES = ("crossing", "clock", "evaluate_every", "budget_epochs", "budget_s", "budget_samples", "budget_j", "plateau")
-_TEAM = frozenset({"scheme", "engine", "communicator", "scaling", "lr_scale"})
-"""What a run of one process has not: no reason to show it beside one. Nor a scheme's own settings beside another."""
+_DISTRIBUTED = frozenset({"scheme", "engine", "communicator", "scaling", "lr_scale"})
+"""Not shown in a label only because runs of a single process lack it. The same holds for a scheme's own settings."""
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs of one specification and source that came to an end (done or failed), in the order of their giving.
+    """Runs of one specification and source that ended (done or failed), in the order given.
 
-    ``unfinished`` holds those that were interrupted or still run: an interruption says nothing about the recipe, so
-    they are no replicates, and they are kept so that nobody overlooks them. ``repeats`` holds those of a seed of which
-    another run counts: they share its luck and its batches, and tell how the machine varies, not how the recipe does.
+    ``unfinished`` holds the runs that were interrupted or are running: an interruption says nothing about the recipe,
+    so they are not replicates, but they are kept to be reported. ``repeats`` holds runs of a seed of which another run
+    counts: they have the same batches, so they show how the machine varies, not the recipe.
     """
 
     label: str
@@ -450,7 +447,7 @@ class RunGroup:
 
     @property
     def n(self) -> int:
-        """How many runs came to an end."""
+        """How many runs ended."""
         return len(self.runs)
 
     @property
@@ -459,28 +456,28 @@ class RunGroup:
         return sum(run.reached for run in self.runs)
 
     def times(self) -> list[float | None]:
-        """Seconds to accuracy, one a run; ``None`` for a run that never reached the target."""
+        """Time to accuracy in seconds of each run; ``None`` if it never reached the target."""
         return [run.time_to_accuracy_s for run in self.runs]
 
     def given_up(self) -> list[float]:
-        """For how many seconds each run that never reached the target had tried, in the order of its ``None``.
+        """How long each run that never reached the target tried, in seconds, in the order of its ``None``.
 
-        ``math.inf`` for a run that is hopeless: had one waited for ever, it would not have arrived.
+        ``math.inf`` for a hopeless run, which would never have arrived.
         """
         return [math.inf if run.hopeless else run.given_up_s or 0.0 for run in self.runs if not run.reached]
 
     def own(self, records: Iterable[Record]) -> list[Record]:
-        """Those of ``records`` that are this group's runs, its unfinished ones among them."""
+        """Those of ``records`` that are runs of this group, including unfinished ones."""
         paths = {run.path for run in (*self.runs, *self.unfinished, *self.repeats)}
         return [record for record in records if record.header.key == self.key and str(record.path) in paths]
 
 
 def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
-    """The groups of ``runs`` (records are summarised under their own rules), in the order of first meeting.
+    """The groups of ``runs`` (records are summarised under their own rules), in the order in which they first occur.
 
-    Runs are of one group if they have one key, one source (what an edited task does is another thing) and are read on
-    one clock (which is no part of a key). A group of which no run has come to an end is none. A run counts once: of
-    several of one id the first does, and of several of one seed that are done the earliest.
+    Runs of a group have the same key, the same source (an edited task may do something else) and are read on the same
+    clock (which is not part of the key). Groups without any run that ended are left out. Of several runs with one id
+    the first counts; of several finished runs of one seed, the earliest.
     """
     once: dict[tuple[str, str, str], RunSummary] = {}
     for run in runs:
@@ -501,9 +498,9 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
 
 
 def in_order(groups: Iterable[RunGroup]) -> list[RunGroup]:
-    """``groups`` as they were measured, the first the base of the others; by label, numbers by size, if in turns.
+    """``groups`` in the order of measurement, the first being the baseline; groups that took turns are sorted by label.
 
-    A coin chose which of those that took turns ran first, and the base is not to hang on it.
+    A coin toss decides which of them ran first, and the baseline must not depend on it. Numbers sort by size.
     """
     found: list[list[RunGroup]] = []
     until = ""
@@ -524,7 +521,7 @@ def _label_order(group: RunGroup) -> list[tuple[float, str]]:
 
 
 def _one_a_seed(runs: Sequence[RunSummary]) -> tuple[tuple[RunSummary, ...], tuple[RunSummary, ...]]:
-    """The runs that count, and those that repeat the seed of an earlier one. A failure counts, whatever came of it."""
+    """The runs that count, and those that repeat the seed of an earlier one. Failed runs always count."""
     first: dict[int, RunSummary] = {}
     for run in sorted((run for run in runs if run.status == "done"), key=lambda run: (run.started, run.id)):
         first.setdefault(run.seed, run)
@@ -537,9 +534,9 @@ def _ended(run: RunSummary) -> bool:
 
 
 def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = ()) -> list[str]:
-    """The shortest ``task[name=value,...]`` for each: the values that differ among those of the same task.
+    """The shortest ``task[name=value,...]`` for each: the values that differ between those of the same task.
 
-    ``sources`` are the digests of the tasks' texts, one a specification (or none at all).
+    ``sources`` are the digests of the tasks' texts, one per specification, or empty.
     """
     views = [
         _view(each, source) for each, source in zip(specifications, sources or [""] * len(specifications), strict=True)
@@ -550,27 +547,24 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
     for specification, view in zip(specifications, views, strict=True):
         by_task.setdefault(specification.task, []).append(view)
         for name, value in view.items():
-            # A switch is no number, though True == 1.
+            # A boolean is not a number, although True == 1.
             kinds.setdefault(specification.task, {}).setdefault(name, set()).add((isinstance(value, bool), value))
             counts[specification.task, name] += 1
     implied = {task: _implied(found) for task, found in by_task.items() if len(kinds[task]["recipe"]) > 1}
     labels = []
     for specification, view in zip(specifications, views, strict=True):
         task = specification.task
-        told = {
-            n: v
-            for n, v in view.items()
-            if len(kinds[task][n]) > 1 or (counts[task, n] < len(by_task[task]) and n not in _TEAM and "." not in n)
-        }
-        said = implied.get(task, set())
-        labels.append(format_item(task, {name: value for name, value in told.items() if name not in said}))
+        some = {name for name in view if counts[task, name] < len(by_task[task]) and "." not in name} - _DISTRIBUTED
+        hidden = implied.get(task, set())
+        shown = {n: v for n, v in view.items() if (len(kinds[task][n]) > 1 or n in some) and n not in hidden}
+        labels.append(format_item(task, shown))
     return labels
 
 
 def _implied(views: Sequence[Mapping[str, Value]]) -> set[str]:
-    """What the recipe's name says already: settings that other recipes have not, and the rules that came with it.
+    """The names that the recipe implies: settings that other recipes lack, and the rules that come with it.
 
-    A value that differs between runs of one recipe is never among them.
+    A name whose value differs between runs of one recipe is not implied.
     """
     names = {name for view in views for name in view}
     own = {name for name in names if sum(name in view for view in views) < len(views)} | {"crossing", "budget_epochs"}
@@ -589,7 +583,7 @@ def _by_recipe(views: Sequence[Mapping[str, Value]]) -> dict[Value, list[Mapping
 
 
 def _view(specification: Specification, source: str) -> dict[str, Value]:
-    """All that can tell a specification from another of its task, in the order in which labels show it."""
+    """Everything that can distinguish specifications of one task, in the order of labels."""
     view: dict[str, Value] = {name: getattr(specification, name) for name in _PARTS}
     view |= dict(sorted(specification.settings.items()))
     view |= specification.team()

@@ -1,8 +1,7 @@
-"""Whether a run's clock agrees with the clocks that looked on, and whether its network had been trained before.
+"""Checks whether a run's clock agrees with other clocks, and whether its network was trained before the run.
 
-A moment is known on each clock by the earliest and the latest that it can be, so that a message which waited for a busy
-machine makes it less sharp and nothing else: two clocks disagree only where no pair of moments within these bounds
-agrees.
+On each clock a moment has an earliest and a latest possible time. A message delayed by a busy machine only widens these
+bounds, and two clocks disagree only if no times within them agree.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from levelbench.records.schema import Between, Measurement, Witness
 __all__ = ["CHANCE", "UNTRAINED", "witness_contradictions", "witness_doubts"]
 
 UNTRAINED = "untrained_quality"
-"""The measurement of the network as its run began."""
+"""The measurement of the network's quality before training."""
 
 CHANCE = "chance_quality"
-"""The measurement of what always answering with the most frequent label is worth, where that is known."""
+"""The measurement of the quality of always answering with the most frequent label, if known."""
 
 DOUBT, REFUSE = 0.01, 0.1
-"""Clocks that lie further apart than this share of the time are a reason to doubt the run, or to refuse it."""
+"""If clocks differ by more than this share of the time, the run is doubted, or refused."""
 _METERS = ("peak_memory", "energy", "cpu_utilisation")
-"""Each is read in every run, if only to say why it has no value."""
+"""Every run has a reading of each, even if that only says why there is no value."""
 _LEAST_NS = 1_000_000
 _LATE_NS = 250_000_000
 _OFTEN_LATE_NS = 20_000_000
@@ -41,7 +40,7 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class _Apart:
-    """The run's time and another clock's, in nanoseconds as near to each other as they can be, and the share apart."""
+    """The run's time and another clock's in nanoseconds, as close to each other as the bounds allow."""
 
     run_ns: int
     other_ns: int
@@ -58,18 +57,18 @@ class _Apart:
 
 
 def witness_contradictions(record: Record) -> list[str]:
-    """A sentence for each clock that disagrees with the run's by more than a tenth; then its times cannot be used.
+    """A sentence for each clock that differs from the run's by more than a tenth, so that its times cannot be used.
 
-    And one for a network that has the target's quality before it is trained, which luck does not explain.
+    Also one if the network had the target's quality before training and luck does not explain it.
     """
     if record.end is None:
         return []
-    found = [*_trained_before(record, refused=True), *_left_out(record)]
+    found = [*_trained_before(record, refused=True), *_missing_readings(record)]
     if record.end.witness is None:
         return found
     seen = max((each.evaluations for each in record.end.witness.sights), default=0)
     if seen > len(record.evaluations):
-        found.append(f"other clocks saw {seen} evaluations of it, and {len(record.evaluations)} are in it")
+        found.append(f"other clocks saw {seen} evaluations of it, and it has {len(record.evaluations)}")
     found += [str(each) for each in _apart(record.end.witness) if each.share > REFUSE]
     delays = _delays_ns(record, record.end.witness)
     if any(delay < -max(_LEAST_NS, 1e-3 * claimed) for delay, claimed in delays):
@@ -80,15 +79,15 @@ def witness_contradictions(record: Record) -> list[str]:
 
 
 def witness_doubts(record: Record) -> list[str]:
-    """A sentence for each clock that disagrees by more than a hundredth, and for what could not be looked at."""
+    """A sentence for each clock that differs by more than a hundredth, and for each missing reading."""
     if record.end is None:
         return []
     doubtful = [f"{each}: choose another target" for each in _trained_before(record, refused=False)]
     if record.end.witness is None:
         return [*doubtful, *_unwatched(record)]
     witness, end_ns = record.end.witness, record.end.t_ns
-    if said := set_back(record):
-        doubtful.append(f"{said}: the calendar's clock was set back meanwhile")
+    if back := set_back(record):
+        doubtful.append(f"{back}: the calendar time was set back in between")
     found = doubtful + [
         f"{each}: look for what changes a clock" for each in _apart(witness) if DOUBT < each.share <= REFUSE
     ]
@@ -107,15 +106,15 @@ def witness_doubts(record: Record) -> list[str]:
     if late_ns > max(REFUSE * end_ns, _LATE_NS):
         found.append(
             f"an evaluation was reported {late_ns * 1e-9:.3g} s after the time that it has in the record: run it again "
-            "on a machine with less to do"
+            "on a less busy machine"
         )
     return found
 
 
-def _left_out(record: Record) -> Iterator[str]:
-    """What the end of a run that ``levelbench run`` made always holds, and this one does not.
+def _missing_readings(record: Record) -> Iterator[str]:
+    """Readings that the end of a run of ``levelbench run`` always has, and that this one lacks.
 
-    Its header is known by what the process had done before its clock started. A record of the first schema holds less.
+    Such a run is recognised by ``before_clock`` in its environment. Records of the first schema have fewer readings.
     """
     end, before = record.end, record.header.environment
     if end is None or end.status != "done" or not record.checksum:
@@ -123,23 +122,23 @@ def _left_out(record: Record) -> Iterator[str]:
     witness = end.witness
     if "before_clock" not in before:
         if witness is not None:
-            yield "what its process had done before its clock started is not in it, and every watched run has that"
+            yield "it does not say what its process did before its clock started, and every watched run does"
         return
     if witness is None or (len(witness.sights) < 2 and not witness.absent):
-        yield "what other clocks saw of it is not in it, and every run has that at its end"
+        yield "it lacks the readings of other clocks, which every run has at its end"
     if _has_counters(before) and not _has_counters(end.environment_after):
-        yield "the machine's counters were read before it, and its end does not hold them"
+        yield "the machine's counters were read before it, and its end lacks them"
     if all(each.name != UNTRAINED for each in record.measurements):
-        yield "the quality of its untrained network is not in it, and every run has that at its end"
+        yield "it lacks the quality of its untrained network, which every run has at its end"
     if lacking := [name for name in _METERS if all(each.name != name for each in record.measurements)]:
-        yield f"the readings of {', '.join(lacking)} are not in it, and every run has them at its end"
+        yield f"it lacks the readings of {', '.join(lacking)}, which every run has at its end"
 
 
 def _unwatched(record: Record) -> Iterator[str]:
     if not record.checksum or record.status != "done" or "before_clock" in record.header.environment:
         return
     if record.header.environment.get("started") == "imported":
-        yield "it was imported: its times and its quality are what another tool's log says, and nothing watched it"
+        yield "it was imported: its times and its quality come from another tool's log, and nothing watched it"
     else:
         yield "no other clock watched its own: run it again with levelbench run"
 
@@ -150,7 +149,7 @@ def _has_counters(environment: Mapping[str, object]) -> bool:
 
 
 def _trained_before(record: Record, *, refused: bool) -> Iterator[str]:
-    """What is said where the untrained network reaches the target: of what is refused, or of what may be luck."""
+    """A sentence if the untrained network reaches the target: if that is ``refused``, or else if it may be luck."""
     target = record.header.specification.target
     untrained = next((each for each in record.measurements if each.name == UNTRAINED), None)
     if untrained is None or untrained.value is None:
@@ -163,10 +162,10 @@ def _trained_before(record: Record, *, refused: bool) -> Iterator[str]:
 
 
 def _by_luck(record: Record, untrained: Measurement) -> float:
-    """The highest quality that an untrained network may have by luck; infinity where nobody knows.
+    """The highest quality that an untrained network may have by luck; infinity if unknown.
 
-    It may have each class as a whole right or wrong, so that with few classes a class counts as one look: the spread is
-    that of as many looks as there are classes, and of the examples. With six classes or fewer any quality may be luck.
+    It may get a whole class right or wrong, so the spread is that of as many draws as there are classes, plus that of
+    the examples. With six classes or fewer any quality may be luck.
     """
     chance = next((each.value for each in record.measurements if each.name == CHANCE), None)
     examples = re.match(r"[1-9]\d{0,8}\b", untrained.method or "")
@@ -181,7 +180,7 @@ def _late_share(delay_ns: int, claimed_ns: int) -> float:
 
 
 def _apart(witness: Witness) -> list[_Apart]:
-    """For each clock that disagrees, the moment at which it lies furthest from the run's."""
+    """For each clock that disagrees, the moment at which it differs most from the run's."""
     found: dict[str, _Apart] = {}
     for each in _all_apart(witness):
         if each.clock not in found or each.share > found[each.clock].share:
@@ -197,7 +196,7 @@ def _all_apart(witness: Witness) -> Iterator[_Apart]:
             began, now = getattr(first, clock), getattr(sight, clock)
             if began is None or now is None:
                 continue
-            # In the kernel's file alone a suspended machine counts on.
+            # Only the kernel's uptime includes the time while the machine is suspended.
             slept = witness.slept_ns if clock == "uptime_ns" else 0
             other = _passed(began, (now[0] - slept, now[1]))
             ours, theirs = (run[1], other[0]) if run[1] < other[0] else (run[0], other[1])
@@ -207,14 +206,14 @@ def _all_apart(witness: Witness) -> Iterator[_Apart]:
 
 
 def _passed(began: Between, now: Between) -> Between:
-    """The least and the most that lies between two moments."""
+    """The shortest and longest possible time between two moments."""
     return now[0] - began[1], now[1] - began[0]
 
 
 def _delays_ns(record: Record, witness: Witness) -> list[tuple[int, int]]:
-    """How long after the time that the record has for each evaluation, and for the end, its clock was read, and that.
+    """For each evaluation and the end: the delay from its recorded time to the reading right after it, and that time.
 
-    It is read right after them. Several sights after one evaluation are of later moments, but for the first.
+    Of several readings after one evaluation, only the first is right after it.
     """
     found, seen = [], witness.sights[0].evaluations if witness.sights else 0
     for sight in witness.sights[1:]:

@@ -1,7 +1,7 @@
-"""Writes a record while its run goes on: whole lines, one at a time, to a file of its own.
+"""Writes a record during its run, one whole line at a time, each record to its own file.
 
-An event is one ``write`` of one whole line to a file that no other process writes to, so a process
-that is killed loses at most the event being written, and processes that share a store cannot lose each other's.
+An event is one ``write`` of one line to a file that no other process writes to. So a process that is killed loses at
+most the event being written, and processes that share a store cannot lose each other's events.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
 def new_id() -> str:
-    """A fresh run id: sixteen random hexadecimal digits, so that no two of a million runs share one."""
+    """A new run id: sixteen random hexadecimal digits, so that no two of a million runs share one."""
     return os.urandom(8).hex()
 
 
 class RecordWriter:
-    """An open record. Made by ``create``; a context manager; for one thread of the process that made it.
+    """Writes a record; made by ``create``. A context manager, for one thread of the process that made it.
 
-    It holds the file's lock until it is closed, which tells a run that goes on from one that was interrupted.
+    It holds the file's lock until it is closed, which distinguishes a running record from an interrupted one.
     """
 
     def __init__(self, path: Path, descriptor: int, first: bytes) -> None:
-        """``first`` is the line that is in the file already: without a checksum, the others have none either."""
+        """``first`` is the line already in the file: if it has no checksum, the others get none either."""
         self.path = path
         self._descriptor = descriptor
         self._size_bytes = len(first)
@@ -47,9 +47,9 @@ class RecordWriter:
     def create(cls, store: Path, header: Header) -> Self:
         """Begin the record ``<store>/<task>/<date>/<key8>-s<seed>-<id>.jsonl``, with its header in it.
 
-        The file gets its name once its header is whole, so a reader never meets a record without one. Raises
-        ``StoreError`` if the file cannot be made (nothing is left behind) and ``RecordError`` for a header that
-        could not be read back.
+        The file gets its name once its header is complete, so readers never see a record without one. Raises
+        ``StoreError`` if the file cannot be made (nothing is left behind), and ``RecordError`` for a header that could
+        not be read back.
         """
         asked = f"beginning a record in {store}"
         line = _header_line(header, asked)
@@ -57,7 +57,7 @@ class RecordWriter:
 
     @classmethod
     def _begin(cls, path: Path, line: bytes, asked: str) -> Self:
-        """Make the file ``path`` with ``line`` in it, and hold its lock."""
+        """Make the file ``path`` containing ``line``, and hold its lock."""
         draft = path.with_name(f".{path.name}.new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ class RecordWriter:
     def append(self, event: Event) -> None:
         """Write ``event`` as one line; it survives the end of this process from then on.
 
-        Raises ``StoreError`` if it cannot be written: the record then still ends with its last whole line.
+        Raises ``StoreError`` if it cannot be written; the record then still ends with a complete line.
         """
         asked = f"appending to {self.path}"
         if self._descriptor < 0:
@@ -100,7 +100,7 @@ class RecordWriter:
         except OSError as error:
             raise store_fault(asked, self.path, error) from error
         finally:
-            # Also when interrupted from the keyboard: the next event must not continue half a line.
+            # Also after a KeyboardInterrupt: the next event must not continue an incomplete line.
             if not whole:
                 with suppress(OSError):
                     os.ftruncate(self._descriptor, self._size_bytes)
@@ -108,7 +108,7 @@ class RecordWriter:
         self._sum = lines.checksum_in(line)
 
     def close(self) -> None:
-        """Bring everything to the disk and let go of the file. Closing twice is harmless."""
+        """Flush everything to disk and close the file. Closing twice is harmless."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
             return
@@ -129,14 +129,14 @@ class RecordWriter:
 
 
 def write_whole(descriptor: int, line: bytes) -> None:
-    """Write the whole line: in one call, but that a nearly full disk or a signal may cut it short."""
+    """Write the whole line, in one call unless a nearly full disk or a signal cuts it short."""
     done = os.write(descriptor, line)
     while done < len(line):
         done += os.write(descriptor, line[done:])
 
 
 def publish(draft: Path, path: Path) -> None:
-    """Give the draft its name, never over a file that has it already."""
+    """Rename the draft, without ever overwriting a file."""
     try:
         os.link(draft, path)
     except OSError as error:
@@ -151,7 +151,7 @@ def _header_line(header: Header, asked: str) -> bytes:
     line = lines.first_line(header)
     if lines.RUN.decode_header(line, asked).specification != header.specification:
         do = "use finite numbers, booleans and text in a specification"
-        raise RecordError(asked, "the specification would not be read back as it is", do)
+        raise RecordError(asked, "the specification would not be read back unchanged", do)
     return line
 
 
@@ -159,12 +159,12 @@ def _path_of(store: Path, header: Header, asked: str) -> Path:
     try:
         date = datetime.fromisoformat(header.started).date().isoformat()
     except ValueError as error:
-        do = "give the start as an ISO 8601 date and time"
+        do = "give the start as an ISO 8601 time"
         raise RecordError(asked, f"the run started at {header.started!r}", do) from error
     name = f"{path_part(header.key)[:8]}-s{header.seed}-{path_part(header.id)}.jsonl"
     return store / path_part(header.specification.task) / date / name
 
 
 def path_part(text: str) -> str:
-    """``text`` as the name of a file or folder: never a path, never hidden, never empty."""
+    """``text`` as the name of a file or folder that is not a path, not hidden and not empty."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:80] or "unnamed"

@@ -18,7 +18,7 @@ from levelbench.records.reader import Record
 from levelbench.records.schema import Distribution
 from levelbench.records.selection import format_item, format_value, parse_item
 from levelbench.records.store import Row
-from levelbench.records.summary import RunSummary, labels_of, tells_steps
+from levelbench.records.summary import RunSummary, counts_steps, labels_of
 from levelbench.report.markup import PHASES
 from levelbench.report.numbers import estimate_text, number
 from levelbench.report.remarks import Remarks, lint_words
@@ -389,7 +389,7 @@ def phases_table(run: RunSummary) -> Table:
 def curve_table(record: Record, run: RunSummary) -> Table:
     """The evaluations: time, progress and quality; the one that counts is marked."""
     clock, target = policy(run.clock), run.target
-    told = tells_steps(record)
+    told = counts_steps(record)
 
     def counts(each: Evaluation) -> bool:
         return run.time_to_accuracy_s is not None and clock.score(each.phases_ns).seconds >= run.time_to_accuracy_s
