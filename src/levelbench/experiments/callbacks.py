@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, SupportsFloat
 
 from levelbench.errors import MissingError, UnknownNameError, UsageError
-from levelbench.experiments.track import TrackedRun, examples_of
+from levelbench.experiments.tracked import TrackedRun, examples_of
 from levelbench.measure.timeline import Phase
 
 __all__ = ["CALLBACKS", "CudaEvents", "hook_phases", "make_callback"]

@@ -18,16 +18,9 @@ from typing import Any, Literal, cast
 
 from levelbench import plugins
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
-from levelbench.experiments.task_files import (
-    BESIDE,
-    Importing,
-    is_ours,
-    own_modules,
-    refuse_data,
-    usual_cpu_s,
-    variables_read,
-    watched,
-)
+from levelbench.experiments.importing import BESIDE, Importing, usual_cpu_s, watched
+from levelbench.experiments.off_clock import refuse_data
+from levelbench.experiments.own_code import is_ours, own_modules, variables_read
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item

@@ -23,9 +23,10 @@ import msgspec
 from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
+from levelbench.experiments.own_code import is_ours, texts_among
 from levelbench.experiments.processes import Starter, death, spawn, told_error
+from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
 from levelbench.experiments.request import Arm, load_task, variables_of
-from levelbench.experiments.task_files import is_ours, quick_doubts, target_doubts, texts_among
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
