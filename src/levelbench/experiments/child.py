@@ -184,7 +184,9 @@ def _signatures(reference: str, task: Task, importing: Importing) -> dict[str, s
 
 def _require_same(job: Job, kept: Snapshot | None) -> None:
     if kept is not None and (kept.facts.key, kept.facts.seed) != (job.key, job.seed):
-        raise DataError(f"the checkpoint {job.resume}", "it is another run's", "remove it: the run then starts anew")
+        raise DataError(
+            f"the checkpoint {job.resume}", "it is another run's", "remove it, and the run starts from the beginning"
+        )
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,7 @@ class _Run:
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     def _settings_files(self) -> dict[str, str]:
-        """The small files beside the task's that it read before it trained, with their SHA-256."""
+        """The small files next to the task's file that it read before it trained, with their SHA-256."""
         folder = Path(self.job.reference).resolve().parent
         return {
             str(Path(path).relative_to(folder)): digest
@@ -396,7 +398,7 @@ def message_of(error: LevelbenchError, file: Path | None = None) -> Message:
 def boundary(
     job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
 ) -> int:
-    """Carry out the job (see ``execute``); whatever is raised is told, and answered with its exit code."""
+    """Carry out the job (see ``execute``); any error is reported to the parent and becomes the exit code."""
     try:
         if job.keep_model:
             _keeping(job, tell, member, pulse, hear)
@@ -407,7 +409,7 @@ def boundary(
         lost = member is not None and member.lost(error)
         tell(msgspec.structs.replace(message_of(error, file_of(job.reference)), lost=lost))
         return error.exit_code
-    except Exception as error:  # noqa: BLE001  # the run's boundary: recorded above, told here
+    except Exception as error:  # noqa: BLE001  # the run's boundary: recorded above, reported here
         place = fault(error, file_of(job.reference))
         failure = DefinitionError(
             f"a run of {job.specification.task} with recipe {job.specification.recipe!r}, seed {job.seed}",
@@ -438,7 +440,7 @@ def _keeping(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, h
         raise StoreError(
             f"the trained network of {job.specification.task}, seed {job.seed}",
             f"it was not kept ({found}); its run is done and counts",
-            f"{do}the same command with --fresh makes its run anew",
+            f"{do}the same command with --fresh repeats the run",
         ) from error
 
 

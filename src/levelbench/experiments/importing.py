@@ -29,7 +29,7 @@ from typing import Any
 from levelbench.experiments.own_code import file_of_module, installed, is_data, is_own, texts_among
 from levelbench.measure.meters.resources import children_of
 
-__all__ = ["BESIDE", "Importing", "files_read", "usual_cpu_s", "watched"]
+__all__ = ["TASK_FOLDER", "Importing", "files_read", "usual_cpu_s", "watched"]
 
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
@@ -79,9 +79,9 @@ class Importing:
 
 
 class _Hook:
-    """Hears of what the interpreter does; deaf but while a task's file is imported, or somebody listens for files.
+    """An audit hook, active only while a task's file is imported or file reads are recorded.
 
-    It can never be taken away again once it is in place, so there is one for all files.
+    Python cannot remove an audit hook, so all files share one.
     """
 
     def __init__(self) -> None:
@@ -226,8 +226,8 @@ def watched() -> Iterator[Importing]:
         seen.watching_s = _thread_s() - entered_s - seen.cpu_s - seen.imports_cpu_s
 
 
-class _Beside:
-    """The folder of the task's file whose turn it is: modules next to it can be imported, as those of a script can.
+class _TaskFolder:
+    """The folder of the current task file: modules next to it can be imported, as those of a script can.
 
     It stays until another file's turn, for a recipe may import too. Each file gets the ``helper`` of its own folder:
     what an earlier one has imported from its folder is forgotten, as is what goes by the name of a module here.
@@ -238,8 +238,8 @@ class _Beside:
         self._before: set[str] = set()
 
     @contextmanager
-    def turn_to(self, folder: Path) -> Iterator[None]:
-        """It is the folder's turn, from now on, or within where a task's file loads that of another task."""
+    def switch_to(self, folder: Path) -> Iterator[None]:
+        """Make ``folder`` current: from now on, or only within the block if one task file loads another."""
         outer = self._folder if _HOOK.watching is not None else None
         self._turn(folder)
         try:
@@ -274,7 +274,7 @@ def _folder_of(module: ModuleType) -> Path | None:
     return place.parent if is_own(place) and not module.__name__.startswith("levelbench_") else None
 
 
-BESIDE = _Beside()
+TASK_FOLDER = _TaskFolder()
 
 
 def usual_cpu_s() -> float:

@@ -107,7 +107,7 @@ class Spent:
 
 
 def _running_s() -> float:
-    """How long ago this process started, as the kernel knows it; 0 where nobody tells, or where a person is typing."""
+    """How long ago this process started, as the kernel knows it; 0 if unknown, or in an interactive session."""
     # In an interactive session most of that time is waiting for the next line.
     if hasattr(sys, "ps1"):
         return 0.0

@@ -120,7 +120,7 @@ def is_own(file: Path) -> bool:
 
 
 def installed(module: object) -> bool:
-    """Whether a package is of Python or installed; what lies beside the task's file is the file's own."""
+    """Whether a package is Python's or installed; a module next to the task's file is neither."""
     file = getattr(module, "__file__", None)
     if file is None:
         return module is not None and not getattr(module, "__path__", None)
@@ -223,7 +223,7 @@ def is_data(path: Path) -> bool:
 
 
 def texts_among(paths: Iterable[Path]) -> dict[str, str]:
-    """The small files that may be settings, no code and of nobody's package: their names with their SHA-256."""
+    """The small files that may be settings, neither code nor part of a package: their names with their SHA-256."""
     found = {}
     for path in paths:
         with suppress(OSError):
@@ -237,7 +237,7 @@ def texts_among(paths: Iterable[Path]) -> dict[str, str]:
 def replaced_code(references: Iterable[str] | None = None) -> list[str]:
     """The functions and methods of levelbench and of Python in whose place is code of the user's own files.
 
-    With ``references`` it is that of these tasks' files and of what lies beside them.
+    With ``references`` it is that of these tasks' files and of the files next to them.
     """
     found = {}
     tasks = [Path(each).resolve().parent for each in references or () if each.endswith(".py")]

@@ -332,7 +332,7 @@ class ProgramRuns(Kind[Arm, Record]):
         run = TrackedRun(
             arm.specification, arm.key, turn.seed, arm.source, self._store.path, first=True, quiet=True, outside=outside
         )
-        # How long nobody waited for a line after the one before.
+        # Between the moments at which evaluations arrived.
         gaps_ns: list[int] = []
         trained_ns = ended_ns = 0
         began_ns = read_ns = HOST.now_ns()

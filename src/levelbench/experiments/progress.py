@@ -86,7 +86,7 @@ class Printed:
 
     Without a ``pattern`` it is the number after the metric's name, in whatever case: ``val_loss:4.37``,
     ``Accuracy = 93.8 %``, ``{"accuracy": 0.938}``, or the value of that key in a line of MLPerf's log. Raises
-    ``UsageError`` for a line of which nobody could say which number is meant. A ``pattern`` is a regular expression
+    ``UsageError`` for an ambiguous line. A ``pattern`` is a regular expression
     whose group ``quality``, or first group, is the number; groups ``epoch`` and ``step`` are read, too.
     """
 
@@ -99,7 +99,9 @@ class Printed:
         default += rf"(?P<another>\s+(?:{_NUMBER})(?!\w))?"
         # As PyTorch's examples print it: 9825/10000 (98%).
         self._fraction = re.compile(rf"{start}(?P<quality>\d+)\s*/\s*(\d+)\s*\((\d+(?:\.\d+)?)\s*%\)", re.I)
-        self._beside = re.compile(rf"({_HELD_OUT_WORDS}[_./-]{name})[\"']?\s*[:=]?\s*{_WRAPPED}(?:{_NUMBER})", re.I)
+        self._held_out_value = re.compile(
+            rf"({_HELD_OUT_WORDS}[_./-]{name})[\"']?\s*[:=]?\s*{_WRAPPED}(?:{_NUMBER})", re.I
+        )
         self._alike = re.compile(re.escape(re.split(r"[\s_-]", target.metric)[-1][:3]), re.I)
         try:
             self._quality = re.compile(pattern) if pattern is not None else re.compile(default, re.IGNORECASE)
@@ -121,14 +123,14 @@ class Printed:
         self._ranks: dict[str, None] = {}
         self._stood = self._below_training = False
         self.missed = ""
-        """The first line that may have told a quality and was not read."""
+        """The first line that may have held a quality and was not read."""
         self.held_out: str | None = None
         """A line that was read and says that it is of held-out data."""
         self.forms: dict[str, str] = {}
-        """A line of each form that told a quality, by the words before it."""
+        """A line of each form that held a quality, by the words before it."""
 
     def read(self, line: str) -> tuple[float, float | None] | None:
-        """The quality in a line, and its epoch where that is told; ``None`` without one, or for the same once more.
+        """The quality in a line, and its epoch if it has one; ``None`` without one, or for the same once more.
 
         A value that is printed again with the same epoch and step is no second evaluation, nor is one in a line of a
         progress bar, which shows the last one all the time. Without them each line is one: qualities stay where they
@@ -170,8 +172,8 @@ class Printed:
             )
         if self._stood:
             found.append(
-                "its progress bar showed one quality for several epochs, which counts once, since nobody knows whether "
-                "it was measured again: print each evaluation on a line of its own"
+                "its progress bar showed one quality for several epochs, which counts once, as it may not have been "
+                " measured again: print each evaluation on a line of its own"
             )
         return found
 
@@ -219,7 +221,7 @@ class Printed:
         return self._below_training and not _HELD_OUT.search(line[: found.start("quality")])
 
     def _need_clear(self, line: str, found: Sequence[re.Match[str]]) -> None:
-        """``UsageError`` for a line of which nobody could say which number is meant."""
+        """``UsageError`` for an ambiguous line."""
         texts = sorted({each["quality"] for each in found})
         asked, do = (
             f"the {self._target.metric} that a program prints",
@@ -232,8 +234,8 @@ class Printed:
             raise UsageError(asked, f"two numbers follow its name: {first[0].strip()!r}", do)
         if _HELD_OUT.search(line[: first.start("quality")]):
             return
-        if beside := self._beside.search(line):
-            name = beside[1]
+        if held_out := self._held_out_value.search(line):
+            name = held_out[1]
             do = f"that of held-out data is another: --target {name}={self._target.threshold:g}; else {do}"
             raise UsageError(asked, f"a line has {name} beside it, so that it may be of training", do)
         if alone := _VALUE_ALONE.search(line[first.end("quality") :]):
@@ -286,7 +288,7 @@ class ProgressFile:
         self._place, self._rest = place, b""
         self._pipe: int | None = None
         self._seen: tuple[int, ...] = ()
-        self._head, self._read_bytes, self._anew = b"", 0, False
+        self._head, self._read_bytes, self._rewritten = b"", 0, False
         self._names: list[str] = []
         self._told: list[str] = []
         self._again = 0
@@ -309,15 +311,15 @@ class ProgressFile:
         except OSError:
             found, still = b"", False
         *whole, self._rest = (self._rest + found).split(b"\n")
-        # A line without an end may go on. In a file that is written anew it is the last as soon as nothing is added.
-        if self._rest and (ended or (self._anew and still) or _is_object(self._rest)):
+        # A line without an end may go on. In a file that is rewritten it is the last as soon as nothing is added.
+        if self._rest and (ended or (self._rewritten and still) or _is_object(self._rest)):
             whole, self._rest = [*whole, self._rest], b""
         return [line for each in whole if (line := self._new(each.decode("utf-8", "replace"))) is not None]
 
     def _found(self) -> tuple[bytes, bool]:
         """What was added to the file, and whether nothing has changed since the look before."""
         if self._pipe is None and self._place.is_fifo():
-            # One that nobody writes to yet is no reason to wait.
+            # Do not wait for a writer.
             self._pipe = os.open(self._place, os.O_RDONLY | os.O_NONBLOCK)
         if self._pipe is not None:
             read = b""
@@ -332,11 +334,11 @@ class ProgressFile:
                 return b"", True
             self._seen = seen
             head = file.read(_HEAD_BYTES)
-            # While it is written anew a part of it is there.
+            # While it is rewritten, only a part is there.
             if self._head.startswith(head) and len(head) < len(self._head):
                 return b"", False
             if not head.startswith(self._head):
-                self._anew, self._read_bytes, self._again, self._names = True, 0, 0, []
+                self._rewritten, self._read_bytes, self._again, self._names = True, 0, 0, []
                 # What stood there without an end was all.
                 self._rest += b"\n" if self._rest else b""
             self._head = head
@@ -346,7 +348,7 @@ class ProgressFile:
             return found, False
 
     def _new(self, line: str) -> str | None:
-        """``line`` as it is told, or ``None`` where that was done before the file was written anew."""
+        """``line`` as it is reported, or ``None`` where that was done before the file was rewritten."""
         if self._place.suffix == ".csv":
             cells = next(csv.reader([line]), [])
             if not self._names:

@@ -36,7 +36,7 @@ _QUICK_BYTES = 512 * 2**20
 _QUICK_S = 0.5
 
 _MOST_FED = 0.1
-"""The share of a batch that may be validation examples once somebody's own augmentation has made it."""
+"""The share of a batch that may be validation examples after a user's augmentation."""
 
 _MOST_TRAINED_ON = 0.5
 """The share of validation examples that may be among the training examples: real data hold some twice."""
@@ -85,10 +85,10 @@ def _sentences(report: Report) -> list[str]:
 def untrained(
     trainer: Trainer, quality: Quality, target: float, totals: dict[str, int]
 ) -> tuple[list[Measurement], list[str]]:
-    """The quality of the network as its run began, beside that of chance, and why it is to be doubted, if it is.
+    """The quality of the network at the start of the run, that of chance, and doubts that follow.
 
     It is measured after the run, off its clock and with nothing else of the run's: on as many validation examples as
-    take a small part of the run's own time. The weights are drawn anew from the run's seed.
+    take a small part of the run's own time. The weights are drawn again from the run's seed.
     """
     recipe, split = trainer.recipe, trainer.dataset.validation
     spent = totals.get(Phase.EVALUATE.label, 0) / max(1, trainer.evaluated + 1) / max(1, len(split))
@@ -144,7 +144,7 @@ def quality_again(trainer: Trainer, split: Split, quality: Quality, outcome: Out
 
 
 def augmentation_doubts(trainer: Trainer) -> list[str]:
-    """Whether somebody's own augmentation or mixture hands validation examples to the training."""
+    """Whether a user's augmentation or mixture hands validation examples to the training."""
     recipe = trainer.recipe
     parts = [*recipe.augment, *([] if recipe.mix is None else [recipe.mix])]
     others = [type(part).__name__ for part in parts if not type(part).__module__.startswith("levelbench.")]

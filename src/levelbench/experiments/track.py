@@ -1,4 +1,4 @@
-"""Training loops of somebody's own, measured in place: ``with levelbench.track("my-model", target=...) as run``.
+"""A user's own training loops, measured in place: ``with levelbench.track("my-model", target=...) as run``.
 
 A tracked run leaves the record that ``levelbench run`` leaves: evaluations, step times, phases that sum to the wall
 time, meters, the environment, the program's text, and what a process with a clock of its own saw. What nobody but the

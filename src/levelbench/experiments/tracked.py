@@ -179,7 +179,7 @@ class TrackedRun:
 
     @property
     def seed(self) -> int:
-        """That of the run; where nobody gave one, the next one that has no run when it is first asked for."""
+        """The seed of the run; by default the first one without a run when this is first read."""
         if self._seed is None:
             self._seed = _next_seed(self._folder, self._key)
         return self._seed
@@ -340,14 +340,14 @@ class TrackedRun:
         return value
 
     def evaluate_at(self, quality: float, epoch: float | None) -> Evaluation:
-        """Record a quality that a program has told of itself, after so many epochs where it tells these."""
+        """Record a quality that a program reports, after ``epoch`` epochs if it reports them."""
         if epoch is not None and epoch > self._epochs + self._share:
             self._epochs, self._share = int(epoch), epoch - int(epoch)
         self.evaluate(quality)
         return self._evaluations[-1]
 
     def hold(self) -> None:
-        """The clock of the last evaluation stops here; what its quality is will be told by :meth:`evaluate_held`."""
+        """The clock of the last evaluation stops here; :meth:`evaluate_held` adds the quality."""
         if self._held_ns is None:
             self._begin_work()
             self._switch(Phase.EVALUATE)
@@ -384,7 +384,7 @@ class TrackedRun:
         now_ns = sum(phases_ns.values())
         # A step without a known number of examples has one at least.
         self._samples = max(self._samples, self._steps)
-        # Of an epoch whose length nobody has told it is looked at at the end.
+        # An epoch of unknown length counts as whole when it is evaluated.
         untold = self._counts_epochs and not self._share and self._steps > self._steps_before_epoch
         epoch, shown = self._epochs + (1.0 if untold else self._share), None if loss is None else float(loss)
         evaluation = Evaluation(now_ns, self._steps, epoch, self._samples, quality, shown, phases_ns)

@@ -55,8 +55,8 @@ _LOOK_S = 0.5
 
 def label_with_recipe(label: str, arm: Arm) -> str:
     """``label`` with the arm's recipe in it, where that is not its task's default."""
-    name, told = parse_item(label)
-    return label if arm.usual or "recipe" in told else format_item(name, {"recipe": arm.specification.recipe, **told})
+    name, given = parse_item(label)
+    return label if arm.usual or "recipe" in given else format_item(name, {"recipe": arm.specification.recipe, **given})
 
 
 def labels(arms: Sequence[Arm]) -> list[str]:
@@ -67,7 +67,7 @@ def labels(arms: Sequence[Arm]) -> list[str]:
 
 @dataclass(frozen=True)
 class Extras:
-    """What a run does beside training: how often it keeps a checkpoint, and who looks on.
+    """What a run does besides training: how often it keeps a checkpoint, and who looks on.
 
     ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept,
     ``planned_effect`` what looks at the comparison are planned for, where it goes on until it is clear. ``fork`` is
@@ -235,7 +235,7 @@ class Training(Kind[Arm, Record]):
         return next((record for record in reversed(new) if not self.why_not(record, arm, plan.environment)), None)
 
     def _doubts(self, arm: Arm) -> list[str]:
-        """What quick probes find wrong before the first run: with a task of somebody else, or with another target."""
+        """What quick probes find wrong before the first run: with a user's task, or with another target."""
         task, specification = load_task(arm.reference), arm.specification
         target = specification.target.threshold
         if is_ours(arm.reference):
@@ -422,7 +422,7 @@ def _follow(
     on_progress: OnProgress | None,
 ) -> list[Message]:
     assert process.stdin is not None
-    # It may have died before it read its job; how it died is told below.
+    # It may have died before it read its job; the error below says how.
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(msgspec.json.encode(job))
         process.stdin.close()
@@ -460,7 +460,7 @@ def _waiting(process: Child, link: socket.socket) -> Iterator[Callable[[float], 
     """A function that waits up to so many seconds, asleep, and says whether the process has ended.
 
     It wakes up for a message, too, as the witness of the run's clock answers at once. ``Popen.wait`` with a timeout
-    wakes up twenty times a second, beside a run whose threads need every core.
+    wakes up twenty times a second, while the run needs every core.
     """
     descriptor = os.pidfd_open(process.pid)
     poll = select.poll()
