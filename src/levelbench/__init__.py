@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from levelbench.cli.api import run as run
     from levelbench.errors import LevelbenchError as LevelbenchError
     from levelbench.experiments.request import load_task as load_task
-    from levelbench.experiments.track import TrackedRun as TrackedRun
     from levelbench.experiments.track import autophase as autophase
     from levelbench.experiments.track import predict as predict
     from levelbench.experiments.track import track as track
+    from levelbench.experiments.tracked import TrackedRun as TrackedRun
     from levelbench.measure.clocks import FakeClock as FakeClock
     from levelbench.measure.sampling import Sample as Sample
     from levelbench.measure.sampling import sample as sample
@@ -50,7 +50,8 @@ _HOMES = {
     "records.store": ("Store",),
     "records.summary": ("summarise",),
     "experiments.request": ("load_task",),
-    "experiments.track": ("TrackedRun", "autophase", "predict", "track"),
+    "experiments.track": ("autophase", "predict", "track"),
+    "experiments.tracked": ("TrackedRun",),
     "training.task": ("Recipe", "Task"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

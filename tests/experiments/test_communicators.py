@@ -10,11 +10,11 @@ from levelbench.distributed.launching.base import Failure
 from levelbench.distributed.sweep import SweepPoint
 from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.experiments.communicators import (
+    ERRORS,
     JOB,
     POINTS,
-    TOLD,
+    RankError,
     SweepJob,
-    Told,
     default_communicator,
     engine_for,
     measure_communicator,
@@ -36,13 +36,13 @@ class Planted:
         self.job = json.loads((folder / JOB).read_text())
         (folder / POINTS).write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in self.points))
         if self.told:
-            (folder / TOLD).write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in self.told))
+            (folder / ERRORS).write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in self.told))
         failure = self.ended and Failure(*self.ended, lines=("its last words",), log=folder / "rank-1.log")
         return nullcontext(SimpleNamespace(wait=lambda seconds: True, failure=lambda: failure))
 
 
 def told(rank, found, lost):
-    return Told(rank, "asked", found, "do", 3, lost, "its traceback")
+    return RankError(rank, "asked", found, "do", 3, lost, "its traceback")
 
 
 def test_points_come_one_by_one_and_all_together():

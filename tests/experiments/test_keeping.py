@@ -16,7 +16,7 @@ from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.base import BaseStepper
 from levelbench.errors import CommunicationError, DataError, StoreError, UnsupportedError
 from levelbench.experiments import rank
-from levelbench.experiments.rank import Keeper
+from levelbench.experiments.rank import RankCheckpoints
 from levelbench.frameworks.numpy import framework
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Builder
@@ -81,7 +81,7 @@ def train(scheme, path, *, killed_at=None, resume=False, optimizer=None, every="
 
     def work(communicator):
         ranks = Ranks(communicator, scheme)
-        keeper = Keeper(ranks)
+        keeper = RankCheckpoints(ranks)
         _, kept = keeper.read(path if resume else None)
 
         def write(where, snapshot):
@@ -210,7 +210,7 @@ def test_without_a_part_a_checkpoint_is_refused_and_what_to_remove_is_the_first_
     damage(part_of(path, 8, 1))
     with pytest.raises(DataError, match=r"No such file|not an archive of arrays") as caught:
         train(AllReduce(), path, resume=True)
-    assert caught.value.do == f"remove {path}: the run then starts anew"
+    assert caught.value.do == f"remove {path}, and the run starts from the beginning"
 
 
 class Forgetful(BaseStepper):

@@ -17,7 +17,8 @@ import levelbench
 from levelbench.cli import main
 from levelbench.errors import MissingError, UsageError
 from levelbench.experiments.commands import make_command
-from levelbench.experiments.programs import Printed, ProgressFile, make_arm, read_target
+from levelbench.experiments.programs import make_arm, read_target
+from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.records import group_runs, read_record, summarise
 from levelbench.report.runs import curve_table
 from levelbench.report.tables import to_text

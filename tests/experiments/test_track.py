@@ -465,10 +465,10 @@ def test_of_several_ranks_the_first_writes_the_record_and_all_need_one_seed(tmp_
 
 
 def test_much_work_before_the_clock_is_a_doubt(track, record, monkeypatch):
-    import levelbench.experiments.track as module
+    from levelbench.experiments import off_clock, tracked
 
     # The process of these tests has tracked others before.
-    monkeypatch.setattr(module, "own_cpu_s", lambda: module._tracked.cpu_s + 60.0)
+    monkeypatch.setattr(off_clock, "own_cpu_s", lambda: tracked._tracked.cpu_s + 60.0)
     with track() as run:
         run.evaluate(0.5)
     assert any("before its clock started" in each for each in record().end.suspect)

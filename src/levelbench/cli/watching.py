@@ -26,7 +26,7 @@ from levelbench.experiments.kernel import (
     go_on,
     make_plan,
 )
-from levelbench.experiments.task_files import replaced_code
+from levelbench.experiments.own_code import replaced_code
 from levelbench.experiments.training import RunPlan, labels
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture

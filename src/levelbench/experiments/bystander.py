@@ -1,6 +1,6 @@
 """A process that looks at a clock of its own whenever a tracked program says that a moment has come.
 
-Started with two pipes by ``levelbench.experiments.track``. A byte on standard input is a moment: the program waits
+Started with two pipes by ``levelbench.experiments.tracked``. A byte on standard input is a moment: the program waits
 until it is answered, so that the moment lies at this clock's reading. After an ``e``, the end, all readings are
 printed. It imports little, ignores Ctrl-C, which is the program's, and ends with the pipe.
 """

@@ -1,4 +1,4 @@
-"""Hooks of PyTorch and callbacks of other trainers, through which a tracked run learns what they do.
+"""Hooks of PyTorch and callbacks of other trainers, that report to a tracked run.
 
 ``run.callback("lightning")`` is an instance of that trainer's own class of callbacks, which is imported when it is
 asked for. What a trainer has no event for is not known: where forward, backward and update cannot be told apart they
@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, SupportsFloat
 
 from levelbench.errors import MissingError, UnknownNameError, UsageError
-from levelbench.experiments.track import TrackedRun, examples_of
+from levelbench.experiments.tracked import TrackedRun, examples_of
 from levelbench.measure.timeline import Phase
 
 __all__ = ["CALLBACKS", "CudaEvents", "hook_phases", "make_callback"]
@@ -31,7 +31,7 @@ def make_callback(run: TrackedRun, trainer: str, metric: str | None, examples: i
     make = CALLBACKS.get(trainer)
     if make is None:
         raise UnknownNameError("trainer", trainer, sorted(CALLBACKS))
-    return make(_Told(run, metric, examples))
+    return make(_Reporter(run, metric, examples))
 
 
 def hook_phases(run: TrackedRun, model: Any, optimizer: Any) -> list[Any]:
@@ -93,7 +93,7 @@ class CudaEvents:
         self._last: Any = None
 
     def mark(self) -> Any:
-        """An event after what was launched, which nobody waits for; the last one while a graph is captured."""
+        """An event after the launched work, without waiting; the last one while a graph is captured."""
         if self._last is None or not self._cuda.is_current_stream_capturing():
             self._last = self._cuda.Event(enable_timing=True)
             self._last.record(self._cuda.current_stream())
@@ -105,13 +105,13 @@ class CudaEvents:
         return float(start.elapsed_time(end)) * 1e-3
 
 
-class _Told:
-    """What all of them tell a run."""
+class _Reporter:
+    """Reports a trainer's events to a run; all callbacks share it."""
 
     def __init__(self, run: TrackedRun, metric: str | None, examples: int | None) -> None:
         self.run, self.metric, self._examples = run, metric, examples
         self.phase: Callable[[Phase], None] = self._first_phase
-        """From now on it is this one."""
+        """Replaced after the first phase."""
 
     def _first_phase(self, phase: Phase) -> None:
         # One subject, in two files; each event of a step costs on the clock.
@@ -149,14 +149,14 @@ class _Told:
 class _Callback:
     """What goes before a trainer's own class among the bases of a callback."""
 
-    def __init__(self, told: _Told) -> None:
+    def __init__(self, reporter: _Reporter) -> None:
         super().__init__()
-        self.told = told
+        self.reporter = reporter
 
 
-def _made(told: _Told, own: type[_Callback], asked: str, *places: str) -> Any:
+def _made(reporter: _Reporter, own: type[_Callback], asked: str, *places: str) -> Any:
     """An instance of ``own`` and of the first class of ``module:name`` that is there."""
-    return type(own.__name__.strip("_"), (own, _found(asked, *places)), {})(told)
+    return type(own.__name__.strip("_"), (own, _found(asked, *places)), {})(reporter)
 
 
 def _found(asked: str, *places: str) -> Any:
@@ -170,34 +170,34 @@ def _found(asked: str, *places: str) -> Any:
 class _Lightning(_Callback):
     """All four phases; validation is ``evaluate``, and what it logs is of held-out data."""
 
-    def __init__(self, told: _Told) -> None:
-        super().__init__(told)
+    def __init__(self, reporter: _Reporter) -> None:
+        super().__init__(reporter)
         self.before: dict[str, float] = {}
         self.validated: set[str] = set()
 
     def on_train_start(self, trainer: Any, module: object) -> None:
-        self.told.phase(Phase.DATA)
+        self.reporter.phase(Phase.DATA)
 
     def on_train_batch_start(self, trainer: Any, module: object, batch: object, batch_idx: int) -> None:
-        self.told.phase(Phase.FORWARD)
+        self.reporter.phase(Phase.FORWARD)
 
     def on_before_backward(self, trainer: Any, module: object, loss: object) -> None:
-        self.told.phase(Phase.BACKWARD)
+        self.reporter.phase(Phase.BACKWARD)
 
     def on_after_backward(self, trainer: Any, module: object) -> None:
-        self.told.phase(Phase.OTHER)
+        self.reporter.phase(Phase.OTHER)
 
     def on_before_optimizer_step(self, trainer: Any, module: object, optimizer: object) -> None:
-        self.told.phase(Phase.UPDATE)
+        self.reporter.phase(Phase.UPDATE)
 
     def on_train_batch_end(self, trainer: Any, module: object, outputs: object, batch: object, batch_idx: int) -> None:
-        self.told.step(batch=batch)
-        self.told.phase(Phase.DATA)
+        self.reporter.step(batch=batch)
+        self.reporter.phase(Phase.DATA)
         self._stop(trainer)
 
     def on_validation_start(self, trainer: Any, module: object) -> None:
         if not trainer.sanity_checking:
-            self.told.phase(Phase.EVALUATE)
+            self.reporter.phase(Phase.EVALUATE)
             self.before = self._logged(trainer)
 
     def on_validation_end(self, trainer: Any, module: object) -> None:
@@ -208,15 +208,15 @@ class _Lightning(_Callback):
         # Training logs into the same place, and nothing while validation goes on.
         self.validated |= {name for name, value in logged.items() if self.before.get(name) != value}
         logged = {name: value for name, value in logged.items() if name in self.validated}
-        self.told.quality(logged, trainer.current_epoch + (done / batches if batches else 1.0))
-        self.told.phase(Phase.DATA)
+        self.reporter.quality(logged, trainer.current_epoch + (done / batches if batches else 1.0))
+        self.reporter.phase(Phase.DATA)
         self._stop(trainer)
 
     def on_train_end(self, trainer: Any, module: object) -> None:
-        self.told.phase(Phase.OTHER)
+        self.reporter.phase(Phase.OTHER)
 
     def _stop(self, trainer: Any) -> None:
-        if self.told.over():
+        if self.reporter.over():
             trainer.should_stop = True
 
     def _logged(self, trainer: Any) -> dict[str, float]:
@@ -227,36 +227,36 @@ class _Transformers(_Callback):
     """Forward and backward, with loading the further batches of a step, are ``train``."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        self.told.phase(Phase.DATA)
+        self.reporter.phase(Phase.DATA)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        self.told.phase(Phase.TRAIN)
+        self.reporter.phase(Phase.TRAIN)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        self.told.phase(Phase.UPDATE)
+        self.reporter.phase(Phase.UPDATE)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        self.told.phase(Phase.OTHER)
+        self.reporter.phase(Phase.OTHER)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        self.told.step(args.train_batch_size * args.gradient_accumulation_steps)
+        self.reporter.step(args.train_batch_size * args.gradient_accumulation_steps)
         self._go_on(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
         self._go_on(control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: object) -> None:
-        self.told.quality(metrics or {}, state.epoch or 0.0, "eval_")
-        self.told.phase(Phase.DATA)
-        if self.told.over():
+        self.reporter.quality(metrics or {}, state.epoch or 0.0, "eval_")
+        self.reporter.phase(Phase.DATA)
+        if self.reporter.over():
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        self.told.phase(Phase.OTHER)
+        self.reporter.phase(Phase.OTHER)
 
     def _go_on(self, control: Any) -> None:
-        self.told.phase(Phase.EVALUATE if control.should_evaluate else Phase.DATA)
-        if self.told.over():
+        self.reporter.phase(Phase.EVALUATE if control.should_evaluate else Phase.DATA)
+        if self.reporter.over():
             control.should_training_stop = True
 
 
@@ -269,36 +269,36 @@ class _Keras(_Callback):
 
     def on_train_begin(self, logs: object = None) -> None:
         self.fitting = True
-        self.told.phase(Phase.DATA)
+        self.reporter.phase(Phase.DATA)
 
     def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
         self.batch = -1
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        self.told.phase(Phase.TRAIN)
+        self.reporter.phase(Phase.TRAIN)
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
         # With steps_per_execution several batches are one event.
-        self.told.step(times=batch - self.batch if batch > self.batch else 1)
+        self.reporter.step(times=batch - self.batch if batch > self.batch else 1)
         self.batch = batch
-        self.told.phase(Phase.DATA)
+        self.reporter.phase(Phase.DATA)
         self._stop()
 
     def on_test_begin(self, logs: object = None) -> None:
         if self.fitting:
-            self.told.phase(Phase.EVALUATE)
+            self.reporter.phase(Phase.EVALUATE)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.told.quality(logs or {}, epoch + 1, "val_")
-        self.told.phase(Phase.DATA)
+        self.reporter.quality(logs or {}, epoch + 1, "val_")
+        self.reporter.phase(Phase.DATA)
         self._stop()
 
     def on_train_end(self, logs: object = None) -> None:
         self.fitting = False
-        self.told.phase(Phase.OTHER)
+        self.reporter.phase(Phase.OTHER)
 
     def _stop(self) -> None:
-        if self.told.over():
+        if self.reporter.over():
             self.model.stop_training = True
 
 
@@ -312,33 +312,33 @@ class _Xgboost(_Callback):
     """An iteration is one phase, ``train``, with its evaluation: both come before the event."""
 
     def before_iteration(self, model: object, epoch: int, evals_log: object) -> bool:
-        self.told.phase(Phase.TRAIN)
-        return self.told.over()
+        self.reporter.phase(Phase.TRAIN)
+        return self.reporter.over()
 
     def after_iteration(self, model: object, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
-        self.told.step()
-        told = {name: {metric: each[-1] for metric, each in found.items()} for name, found in evals_log.items()}
-        self.told.quality(_held_out(told), epoch + 1)
-        self.told.phase(Phase.OTHER)
-        return self.told.over()
+        self.reporter.step()
+        latest = {name: {metric: each[-1] for metric, each in found.items()} for name, found in evals_log.items()}
+        self.reporter.quality(_held_out(latest), epoch + 1)
+        self.reporter.phase(Phase.OTHER)
+        return self.reporter.over()
 
 
-def _lightgbm(told: _Told) -> Any:
+def _lightgbm(reporter: _Reporter) -> Any:
     """Two, for before and after an iteration, which is one phase, ``train``, with its evaluation."""
     stop = _found("lightgbm", "lightgbm.callback:EarlyStopException")
 
     def before(state: object) -> None:
-        told.phase(Phase.TRAIN)
+        reporter.phase(Phase.TRAIN)
 
     def after(state: Any) -> None:
-        told.step()
+        reporter.step()
         found = state.evaluation_result_list or []
         sets: dict[str, dict[str, SupportsFloat]] = {}
         for name, metric, value, *_ in found:
             sets.setdefault(name, {})[metric] = value
-        told.quality(_held_out(sets), state.iteration + 1)
-        told.phase(Phase.OTHER)
-        if told.over():
+        reporter.quality(_held_out(sets), state.iteration + 1)
+        reporter.phase(Phase.OTHER)
+        if reporter.over():
             raise stop(state.iteration, found)
 
     vars(before).update(before_iteration=True, order=100)
@@ -346,12 +346,12 @@ def _lightgbm(told: _Told) -> Any:
     return [before, after]
 
 
-CALLBACKS: Mapping[str, Callable[[_Told], Any]] = {
-    "keras": lambda told: _made(told, _Keras, "keras", "keras.callbacks:Callback"),
+CALLBACKS: Mapping[str, Callable[[_Reporter], Any]] = {
+    "keras": lambda reporter: _made(reporter, _Keras, "keras", "keras.callbacks:Callback"),
     "lightgbm": _lightgbm,
-    "lightning": lambda told: _made(
-        told, _Lightning, "lightning", "lightning.pytorch:Callback", "pytorch_lightning:Callback"
+    "lightning": lambda reporter: _made(
+        reporter, _Lightning, "lightning", "lightning.pytorch:Callback", "pytorch_lightning:Callback"
     ),
-    "transformers": lambda told: _made(told, _Transformers, "transformers", "transformers:TrainerCallback"),
-    "xgboost": lambda told: _made(told, _Xgboost, "xgboost", "xgboost.callback:TrainingCallback"),
+    "transformers": lambda reporter: _made(reporter, _Transformers, "transformers", "transformers:TrainerCallback"),
+    "xgboost": lambda reporter: _made(reporter, _Xgboost, "xgboost", "xgboost.callback:TrainingCallback"),
 }

@@ -11,7 +11,6 @@ and, where there is none, from a message of three parts on the pipe it gave us.
 from __future__ import annotations
 
 import gc
-import math
 import os
 import select
 import sys
@@ -28,6 +27,7 @@ import numpy as np
 
 from levelbench import __version__
 from levelbench.errors import DataError, DefinitionError, LevelbenchError, StoreError, UsageError
+from levelbench.experiments.importing import Importing, files_read, watched
 from levelbench.experiments.jobs import (
     AloneMember,
     Hear,
@@ -40,19 +40,15 @@ from levelbench.experiments.jobs import (
     Written,
     no_parent,
 )
-from levelbench.experiments.request import file_of, load_watched, source_of, variables_of
-from levelbench.experiments.task_files import (
-    Importing,
-    files_read,
-    import_doubts,
-    is_data,
-    is_ours,
-    read_besides,
-    refuse_data,
-    replaced_code,
-    texts_among,
-    watched,
+from levelbench.experiments.off_clock import import_doubts, read_besides, refuse_data
+from levelbench.experiments.own_code import is_data, is_ours, replaced_code, texts_among
+from levelbench.experiments.recipe_checks import (
+    augmentation_doubts,
+    data_doubts,
+    quality_again,
+    untrained,
 )
+from levelbench.experiments.request import file_of, load_watched, source_of, variables_of
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.forking import die_with_parent, end_on_interrupt, how_started
@@ -63,29 +59,17 @@ from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
 from levelbench.records.schema import Between, DatasetFacts, Source, fault, redact
-from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
-from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.input import Held, share_held_out
+from levelbench.training.datasets.base import Dataset
 from levelbench.training.observers import Observer, Pulse
 from levelbench.training.observers import make as make_observers
 from levelbench.training.optimizers import SGD
 from levelbench.training.optimizers.arrays import namespace
-from levelbench.training.probes.task import most_frequent
-from levelbench.training.quality import Quality
 from levelbench.training.stopping import Evaluate, Outcome, Stopping
 from levelbench.training.task import Task
-from levelbench.training.trainer import Trainer, fingerprint
+from levelbench.training.trainer import Trainer
 
 __all__ = ["boundary", "execute", "main", "message_of"]
-
-
-_UNTRAINED_LEAST, _UNTRAINED_MOST, _UNTRAINED_SHARE = 64, 2048, 0.05
-
-_MOST_TRAINED_ON = 0.5
-"""The share of validation examples that may be among the training examples: real data hold some twice."""
-_MOST_FED = 0.1
-"""The share of a batch that may be validation examples once somebody's own augmentation has made it."""
 
 
 def execute(
@@ -200,7 +184,9 @@ def _signatures(reference: str, task: Task, importing: Importing) -> dict[str, s
 
 def _require_same(job: Job, kept: Snapshot | None) -> None:
     if kept is not None and (kept.facts.key, kept.facts.seed) != (job.key, job.seed):
-        raise DataError(f"the checkpoint {job.resume}", "it is another run's", "remove it: the run then starts anew")
+        raise DataError(
+            f"the checkpoint {job.resume}", "it is another run's", "remove it, and the run starts from the beginning"
+        )
 
 
 @dataclass(frozen=True)
@@ -270,23 +256,23 @@ class _Run:
         end.suspect.extend(self._went_on())
         end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *besides, *self.job.doubts])
         if self.member.first:
-            untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
-            for measurement in untrained:
+            measured, doubt = untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
+            for measurement in measured:
                 self.writer.append(measurement)
-            end.suspect.extend([*doubt, *_fed(trainer), *replaced_code()])
+            end.suspect.extend([*doubt, *augmentation_doubts(trainer), *replaced_code()])
             if opened:
                 names = ", ".join(sorted(opened))
                 end.suspect.append(
                     f"while it computed a step it opened data ({names}): what it learns from them is open"
                 )
             if self.job.specification.distribution is None:
-                end.suspect.extend(_measured_again(trainer, dataset.validation, self.task.quality, outcome))
+                end.suspect.extend(quality_again(trainer, dataset.validation, self.task.quality, outcome))
             if trainer.changed_by_evaluation:
                 end.suspect.append("measuring its quality changed its weights: what it learns then is on no clock")
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     def _settings_files(self) -> dict[str, str]:
-        """The small files beside the task's that it read before it trained, with their SHA-256."""
+        """The small files next to the task's file that it read before it trained, with their SHA-256."""
         folder = Path(self.job.reference).resolve().parent
         return {
             str(Path(path).relative_to(folder)): digest
@@ -357,95 +343,6 @@ class _Run:
         )
 
 
-def _untrained(
-    trainer: Trainer, quality: Quality, target: float, totals: dict[str, int]
-) -> tuple[list[Measurement], list[str]]:
-    """The quality of the network as its run began, beside that of chance, and why it is to be doubted, if it is.
-
-    It is measured after the run, off its clock and with nothing else of the run's: on as many validation examples as
-    take a small part of the run's own time. The weights are drawn anew from the run's seed.
-    """
-    recipe, split = trainer.recipe, trainer.dataset.validation
-    spent = totals.get(Phase.EVALUATE.label, 0) / max(1, trainer.evaluated + 1) / max(1, len(split))
-    count = min(_UNTRAINED_MOST, max(_UNTRAINED_LEAST, int(_UNTRAINED_SHARE * sum(totals.values()) / max(spent, 1.0))))
-    others: list[str] = []
-    try:
-        if count < len(split):
-            from levelbench.training.probes.bench import part_of
-
-            split = part_of(split, count)
-        drawn = trainer.backend.initialise(recipe.network, trainer.seed)
-        if fingerprint(drawn) != trainer.began_with:
-            others.append(
-                "its network began with other values than a second draw from its seed gives: look for weights that "
-                "were trained before, or draw them from the seed alone"
-            )
-        executor = trainer.backend.build(
-            recipe.trained_network(),
-            drawn,
-            precision=recipe.precision,
-            channels_last=recipe.channels_last,
-        )
-        if trainer.started_with not in (None, trainer.fingerprint_of(executor)):
-            others.append(
-                "its optimizer or scheme changed the weights before the first step: whether it began untrained is open"
-            )
-        value = quality.measure(executor, Held(trainer.backend, trainer.dataset, split))
-    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
-        why = f"measuring it raised {type(error).__name__}"
-        doubt = f"the quality of its untrained network is not known, for {why}: whether it began untrained is open"
-        return [Measurement(UNTRAINED, quality.metric, None, None, why)], [*others, doubt]
-    method = f"{len(split)} validation examples, after the run"
-    found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], most_frequent(quality, split.labels)
-    if chance is not None:
-        found.append(Measurement(CHANCE, quality.metric, chance, "the share of the most frequent label among them"))
-    if _far(value, quality, target, chance):
-        return found, others
-    said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
-    return found, [*others, f"{said}: look for weights that were trained before"]
-
-
-def _measured_again(trainer: Trainer, split: Split, quality: Quality, outcome: Outcome) -> list[str]:
-    """Whether the last evaluation says what the weights that it was of are worth on the validation split."""
-    told = outcome.quality["validation"]
-    try:
-        found = trainer.measure_again(Held(trainer.backend, trainer.dataset, split))
-    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
-        return [f"measuring its quality again after the run raised {type(error).__name__}: whether it is right is open"]
-    if math.isclose(found, told, rel_tol=_SAME, abs_tol=_SAME) or (math.isnan(found) and math.isnan(told)):
-        return []
-    said = f"its last evaluation told {quality.metric} {told:.4g}, and the same weights measured after the run have"
-    return [f"{said} {found:.4g}: look for what changes the validation data or what measures them"]
-
-
-def _fed(trainer: Trainer) -> list[str]:
-    """Whether somebody's own augmentation or mixture hands validation examples to the training."""
-    recipe = trainer.recipe
-    parts = [*recipe.augment, *([] if recipe.mix is None else [recipe.mix])]
-    others = [type(part).__name__ for part in parts if not type(part).__module__.startswith("levelbench.")]
-    if not others:
-        return []
-    names = " and ".join(dict.fromkeys(others))
-    try:
-        share = share_held_out(trainer.dataset, recipe.sampler, trainer.seed, recipe.augment, recipe.mix)
-    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
-        return [f"{names} raised {type(error).__name__} when it was looked at after the run: what it trains on is open"]
-    if share is None or share <= _MOST_FED:
-        return []
-    return [f"{share:.0%} of the examples that {names} made for the first batch are validation examples"]
-
-
-def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:
-    """Whether an untrained network is nearer to what knows nothing than to the target.
-
-    Of one that is there, whoever reads the record says so.
-    """
-    if quality.direction == "lower":
-        return not target < value < 1.5 * target
-    lowest = quality.low if chance is None else chance
-    return not (lowest + target) / 2 < value < target
-
-
 def _end(
     outcome: Outcome,
     dataset: Dataset,
@@ -462,12 +359,6 @@ def _end(
     if apart_ns > 0.01 * wall_ns[0] + 1_000_000:
         sums = f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns[0] / 1e9:.3f} s"
         suspect.append(f"{sums}: look for what changes a clock")
-    seen = dataset.share_trained_on()
-    if seen is not None and seen > _MOST_TRAINED_ON:
-        suspect.append(
-            f"{seen:.0%} of the validation examples that were looked at are training examples: the quality is not that "
-            "of held-out data, so split the data otherwise"
-        )
     facts = DatasetFacts(
         dataset.name,
         dataset.sizes(),
@@ -479,31 +370,18 @@ def _end(
         dataset.input_digests(),
         dataset.input_digests(whole=True),
     )
-    suspect.extend(_unhashed(facts))
+    suspect.extend(data_doubts(dataset, facts))
     why = outcome.stopped_by
     return End(
         "done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, why, before_ns=before_ns
     )
 
 
-def _unhashed(facts: DatasetFacts) -> list[str]:
-    """Whether the data may be others than a run's that it is compared with, without anybody seeing it."""
-    if facts.checksums or facts.synthetic:
-        return []
-    parts = [name for name, size in facts.sizes.items() if size and name not in facts.whole_inputs]
-    if not parts:
-        return []
-    why = "more than 256 MiB, or made when they are asked for"
-    return [
-        f"its data have no checksums, and not all inputs of its {', '.join(parts)} split were hashed ({why}): a change "
-        "of them may go unseen, so give checksums in load()"
-    ]
-
-
 # A task's file may put something else in its place.
 _collect, _freeze, _thread_s = gc.collect, gc.freeze, time.thread_time
+
 _ANSWER_S = 60.0
-_SAME = 0.01
+
 _COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE)
 
 
@@ -520,7 +398,7 @@ def message_of(error: LevelbenchError, file: Path | None = None) -> Message:
 def boundary(
     job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
 ) -> int:
-    """Carry out the job (see ``execute``); whatever is raised is told, and answered with its exit code."""
+    """Carry out the job (see ``execute``); any error is reported to the parent and becomes the exit code."""
     try:
         if job.keep_model:
             _keeping(job, tell, member, pulse, hear)
@@ -531,7 +409,7 @@ def boundary(
         lost = member is not None and member.lost(error)
         tell(msgspec.structs.replace(message_of(error, file_of(job.reference)), lost=lost))
         return error.exit_code
-    except Exception as error:  # noqa: BLE001  # the run's boundary: recorded above, told here
+    except Exception as error:  # noqa: BLE001  # the run's boundary: recorded above, reported here
         place = fault(error, file_of(job.reference))
         failure = DefinitionError(
             f"a run of {job.specification.task} with recipe {job.specification.recipe!r}, seed {job.seed}",
@@ -562,7 +440,7 @@ def _keeping(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, h
         raise StoreError(
             f"the trained network of {job.specification.task}, seed {job.seed}",
             f"it was not kept ({found}); its run is done and counts",
-            f"{do}the same command with --fresh makes its run anew",
+            f"{do}the same command with --fresh repeats the run",
         ) from error
 
 

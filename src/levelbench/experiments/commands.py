@@ -198,7 +198,7 @@ def carry_out_command(
     """Start it, wait until it has ended, and end what it leaves behind.
 
     With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and those that ``written``
-    gives, which is asked every hundredth of a second and told whether it has ended, and ends it where it returns true;
+    gives, which is asked every hundredth of a second with whether it has ended, and ends it where it returns true;
     ``on_end`` is called when it has ended. ``environment`` is added to ours. Raises ``MissingError`` for a program that
     cannot be started.
     """
@@ -377,7 +377,7 @@ def _ends_within(pid: int, timeout_s: float) -> bool:
 
 def _end_group(group: int) -> bool:
     """End the processes of a group, those that do not listen with force; whether there were any."""
-    # What has ended and was waited for by nobody yet is in the group, too.
+    # Zombies still belong to the group.
     found = _alive(group)
     _signal_group(group, signal.SIGTERM)
     # A stopped process gets its SIGTERM when it goes on.
@@ -402,7 +402,7 @@ def _until_gone(group: int, most_s: float) -> None:
 
 
 def _alive(group: int) -> bool:
-    """Whether a process of the group still runs; one that nobody has waited for yet does not."""
+    """Whether a process of the group still runs; a zombie does not."""
     return any(_runs(each.name, group) for each in Path("/proc").glob("[0-9]*"))
 
 
@@ -592,8 +592,8 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
     unheard = any(_fails_silently(*each) for each in (inline, script) if each is not None)
     crash = _CRASHED.search(ended.errors) or (_FAILED.search(ended.errors) if unheard else None)
     if not ended.exit_code and crash is not None:
-        told = crash[0].strip(": ")
-        found.append(f"it ended with exit code 0 and printed {told!r}: look whether it did all of its work")
+        line = crash[0].strip(": ")
+        found.append(f"it ended with exit code 0 and printed {line!r}: look whether it did all of its work")
     return found
 
 
@@ -604,7 +604,7 @@ def _shell_text(command: Command) -> tuple[_Told | None, _Told | None]:
     """What a shell is given in the command itself, or in a script or makefile, each with the shell's options."""
     words = list(command.words)
     if Path(words[0]).name in ("make", "gmake"):
-        # Of a recipe make hears what its shell does; what it is told to ignore, it says.
+        # make sees the shell's exit code for each recipe, and prints what it ignores.
         return None, ("make; make", ())
     if not _SHELLS.fullmatch(Path(words[0]).name):
         text = _script(command.folder / words[0])
@@ -620,7 +620,7 @@ def _shell_text(command: Command) -> tuple[_Told | None, _Told | None]:
 
 
 def _script(path: Path) -> str:
-    """The text of a script, without its comments; empty for what is none."""
+    """The text of a script, without its comments; empty for any other file."""
     try:
         with path.open("rb") as file:
             text = file.read(_SCRIPT_BYTES).decode()
@@ -649,7 +649,7 @@ def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:
 
 
 def numbered(commands: Iterable[Command]) -> list[Command]:
-    """The same, those that are alike told apart by a number: a command against itself shows the false alarms."""
+    """The same commands, with equal ones numbered: a command against itself shows the false alarms."""
     seen: Counter[str] = Counter()
     found = []
     for each in commands:

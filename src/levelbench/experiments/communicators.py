@@ -27,7 +27,7 @@ from levelbench.measure.forking import die_with_parent, end_on_interrupt
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 
-__all__ = ["JOB", "POINTS", "TOLD", "SweepJob", "Told", "default_communicator", "engine_for", "main"]
+__all__ = ["ERRORS", "JOB", "POINTS", "RankError", "SweepJob", "default_communicator", "engine_for", "main"]
 __all__ += ["measure_communicator"]
 
 
@@ -35,7 +35,7 @@ _LOOK_S = 0.2
 
 
 def default_communicator(engine: str | None) -> str:
-    """What is measured where nobody says it: the engine's own communicator, or gloo."""
+    """The default communicator: the engine's own communicator, or gloo."""
     return ENGINES[engine].communicators[0] if engine is not None and engine in ENGINES else "gloo"
 
 
@@ -79,9 +79,9 @@ def measure_communicator(
             points = _follow(running, folder / POINTS, on_point)
             if (failure := running.failure()) is None:
                 return points
-        told = _told(folder / TOLD)
+        told = _errors_of(folder / ERRORS)
         own = [each for each in told if not each.lost]
-        # That a rank was lost is told by those who waited for it: how it ended says more.
+        # Ranks that waited only know that one was lost; how that one ended says more.
         if own or (told and failure.code == PEER_LOST):
             first = (own or told)[0]
             raise told_error((first.asked, first.found, first.do), first.exit_code, first.trace)
@@ -105,13 +105,13 @@ def _follow(running: RunningJob, path: Path, on_point: Callable[[SweepPoint], No
     return points
 
 
-def _told(path: Path) -> list[Told]:
+def _errors_of(path: Path) -> list[RankError]:
     """The errors of ranks, in the order in which they came."""
     lines = path.read_bytes().splitlines() if path.exists() else []
-    return [msgspec.json.decode(line, type=Told) for line in lines]
+    return [msgspec.json.decode(line, type=RankError) for line in lines]
 
 
-JOB, POINTS, TOLD = "job.json", "points.jsonl", "told.jsonl"
+JOB, POINTS, ERRORS = "job.json", "points.jsonl", "errors.jsonl"
 """The files in the folder: what is to be done, what was measured, what went wrong."""
 _DEVICES = {"gloo": ("torch", "cpu"), "nccl": ("torch", "cuda"), "mpi": ("numpy", "cpu")}
 """Whose arrays are sent, and from which device: each library is given what it takes without a copy."""
@@ -127,7 +127,7 @@ class SweepJob(msgspec.Struct, frozen=True):
     timeout_s: float
 
 
-class Told(msgspec.Struct, frozen=True):
+class RankError(msgspec.Struct, frozen=True):
     """An error of a rank in its three parts; ``lost``: it is that of another rank."""
 
     rank: int
@@ -150,8 +150,8 @@ def main(arguments: Sequence[str]) -> int:
         _measure(job, place, folder / POINTS)
     except LevelbenchError as error:
         lost = isinstance(error, CommunicationError)
-        told = Told(place.rank, error.asked, error.found, error.do, error.exit_code, lost, traceback.format_exc())
-        with (folder / TOLD).open("ab", buffering=0) as file:
+        told = RankError(place.rank, error.asked, error.found, error.do, error.exit_code, lost, traceback.format_exc())
+        with (folder / ERRORS).open("ab", buffering=0) as file:
             file.write(msgspec.json.encode(told) + b"\n")
         return PEER_LOST if lost else error.exit_code
     return 0

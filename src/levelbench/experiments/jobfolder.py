@@ -40,7 +40,7 @@ def messages_of(folder: Path, rank: int, restarts: int = 0) -> Path:
 
 
 def paths_told(folder: Path) -> list[Path]:
-    """The records that ranks have told of, each time that they were started, the oldest first."""
+    """The records that ranks have named in messages, the oldest start first."""
     found: dict[Path, None] = {}
     for _, path in sorted(_by_restarts(folder)):
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -108,10 +108,10 @@ def _locked(path: Path, job: Job) -> int:
             os.close(descriptor)
             raise UsageError(
                 f"seed {job.seed} of {job.specification.task}",
-                f"{who} is at this run right now",
+                f"{who} is already running this",
                 "wait for it, or choose other seeds with --seed",
             ) from None
-        # Whoever had it may have removed it in between: then this is a file that nobody else will find.
+        # Whoever had it may have removed it in between: then no other process will find this file.
         with suppress(FileNotFoundError):
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 os.ftruncate(descriptor, 0)
@@ -130,7 +130,7 @@ def _here() -> str:
 
 
 def _remove_stale(place: Path) -> None:
-    """Of other machines' processes nobody knows here whether they live."""
+    """Remove folders of dead processes of this machine; those of other machines cannot be checked."""
     here = re.escape(_here())
     for folder in place.iterdir():
         found = re.fullmatch(rf"{here}\+(\d+)\+(\d+)\+.*", folder.name)
@@ -161,7 +161,7 @@ class Inbox:
         return [message for rank in range(len(self._paths)) for message in self._of(rank)]
 
     def _of(self, rank: int) -> list[Message]:
-        # Opened anew each time: a file system over a network looks for what another machine wrote when one opens it.
+        # Opened again each time: a file system over a network looks for what another machine wrote when one opens it.
         try:
             with self._paths[rank].open("rb") as file:
                 file.seek(self._read[rank])

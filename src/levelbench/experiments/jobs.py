@@ -132,7 +132,7 @@ class Recorder(Observer):
 
 
 _APART_NS = 100_000_000
-"""The parent is told of an evaluation at most this often, so that waking it up costs a run nothing on one core."""
+"""The parent gets an evaluation message at most this often, so that waking it up costs a run nothing on one core."""
 
 Hear = Callable[[], list[Between] | str]
 """Waits for the parent's answer: all that it saw, or why there is none."""
@@ -186,7 +186,7 @@ class Sights(Observer):
         self._now_ns, self._tell, self._hear = clock.now_ns, tell, hear
         self._absent = ""
         self._told: list[int] = []
-        """Which of the moments the parent was told of."""
+        """Which of the moments the parent got a message for."""
         self._moments: list[tuple[int, Between, Between, Between | None]] = []
         self._last_ns = 0
         self._evaluations = 0
@@ -378,7 +378,7 @@ class AloneMember(Member):
         return Written(writer.path, writer)
 
     def ready(self) -> None:
-        """It waits for nobody."""
+        """No-op."""
 
     def observers(self) -> Sequence[Observer]:
         """Those that it was given."""

@@ -209,7 +209,7 @@ class Kind(ABC, Generic[W, R]):
         return Standing(self.why_not(record, wanted, environment) if done else "the process before was interrupted")
 
     def is_replaced(self, record: R, wanted: W, environment: Mapping[str, object]) -> bool:
-        """Whether one that is made anew takes the place of this record."""
+        """Whether a repetition replaces this record."""
         return False
 
     @abstractmethod
@@ -248,7 +248,7 @@ def make_plan(
             if record.status == "running" and not kind.waits:
                 raise UsageError(
                     f"process {record.header.seed} of {kind.title(wanted)}",
-                    f"another process is at it right now ({record.path.name})",
+                    f"another process is already running it ({record.path.name})",
                     "wait for it",
                 )
             if fresh and (not since or record.header.started < since):
@@ -347,8 +347,8 @@ def disagreement(
 ) -> str:
     """Why a record of levelbench ``version`` in the environment ``then`` does not count now; empty where it does.
 
-    ``threads`` are settings that a run would be given where nobody has set them. ``elsewhere`` says that runs are made
-    on other machines than this, whose kind and cores are then not compared.
+    ``threads`` are settings that a run gets unless the user has set them. ``elsewhere`` says that runs are made on
+    other machines than this, whose kind and cores are then not compared.
     """
     if version != __version__:
         return f"recorded by levelbench {version}, and this is {__version__}"
@@ -375,7 +375,7 @@ def _at(tree: Any, path: str) -> Any:
 
 
 CLEAR_WITHIN_S = 600.0
-"""What ``--until-clear`` takes at most, where nobody says it."""
+"""What ``--until-clear`` takes at most by default."""
 
 
 @dataclass(frozen=True)

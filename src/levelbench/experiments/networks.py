@@ -181,7 +181,7 @@ def _other_dtypes(arm: NetworkArm) -> list[str]:
 def _reference(job: NetworkJob, path: Path, watcher: Watcher[NetworkRecord]) -> NetworkJob:
     """``job`` with the file of its case's reference, or with the reason why there is none.
 
-    Raises what the process told: a network that cannot be made is no arm's fault. One that died costs the comparison.
+    Raises what the process reported; if it died, the arms are measured without a reference.
     """
     if job.specification.case.kind == "native":
         return structs.replace(job, no_reference="a native model has no other to be compared with")
@@ -206,7 +206,7 @@ def _survived(job: NetworkJob, begin: Callable[[], None], on_note: Callable[[Net
 
 
 def _process(job: NetworkJob, on_note: Callable[[NetworkNote], None] | None = None) -> list[NetworkNote]:
-    """Carry out a job in a fresh process, alone; its notes. Raises what it told, or how it died."""
+    """Carry out a job in a fresh process, alone; its notes. Raises what it reported, or how it died."""
     notes, code, output = listen(_CHILD, job, NetworkNote, on_note)
     _raise_failure(job, notes, code, output)
     return notes

@@ -181,7 +181,7 @@ def _survived(
 
 
 def _process(job: BenchmarkJob, starter: Starter, on_note: Callable[[Note], None] | None = None) -> list[Note]:
-    """Carry out a job in a process of its own, alone; its notes. Raises what it told, or how it died."""
+    """Carry out a job in a process of its own, alone; its notes. Raises what it reported, or how it died."""
     begin = partial(starter.start, job.specification.framework)
     notes, code, output = listen(_CHILD, job, Note, on_note, begin)
     _raise_failure(job, notes, code, output)

@@ -97,7 +97,7 @@ class Starter(AbstractContextManager["Starter"]):
             try:
                 return server.start(self._module, arguments, stdout=output, stderr=output, pass_fds=tuple(pass_fds))
             except UnsupportedError:
-                # Somebody has ended it, as the kernel does where memory is short.
+                # It was killed, as the kernel does when memory is short.
                 self._close()
                 self.how = "spawn"
         return spawn(self._module, arguments, output, pass_fds)
@@ -157,7 +157,7 @@ def listen(
         notes: list[N] = []
         try:
             assert process.stdin is not None
-            # It may have died before it read its job; how it died is told below.
+            # It may have died before it read its job; the error below says how.
             with suppress(BrokenPipeError):
                 process.stdin.write(msgspec.json.encode(job))
                 process.stdin.close()
@@ -177,16 +177,16 @@ def listen(
 
 
 def told_error(parts: tuple[str, str, str], exit_code: int, trace: str) -> LevelbenchError:
-    """An error that another process told in its three parts."""
+    """An error that another process reported in its three parts."""
     error = LevelbenchError(*parts)
     error.exit_code, error.trace = exit_code, trace
     return error
 
 
 def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = False) -> LevelbenchError:
-    """How a process died that told nothing, and what it printed last; ``at`` names what it was at.
+    """How a process died that reported nothing, and what it printed last; ``at`` names what it was at.
 
-    With ``crash`` it is a ``CrashError`` where the signal is one that nobody sends.
+    With ``crash`` it is a ``CrashError`` for a signal of a crash, such as SIGSEGV.
     """
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     last = output.strip().splitlines()[-1:] or ["nothing printed"]
@@ -198,10 +198,10 @@ def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = Fal
 
 
 def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at: str, index: int) -> None:
-    """Raise what a process told, or how it died; nothing, where it came to its end.
+    """Raise what a process reported, or how it died; return if it finished.
 
     ``at`` names what it was at, as `` at Conv``, and ``index`` is its place. It died of a crash, a ``CrashError``,
-    where its record had begun, ``at`` is not empty and the signal is one that nobody sends.
+    where its record had begun, ``at`` is not empty and the signal is that of a crash.
     """
     told = next((note for note in notes if note.error is not None), None)
     if told is not None and told.error is not None:
@@ -215,7 +215,7 @@ def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at:
 
 
 def survived(attempt: Callable[[dict[int, str]], T]) -> T:
-    """What ``attempt`` gives, which is told where processes crashed before it, and how.
+    """The result of ``attempt``, which gets the places where processes crashed before, and how.
 
     A process that crashes is followed by one that leaves that place out; a second crash at the same place is raised.
     """
@@ -248,7 +248,7 @@ def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callab
         parts = error.asked, error.found, error.do
         tell(Telling(error=parts, exit_code=error.exit_code, trace=traceback.format_exc()))
         return error.exit_code
-    except Exception as error:  # noqa: BLE001  # the process's boundary: told to the parent
+    except Exception as error:  # noqa: BLE001  # the process's boundary: reported to the parent
         found = f"it raised {type(error).__name__}: {error}"
         failure = DefinitionError("a benchmark's process", found, "--debug shows where; correct the adapter")
         parts = failure.asked, failure.found, failure.do

@@ -56,7 +56,16 @@ from levelbench.training.checkpoints import Saving, Snapshot, checkpoint_of, loa
 from levelbench.training.observers import Observer, Progress, Pulse
 from levelbench.training.stopping import Evaluate
 
-__all__ = ["Keeper", "RankMember", "Share", "began", "count_start", "gather_shares", "last_checkpoint", "lost_ns"]
+__all__ = [
+    "RankCheckpoints",
+    "RankMember",
+    "Share",
+    "began",
+    "count_start",
+    "gather_shares",
+    "last_checkpoint",
+    "lost_ns",
+]
 __all__ += ["machine", "main", "own_share", "restarts_of", "threads_of", "together"]
 
 
@@ -138,9 +147,9 @@ def together(shares: Sequence[Share], rank: int, readings: Sequence[Reading]) ->
         "peak_memory_bytes_by_rank": [share.peak_memory for share in shares],
     }
     own = shares[rank]
-    beside = sum(share.cpu_s for share in shares if share.machine == own.machine) - own.cpu_s
+    others = sum(share.cpu_s for share in shares if share.machine == own.machine) - own.cpu_s
     taken = tuple(_largest(each, shares) if each.name == PEAK_MEMORY else each for each in readings)
-    return Together(taken, tuple(_doubt(ranks[at], cores[at]) for at in crowded[:1]), facts, max(0.0, beside))
+    return Together(taken, tuple(_doubt(ranks[at], cores[at]) for at in crowded[:1]), facts, max(0.0, others))
 
 
 def _doubt(ranks: int, cores: int) -> str:
@@ -161,7 +170,7 @@ _OBSERVED = "observed"
 Observed = Mapping[str, tuple[str, Sequence[float]]]
 
 
-class Keeper:
+class RankCheckpoints:
     """Writes and reads the checkpoints of one rank."""
 
     def __init__(self, ranks: Ranks) -> None:
@@ -171,7 +180,7 @@ class Keeper:
         """This rank's newest part; the first rank has none."""
 
     def observed(self, taken: Observed) -> None:
-        """Remember what this rank has observed: a checkpoint holds all of it, as a new process begins its file anew."""
+        """Remember what this rank has observed: a checkpoint holds all of it, as a new process starts a new file."""
         for name, (unit, values) in taken.items():
             self._observed.setdefault(name, (unit, []))[1].extend(values)
 
@@ -212,7 +221,7 @@ class Keeper:
         return Path(name), read[0]
 
     def _part(self, path: Path, step: int) -> Snapshot:
-        part, do = part_of(path, step, self._rank), f"remove {path}: the run then starts anew"
+        part, do = part_of(path, step, self._rank), f"remove {path}, and the run starts from the beginning"
         try:
             found = load(part)
         except DataError as error:
@@ -263,7 +272,7 @@ def count_start(folder: Path, local_rank: int, environment: MutableMapping[str, 
     """How often the rank of this process was started before; put in the place of torchrun's number in ``environment``.
 
     torchrun's launcher on each node counts the failures of its own ranks alone, so on several nodes ranks that start
-    together would be told different numbers. All are started together, so each counts its own starts, in a file of
+    together would get different numbers. All are started together, so each counts its own starts, in a file of
     ``folder``, which is its node's own.
     """
     with (folder / f"starts-{local_rank}").open("ab") as file:
@@ -330,7 +339,7 @@ class RankMember(Member):
         self._threads: Any = None
         self._missing: dict[int, str] = {}
         self._key, self._seed = "", 0
-        self._keeper = Keeper(ranks)
+        self._checkpoints = RankCheckpoints(ranks)
         self._keeps = False
 
     def device(self, asked: str) -> str:
@@ -361,7 +370,7 @@ class RankMember(Member):
             # Another record, as the one before is that of the ranks that were lost.
             job = msgspec.structs.replace(job, id=new_id())
             path = last_checkpoint(self._folder, path)
-        found, snapshot = self._keeper.read(path)
+        found, snapshot = self._checkpoints.read(path)
         return msgspec.structs.replace(job, resume=str(found) if found else None), snapshot
 
     def before_ns(self, resume: Snapshot | None) -> dict[str, int]:
@@ -384,17 +393,17 @@ class RankMember(Member):
     def _write(self, path: Path, snapshot: Snapshot) -> None:
         self._ranks.note_operations()
         self.observed()
-        self._keeper.write(path, snapshot)
+        self._checkpoints.write(path, snapshot)
 
     def started(self, resume: Snapshot | None, saves: bool) -> None:
         """What it had observed is taken up; ``UnsupportedError`` for a scheme that cannot be kept."""
         if resume is not None:
-            self._keeper.went_on(resume)
+            self._checkpoints.went_on(resume)
         if saves:
             self._ranks.require_kept()
 
     def begin(self, store: Path, header: Header) -> Written:
-        """The record on the first rank, a file beside it on all."""
+        """The record on the first rank, a file next to it on all."""
         self._threads = threads_of(header.environment)
         self._key, self._seed = header.key, header.seed
         if self.first:
@@ -419,7 +428,7 @@ class RankMember(Member):
             taken = self._ranks.ledger.take()
             self._own.append(taken)
             if self._keeps:
-                self._keeper.observed(taken)
+                self._checkpoints.observed(taken)
 
     def end(self, readings: Sequence[Reading]) -> Together:
         """All close their files and say what they have, then the first rank takes it in."""
@@ -468,7 +477,7 @@ def main(arguments: Sequence[str]) -> int:
     # Other launchers start no rank again, and their machines share the folder.
     restarts = count_start(folder, place.local_rank, os.environ) if place.engine == "torchrun" else 0
     messages = messages_of(folder, place.rank, restarts)
-    # Of several nodes, each has a command that waits to be told.
+    # On several nodes, the command of each waits for a message.
     leads = place.rank == 0 or place.local_rank == 0
     if leads:
         # Its being there says that all ranks were started again.
@@ -500,10 +509,10 @@ def _take_part(job: Job, place: RankPlace, tell: Tell, folder: Path, restarts: i
     except LevelbenchError as error:
         tell(message_of(error))
         return error.exit_code
-    patience_s = job.timeout_s / 3
-    ranks = Ranks(communicator, scheme, distribution.scaling, distribution.lr_scale, patience_s)
+    heartbeat_s = job.timeout_s / 3
+    ranks = Ranks(communicator, scheme, distribution.scaling, distribution.lr_scale, heartbeat_s)
     member = RankMember(ranks, place.local_rank, type(communicator).__module__, folder, restarts)
-    # On another machine than the command's nobody sees it.
+    # The command does not see it if this rank is on another machine.
     pulse = Pulse.at(folder / PULSE) if member.first else None
     code = boundary(job, tell, member, pulse, _hearing(folder / ANSWERS))
     if code:

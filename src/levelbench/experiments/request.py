@@ -18,16 +18,9 @@ from typing import Any, Literal, cast
 
 from levelbench import plugins
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
-from levelbench.experiments.task_files import (
-    BESIDE,
-    Importing,
-    is_ours,
-    own_modules,
-    refuse_data,
-    usual_cpu_s,
-    variables_read,
-    watched,
-)
+from levelbench.experiments.importing import TASK_FOLDER, Importing, usual_cpu_s, watched
+from levelbench.experiments.off_clock import refuse_data
+from levelbench.experiments.own_code import is_ours, own_modules, variables_read
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item
@@ -227,7 +220,7 @@ def load_watched(reference: str) -> tuple[Task, Importing]:
     # The first one loads what the parts of levelbench are in; the second tells what their use takes.
     usual_s = min(usual_cpu_s() for _ in range(2))
     file = file_of(reference)
-    with BESIDE.turn_to(file.resolve().parent) if file else nullcontext(), watched() as seen:
+    with TASK_FOLDER.switch_to(file.resolve().parent) if file else nullcontext(), watched() as seen:
         task = _task_from_file(Path(reference)) if reference.endswith(".py") else _task_named(reference)
     seen.usual_s = seen.usual_s or usual_s
     refuse_data(reference, seen)

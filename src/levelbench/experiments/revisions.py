@@ -1,4 +1,4 @@
-"""Git revisions that are checked out beside each other, and what their programs read of the working tree nevertheless.
+"""Git revisions that are checked out next to each other, and what their programs still read of the working tree.
 
 A program that is installed from the working tree (``pip install -e``) is that one in every checkout: two revisions are
 the same program, and a comparison of them says SAME. What a process opens there is seen by inotify(7).

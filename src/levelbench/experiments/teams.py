@@ -128,7 +128,7 @@ class _Look:
         """A rank that was lost leaves a run interrupted, which is made again; what a rank raised would come again."""
         cause = _cause(failure, self.told)
         if cause is not None:
-            # What ended the run is told in any case.
+            # The cause is reported in any case.
             with suppress(StoreError):
                 end_failed(path, f"rank {cause.rank}: {cause.fault}")
 

@@ -23,9 +23,10 @@ import msgspec
 from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
+from levelbench.experiments.own_code import is_ours, texts_among
 from levelbench.experiments.processes import Starter, death, spawn, told_error
+from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
 from levelbench.experiments.request import Arm, load_task, variables_of
-from levelbench.experiments.task_files import is_ours, quick_doubts, target_doubts, texts_among
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
@@ -64,14 +65,14 @@ def labels_as_set(labels: Sequence[str], arms: Sequence[Arm]) -> list[str]:
         set_in.setdefault(arm.specification.recipe, set()).update(arm.changed)
     found = []
     for label, arm in zip(labels, arms, strict=True):
-        name, told = parse_item(label)
+        name, given = parse_item(label)
         specification = arm.specification
-        if "recipe" in told:
+        if "recipe" in given:
             implied = specification.settings.keys() - set_in[specification.recipe]
-            told = {key: value for key, value in told.items() if key not in implied}
+            told = {key: value for key, value in given.items() if key not in implied}
         recipe = {} if arm.usual else {"recipe": specification.recipe}
         changed = {key: value for key, value in arm.changed.items() if (key, value) not in common}
-        found.append(format_item(name, {**recipe, **changed, **told}))
+        found.append(format_item(name, {**recipe, **changed, **given}))
     return found
 
 
@@ -82,7 +83,7 @@ def labels(arms: Sequence[Arm]) -> list[str]:
 
 @dataclass(frozen=True)
 class Extras:
-    """What a run does beside training: how often it keeps a checkpoint, and who looks on.
+    """What a run does besides training: how often it keeps a checkpoint, and who looks on.
 
     ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept,
     ``planned_effect`` what looks at the comparison are planned for, where it goes on until it is clear. ``fork`` is
@@ -250,7 +251,7 @@ class Training(Kind[Arm, Record]):
         return next((record for record in reversed(new) if not self.why_not(record, arm, plan.environment)), None)
 
     def _doubts(self, arm: Arm) -> list[str]:
-        """What quick probes find wrong before the first run: with a task of somebody else, or with another target."""
+        """What quick probes find wrong before the first run: with a user's task, or with another target."""
         task, specification = load_task(arm.reference), arm.specification
         target = specification.target.threshold
         if is_ours(arm.reference):
@@ -437,7 +438,7 @@ def _follow(
     on_progress: OnProgress | None,
 ) -> list[Message]:
     assert process.stdin is not None
-    # It may have died before it read its job; how it died is told below.
+    # It may have died before it read its job; the error below says how.
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(msgspec.json.encode(job))
         process.stdin.close()
@@ -475,7 +476,7 @@ def _waiting(process: Child, link: socket.socket) -> Iterator[Callable[[float], 
     """A function that waits up to so many seconds, asleep, and says whether the process has ended.
 
     It wakes up for a message, too, as the witness of the run's clock answers at once. ``Popen.wait`` with a timeout
-    wakes up twenty times a second, beside a run whose threads need every core.
+    wakes up twenty times a second, while the run needs every core.
     """
     descriptor = os.pidfd_open(process.pid)
     poll = select.poll()

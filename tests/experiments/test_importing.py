@@ -11,9 +11,12 @@ import pytest
 from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
 from levelbench.errors import DefinitionError, LevelbenchError, RecordError
-from levelbench.experiments import task_files
+from levelbench.experiments import own_code
+from levelbench.experiments.importing import Importing
+from levelbench.experiments.off_clock import import_doubts
+from levelbench.experiments.own_code import is_ours, replaced_code
+from levelbench.experiments.recipe_checks import quick_doubts
 from levelbench.experiments.request import load_task, load_watched, resolve, variables_of
-from levelbench.experiments.task_files import Importing, import_doubts, is_ours, quick_doubts, replaced_code
 from levelbench.records import group_runs, summarise
 from levelbench.records.witness import witness_contradictions
 from levelbench.training import Top1, datasets
@@ -181,7 +184,7 @@ def test_a_package_in_any_site_folder_is_no_code_of_the_file(task_with, tmp_path
     monkeypatch.syspath_prepend(site)
     monkeypatch.syspath_prepend(tmp_path)
     # It was on the path as the process began.
-    monkeypatch.setattr(task_files, "_INSTALLED", (*task_files._INSTALLED, site))
+    monkeypatch.setattr(own_code, "_INSTALLED", (*own_code._INSTALLED, site))
     _, seen = load_watched(task_with("import helper_of_heavy\n" if through_a_helper else "import heavy_elsewhere\n"))
     for name in ("heavy_elsewhere", "helper_of_heavy"):
         sys.modules.pop(name, None)
@@ -270,10 +273,10 @@ def test_what_a_compiler_keeps_on_disk_is_no_data(tmp_path):
     kept = tmp_path / "torchinductor_ada" / "fxgraph" / "ab" / "code"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(bytes(100_000))
-    assert not task_files.is_data(kept)
+    assert not own_code.is_data(kept)
     other = tmp_path / "code"
     other.write_bytes(bytes(100_000))
-    assert task_files.is_data(other)
+    assert own_code.is_data(other)
 
 
 def test_data_that_an_optimizer_opens_while_it_trains_is_a_doubt(task_with, store):
@@ -660,7 +663,7 @@ def test_data_that_a_recipe_reads_and_that_were_there_before_are_a_doubt(
 def test_weights_in_a_file_of_any_kind_are_data(tmp_path):
     for name in ("first.pt", "first.pth", "first.npz", "model.keras", "model.msgpack"):
         (tmp_path / name).write_bytes(b"1")
-        assert task_files.is_data(tmp_path / name), name
+        assert own_code.is_data(tmp_path / name), name
 
 
 HELPED = """

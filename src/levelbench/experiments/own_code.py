@@ -1,0 +1,275 @@
+"""The user's own code and files: which modules, variables and data a task or program depends on."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+
+from levelbench import plugins
+
+__all__ = [
+    "file_of_module",
+    "installed",
+    "is_data",
+    "is_ours",
+    "is_own",
+    "own_modules",
+    "replaced_code",
+    "texts_among",
+    "variables_read",
+]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+_SITES = {"site-packages", "dist-packages"}
+
+# As this process began: a folder of such a name that a task file puts on the path later is the file's own.
+_INSTALLED = (
+    *(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *(Path(each).resolve() for each in sys.path if Path(each).name in _SITES),
+)
+
+_MODULES = {".py", ".pyc", ".so", ".pyd"}
+
+_CODE = _MODULES | {".toml", ".cfg", ".ini"}
+
+_DATA = {".npz", ".npy", ".pt", ".ckpt", ".safetensors", ".onnx", ".pkl", ".pickle", ".gz", ".xz", ".bz2", ".zst"}
+
+_DATA |= {".tar", ".zip", ".parquet", ".arrow", ".h5", ".hdf5", ".csv", ".jsonl", ".bin", ".idx", ".pth", ".keras"}
+
+_DATA |= {".msgpack", ".joblib", ".feather", ".mat"}
+
+_SYSTEM = ("/proc/", "/sys/", "/etc/")
+
+_COMPILED = re.compile(r"/(torchinductor_[^/]+|\.?triton|jax_cache|__pycache__)/")
+"""Folders in which compilers keep what they have made."""
+
+_LARGE_BYTES = 64 * 1024
+
+
+def own_modules(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:
+    """The user's own modules that ``root`` and ``others`` import, by name with the SHA-256 of their files.
+
+    They are found by what the texts say, wherever in a file it is said, and by what the modules hold: what else this
+    process has loaded, or has not loaded yet, does not matter. Neither ``root`` nor what is installed is among them.
+    """
+    digests = {}
+    for name, file, text in _own_texts(root, others):
+        if root is None or name != root.__name__:
+            # A task file has the digest of its path in its name, which says nothing elsewhere.
+            known = file.stem if name.startswith("levelbench_task_") else name
+            digests[known] = hashlib.sha256(text).hexdigest()
+    return dict(sorted(digests.items()))
+
+
+def variables_read(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:
+    """The environment variables whose names the user's own texts read, each with the start of a digest of its value.
+
+    Four digits tell whether a value has changed, and do not give a secret away. What the session, a scheduler or a
+    launcher sets is left out: it is another in every process.
+    """
+    names = {each for _, file, text in _own_texts(root, others) if file.suffix == ".py" for each in _variables_of(text)}
+    return {
+        name: hashlib.sha256(os.environ[name].encode(errors="replace")).hexdigest()[:4] if name in os.environ else ""
+        for name in sorted(names)
+        if not name.startswith(_LAUNCHERS) and name not in _SESSION
+    }
+
+
+_LAUNCHERS = ("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "LEVELBENCH_", "RANK", "LOCAL_", "WORLD_", "MASTER_", "GROUP_")
+
+_SESSION = {"PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "PATH", "PYTHONPATH", "HOME", "USER", "COLUMNS", "LINES", "TERM"}
+
+
+def _own_texts(root: ModuleType | None, others: Iterable[ModuleType | None]) -> Iterator[tuple[str, Path, bytes]]:
+    """The names, files and texts of ``root``, ``others`` and what they import, of those that are the user's own."""
+    if root is None:
+        return
+    queue = [root.__name__, *(each.__name__ for each in others if each is not None)]
+    seen = set(queue)
+    for name in queue:
+        file = file_of_module(name)
+        if file is None or not is_own(file):
+            continue
+        try:
+            text = file.read_bytes()
+        except OSError:
+            continue
+        yield name, file, text
+        imported = _imports_of(text, name, file.stem == "__init__") if file.suffix == ".py" else ()
+        for each in (*imported, *_held_by(sys.modules.get(name))):
+            parts = each.split(".")
+            wanted = [".".join(parts[: at + 1]) for at in range(len(parts))]
+            queue += [one for one in wanted if one not in seen]
+            seen.update(wanted)
+
+
+def is_own(file: Path) -> bool:
+    """Whether a file belongs to the user: neither to levelbench, to Python nor to an installed package."""
+    return not any(file.is_relative_to(each) for each in (_PACKAGE, *_INSTALLED))
+
+
+def installed(module: object) -> bool:
+    """Whether a package is Python's or installed; a module next to the task's file is neither."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return module is not None and not getattr(module, "__path__", None)
+    return not is_own(Path(file).resolve())
+
+
+def file_of_module(name: str) -> Path | None:
+    """The file of a module that is loaded or, without loading it, of one that would be; none if it has no file."""
+    module = sys.modules.get(name)
+    if module is not None:
+        file = getattr(module, "__file__", None)
+        return Path(file).resolve() if isinstance(file, str) else None
+    package, _, _ = name.rpartition(".")
+    places = _places_of(package) if package else None
+    try:
+        spec = None if package and places is None else PathFinder.find_spec(name, places)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin).resolve() if spec is not None and spec.has_location and spec.origin else None
+
+
+def _places_of(package: str) -> list[str] | None:
+    """Where the modules of a package lie; none if it is no package."""
+    module = sys.modules.get(package)
+    if module is not None:
+        return list(getattr(module, "__path__", ())) or None
+    outer, _, _ = package.rpartition(".")
+    places = _places_of(outer) if outer else None
+    spec = None if outer and places is None else PathFinder.find_spec(package, places)
+    return list(spec.submodule_search_locations or ()) or None if spec is not None else None
+
+
+def _nodes_of(text: bytes) -> Iterator[ast.AST]:
+    try:
+        yield from ast.walk(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+
+
+@lru_cache(maxsize=1024)
+def _variables_of(text: bytes) -> tuple[str, ...]:
+    """The names that stand in ``os.environ["NAME"]``, ``os.environ.get("NAME")``, ``os.getenv("NAME")``."""
+    found = []
+    for node in _nodes_of(text):
+        match node:
+            case ast.Subscript(value=place, slice=ast.Constant(value=str(name)), ctx=ast.Load()) if (
+                _last(place) == "environ"
+            ):
+                found.append(name)
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]):
+                of = _last(function.value) if isinstance(function, ast.Attribute) else ""
+                if _last(function) == "getenv" or (of == "environ" and _last(function) in ("get", "pop", "setdefault")):
+                    found.append(name)
+            case ast.Compare(left=ast.Constant(value=str(name)), comparators=[place]) if _last(place) == "environ":
+                found.append(name)
+    return tuple(found)
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of ``a.b.c``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+@lru_cache(maxsize=1024)
+def _imports_of(text: bytes, name: str, is_package: bool) -> tuple[str, ...]:
+    """The modules that a text imports anywhere; of ``from a import b`` also ``a.b``, which may be one."""
+    here = name.split(".")
+    names = []
+    for node in _nodes_of(text):
+        if isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            # One dot is the package itself, each more the one around it.
+            outer = here[: len(here) - node.level + is_package] if node.level else []
+            base = ".".join([*outer, *([node.module] if node.module else [])])
+            if base:
+                names += [base, *(f"{base}.{each.name}" for each in node.names if each.name != "*")]
+    return tuple(dict.fromkeys(names))
+
+
+def _held_by(module: ModuleType | None) -> list[str]:
+    """The loaded modules that a module has in its names, or whose functions and classes it has."""
+    held = []
+    for value in list(vars(module).values()) if module is not None else ():
+        if isinstance(value, ModuleType):
+            held.append(value.__name__)
+        elif isinstance(value, FunctionType | type) and isinstance(value.__module__, str):
+            held.append(value.__module__)
+    return list(dict.fromkeys(each for each in held if each in sys.modules))
+
+
+def is_data(path: Path) -> bool:
+    """Not code, nor what the system says of itself, nor a small text, which may be settings."""
+    if path.suffix in _CODE or str(path).startswith(_SYSTEM) or _COMPILED.search(str(path)):
+        return False
+    try:
+        return path.is_file() and (path.suffix.lower() in _DATA or path.stat().st_size >= _LARGE_BYTES)
+    except OSError:
+        return False
+
+
+def texts_among(paths: Iterable[Path]) -> dict[str, str]:
+    """The small files that may be settings, neither code nor part of a package: their names with their SHA-256."""
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            resolved = path.resolve()
+            other = resolved.suffix in _MODULES or str(resolved).startswith(_SYSTEM) or is_data(resolved)
+            if resolved.is_file() and not other and is_own(resolved):
+                found[str(resolved)] = hashlib.sha256(resolved.read_bytes()).hexdigest()
+    return found
+
+
+def replaced_code(references: Iterable[str] | None = None) -> list[str]:
+    """The functions and methods of levelbench and of Python in whose place is code of the user's own files.
+
+    With ``references`` it is that of these tasks' files and of the files next to them.
+    """
+    found = {}
+    tasks = [Path(each).resolve().parent for each in references or () if each.endswith(".py")]
+    for name, module in list(sys.modules.items()):
+        if name not in _RELIED_ON and not (name.startswith("levelbench.") and installed(module)):
+            continue
+        for holder in (module, *(each for each in vars(module).values() if isinstance(each, type))):
+            if getattr(holder, "__module__", name) != name:
+                continue
+            for attribute, value in vars(holder).items():
+                function = getattr(value, "__func__", getattr(value, "fget", value))
+                code = getattr(function, "__code__", None)
+                if not isinstance(code, CodeType) or not _of_the_user(code.co_filename):
+                    continue
+                if references is None or any(Path(code.co_filename).resolve().is_relative_to(each) for each in tasks):
+                    shown = f"{holder.__qualname__}.{attribute}" if isinstance(holder, type) else attribute
+                    whose = f"Python's own {name}." if name in _RELIED_ON else "levelbench's own "
+                    found[whose + shown] = Path(code.co_filename).name
+    return [f"{what} was replaced by code in {file}: run it without" for what, file in found.items()]
+
+
+_RELIED_ON = {"gc", "hashlib", "json", "os", "resource", "time"}
+"""Modules of Python that measuring itself calls; others are a program's to change, as ``warnings.showwarning``."""
+
+
+@lru_cache(maxsize=4096)
+def _of_the_user(file: str) -> bool:
+    """Whether code is of a user's own file; what is made at run time, as by ``dataclass``, has none."""
+    return not file.startswith("<") and is_own(Path(file).resolve())
+
+
+def is_ours(reference: str) -> bool:
+    """Whether a task comes with levelbench."""
+    point = plugins.names("task").get(reference)
+    return point is not None and point.value.startswith("levelbench.")

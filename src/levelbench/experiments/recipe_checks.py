@@ -1,0 +1,193 @@
+"""Checks of a run of a recipe: quick probes before its first run, and a look at network and data after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from levelbench.checks.findings import Report
+from levelbench.measure.clocks import HOST
+from levelbench.measure.timeline import Phase
+from levelbench.records import Measurement
+from levelbench.records.schema import DatasetFacts, redact
+from levelbench.records.witness import CHANCE, UNTRAINED
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.input import Held, share_held_out
+from levelbench.training.probes.task import most_frequent
+from levelbench.training.quality import Quality
+from levelbench.training.stopping import Outcome
+from levelbench.training.task import Setting, Task
+from levelbench.training.trainer import Trainer, fingerprint
+
+__all__ = [
+    "augmentation_doubts",
+    "data_doubts",
+    "quality_again",
+    "quick_doubts",
+    "target_doubts",
+    "untrained",
+]
+
+_UNTRAINED_LEAST, _UNTRAINED_MOST, _UNTRAINED_SHARE = 64, 2048, 0.05
+
+_QUICK_BYTES = 512 * 2**20
+
+_QUICK_S = 0.5
+
+_MOST_FED = 0.1
+"""The share of a batch that may be validation examples after a user's augmentation."""
+
+_MOST_TRAINED_ON = 0.5
+"""The share of validation examples that may be among the training examples: real data hold some twice."""
+
+_SAME = 0.01
+
+
+def target_doubts(task: Task, target: float, data: Path | None) -> list[str]:
+    """Whether any network reaches this target of a task of ours, where it is lower than the task's own."""
+    from levelbench.training.probes.task import target_report
+
+    if task.quality.direction != "higher" or target >= task.quality.target:
+        return []
+    try:
+        dataset = task.data.load(data)
+    except Exception:  # noqa: BLE001  # the run itself says so
+        return []
+    return _sentences(target_report(task, dataset, target))
+
+
+def quick_doubts(
+    task: Task, recipe: str, settings: Mapping[str, Setting], data: Path | None, target: float
+) -> list[str]:
+    """What the quick ones among the probes of ``levelbench check`` find wrong, in sentences.
+
+    Empty where the data or the recipe cannot be made at all: the run itself says so.
+    """
+    from levelbench.training.probes.task import quick_report
+
+    began_ns = HOST.now_ns()
+    try:
+        dataset = task.data.load(data)
+        parts = task.assemble(recipe, settings)
+    except Exception:  # noqa: BLE001  # the boundary to a user's file
+        return []
+    quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S
+    again = (lambda: task.data.load(data)) if quick else None
+    report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES, target)
+    return _sentences(report)
+
+
+def _sentences(report: Report) -> list[str]:
+    return [redact(f"levelbench check, {each.probe}: {each.found}: {each.do}") for each in report.failed]
+
+
+def untrained(
+    trainer: Trainer, quality: Quality, target: float, totals: dict[str, int]
+) -> tuple[list[Measurement], list[str]]:
+    """The quality of the network at the start of the run, that of chance, and doubts that follow.
+
+    It is measured after the run, off its clock and with nothing else of the run's: on as many validation examples as
+    take a small part of the run's own time. The weights are drawn again from the run's seed.
+    """
+    recipe, split = trainer.recipe, trainer.dataset.validation
+    spent = totals.get(Phase.EVALUATE.label, 0) / max(1, trainer.evaluated + 1) / max(1, len(split))
+    count = min(_UNTRAINED_MOST, max(_UNTRAINED_LEAST, int(_UNTRAINED_SHARE * sum(totals.values()) / max(spent, 1.0))))
+    others: list[str] = []
+    try:
+        if count < len(split):
+            from levelbench.training.probes.bench import part_of
+
+            split = part_of(split, count)
+        drawn = trainer.backend.initialise(recipe.network, trainer.seed)
+        if fingerprint(drawn) != trainer.began_with:
+            others.append(
+                "its network began with other values than a second draw from its seed gives: look for weights that "
+                "were trained before, or draw them from the seed alone"
+            )
+        executor = trainer.backend.build(
+            recipe.trained_network(),
+            drawn,
+            precision=recipe.precision,
+            channels_last=recipe.channels_last,
+        )
+        if trainer.started_with not in (None, trainer.fingerprint_of(executor)):
+            others.append(
+                "its optimizer or scheme changed the weights before the first step: whether it began untrained is open"
+            )
+        value = quality.measure(executor, Held(trainer.backend, trainer.dataset, split))
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
+        why = f"measuring it raised {type(error).__name__}"
+        doubt = f"the quality of its untrained network is not known, for {why}: whether it began untrained is open"
+        return [Measurement(UNTRAINED, quality.metric, None, None, why)], [*others, doubt]
+    method = f"{len(split)} validation examples, after the run"
+    found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], most_frequent(quality, split.labels)
+    if chance is not None:
+        found.append(Measurement(CHANCE, quality.metric, chance, "the share of the most frequent label among them"))
+    if _far(value, quality, target, chance):
+        return found, others
+    said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
+    return found, [*others, f"{said}: look for weights that were trained before"]
+
+
+def quality_again(trainer: Trainer, split: Split, quality: Quality, outcome: Outcome) -> list[str]:
+    """Whether the last evaluation says what the weights that it was of are worth on the validation split."""
+    told = outcome.quality["validation"]
+    try:
+        found = trainer.measure_again(Held(trainer.backend, trainer.dataset, split))
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
+        return [f"measuring its quality again after the run raised {type(error).__name__}: whether it is right is open"]
+    if math.isclose(found, told, rel_tol=_SAME, abs_tol=_SAME) or (math.isnan(found) and math.isnan(told)):
+        return []
+    said = f"its last evaluation told {quality.metric} {told:.4g}, and the same weights measured after the run have"
+    return [f"{said} {found:.4g}: look for what changes the validation data or what measures them"]
+
+
+def augmentation_doubts(trainer: Trainer) -> list[str]:
+    """Whether a user's augmentation or mixture hands validation examples to the training."""
+    recipe = trainer.recipe
+    parts = [*recipe.augment, *([] if recipe.mix is None else [recipe.mix])]
+    others = [type(part).__name__ for part in parts if not type(part).__module__.startswith("levelbench.")]
+    if not others:
+        return []
+    names = " and ".join(dict.fromkeys(others))
+    try:
+        share = share_held_out(trainer.dataset, recipe.sampler, trainer.seed, recipe.augment, recipe.mix)
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
+        return [f"{names} raised {type(error).__name__} when it was looked at after the run: what it trains on is open"]
+    if share is None or share <= _MOST_FED:
+        return []
+    return [f"{share:.0%} of the examples that {names} made for the first batch are validation examples"]
+
+
+def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:
+    """Whether an untrained network is nearer to what knows nothing than to the target.
+
+    Of one that is there, whoever reads the record says so.
+    """
+    if quality.direction == "lower":
+        return not target < value < 1.5 * target
+    lowest = quality.low if chance is None else chance
+    return not (lowest + target) / 2 < value < target
+
+
+def data_doubts(dataset: Dataset, facts: DatasetFacts) -> list[str]:
+    """Doubts on the data: that they are trained on, or may differ unnoticed from those of another run."""
+    found = []
+    seen = dataset.share_trained_on()
+    if seen is not None and seen > _MOST_TRAINED_ON:
+        found.append(
+            f"{seen:.0%} of the validation examples that were looked at are training examples: the quality is not that "
+            "of held-out data, so split the data otherwise"
+        )
+    if facts.checksums or facts.synthetic:
+        return found
+    parts = [name for name, size in facts.sizes.items() if size and name not in facts.whole_inputs]
+    if not parts:
+        return found
+    why = "more than 256 MiB, or made when they are asked for"
+    return [
+        *found,
+        f"its data have no checksums, and not all inputs of its {', '.join(parts)} split were hashed ({why}): a change "
+        "of them may go unseen, so give checksums in load()",
+    ]
