@@ -170,6 +170,7 @@ FILES = {
     "guides/check-optimizer.md": ["my_optimizer.py"],
     "guides/check-scheme.md": ["my_scheme.py"],
     "guides/custom-operators.md": ["gelu_bias.py", "gelu_bias.cpp", "fused.py"],
+    "start/tutorial.md": ["my_optimizer.py"],
     "guides/own-task.md": ["my_task.py"],
 }
 """By page: what its commands need, in the order of its first code blocks."""
