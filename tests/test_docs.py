@@ -4,11 +4,16 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import click
 import pytest
+
+from levelbench.errors import UnknownNameError
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
@@ -69,12 +74,147 @@ def test_every_link_to_a_file_leads_to_one(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_verb_that_a_page_calls_exists(page):
-    from levelbench.cli import VERBS
+OUTSIDE_EVIDENCE = [page for page in PAGES if "evidence" not in page.parts and page.name != "CHANGELOG.md"]
+MARK = re.compile(r"<!-- not run: (.+) -->")
 
-    called = set(re.findall(r"^ {4,}levelbench ([a-z]+)", page.read_text(), flags=re.MULTILINE))
-    assert called <= set(VERBS)
+
+class Block(NamedTuple):
+    """A code block's commands, and the reason why no test runs them."""
+
+    commands: list[str]
+    reason: str | None
+
+
+def blocks(page):
+    """The blocks of a page that call levelbench, in their order."""
+    found, commands, fenced, reason = [], [], False, None
+    lines = iter([*page.read_text().splitlines(), ""])
+    for line in lines:
+        marked = MARK.fullmatch(line)
+        fence = line.startswith("```")
+        code = not fence and (fenced or line.startswith("    "))
+        fenced ^= fence
+        if code and re.match(r"\s*(\$ )?levelbench ", line):
+            while line.endswith("\\"):
+                line = line[:-1] + next(lines).strip()
+            commands.append(line.strip().removeprefix("$ "))
+        elif marked:
+            reason = marked[1]
+        elif not code and (line or commands) and not (fence and fenced):
+            if commands:
+                found.append(Block(commands, reason))
+            commands, reason = [], None
+    return found
+
+
+def calls(command):
+    """The words of each call of levelbench in a line of a shell."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;>")
+    lexer.whitespace_split = True
+    call = []
+    for word in [*lexer, ";"]:
+        if re.fullmatch("[|&;>]+", word):
+            if call[:1] == ["levelbench"]:
+                yield call[1:]
+            call = []
+        else:
+            call.append(word)
+
+
+def parse(words):
+    """What click says about ``words``, without carrying anything out."""
+    from levelbench.cli import cli
+
+    command, context = cli, click.Context(cli, info_name="levelbench")
+    while isinstance(command, click.Group):
+        name, *words = words
+        below = command.get_command(context, name)
+        assert below is not None, f"no command {name}"
+        command, context = below, click.Context(below, parent=context, info_name=name)
+    given, left, _ = command.make_parser(context).parse_args(list(words))
+    assert left == [], f"too many arguments: {left}"
+    for parameter in command.params:
+        value = given.get(parameter.name)
+        if not isinstance(parameter.type, click.Path) and isinstance(value, str):
+            parameter.type.convert(value, parameter, context)
+        if isinstance(parameter, click.Argument) and parameter.required:
+            assert value not in (None, (), []), f"{parameter.name} is missing"
+
+
+@pytest.mark.parametrize("page", OUTSIDE_EVIDENCE, ids=lambda page: page.name)
+def test_every_command_of_a_page_is_one_that_the_program_accepts(page):
+    for block in blocks(page):
+        for command in block.commands:
+            for words in calls(command):
+                try:
+                    parse(words)
+                except (AssertionError, click.UsageError) as error:
+                    pytest.fail(f"{command}: {error}")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["run digits --seed", "run digits --quick", "shwo latest", "board build a b", "run digits -n many"]
+)
+def test_a_command_that_the_program_refuses_is_noticed(wrong):
+    with pytest.raises((AssertionError, click.UsageError, UnknownNameError)):
+        parse(wrong.split())
+
+
+def test_the_tests_that_a_mark_names_exist():
+    for page in OUTSIDE_EVIDENCE:
+        for name in re.findall(r"tests/[a-z_/.]*[a-z]", " ".join(MARK.findall(page.read_text()))):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+FILES = {
+    "guides/check-optimizer.md": ["my_optimizer.py"],
+    "guides/check-scheme.md": ["my_scheme.py"],
+    "guides/custom-operators.md": ["gelu_bias.py", "gelu_bias.cpp", "fused.py"],
+    "start/tutorial.md": ["my_optimizer.py"],
+    "guides/own-task.md": ["my_task.py"],
+}
+"""By page: what its commands need, in the order of its first code blocks."""
+WALKS = [["guides/leaderboard.md", "reference/board-checks.md", "guides/publish-leaderboard.md"]]
+"""Pages that go on where another has ended."""
+RUN = [
+    page.relative_to(ROOT / "docs").as_posix()
+    for page in OUTSIDE_EVIDENCE
+    if page.is_relative_to(ROOT / "docs") and any(each.reason is None for each in blocks(page))
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "walk", [*WALKS, *([name] for name in RUN if not any(name in walk for walk in WALKS))], ids=lambda walk: walk[0]
+)
+def test_the_commands_of_a_page_run_unless_it_says_why_not(walk, tmp_path):
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "levelbench"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m levelbench "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    for name in walk:
+        page = ROOT / "docs" / name
+        code = re.findall(r"```(?:python|cpp)\n(.*?)```", page.read_text(), flags=re.DOTALL)
+        for file, text in zip(FILES.get(name, []), code, strict=False):
+            (tmp_path / file).write_text(text)
+        for command in (each for block in blocks(page) if block.reason is None for each in block.commands):
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+            if done.returncode == 3:
+                pytest.skip(f"{command}: {done.stderr.splitlines()[0]}")
+            # 1 is a finding or a worse verdict, 4 an unclear one.
+            assert done.returncode in (0, 1, 4), f"{page.name}: {command}\n{done.stdout}{done.stderr}"
+
+
+def test_a_guide_has_at_most_800_words_and_the_site_40_000_outside_of_reference_and_evidence():
+    words = {
+        page: len(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).split())
+        for page in (ROOT / "docs").glob("**/*.md")
+    }
+    assert {page.name: n for page, n in words.items() if page.parent.name == "guides" and n > 800} == {}
+    assert sum(n for page, n in words.items() if not {"reference", "evidence"} & set(page.parts)) <= 40_000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,6 +1,6 @@
 """Benchmarks of operators, networks and inference as JSON: what the tables show, and every value behind it.
 
-docs/guides/inference.md lists the keys of inference.
+docs/reference/inference.md lists the keys of inference.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _UNCLEAR = 4
 )
 @click.option("--progress-file", help="File, or TensorBoard folder, that qualities are written to.  [default: output]")
 @click.option(
-    "--held-out", help="Score predictions on the test split of a task, or on X.npy,y.npy; see docs/guides/track.md."
+    "--held-out", help="Score predictions on the test split of a task, or on X.npy,y.npy; see docs/reference/time.md."
 )
 @click.option(
     "--reveal-inputs",

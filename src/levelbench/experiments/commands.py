@@ -578,7 +578,7 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
         more = f" and {len(ended.strays) - 1} more files" if len(ended.strays) > 1 else ""
         found.append(
             f"it read {ended.strays[0]}{more} of the working tree, which is neither revision: if it is installed from "
-            "there (pip install -e), all revisions ran the same code; docs/guides/track.md says what to do"
+            "there (pip install -e), all revisions ran the same code; docs/guides/gate.md says what to do"
         )
     if ended.fled:
         found.append(

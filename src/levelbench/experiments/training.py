@@ -69,7 +69,7 @@ def labels_as_set(labels: Sequence[str], arms: Sequence[Arm]) -> list[str]:
         specification = arm.specification
         if "recipe" in given:
             implied = specification.settings.keys() - set_in[specification.recipe]
-            told = {key: value for key, value in given.items() if key not in implied}
+            given = {key: value for key, value in given.items() if key not in implied}
         recipe = {} if arm.usual else {"recipe": specification.recipe}
         changed = {key: value for key, value in arm.changed.items() if (key, value) not in common}
         found.append(format_item(name, {**recipe, **changed, **given}))

@@ -8,6 +8,7 @@ import pytest
 from levelbench.operators.probes.check import CHECKS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "validation.md").read_text()
+JUDGED = (Path(__file__).parents[3] / "docs" / "explanation" / "validation.md").read_text()
 
 
 def test_the_example_runs():
@@ -31,5 +32,5 @@ def test_every_check_is_explained(check):
 def test_the_counts_of_planted_faults_are_those_of_the_tests(file, pattern):
     text = (Path(__file__).parent / file).read_text()
     table = text[text.index("FAULTS = [") : text.index("]  # fmt: skip")]
-    (said,) = re.findall(pattern, " ".join(PAGE.split()))
+    (said,) = re.findall(pattern, " ".join(JUDGED.split()))
     assert int(said) == len(re.findall(r'^    \("', table, flags=re.MULTILINE))

@@ -17,6 +17,8 @@ Networks by name, built only from their definition here; weights come from the s
 Tests compare each with its paper: counts to the scalar or with the difference explained, multiply-adds to the printed
 digits, and the mathematics with an independent implementation (`tests/networks/zoo/`).
 
+<!-- not run: takes minutes -->
+
     levelbench network resnet18 --framework torch,onnxruntime,jax
 
 This page is printed by `python -m levelbench.networks.zoo.table > docs/reference/zoo.md`, and a test compares it with
