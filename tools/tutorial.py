@@ -2,8 +2,8 @@
 
     python tools/tutorial.py
 
-The page's Python blocks are saved first, under the name that the sentence before each gives. Lines of progress (3/10 ...)
-and the name of the temporary folder are left out.
+The Python blocks of the page are saved first, under the name that the sentence before each gives. Lines of progress
+(3/10 ...) and the name of the temporary folder are left out.
 """
 
 from __future__ import annotations
