@@ -442,7 +442,7 @@ def test_two_programs_are_compared_as_runs_are(run, tmp_path):
     _, out, _ = run(LEARNS, "--vs", other, "--target", "accuracy=0.9", "-n", 3, "--json")
     (found,) = json.loads(out)["comparisons"]
     assert found["verdict"]["n_a"] == found["verdict"]["n_b"] == 3
-    assert any("reports its quality itself" in str(each) for each in found["caveats"])
+    assert any("reports its own quality" in str(each) for each in found["caveats"])
 
 
 def test_what_is_measured_again_takes_the_place_of_what_was(run, records, tmp_path):
