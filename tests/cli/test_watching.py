@@ -77,6 +77,15 @@ def test_the_speed_is_that_since_the_evaluation_before_and_leaves_out_evaluating
     assert "640 samples/s" in stream.getvalue()
 
 
+def test_the_time_remaining_counts_the_steps_since_the_last_evaluation(watch, monkeypatch):
+    watcher, epochs = watch(io.StringIO()), []
+    monkeypatch.setattr(watcher._remaining, "range_s", lambda arm, elapsed_s, epoch, most: epochs.append(epoch))
+    watcher.started(Turn(0, 0), 1, 2)
+    evaluation = Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 0.31, {"forward": 1})
+    watcher.progress(Turn(0, 0), "train", 3.0, [evaluation], (15, 600))
+    assert epochs == [None, 1.5]
+
+
 def test_the_estimate_is_over_the_finished_runs(watch, store):
     stream = io.StringIO()
     watcher = watch(stream)

@@ -223,7 +223,7 @@ class LiveWatcher(Watcher[Record]):
         if self._left is None or elapsed_s == 0.0 or now_ns - self._shown_ns > _SECOND_NS:
             self._shown_ns = now_ns
             self._left = self._remaining.range_s(
-                turn.arm, (now_ns - self._began_ns) * 1e-9, epoch, specification.budget_epochs
+                turn.arm, (now_ns - self._began_ns) * 1e-9, self._epochs_done(), specification.budget_epochs
             )
         self._tell(
             lambda line: line.update(
@@ -243,6 +243,13 @@ class LiveWatcher(Watcher[Record]):
                 loss=None if last is None else last.loss,
             )
         )
+
+    def _epochs_done(self) -> float | None:
+        """The epochs done by now: with those of the last evaluation alone, the pace would seem to fall."""
+        last = self._evaluation
+        if last is None or not last.step:
+            return None if last is None else last.epoch
+        return last.epoch * max(self._steps[0], last.step) / last.step
 
     def _estimate(self, arm: int) -> str:
         from levelbench.measure.statistics import estimate
