@@ -54,6 +54,38 @@ def test_the_phase_that_the_run_tells_is_shown(watch):
     assert "0.900" in stream.getvalue()
 
 
+def test_steps_are_shown_before_the_first_evaluation_and_speed_and_loss_from_then_on(watch):
+    stream = io.StringIO()
+    watcher = watch(stream)
+    watcher.started(Turn(0, 0), 1, 2)
+    watcher.progress(Turn(0, 0), "train", 1.0, steps=(5, 600))
+    evaluation = Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 0.31, {"forward": 2 * 10**9, "evaluate": 10**9})
+    watcher.progress(Turn(0, 0), "train", 3.0, [evaluation], (10, 600))
+    _, before, after = stream.getvalue().splitlines()
+    assert before.endswith("train · 1.0 s · step 5/600 · top1 – / 0.960")
+    assert "step 10/600 · epoch 1 · 320 samples/s · loss 0.310 · top1 0.900 / 0.960" in after
+
+
+def test_the_speed_is_that_since_the_evaluation_before_and_leaves_out_evaluating(watch):
+    stream = io.StringIO()
+    watcher = watch(stream)
+    watcher.started(Turn(0, 0), 1, 2)
+    seconds = {"prepare": 10**10, "forward": 2 * 10**9}
+    first = Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 0.31, seconds)
+    second = Evaluation(2, 20, 2.0, 1280, {"validation": 0.9}, 0.21, {**seconds, "backward": 10**9, "evaluate": 10**10})
+    watcher.progress(Turn(0, 0), "train", 3.0, [first, second], (20, 600))
+    assert "640 samples/s" in stream.getvalue()
+
+
+def test_the_time_remaining_counts_the_steps_since_the_last_evaluation(watch, monkeypatch):
+    watcher, epochs = watch(io.StringIO()), []
+    monkeypatch.setattr(watcher._remaining, "range_s", lambda arm, elapsed_s, epoch, most: epochs.append(epoch))
+    watcher.started(Turn(0, 0), 1, 2)
+    evaluation = Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 0.31, {"forward": 1})
+    watcher.progress(Turn(0, 0), "train", 3.0, [evaluation], (15, 600))
+    assert epochs == [None, 1.5]
+
+
 def test_the_estimate_is_over_the_finished_runs(watch, store):
     stream = io.StringIO()
     watcher = watch(stream)

@@ -73,6 +73,22 @@ def test_a_narrow_terminal_drops_parts_and_never_wraps(width):
     assert ("accuracy 0.962 / 0.970" in last(out)) == (width >= 90 or "accuracy" in last(out))
 
 
+def test_a_terminal_of_80_columns_shows_a_bar_of_the_steps():
+    out = Terminal()
+    line = TerminalLine(out, clock=FakeClock(), width=80)
+    line.start(2)
+    line.update(1, "digits", 0, "train", 5.0, 0.961, 0.96, left_s=(190.0, 290.0), steps=(300, 600), loss=0.31)
+    assert last(out) == "1/2 digits seed 0 · 5.0 s · ████░░░░ · accuracy 0.961 / 0.960 · 3 to 5 min left"
+
+
+def test_plain_lines_hold_the_steps_and_no_bar():
+    out = io.StringIO()
+    line = PlainLines(out, clock=FakeClock())
+    line.start(2)
+    line.update(1, "digits", 0, "train", 5.0, steps=(3, 1600))
+    assert out.getvalue() == "1/2 digits seed 0 · train · 5.0 s · step 3/1,600\n"
+
+
 def test_the_terminal_line_is_replaced_by_the_outcome_and_cleared_at_the_end():
     out = Terminal()
     with TerminalLine(out, clock=FakeClock(), width=80) as line:

@@ -5,16 +5,10 @@ import pytest
 from levelbench.training.observers import Pulse
 
 
-def test_before_the_first_step_the_text_is_empty():
-    pulse = Pulse()
-    pulse.counts[1] = 100
-    assert pulse.text == ""
-
-
 def test_processes_with_the_same_file_share_the_count(tmp_path):
     own, other = Pulse.at(tmp_path / "steps"), Pulse.at(tmp_path / "steps")
     own.counts[0], own.counts[1] = 812, 4292
-    assert other.text == "step 812/4,292"
+    assert other.steps == (812, 4292)
 
 
 @pytest.mark.parametrize("place", ["missing/steps", "folder"])
@@ -22,7 +16,7 @@ def test_a_run_counts_even_if_nothing_can_be_shared(tmp_path, place):
     (tmp_path / "folder").mkdir()
     pulse = Pulse.at(tmp_path / place)
     pulse.counts[0] = 1
-    assert pulse.text == "step 1/0"
+    assert pulse.steps == (1, 0)
 
 
 def test_a_link_is_not_followed(tmp_path):

@@ -83,7 +83,14 @@ class ProcessProgress(ProgressLine, Watcher[R]):
         self._at = f"{number}/{total} {self._what(self._plan.arms[turn.arm])}, process {turn.seed + 1}{left}"
         self.say(self._at)
 
-    def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
+    def progress(
+        self,
+        turn: Turn,
+        stage: str,
+        elapsed_s: float = 0.0,
+        events: Sequence[object] = (),
+        steps: tuple[int, int] = (0, 0),
+    ) -> None:
         """On a terminal, the stage of the process."""
         if self.live:
             self.say(f"{self._at} · {stage}")

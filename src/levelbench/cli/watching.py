@@ -30,6 +30,7 @@ from levelbench.experiments.own_code import replaced_code
 from levelbench.experiments.training import RunPlan, labels
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture
+from levelbench.measure.timeline import Phase
 from levelbench.records import Evaluation, Record, RunSummary, summarise
 from levelbench.report.live import LiveLine, live_line
 
@@ -44,6 +45,10 @@ R = TypeVar("R", bound=MadeRecord)
 T = TypeVar("T")
 
 _SECOND_NS = 1_000_000_000
+_TRAINING = tuple(
+    each.name.lower()
+    for each in (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COMMUNICATE, Phase.UPDATE, Phase.TRAIN)
+)
 
 
 def measure(
@@ -131,8 +136,9 @@ class LiveWatcher(Watcher[Record]):
             run = self._note(arm, record)
             self._remaining.finished(arm, run.wall_s, run.epochs_to_target, planned=False)
         self._position = 0
-        self._quality: float | None = None
-        self._epoch: float | None = None
+        self._evaluation: Evaluation | None = None
+        self._rate: float | None = None
+        self._steps = (0, 0)
         self._phase = "start"
         self._at: Turn | None = None
         self._began_ns = self._shown_ns = HOST.now_ns()
@@ -147,16 +153,24 @@ class LiveWatcher(Watcher[Record]):
     def started(self, turn: Turn, number: int, total: int) -> None:
         """A run begins."""
         self._position, self._at = number, turn
-        self._quality, self._epoch, self._phase = None, None, "start"
+        self._evaluation, self._rate, self._steps, self._phase = None, None, (0, 0), "start"
         self._began_ns = HOST.now_ns()
         self._show(0.0)
 
-    def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
-        """Evaluations update the epoch and the quality."""
+    def progress(
+        self,
+        turn: Turn,
+        stage: str,
+        elapsed_s: float = 0.0,
+        events: Sequence[object] = (),
+        steps: tuple[int, int] = (0, 0),
+    ) -> None:
+        """Evaluations update the epoch, the quality, the loss and the rate."""
         for event in events:
             if isinstance(event, Evaluation):
-                self._quality, self._epoch = event.quality.get("validation"), event.epoch
-        self._phase = stage or self._phase
+                self._rate = _samples_per_s(self._evaluation, event)
+                self._evaluation = event
+        self._phase, self._steps = stage or self._phase, steps
         self._show(elapsed_s)
 
     def finished(self, turn: Turn, record: Record | None) -> None:
@@ -204,11 +218,12 @@ class LiveWatcher(Watcher[Record]):
         if self._at is None:
             return
         turn, specification = self._at, self._arms[self._at.arm].specification
-        target, now_ns = specification.target, HOST.now_ns()
+        target, now_ns, last = specification.target, HOST.now_ns(), self._evaluation
+        epoch = None if last is None else last.epoch
         if self._left is None or elapsed_s == 0.0 or now_ns - self._shown_ns > _SECOND_NS:
             self._shown_ns = now_ns
             self._left = self._remaining.range_s(
-                turn.arm, (now_ns - self._began_ns) * 1e-9, self._epoch, specification.budget_epochs
+                turn.arm, (now_ns - self._began_ns) * 1e-9, self._epochs_done(), specification.budget_epochs
             )
         self._tell(
             lambda line: line.update(
@@ -217,14 +232,24 @@ class LiveWatcher(Watcher[Record]):
                 turn.seed,
                 self._phase,
                 elapsed_s,
-                self._quality,
+                None if last is None else last.quality.get("validation"),
                 target.threshold,
                 self._estimates[turn.arm],
-                epoch=self._epoch,
+                epoch=epoch,
                 metric=target.metric,
                 left_s=self._left,
+                steps=self._steps,
+                samples_per_s=self._rate,
+                loss=None if last is None else last.loss,
             )
         )
+
+    def _epochs_done(self) -> float | None:
+        """The epochs done by now: with those of the last evaluation alone, the pace would seem to fall."""
+        last = self._evaluation
+        if last is None or not last.step:
+            return None if last is None else last.epoch
+        return last.epoch * max(self._steps[0], last.step) / last.step
 
     def _estimate(self, arm: int) -> str:
         from levelbench.measure.statistics import estimate
@@ -237,3 +262,15 @@ class LiveWatcher(Watcher[Record]):
         low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
         count = f"n={found.n}" if found.n == runs else f"of the {found.n}/{runs} that reached"
         return f"{estimate_text(found.value, low, high)} {count}"
+
+
+def _samples_per_s(before: Evaluation | None, now: Evaluation) -> float | None:
+    """The training speed since the evaluation ``before``, without the time for evaluations; ``None`` if unknown."""
+    samples, spent_ns = now.samples, _training_ns(now)
+    if before is not None:
+        samples, spent_ns = samples - before.samples, spent_ns - _training_ns(before)
+    return samples / spent_ns * _SECOND_NS if samples > 0 and spent_ns > 0 else None
+
+
+def _training_ns(evaluation: Evaluation) -> int:
+    return sum(evaluation.phases_ns.get(phase, 0) for phase in _TRAINING)

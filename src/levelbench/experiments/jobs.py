@@ -29,12 +29,12 @@ from levelbench.measure.timeline import Timeline
 from levelbench.records import Evaluation, Event, Header, RecordWriter, Samples, Specification
 from levelbench.records.schema import Between, Sight, Witness
 from levelbench.training.checkpoints import Saving, Snapshot, load
-from levelbench.training.observers import Observer, Progress, Pulse
+from levelbench.training.observers import Observer, Progress
 from levelbench.training.stopping import Evaluate
 from levelbench.training.trainer import Alone, Team
 
 __all__ = ["AloneMember", "Hear", "Job", "Member", "Message", "Parent", "Recorder", "Sights", "Tell", "Together"]
-__all__ += ["Written", "held", "no_parent", "phase_text"]
+__all__ += ["Written", "held", "no_parent"]
 
 
 _CATCH_UP_NS = 30_000_000_000
@@ -90,11 +90,6 @@ class Message(msgspec.Struct, frozen=True):
     """What a record keeps of the error: its type and its place, never its text."""
     moment: Literal["", "start", "evaluation", "end"] = ""
     """What has come, so that the parent looks at its clock; at the start and the end the run waits for its answer."""
-
-
-def phase_text(phase: str, pulse: Pulse) -> str:
-    """What a run is at, in words: ``train, step 812/4,292``."""
-    return f"{phase}, {pulse.text}" if phase == "train" and pulse.text else phase
 
 
 class Appends(Protocol):

@@ -164,8 +164,18 @@ class Watcher(Generic[R]):
     def started(self, turn: Turn, number: int, total: int) -> None:
         """The process with this number (from 1) of so many begins."""
 
-    def progress(self, turn: Turn, stage: str, elapsed_s: float = 0.0, events: Sequence[object] = ()) -> None:
-        """What it is at (``train, step 7/100``), how long it has been, and which events of its record are new."""
+    def progress(
+        self,
+        turn: Turn,
+        stage: str,
+        elapsed_s: float = 0.0,
+        events: Sequence[object] = (),
+        steps: tuple[int, int] = (0, 0),
+    ) -> None:
+        """What it is at (``train``), how long it has been, which events of its record are new, and its steps.
+
+        ``steps`` are those done and the most that there can be, 0 while unknown.
+        """
 
     def finished(self, turn: Turn, record: R | None) -> None:
         """The process has ended; there is no record where it never came so far."""

@@ -21,7 +21,7 @@ from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob
 from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
-from levelbench.experiments.jobs import Job, Message, Parent, phase_text
+from levelbench.experiments.jobs import Job, Message, Parent
 from levelbench.experiments.processes import told_error
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
@@ -35,7 +35,7 @@ _LOOK_S = 0.5
 _LOOK_SOON_S = 0.05
 """While the first rank may be waiting for an answer, which is before its clock starts and after the last evaluation."""
 
-OnProgress = Callable[[list[Event], float, str], None]
+OnProgress = Callable[[list[Event], float, str, tuple[int, int]], None]
 
 
 def run_team(
@@ -114,7 +114,7 @@ class _Look:
                 self._end(running.failure(), self.path)
             if self.on_progress is not None:
                 elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
-                self.on_progress(follower.poll() if follower else [], elapsed_s, phase_text(phase, self.pulse))
+                self.on_progress(follower.poll() if follower else [], elapsed_s, phase, self.pulse.steps)
 
     def _answer(self, messages: list[Message]) -> None:
         """Say what was seen of the first rank's clock, where it waits for that."""

@@ -21,7 +21,7 @@ from typing import Any, final
 import msgspec
 
 from levelbench.errors import LevelbenchError, RecordError, UsageError
-from levelbench.experiments.jobs import Job, Message, Parent, held, phase_text
+from levelbench.experiments.jobs import Job, Message, Parent, held
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
 from levelbench.experiments.own_code import is_ours, texts_among
 from levelbench.experiments.processes import Starter, death, spawn, told_error
@@ -221,8 +221,8 @@ class Training(Kind[Arm, Record]):
     ) -> tuple[Record | None, LevelbenchError | None]:
         """Make one run; what it replaces is superseded once it is done."""
 
-        def on_progress(events: list[Event], elapsed_s: float, phase: str) -> None:
-            watcher.progress(turn, phase, elapsed_s, events)
+        def on_progress(events: list[Event], elapsed_s: float, phase: str, steps: tuple[int, int]) -> None:
+            watcher.progress(turn, phase, elapsed_s, events, steps)
 
         finished = launch(job, on_progress, starter)
         record = _sound(_witnessed(finished))
@@ -379,7 +379,7 @@ def _witnessed(finished: Finished) -> Record | None:
     )
 
 
-OnProgress = Callable[[list[Event], float, str], None]
+OnProgress = Callable[[list[Event], float, str, tuple[int, int]], None]
 
 
 @dataclass(frozen=True)
@@ -396,10 +396,11 @@ class Finished:
 
 
 def launch(job: Job, on_progress: OnProgress | None = None, starter: Starter | None = None) -> Finished:
-    """Run ``job`` to its end. ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second.
+    """Run ``job`` to its end.
 
-    If this process is interrupted, the child is ended too; its record is left as interrupted. A run of several ranks
-    is handed to its engine. Without a ``starter`` the child is a new interpreter.
+    Twice a second ``on_progress`` gets new events, the elapsed seconds, the phase, and the steps done and planned. If
+    this process is interrupted, the child is ended too; its record is left as interrupted. A run of several ranks is
+    handed to its engine. Without a ``starter`` the child is a new interpreter.
     """
     if job.specification.distribution is not None:
         from levelbench.experiments.teams import run_team
@@ -467,7 +468,7 @@ def _follow(
             if on_progress is not None and (not alive or (now_ns - looked_ns) * 1e-9 >= _LOOK_S):
                 looked_ns = now_ns
                 elapsed_s = (now_ns - began_ns) * 1e-9
-                on_progress(follower.poll() if follower else [], elapsed_s, phase_text(phase, pulse))
+                on_progress(follower.poll() if follower else [], elapsed_s, phase, pulse.steps)
     return messages
 
 

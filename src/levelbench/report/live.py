@@ -13,13 +13,14 @@ from abc import ABC, abstractmethod
 from typing import TextIO
 
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.report.numbers import ABSENT, duration, duration_range
+from levelbench.report.numbers import ABSENT, duration, duration_range, number
 from levelbench.report.tables import cell_width, clean
 
 __all__ = ["LiveLine", "PlainLines", "TerminalLine", "live_line"]
 
 _SECOND_NS = 1_000_000_000
 _GAP = " · "
+_BAR = 8
 
 
 class LiveLine:
@@ -42,11 +43,15 @@ class LiveLine:
         epoch: float | None = None,
         metric: str = "accuracy",
         left_s: tuple[float, float] | None = None,
+        steps: tuple[int, int] = (0, 0),
+        samples_per_s: float | None = None,
+        loss: float | None = None,
     ) -> None:
         """The run at ``position`` (from 1) is in ``phase``.
 
         ``quality`` is its latest quality, ``estimate_text`` its group's estimate so far, ``left_s`` the range of the
-        time that all runs still take.
+        time that all runs still take, ``steps`` those done and the most there can be, ``loss`` the mean training loss
+        before the latest evaluation.
         """
 
     def finish_run(self, label: str, seed: int, outcome: str) -> None:
@@ -91,6 +96,9 @@ class _WrittenLine(LiveLine, ABC):
         epoch: float | None = None,
         metric: str = "accuracy",
         left_s: tuple[float, float] | None = None,
+        steps: tuple[int, int] = (0, 0),
+        samples_per_s: float | None = None,
+        loss: float | None = None,
     ) -> None:
         """Write the line if it is due, and always when a new run begins."""
         run = (position, f"{label} {seed}")
@@ -99,19 +107,23 @@ class _WrittenLine(LiveLine, ABC):
             return
         self._shown, self._due_ns = run, now_ns + self._every_ns
         self._write(
-            [
-                clean(f"{position}/{self._total} {label} seed {seed}"),
-                clean(phase),
-                duration(elapsed_s),
-                "" if epoch is None else f"epoch {epoch:.4g}",
-                _against_target(quality, target, metric),
-                clean(estimate_text),
-                "" if left_s is None else f"{duration_range(*left_s)} left",
-            ]
+            {
+                "run": clean(f"{position}/{self._total} {label} seed {seed}"),
+                "phase": clean(phase),
+                "elapsed": duration(elapsed_s),
+                "bar": _bar(*steps),
+                "steps": "step {:,}/{:,}".format(*steps) if steps[0] else "",
+                "epoch": "" if epoch is None else f"epoch {epoch:.4g}",
+                "rate": "" if samples_per_s is None else f"{number(samples_per_s)} samples/s",
+                "loss": "" if loss is None else f"loss {number(loss)}",
+                "quality": _against_target(quality, target, metric),
+                "estimate": clean(estimate_text),
+                "left": "" if left_s is None else f"{duration_range(*left_s)} left",
+            }
         )
 
     @abstractmethod
-    def _write(self, parts: list[str]) -> None:
+    def _write(self, parts: dict[str, str]) -> None:
         """Write the parts in order; some may be empty."""
 
 
@@ -121,8 +133,8 @@ class PlainLines(_WrittenLine):
     def __init__(self, stream: TextIO, every_s: float = 5.0, clock: Clock = HOST) -> None:
         super().__init__(stream, round(every_s * _SECOND_NS), clock)
 
-    def _write(self, parts: list[str]) -> None:
-        self._line(_GAP.join(filter(None, parts)))
+    def _write(self, parts: dict[str, str]) -> None:
+        self._line(_GAP.join(text for name, text in parts.items() if text and name != "bar"))
 
     def _line(self, text: str) -> None:
         self._stream.write(f"{text}\n")
@@ -140,21 +152,21 @@ class PlainLines(_WrittenLine):
 class TerminalLine(_WrittenLine):
     """One line that is rewritten, at most ten times per second; parts that do not fit are left out, never cut."""
 
-    # Indices of the parts to drop first on a narrow terminal.
-    _GIVEN_UP = (3, 1, 2, 5, 6, 4)
+    # Each is shown if it fits beside those before it.
+    _BY_IMPORTANCE = ("quality", "left", "bar", "elapsed", "steps", "loss", "rate", "phase", "estimate", "epoch")
 
     def __init__(self, stream: TextIO, clock: Clock = HOST, width: int | None = None) -> None:
         super().__init__(stream, _SECOND_NS // 10, clock)
         self._width = width
 
-    def _write(self, parts: list[str]) -> None:
+    def _write(self, parts: dict[str, str]) -> None:
         width = (self._width or shutil.get_terminal_size().columns) - 1
-        kept = list(parts)
-        for at in self._GIVEN_UP:
-            if cell_width(_GAP.join(filter(None, kept))) <= width:
-                break
-            kept[at] = ""
-        text = _GAP.join(filter(None, kept))
+        kept, text = {"run"}, parts["run"]
+        for name in self._BY_IMPORTANCE:
+            wider = _GAP.join(each for key, each in parts.items() if each and key in {*kept, name})
+            if cell_width(wider) <= width:
+                kept.add(name)
+                text = wider
         while cell_width(text) > width:
             text = text[:-1]
         self._stream.write(f"\r\x1b[2K{text}")
@@ -169,6 +181,14 @@ class TerminalLine(_WrittenLine):
         """Clear the line."""
         self._stream.write("\r\x1b[2K")
         self._stream.flush()
+
+
+def _bar(done: int, most: int) -> str:
+    """The share of the steps that are done; a run that reaches its target ends before the bar is full."""
+    if not done or not most:
+        return ""
+    filled = min(_BAR, _BAR * done // most)
+    return "█" * filled + "░" * (_BAR - filled)
 
 
 def _against_target(quality: float | None, target: float | None, metric: str) -> str:

@@ -158,10 +158,10 @@ class Pulse:
             os.close(descriptor)
 
     @property
-    def text(self) -> str:
-        """``step 812/4,292``; empty before the first step."""
+    def steps(self) -> tuple[int, int]:
+        """A copy of the counts."""
         done, most = self.counts
-        return f"step {done:,}/{most:,}" if done else ""
+        return done, most
 
 
 KINDS = MappingProxyType(
