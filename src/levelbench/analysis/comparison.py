@@ -7,17 +7,16 @@ refuses is an error; if it withholds the verdict, only figures are given; anythi
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from levelbench.analysis.ties import beyond_ties
 from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
 from levelbench.measure.environment import Difference, same_machine
 from levelbench.measure.sequential import seen_at_looks
-from levelbench.measure.statistics.distributions import binomial_cdf
 from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, format_verdict, verdict
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
@@ -25,10 +24,7 @@ from levelbench.records.caveats import ended
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
 
-__all__ = ["Comparison", "beyond_ties", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
-
-_FEW = 4
-"""The interval of the times is trusted where more than one pair in so many differs by an evaluation."""
+__all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
 
 History = Callable[[], Sequence[RunGroup]]
 """Returns the groups of all available runs."""
@@ -185,121 +181,6 @@ def _judged(
         resolution=CLOCK_STEP_S,
     )
     return beyond_ties(found, a, b)
-
-
-def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
-    """The verdict, its interval widened by evaluations that too few runs show; UNCLEAR if they could change it.
-
-    A run that needs one more evaluation takes a jump longer. Few of n runs say little about how many of all do: up to
-    Clopper and Pearson's bound may, which may exceed the margin of SAME, or undo a difference. From one run in four on,
-    the interval of the times has seen enough of them.
-    """
-    jumps = evaluation_jumps(a, b)
-    if jumps is None or found.ratio is None:
-        return found
-    n, usual, paired = len(jumps), _one_more(a, b), _paired(a, b)
-    for way in (1, -1):
-        late = [abs(jump) for jump in jumps if jump * way > 0]
-        if len(late) > n / _FEW:
-            continue
-        jump = math.fsum(late) / len(late) if late else usual
-        center = _without(way, a, b, jumps) if paired and late else math.log(found.ratio)
-        bound = unseen_share(n, found.level, len(late)) * jump
-        edge = math.exp(center + way * bound)
-        if way == 1 and found.high is not None:
-            found = replace(found, high=max(found.high, edge))
-        elif way == -1 and found.low is not None:
-            found = replace(found, low=min(found.low, edge))
-        allowed = math.log1p(found.margin) if found.kind is VerdictKind.SAME else -way * center
-        undone = {VerdictKind.SAME: True, VerdictKind.FASTER: way == 1, VerdictKind.SLOWER: way == -1}
-        if undone.get(found.kind) and bound > allowed:
-            more = _to_bound(max(0.0, allowed / jump), n, found.level, len(late))
-            reason = tie_reason(n, found.level, paired=paired, seen=len(late))
-            found = replace(found, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=reason)
-    return found
-
-
-def evaluation_jumps(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[float] | None:
-    """What evaluations add to the logarithm of the time in each pair: above 0 where ``b``'s run needs more of them.
-
-    Without common seeds, runs are compared with the number of evaluations that most need. ``None`` where evaluations
-    are not what makes times differ: runs with equal losses are the same computation, which ties under every seed, as
-    runs of a fixed length do; runs without common seeds of which a quarter differ from the others; and those of which
-    some missed, unless all tie.
-    """
-    if a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in (*a, *b)):
-        return None
-    if _paired(a, b):
-        if all(x.losses_digest and x.losses_digest == y.losses_digest for x, y in zip(a, b, strict=True)):
-            return None
-        pairs = list(zip(a, b, strict=True))
-        if not all(x.reached and y.reached for x, y in pairs) and any(_place(x) != _place(y) for x, y in pairs):
-            return None
-        return [0.0 if _place(x) == _place(y) else math.log(y.evaluations / x.evaluations) for x, y in pairs]
-    places = Counter(_place(run) for run in (*a, *b))
-    (_, usual), most = places.most_common(1)[0]
-    alike = most == len((*a, *b))
-    if not alike and (most < (1 - 1 / _FEW) * len((*a, *b)) or not all(run.reached for run in (*a, *b))):
-        return None
-    jumps = [math.log(run.evaluations / usual) for run in b] + [math.log(usual / run.evaluations) for run in a]
-    jumps.sort(key=abs, reverse=True)
-    return jumps[: min(len(a), len(b))]
-
-
-def step_of_ties(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float | None:
-    """What one more evaluation adds to the logarithm of a time, if all runs of both arms tie at one; else ``None``."""
-    jumps = evaluation_jumps(a, b)
-    return None if jumps is None or any(jumps) else _one_more(a, b)
-
-
-def unseen_share(n: int, level: float, seen: int = 0) -> float:
-    """The largest share of all pairs that differ, if ``seen`` of ``n`` do (Clopper and Pearson's one-sided bound)."""
-    if not seen:
-        return -math.expm1(math.log1p(-level) / n)
-    low, high = seen / n, 1.0
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (middle, high) if binomial_cdf(seen, n, middle) > 1 - level else (low, middle)
-    return high
-
-
-def tie_reason(n: int, level: float, *, paired: bool, seen: int = 0) -> str:
-    """Why ties decide nothing, in words."""
-    what = "pairs" if paired else "runs"
-    share = f"{100 * unseen_share(n, level, seen):.0f} %"
-    if seen:
-        return f"{seen} of {n} {what} differ{'s' * (seen == 1)} by an evaluation, and up to {share} of all may"
-    return f"all {what} tie at an evaluation, and up to {share} may differ by one"
-
-
-def _paired(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> bool:
-    return [run.seed for run in a] == [run.seed for run in b]
-
-
-def _place(run: RunSummary) -> tuple[int | None, int]:
-    return run.steps_to_target, run.evaluations
-
-
-def _one_more(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float:
-    """What one more evaluation adds to the logarithm of a run's time, on average."""
-    return sum(math.log1p(1 / run.evaluations) for run in (*a, *b)) / len((*a, *b))
-
-
-def _without(way: int, a: Sequence[RunSummary], b: Sequence[RunSummary], jumps: Sequence[float]) -> float:
-    """The mean logarithm of b / a over the pairs that do not jump that way."""
-    pairs = [(x.time_to_accuracy_s, y.time_to_accuracy_s, jump) for x, y, jump in zip(a, b, jumps, strict=True)]
-    kept = [math.log(y / x) for x, y, jump in pairs if x and y and jump * way <= 0]
-    return math.fsum(kept) / len(kept)
-
-
-def _to_bound(share: float, n: int, level: float, seen: int) -> int | None:
-    """How many more pairs, of which as large a share differs, bring the bound down to ``share``; ``None``: none do."""
-    if not share > seen / n:
-        return None
-    if not seen:
-        return math.ceil(math.log(1 - level) / math.log(1 - share)) - n if share < 1 else None
-    counts = (n * factor for factor in range(2, 51))
-    return next((count - n for count in counts if unseen_share(count, level, seen * count // n) <= share), None)
 
 
 def span_of(run: RunSummary) -> tuple[float, float]:

@@ -15,21 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.analysis.comparison import (
-    beyond_ties,
-    check_comparable,
-    span_of,
-    step_of_ties,
-    tie_reason,
-    unseen_share,
-)
+from levelbench.analysis.comparison import check_comparable, span_of
+from levelbench.analysis.ties import beyond_ties, jumps_of
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.design import Span, schedule_of
 from levelbench.measure.environment import same_machine
@@ -324,9 +318,11 @@ def _composed(
     corners = [every, *singles, none]
     departure = contrast(corners, [1.0, *([-1.0] * len(singles)), len(singles) - 1.0], level)
     ratios = [each.verdict.ratio for each in alone]
-    kind, more = _kind(departure, margin, level)
-    if ties := _ties(none, [every, *singles], kind, departure, margin):
-        kind = CompositionKind.UNCLEAR
+    sure, more = _kind(departure, margin, level)
+    departure, ties = _widened(departure, none, [every, *singles], [1.0, *([-1.0] * len(singles))])
+    kind, _ = _kind(departure, margin, level)
+    if kind is sure:
+        ties = ""
     complete = all(each.reached == len(each.times) for each in corners)
     shown = [each for each in designs(factors) if each in cells]
     return Composition(
@@ -357,7 +353,10 @@ def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...]
     for subset in subsets:
         scale = 2.0 ** (len(subset) - len(factors))
         signs = [scale * (-1.0) ** sum(name not in corner for name in subset) for corner in corners]
-        found.append(Effect(subset, contrast([cells[each] for each in corners], signs, shared)))
+        effect = contrast([cells[each] for each in corners], signs, shared)
+        others = [(cells[each], sign) for each, sign in zip(corners, signs, strict=True) if each]
+        effect, _ = _widened(effect, cells[frozenset()], *zip(*others, strict=True))
+        found.append(Effect(subset, effect))
     return tuple(found)
 
 
@@ -392,23 +391,29 @@ def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict
         spans_a=a.spans,
         spans_b=b.spans,
     )
-    judged = found.kind is not VerdictKind.UNCLEAR and a.runs and b.runs
-    return beyond_ties(found, a.runs, b.runs) if judged else found
+    return beyond_ties(found, a.runs, b.runs) if a.runs and b.runs else found
 
 
-def _ties(none: FactorArm, others: Sequence[FactorArm], kind: CompositionKind, found: Contrast, margin: float) -> str:
-    """Why the answer may be another one although all runs tie at an evaluation; empty if it may not be.
+def _widened(
+    found: Contrast, none: FactorArm, others: Sequence[FactorArm], coefficients: Sequence[float]
+) -> tuple[Contrast, str]:
+    """The contrast with an interval that allows for late evaluations of ``others`` which few runs show; and why.
 
-    Each arm may differ from that with none by one evaluation in the share of runs that so few ties cannot exclude.
+    Each arm may differ from that with none by some evaluations, in the share of runs that so few cannot exclude.
     """
-    if kind is CompositionKind.UNCLEAR or found.ratio is None or not all(arm.runs for arm in (none, *others)):
-        return ""
-    steps = [step_of_ties(none.runs, arm.runs) for arm in others]
-    allowed = math.log1p(margin) if kind is CompositionKind.COMPOSABLE else abs(math.log(found.ratio))
-    unseen = unseen_share(found.n, found.level)
-    if None in steps or unseen * math.fsum(step for step in steps if step) <= allowed:
-        return ""
-    return tie_reason(found.n, found.level, paired=True)
+    if found.ratio is None or not all(arm.runs for arm in (none, *others)):
+        return found, ""
+    added, why = {1: 0.0, -1: 0.0}, ""
+    for arm, coefficient in zip(others, coefficients, strict=True):
+        jumps = jumps_of(none.runs, arm.runs)
+        for way in (1, -1):
+            bound = None if jumps is None else jumps.bound(way, found.level)
+            if jumps is not None and bound is not None and coefficient:
+                added[way if coefficient > 0 else -way] += abs(coefficient) * bound
+                why = why or jumps.reason(way, found.level)
+    low = None if found.low is None else min(found.low, found.ratio * math.exp(-added[-1]))
+    high = None if found.high is None else max(found.high, found.ratio * math.exp(added[1]))
+    return replace(found, low=low, high=high), why if (low, high) != (found.low, found.high) else ""
 
 
 def _apart(a: FactorArm, b: FactorArm, *, paired: bool) -> bool:

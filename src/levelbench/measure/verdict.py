@@ -265,8 +265,9 @@ def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
             return False
         return found.moderate or abs(all_runs) > math.log1p(case.margin)
     # If mostly the faster arm has slow runs, they may be its own; all runs together then show less of the difference.
-    mostly_own = _slower_by(found) > RARE * min(case.n_a, case.n_b)
-    return ((found.moderate or found.fast) and all_runs / seen < _MOST) or (mostly_own and _hides(found))
+    excess = _slower_by(found)
+    mostly_own = excess > 0 and excess >= RARE * min(case.n_a, case.n_b)
+    return ((found.moderate or found.fast or mostly_own) and all_runs / seen < _MOST) or (excess > 1 and _hides(found))
 
 
 def _slower_by(found: LogRatio) -> int:
@@ -327,9 +328,14 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
     found = time_ratio(case.a, case.b, case.level)
     horizon = min(case.a.horizon, case.b.horizon)
     reason = case.reached
+    watched = [sum(time <= horizon for time in arm.reached) for arm in (case.a, case.b)]
     if math.isfinite(horizon) and max((*case.a.reached, *case.b.reached), default=0.0) > horizon:
-        counts = [sum(time <= horizon for time in arm.reached) for arm in (case.a, case.b)]
-        reason += f", {counts[0]} and {counts[1]} in the {horizon:.3g} s for which all were watched"
+        reason += f", {watched[0]} and {watched[1]} in the {horizon:.3g} s for which all were watched"
+    if _spreads_differ(case) and min(watched[0] / case.n_a, watched[1] / case.n_b) < 0.5 and not case.hopeless:
+        # Of two arms with the same typical time, the one that varies more has more early runs.
+        return case.says(
+            VerdictKind.UNCLEAR, reason=f"{reason}; fewer than half arrive while all are watched, and spreads differ"
+        )
     if found is None:
         return replace(_doubly_sure(case, _of_shares(case)), reason=reason)
     bounded = found.interval.low > 0.0 and math.isfinite(found.interval.high)

@@ -1,0 +1,181 @@
+"""What evaluations may add to a ratio of times although few runs, or none, show it.
+
+Quality is measured at evaluations, so a run that needs another one takes a jump longer. If few of n runs are late, the
+interval of the times says little about how many of all are: up to Clopper and Pearson's bound. How late a run is, is
+known from few as well: one that misses an evaluation is taken to miss the next one with probability one half, so it
+needs two more on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from levelbench.measure.statistics.distributions import binomial_cdf
+from levelbench.measure.verdict import Verdict, VerdictKind
+from levelbench.records import RunSummary
+
+__all__ = ["Jumps", "beyond_ties", "jumps_of", "unseen_share"]
+
+_FEW = 4
+"""The interval of the times has seen enough late runs where more than one run in so many is late."""
+_MORE = 2
+"""How many more evaluations a late run needs on average, where too few of them are seen to tell."""
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """What evaluations add to log(b / a) beyond what they usually add, pair by pair, 0 for most.
+
+    Above 0 is a late run of ``b``, or an early one of ``a``. Without common seeds there are as many as the smaller arm
+    has runs, the largest first. If runs ``missed``, how late they are is unknown. ``centers`` has log(b / a) without
+    the late and without the early pairs, where known.
+    """
+
+    added: tuple[float, ...]
+    step: float
+    paired: bool
+    missed: bool
+    centers: tuple[float | None, float | None]
+
+    @property
+    def tied(self) -> bool:
+        """Whether all pairs need the usual number of evaluations."""
+        return not any(self.added)
+
+    def late(self, way: int) -> list[float]:
+        """The sizes of the jumps that way: 1 for those of a late ``b``, -1 for an early one."""
+        return [abs(each) for each in self.added if each * way > 0]
+
+    def size(self, way: int) -> float:
+        """What a jump that way is taken to add to log(b / a): the mean of those seen and of one of two evaluations."""
+        late = self.late(way)
+        return math.fsum([self.step, *late]) / (1 + len(late))
+
+    def bound(self, way: int, level: float) -> float | None:
+        """The most that jumps that way add to log(b / a) on average; ``None`` if the interval of the times knows."""
+        late, n = self.late(way), len(self.added)
+        if len(late) > n / _FEW and not self.missed:
+            return None
+        return unseen_share(n, level, len(late)) * self.size(way)
+
+    def reason(self, way: int, level: float) -> str:
+        """Why ties decide nothing, in words."""
+        seen, n, what = len(self.late(way)), len(self.added), "pairs" if self.paired else "runs"
+        share = f"{100 * unseen_share(n, level, seen):.0f} %"
+        if seen:
+            return f"{seen} of {n} {what} differ{'s' * (seen == 1)} by an evaluation, and up to {share} of all may"
+        return f"all {what} tie at an evaluation, and up to {share} may differ by one or more"
+
+
+def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Verdict:
+    """The verdict, its interval widened by evaluations that too few runs show; UNCLEAR if the interval then says so."""
+    jumps = jumps_of(a, b)
+    if jumps is None or found.ratio is None:
+        return found
+    first, limit = found.kind, math.log1p(found.margin)
+    for way in (1, -1):
+        bound, center = jumps.bound(way, found.level), jumps.centers[way == -1]
+        if bound is None:
+            continue
+        center = math.log(found.ratio) if center is None else center
+        edge = math.exp(center + way * bound)
+        if way == 1 and found.high is not None:
+            found = replace(found, high=max(found.high, edge))
+        elif way == -1 and found.low is not None:
+            found = replace(found, low=min(found.low, edge))
+        allowed = (limit if first is VerdictKind.SAME else 0.0) - way * center
+        decides = {VerdictKind.SAME: True, VerdictKind.FASTER: way == 1, VerdictKind.SLOWER: way == -1}
+        if decides.get(first) and bound > allowed:
+            n, seen = len(jumps.added), len(jumps.late(way))
+            more = _to_bound(max(0.0, allowed / jumps.size(way)), n, found.level, seen)
+            found = replace(found, kind=VerdictKind.UNCLEAR, runs_to_settle=more, reason=jumps.reason(way, found.level))
+    return found
+
+
+def jumps_of(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Jumps | None:
+    """The jumps of ``b`` against ``a``; ``None`` where evaluations are not what makes times differ, or are not known.
+
+    Runs with equal losses are the same computation, which ties under every seed, as runs of a fixed length do. A run
+    that was given up is late if it had been evaluated as often as is usual, and says nothing if it had not.
+    """
+    both = (*a, *b)
+    if a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in both):
+        return None
+    if any(run.status == "failed" or run.hopeless for run in both) or not _known(a) or not _known(b):
+        return None
+    one = math.fsum(math.log1p(1 / run.evaluations) for run in both) / len(both)
+    step = math.fsum(math.log1p(_MORE / run.evaluations) for run in both) / len(both)
+    missed = not all(run.reached for run in both)
+    paired = [run.seed for run in a] == [run.seed for run in b]
+    if paired:
+        pairs = list(zip(a, b, strict=True))
+        if all(x.losses_digest and x.losses_digest == y.losses_digest for x, y in pairs):
+            return None
+        added = _beyond([math.log(_needed(y) / _needed(x)) for x, y in pairs], one)
+        centers = [
+            _center([pair for pair, each in zip(pairs, added, strict=True) if each * way <= 0]) for way in (1, -1)
+        ]
+        return Jumps(tuple(added), step, paired, missed, (centers[0], centers[1]))
+    of_a, of_b = (_beyond([math.log(_needed(run)) for run in arm], one) for arm in (a, b))
+    kept = [
+        [
+            [run for run, each in zip(arm, beyond, strict=True) if sign * each * way <= 0]
+            for arm, beyond, sign in ((a, of_a, -1), (b, of_b, 1))
+        ]
+        for way in (1, -1)
+    ]
+    added = sorted([*of_b, *(-each for each in of_a)], key=abs, reverse=True)[: min(len(a), len(b))]
+    return Jumps(tuple(added), step, paired, missed, (_apart(*kept[0]), _apart(*kept[1])))
+
+
+def unseen_share(n: int, level: float, seen: int = 0) -> float:
+    """The largest share of all pairs that differ, if ``seen`` of ``n`` do (Clopper and Pearson's one-sided bound)."""
+    if not seen:
+        return -math.expm1(math.log1p(-level) / n)
+    low, high = seen / n, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if binomial_cdf(seen, n, middle) > 1 - level else (low, middle)
+    return high
+
+
+def _needed(run: RunSummary) -> int:
+    return run.evaluations + (0 if run.reached else _MORE)
+
+
+def _known(arm: Sequence[RunSummary]) -> bool:
+    """Whether some runs arrived, and the others were evaluated as often as is usual for these."""
+    arrived = [run.evaluations for run in arm if run.reached]
+    return bool(arrived) and all(run.reached or run.evaluations >= median(arrived) for run in arm)
+
+
+def _beyond(logs: Sequence[float], one: float) -> list[float]:
+    """What each is beyond the median, 0 within half an evaluation."""
+    usual = median(logs)
+    return [each - usual if abs(each - usual) > one / 2 else 0.0 for each in logs]
+
+
+def _center(pairs: Sequence[tuple[RunSummary, RunSummary]]) -> float | None:
+    """The mean of log(b / a) over the pairs that arrived."""
+    times = [(x.time_to_accuracy_s, y.time_to_accuracy_s) for x, y in pairs]
+    logs = [math.log(y / x) for x, y in times if x and y]
+    return math.fsum(logs) / len(logs) if logs else None
+
+
+def _apart(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float | None:
+    """The difference of the mean logarithms of the runs that arrived."""
+    logs = [[math.log(run.time_to_accuracy_s) for run in arm if run.time_to_accuracy_s] for arm in (a, b)]
+    return math.fsum(logs[1]) / len(logs[1]) - math.fsum(logs[0]) / len(logs[0]) if all(logs) else None
+
+
+def _to_bound(share: float, n: int, level: float, seen: int) -> int | None:
+    """How many more pairs, of which as large a share differs, bring the bound down to ``share``; ``None``: none do."""
+    if not share > seen / n:
+        return None
+    if not seen:
+        return math.ceil(math.log(1 - level) / math.log(1 - share)) - n if share < 1 else None
+    counts = (n * factor for factor in range(2, 51))
+    return next((count - n for count in counts if unseen_share(count, level, seen * count // n) <= share), None)
