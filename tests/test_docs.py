@@ -223,6 +223,17 @@ def test_every_script_that_a_page_names_exists(page):
         assert (ROOT / script).exists(), f"{page.name} names {script}"
 
 
+def test_the_gallery_shows_every_exhibit_with_the_commands_that_its_script_runs():
+    spec = importlib.util.spec_from_file_location("gallery", ROOT / "tools" / "gallery.py")
+    gallery = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gallery)
+    page = (ROOT / "docs" / "gallery" / "index.md").read_text()
+    shown = {target.split("/")[0] for target in re.findall(r"\]\(([^)]+)\)", page)}
+    assert shown == set(gallery.EXHIBITS) == {each.name for each in gallery.GALLERY.iterdir()} - {"index.md"}
+    ran = {command for commands in gallery.EXHIBITS.values() for command in commands}
+    assert set(re.findall(r"`(levelbench [^`]+)`", page)) == ran
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The built site."""

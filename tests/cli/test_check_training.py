@@ -101,7 +101,7 @@ def test_a_bundled_task_is_checked_by_its_name_with_one_recipe_and_settings(call
         (TASK, ["--plot", "x.svg"], 2, "holds a task or recipes"),
         (TASK.replace("task = Task", "task = 1 / 0 or Task"), [], 2, "ZeroDivisionError"),
         (TASK.replace('"mine", data', '"mine", dat'), [], 2, "dat"),
-        ("x = 1\n", [], 2, "it defines no operator, optimizer, scheme, task or recipe"),
+        ("x = 1\n", [], 2, "it defines no operator, optimizer, scheme, engine, task or recipe"),
     ],
 )
 def test_what_cannot_be_checked_is_said_with_what_to_do(check, text, words, code, says):
