@@ -52,7 +52,7 @@ def test_a_folder_whose_process_is_gone_is_removed_and_that_of_one_that_lives_st
 def test_a_run_that_another_command_is_making_is_not_made_twice(tmp_path):
     pytest.importorskip("mpi4py")
     given = job(tmp_path, specification=of_engine("mpi"))
-    with only_one(given), pytest.raises(UsageError, match=f"process {os.getpid()} on .* is at this run"):
+    with only_one(given), pytest.raises(UsageError, match=f"process {os.getpid()} on .* is already running this"):
         run_team(given)
     with only_one(given):
         pass

@@ -86,7 +86,7 @@ def test_fresh_counts_nothing_as_done(tmp_path):
 
 
 def test_a_process_that_is_at_it_right_now_is_not_joined(tmp_path):
-    with begin(tmp_path, specification()), pytest.raises(UsageError, match="right now"):
+    with begin(tmp_path, specification()), pytest.raises(UsageError, match="already running it"):
         plan_of([specification()], 1, tmp_path)
 
 
