@@ -49,7 +49,7 @@ def test_a_run_does_not_outlive_a_parent_that_is_killed(arm, store, tmp_path):
 
 @pytest.mark.usefixtures("cold")
 def test_a_run_killed_from_outside_is_told_as_such_and_can_be_resumed(arm, store):
-    def kill(turn, stage, elapsed_s=0.0, events=()):
+    def kill(turn, stage, elapsed_s=0.0, events=(), steps=None):
         subprocess.run(["pkill", "-KILL", "-n", "-P", str(os.getpid())], check=False)
 
     class Killer(Quiet):
