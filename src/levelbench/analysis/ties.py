@@ -40,11 +40,6 @@ class Jumps:
     missed: bool
     centers: tuple[float | None, float | None]
 
-    @property
-    def tied(self) -> bool:
-        """Whether all pairs need the usual number of evaluations."""
-        return not any(self.added)
-
     def late(self, way: int) -> list[float]:
         """The sizes of the jumps that way: 1 for those of a late ``b``, -1 for an early one."""
         return [abs(each) for each in self.added if each * way > 0]
