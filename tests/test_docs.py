@@ -20,8 +20,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
 
 
 def example(page, path):
-    """The one Python file of a page, written to ``path``."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)
+    """The first Python file of a page, written to ``path``."""
+    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)
     path.write_text(code)
     return str(path)
 

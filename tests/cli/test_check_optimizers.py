@@ -42,6 +42,43 @@ def check(path, reference="", framework="numpy", plot=None, as_json=False):
     return check_optimizers(path, reference=reference, framework=framework, plot=plot, seed=0, as_json=as_json)
 
 
+TORCHS = """
+import torch
+
+class Mine(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                velocity = self.state[parameter].setdefault("velocity", torch.zeros_like(parameter))
+                parameter -= group["lr"] * velocity.mul_(0.9).add_(parameter.grad)
+
+reference = "momentum"
+"""
+
+
+def test_a_class_of_pytorchs_kind_is_checked_with_the_usual_rate(write, capsys):
+    pytest.importorskip("torch", reason="needs PyTorch")
+    assert check(write(TORCHS)) == 0
+    assert "Mine: nothing found wrong, in up to 1,000 steps alongside the reference" in capsys.readouterr().out
+
+
+def test_a_state_that_pytorch_does_not_save_is_found(write, capsys):
+    pytest.importorskip("torch", reason="needs PyTorch")
+    assert check(write(TORCHS.replace("self.state[parameter]", "self.__dict__.setdefault(parameter, {})"))) == 1
+    assert "PyTorch in `self.state[parameter]`" in capsys.readouterr().out
+
+
+def test_an_optimizer_of_pytorchs_with_its_settings_is_checked(write, capsys):
+    pytest.importorskip("torch", reason="needs PyTorch")
+    given = "from functools import partial\nimport torch\noptimizer = partial(torch.optim.SGD, lr=0.1, momentum=0.9)\n"
+    assert check(write(given), reference="momentum") == 0
+    assert "optimizer: nothing found wrong" in capsys.readouterr().out
+
+
 def test_a_right_optimizer_ends_with_0(write, capsys):
     assert check(write(RIGHT)) == 0
     assert "Mine: nothing found wrong, in up to 1,000 steps alongside the reference" in capsys.readouterr().out

@@ -52,6 +52,15 @@ def test_what_is_no_revision_is_refused_and_leaves_nothing(repository):
         pass
 
 
+def test_names_of_the_same_commit_are_refused(repository):
+    subprocess.run(["git", "branch", "-M", "main"], check=True)
+    with (
+        pytest.raises(UsageError, match=r"main and HEAD are the same commit, .*: main~1,main"),
+        revisions(["main", "HEAD"]),
+    ):
+        pass
+
+
 def test_outside_of_a_repository_there_are_no_revisions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))

@@ -100,12 +100,17 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
     """The git revisions ``names``, each checked out in a folder of its own until this is left.
 
     Gives them, what is read of the working tree meanwhile, and what a user may not expect of them, in words. Raises
-    ``UsageError`` outside of a git repository or for what is no revision.
+    ``UsageError`` outside of a git repository, for what is no revision, and for names of one commit.
     """
     asked = f"--revisions {','.join(names)}"
     top = _git(asked, "rev-parse", "--show-toplevel")
     inside = Path.cwd().resolve().relative_to(Path(top).resolve())
     commits = [_git(asked, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names]
+    for commit in commits:
+        same = [name for name, each in zip(names, commits, strict=True) if each == commit]
+        if len(same) > 1:
+            found = f"{' and '.join(same)} are the same commit, {commit[:10]}"
+            raise UsageError(asked, found, f"name an earlier one to compare with: {same[0]}~1,{same[0]}")
     with ExitStack() as stack:
         _remove_left(asked)
         base = Path(mkdtemp(prefix=f"levelbench-{os.getpid()}-"))

@@ -33,6 +33,7 @@ from levelbench.training.schedules import Constant, Schedule
 from levelbench.training.stopping import Evaluate
 
 _PRECISIONS = ("float32", "bfloat16")
+_STATED = ("name", "licence", "attribution", "split_rule")
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,17 @@ class Task:
         clock: str = "wall",
         description: str = "",
     ) -> None:
-        """``also`` are further qualities to record; their targets are ignored."""
+        """``also`` are further qualities to record; their targets are ignored.
+
+        ``DefinitionError`` where ``data`` is no whole dataset.
+        """
+        whole = isinstance(data, DatasetSource)
+        if missing := [each for each in _STATED if not (whole and isinstance(getattr(data, each, None), str))]:
+            found = f"the data is of type {type(data).__name__}, which " + (
+                f"lacks {' and '.join(missing)}" if whole else "is not derived from datasets.DatasetSource"
+            )
+            do = "use datasets.from_arrays for arrays of your own, or derive from DatasetSource and state "
+            raise DefinitionError(f"task {name!r}", found, do + ", ".join(_STATED))
         Evaluate.parse(evaluate_every)
         policy(clock)
         self.name = name

@@ -44,6 +44,9 @@ def kind(tmp_path):
         (TASK + OPTIMIZER, "training"),
         ("x = 1\n", None),
         ("class CustomOperator: pass\nclass A(CustomOperator): pass\n", None),
+        ("import torch\nclass Mine(torch.optim.Optimizer): pass\n", "optimizer"),
+        ("from torch.optim import SGD\nclass Mine(SGD): pass\n", "optimizer"),
+        ("import optax\noptimizer = optax.adam(0.1)\n", "optimizer"),
         ("def f(:\n", None),
     ],
 )  # fmt: skip

@@ -10,9 +10,9 @@ from __future__ import annotations
 import importlib
 
 from levelbench.errors import UnknownNameError
-from levelbench.training.datasets.base import Column, Dataset, DatasetSource, Normalisation, Split
+from levelbench.training.datasets.base import Column, Dataset, DatasetSource, Normalisation, Split, from_arrays
 
-__all__ = ["Column", "Dataset", "DatasetSource", "Normalisation", "Split", "names", "source"]
+__all__ = ["Column", "Dataset", "DatasetSource", "Normalisation", "Split", "from_arrays", "names", "source"]
 
 _HERE = "levelbench.training.datasets"
 # By name: the module and the object in it that creates the source. No module may have a source's name and hide it.

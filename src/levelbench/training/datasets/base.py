@@ -17,7 +17,7 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from levelbench.errors import DataError
+from levelbench.errors import DataError, DefinitionError
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes received and the total (``None`` if unknown)."""
@@ -300,6 +300,91 @@ class DatasetSource(ABC):
 
         Call it before starting a clock.
         """
+
+
+Pair = tuple[npt.ArrayLike, npt.ArrayLike]
+"""Inputs (n, ...) and labels (n,)."""
+
+
+def from_arrays(
+    name: str,
+    read: Callable[[], Pair | Sequence[Pair]],
+    *,
+    held_out: float = 0.2,
+    licence: str = "not stated",
+    attribution: str = "not stated",
+) -> DatasetSource:
+    """Arrays of your own for classification, from ``read()``, which is called on the clock of each run.
+
+    ``read`` gives inputs (n, ...) and labels (n,), or three such pairs: training, validation and test. A single pair is
+    split: of each class, the shares ``held_out`` are for validation and for the test. Inputs become float32, unscaled;
+    labels may be of any type that can be sorted, and become 0, 1, ... in that order.
+
+    :raises DefinitionError: for a share that is not above 0 and below 0.5.
+    """
+    if not 0 < held_out < 0.5:
+        found = f"{held_out:g} would be held out twice, for validation and for the test"
+        raise DefinitionError(f"the dataset {name!r}", found, "give a share above 0 and below 0.5")
+    return _Arrays(name, read, held_out, licence, attribution)
+
+
+@final
+class _Arrays(DatasetSource):
+    def __init__(
+        self, name: str, read: Callable[[], Pair | Sequence[Pair]], held_out: float, licence: str, attribution: str
+    ) -> None:
+        self.name, self.licence, self.attribution = name, licence, attribution
+        self._read, self._held_out = read, held_out
+        self.split_rule = (
+            f"as read() gives them, or of each class the first {held_out:g} of the rows in order of their SHA-256 for "
+            "validation and the next for the test"
+        )
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        read = self._read()
+        whole = len(read) == 2
+        parts = [self._pair(part) for part in ([read] if whole else read)]
+        if len(parts) not in (1, 3):
+            raise self._wrong(f"{len(parts)} parts")
+        classes = np.unique(np.concatenate([labels for _, labels in parts]))
+        splits = [
+            Split.of(inputs.astype(np.float32, copy=False), np.searchsorted(classes, labels).astype(np.int64))
+            for inputs, labels in parts
+        ]
+        checksums = {
+            f"{part}/{column}": hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
+            for part, split in zip(("all",) if whole else ("train", "validation", "test"), splits, strict=True)
+            for column, rows in zip(("inputs", "labels"), split.columns, strict=True)
+        }
+        if whole:
+            (all_,) = splits
+            rows = np.ascontiguousarray(all_.inputs).reshape(len(all_), -1).view(np.uint8)
+            order = stratified_split(rows, all_.labels, lambda size: (round(size * self._held_out),) * 2)
+            splits = [Split.of(all_.inputs[each], all_.labels[each]) for each in order]
+            if not all(len(each) for each in splits):
+                raise self._wrong(f"{len(all_)} rows in {len(classes)} classes, too few to hold some of them out")
+        return self.assembled(splits, len(classes), checksums, "arrays of the task file")
+
+    def lacks(self, folder: Path | None = None) -> None:
+        return None
+
+    def _pair(self, given: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        try:
+            inputs, labels = (np.asarray(each) for each in given)
+        except (TypeError, ValueError) as error:
+            raise self._wrong(f"{type(given).__name__} that is no pair of arrays ({error})") from error
+        if inputs.ndim < 1 or labels.shape != inputs.shape[:1] or inputs.dtype.kind not in "fiub":
+            shapes = f"inputs of shape {inputs.shape} in {inputs.dtype} and labels of shape {labels.shape}"
+            raise self._wrong(shapes)
+        if labels.dtype.kind == "f":
+            raise self._wrong("labels that are fractions, and classes are expected")
+        if not np.isfinite(inputs).all():
+            raise self._wrong("inputs that are not finite")
+        return inputs, labels
+
+    def _wrong(self, found: str) -> DataError:
+        do = "Return inputs (n, ...) and labels (n,), or three such pairs: training, validation, test"
+        return DataError(f"what read() of the dataset {self.name!r} gave", found, do)
 
 
 Indices = npt.NDArray[np.int64]

@@ -333,9 +333,9 @@ class Native(Optimizer):
             return object.__new__(cls)._hold("an optax transformation", 1.0, {}, given)
         maker, words = getattr(given, "func", given), dict(getattr(given, "keywords", None) or {})
         asked = f"the optimizer {getattr(given, '__name__', type(given).__name__)}"
-        if not (isinstance(maker, type) and _is_torch_optimizer(maker)):
+        if not (isinstance(maker, type) and is_torch_optimizer(maker)):
             found = "it is not an optimizer class"
-            if _is_torch_optimizer(type(given)):
+            if is_torch_optimizer(type(given)):
                 found = "it already holds a module's parameters"
             do = (
                 "give its class and settings: functools.partial(torch.optim.AdamW, lr=1e-3), optax.adamw(1e-3), or ours"
@@ -378,6 +378,6 @@ class Native(Optimizer):
         return stepper
 
 
-def _is_torch_optimizer(kind: type) -> bool:
-    """Without importing torch."""
+def is_torch_optimizer(kind: type) -> bool:
+    """Whether it is a class of ``torch.optim``'s kind; torch is not imported for that."""
     return any(each.__name__ == "Optimizer" and each.__module__ == "torch.optim.optimizer" for each in kind.__mro__)

@@ -87,13 +87,19 @@ class _Contents:
             parent = next((each for each in parents if isinstance(each, type)), None)
             self._classes[node.name] = parent
             self._note_kind(parent, "operators")
+            if any(self._dotted(base).startswith("torch.optim.") for base in node.bases):
+                self.kinds.add("optimizer")
         elif isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
                 if isinstance(called, ast.Attribute) and called.attr == "recipe":
                     self.kinds.add("training")
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
-            self._look_at_value(node.value)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            if isinstance(node.value, ast.Call):
+                self._look_at_value(node.value)
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(each, ast.Name) and each.id == "optimizer" for each in targets):
+                self.kinds.add("optimizer")
 
     def _look_at_value(self, call: ast.Call) -> None:
         made = self._value(call.func)

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.networks import zoo
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
-from levelbench.training.optimizers.wrappers import Groups, Native
+from levelbench.training.optimizers.wrappers import Groups, Native, is_torch_optimizer
 from levelbench.training.probes.optimizer_runs import (
     NATIVE_TOLERANCE,
     SHAPES,
@@ -47,9 +48,10 @@ _USUAL_RATE = 0.01
 def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer | None]:
     """The optimizers of a file by name, and its ``reference``.
 
-    These are ``optimizer`` if the file defines it; else every optimizer that it creates; else its own subclasses of
-    ``UpdateRule``, created with their defaults (and a rate of 0.01 if ``lr`` has none). The file is run. Raises
-    ``UsageError`` if it does not exist, ``DefinitionError`` if it raises (naming the line) or defines none.
+    These are ``optimizer`` if the file defines it, which may be PyTorch's or optax's (see ``Native.of``); else every
+    optimizer that it creates; else its own subclasses of ``UpdateRule`` or ``torch.optim.Optimizer`` with their
+    defaults (and a rate of 0.01 if ``lr`` has none). The file is run. Raises ``UsageError`` if it does not exist,
+    ``DefinitionError`` if it raises (naming the line) or defines none.
     """
     module = plugins.load_file("optimizer", path)
     reference = getattr(module, "reference", None)
@@ -57,7 +59,22 @@ def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer |
         raise DefinitionError(
             f"`reference` of {path}", f"it is of type {type(reference).__name__}", "give a name or an optimizer"
         )
+    given = getattr(module, "optimizer", None)
+    if given is not None and not isinstance(given, Optimizer):
+        return {"optimizer": Native.of(given)}, reference
+    torchs = {
+        name: Native.of(each if "lr" in _defaults(each) else partial(each, lr=_USUAL_RATE))
+        for name, each in vars(module).items()
+        if isinstance(each, type) and each.__module__ == module.__name__ and is_torch_optimizer(each)
+    }
+    if given is None and torchs:
+        return torchs, reference
     return plugins.defined_in(module, path, "optimizer", Optimizer, UpdateRule, {"lr": _USUAL_RATE}), reference
+
+
+def _defaults(kind: type) -> set[str]:
+    """The arguments of a class that have a default."""
+    return {name for name, each in signature(kind).parameters.items() if each.default is not each.empty}
 
 
 _MODEST = (1e-8, 1e4)
@@ -76,6 +93,8 @@ def _restored(subject: OptimizerTrial) -> Iterator[Finding]:
     through = subject.run(problem)
     paused = subject.run(problem, pause=half)
     do = "let `state` return everything that the next step needs, and `restore` put it back"
+    if isinstance(subject.optimizer, Native):
+        do = "keep everything that the next step needs where the framework saves it: PyTorch in `self.state[parameter]`"
     yield _same(through, paused, f"a run resumed from its state after step {half} diverges", do)
 
 
