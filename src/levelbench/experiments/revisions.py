@@ -109,8 +109,8 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
     for commit in commits:
         same = [name for name, each in zip(names, commits, strict=True) if each == commit]
         if len(same) > 1:
-            found = f"{' and '.join(same)} are the same commit, {commit[:10]}"
-            raise UsageError(asked, found, f"name an earlier one to compare with: {same[0]}~1,{same[0]}")
+            both = f"{' and '.join(same)} are the same commit, {commit[:10]}"
+            raise UsageError(asked, both, f"name an earlier one to compare with: {same[0]}~1,{same[0]}")
     with ExitStack() as stack:
         _remove_left(asked)
         base = Path(mkdtemp(prefix=f"levelbench-{os.getpid()}-"))

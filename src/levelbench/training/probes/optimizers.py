@@ -62,7 +62,7 @@ def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer |
     given = getattr(module, "optimizer", None)
     if given is not None and not isinstance(given, Optimizer):
         return {"optimizer": Native.of(given)}, reference
-    torchs = {
+    torchs: dict[str, Optimizer] = {
         name: Native.of(each if "lr" in _defaults(each) else partial(each, lr=_USUAL_RATE))
         for name, each in vars(module).items()
         if isinstance(each, type) and each.__module__ == module.__name__ and is_torch_optimizer(each)
