@@ -55,6 +55,23 @@ def test_efficiency_is_the_speed_up_over_how_many_times_the_ranks(point):
     assert one.to_accuracy.value == 1
 
 
+@pytest.mark.parametrize(
+    ("times", "answer"),
+    [
+        ([2.0, 2.01, 2.02], "sooner than digits[ranks=1]: it takes 0.502 ["),
+        ([8.0, 8.1, 8.2], "later than digits[ranks=1]: it takes 2.02 ["),
+        ([2.0, 4.0, 8.0], "neither clearly sooner nor clearly later than digits[ranks=1]: it takes 1 ["),
+    ],
+)
+def test_a_sentence_says_whether_more_ranks_reach_the_target_sooner(point, times, answer):
+    (said,) = found(point(1, [4.0, 4.01, 3.99]), point(2, times)).answers
+    assert said.startswith(f"digits[ranks=2] reaches the target {answer}")
+
+
+def test_no_sentence_is_said_of_crowded_ranks(point):
+    assert found(point(1, [4.0, 4.0, 4.0]), point(4, [2.0, 2.0, 2.0], cores=2)).answers == ()
+
+
 def test_time_per_epoch_is_training_alone(point):
     (only,) = found(point(1, [4.0, 4.0], epoch_s=1.5)).points
     assert only.epoch_s.value == pytest.approx(1.5)

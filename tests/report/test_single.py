@@ -49,3 +49,9 @@ def test_the_curve_marks_the_evaluation_that_counts(make):
     record = make()
     marks = [row[-1].text for row in curve_table(record, summarise(record)).rows]
     assert marks == [""] * (len(record.evaluations) - 1) + ["target reached"]
+
+
+def test_a_run_that_goes_on_has_not_missed(make):
+    run = dataclasses.replace(summarise(make(rate=0.05)), status="running", quality={})
+    assert facts(run)["outcome"] == "not known yet: it is still running"
+    assert "quality" not in facts(run)

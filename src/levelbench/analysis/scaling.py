@@ -95,6 +95,8 @@ class Scaling:
     points: tuple[ScaledPoint, ...]
     level: float
     warnings: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+    """A sentence a point: whether it reaches the target sooner than its base."""
 
 
 def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], level: float = 0.95) -> Scaling:
@@ -112,7 +114,28 @@ def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], l
         )
     for group, base in zip(ordered, bases, strict=True):
         warnings += [f"{group.label} against {base.label}: {each}" for each in _against(base, group)]
-    return Scaling(title, points, level, tuple(warnings))
+    at = dict(zip(map(id, ordered), points, strict=True))
+    answers = [_answer(at[id(base)], point) for base, point in zip(bases, points, strict=True) if at[id(base)] != point]
+    return Scaling(title, points, level, tuple(warnings), tuple(filter(None, answers)))
+
+
+def _answer(base: ScaledPoint, point: ScaledPoint) -> str:
+    """Empty where no efficiency is known."""
+    found = point.to_accuracy
+    if found.value is None or not point.ranks > base.ranks:
+        return ""
+    more = point.ranks * point.threads / (base.ranks * base.threads)
+    times = f"{1 / (found.value * more):.3g}"
+    low, high = (1 / (each * more) if each else None for each in (found.high, found.low))
+    if low is not None and high is not None:
+        times += f" [{low:.3g}, {high:.3g}]"
+    if high is not None and high < 1:
+        answer = "sooner than"
+    elif low is not None and low > 1:
+        answer = "later than"
+    else:
+        answer = "neither clearly sooner nor clearly later than"
+    return f"{point.label} reaches the target {answer} {base.label}: it takes {times} times as long"
 
 
 def _against(base: RunGroup, group: RunGroup) -> list[str]:

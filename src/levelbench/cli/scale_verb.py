@@ -188,7 +188,8 @@ def _tables(found: Scaling) -> list[Any]:
     notes = (
         "Efficiency: time of the first point over time here, over how many times the cores (ranks times threads each); "
         "time per epoch is training alone.",
-        f"The level of each interval is {found.level * 100:g} %.",
+        f"Brackets of efficiencies: the {found.level * 100:g} % interval. Others: the lowest and highest of up to five "
+        "runs, and that interval from six on.",
     )
     tables = [scaling_table(found.title, found.points, notes), teamwork_table(found.points)]
     return [table for table in tables if table is not None]
@@ -224,6 +225,9 @@ def _print(found: Scaling) -> None:
     from levelbench.cli.reporting import doubt_lines
 
     click.echo()
+    for line in found.answers:
+        click.echo(line)
+    click.echo()
     shared.print_tables(*_tables(found))
     click.echo()
     for line in (*found.warnings, *doubt_lines([point.group for point in found.points])):
@@ -243,7 +247,13 @@ def _as_json(found: Scaling, predicted: list[Prediction]) -> dict[str, Any]:
         shown["team"] = {name: point.team(name) for name in _OF_TEAMS}
     told = [dataclasses.asdict(each) for each in predicted]
     doubts = doubt_lines([point.group for point in found.points])
-    words = {"title": found.title, "level": found.level, "warnings": list(found.warnings), "doubts": list(doubts)}
+    words = {
+        "title": found.title,
+        "level": found.level,
+        "answers": list(found.answers),
+        "warnings": list(found.warnings),
+        "doubts": list(doubts),
+    }
     return {**words, "points": points, "predictions": told}
 
 

@@ -326,7 +326,9 @@ def run_facts(run: RunSummary) -> Table:
         "outcome": _outcome(run),
         "whole run": _time(run.wall_s) + (f", {_time(run.time_per_step_s)} per step" if run.time_per_step_s else ""),
         "data": "synthetic data: the time says nothing about a real task" if run.synthetic else "",
-        "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items()) + _scored(run),
+        "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items()) + _scored(run)
+        if run.quality
+        else "",
         "memory": f"{run.peak_memory_bytes / 2**20:.0f} MiB at the peak" if run.peak_memory_bytes else "",
         "energy": f"{run.energy_j:.4g} J ({run.energy_method})" if run.energy_j is not None else f"{run.energy_reason}",
     }
@@ -361,6 +363,8 @@ def _outcome(run: RunSummary) -> str:
     left_out = f"; left out: {excluded}" if excluded else ""
     if run.status in ("failed", "interrupted"):
         return f"{run.status} after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
+    if run.status == "running":
+        return "not known yet: it is still running"
     if run.time_to_accuracy_s is None:
         return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
     samples = f", {run.samples_to_target:,} samples" if run.samples_to_target else ""
