@@ -71,7 +71,7 @@ def test_what_its_author_says_of_a_place_stays():
         ("time_s = 10\n", "runs_made = 100000000000000000000\n", "line 5: sides[0].runs_made is 1000", "finite"),
         ("time_s = 10\n", "clock.part_share = 40\n", "line 5: sides[0].clock.part_share is 40", "40 % is 0.4"),
         ("time_s = 10\n", "time_s = 2026-11-21\n", "line 5: sides[0].time_s is a date or time", "a number"),
-        ('title = "8', 'tittle = "8', "line 1: the file has no field 'tittle'", "write title"),
+        ('title = "8', 'tittle = "8', "line 1: the file has no field 'tittle'", "did you mean title"),
         ('name = "theirs"\n', "", "line 14: sides[1].name is missing", "add name"),
         ('name = "theirs"', 'name = "ours"', "line 15: two sides have the name 'ours'", "of its own"),
         ('base = "theirs"', 'base = "their"', "line 20: comparisons[0].base is 'their', and no side", "'theirs'"),
@@ -89,8 +89,8 @@ def test_an_error_names_the_line_what_is_there_and_what_to_write(old, new, found
     assert do in error.value.do
 
 
-def test_several_errors_are_counted_and_the_first_line_is_named():
-    with pytest.raises(RecordError, match=r"line 4: .*\(the first of 2 errors\)"):
+def test_several_errors_are_all_said_and_the_first_line_is_named():
+    with pytest.raises(RecordError, match=r"line 4: .*; also: "):
         parse_claim('title = "t"\n\n[[sides]]\nnam = "a"\nclok = 1\n')
 
 

@@ -52,6 +52,7 @@ def test_the_curve_marks_the_evaluation_that_counts(make):
 
 
 def test_a_run_that_goes_on_has_not_missed(make):
-    run = dataclasses.replace(summarise(make(rate=0.05)), status="running", quality={})
-    assert facts(run)["outcome"] == "not known yet: it is still running"
-    assert "quality" not in facts(run)
+    run = structs.replace(summarise(make(rate=0.05)), status="running", quality={})
+    found = facts(run)
+    assert found["outcome"] == "not known yet: it is still running"
+    assert "quality" not in found

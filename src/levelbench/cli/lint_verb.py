@@ -284,7 +284,10 @@ def _ignored_lines(report: LintReport) -> list[str]:
 def _summary(report: LintReport, show: Severity) -> str:
     counts = report.counts()
     found = [plural(counts["error"], "error"), plural(counts["warning"], "warning")]
-    text = f"{plural(len(report.linted), 'claim')} checked against {plural(len(report.rules), 'rule')}"
+    text = plural(len(report.linted), "claim")
+    if len(report.linted) == 1:
+        text = f"{_title(report.linted[0])}: {text}"
+    text += f" checked against {plural(len(report.rules), 'rule')}"
     text += f": {', '.join(found)}"
     if refusals := report.refusals():
         text += f", {plural(refusals, 'refusal')}"

@@ -141,7 +141,7 @@ def _selected(what: str | Path, path: Path, store: Store | None, problems: list[
     text = str(what)
     if "[" not in text and (path.suffix in _FILES or isinstance(what, Path)):
         close = nearest(path.name, _names(path.parent))
-        do = f"give {path.parent / close[0]}" if close else "check the path"
+        do = "check the path" + (f"; did you mean {path.parent / close[0]}?" if close else "")
         raise UsageError(f"levelbench lint {text}", "there is no such file", do)
     from levelbench.claims.reading.records import read_runs
     from levelbench.records import Store as _Store

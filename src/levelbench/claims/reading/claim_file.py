@@ -158,7 +158,9 @@ def _of_struct(value: object, kind: type[msgspec.Struct], path: str) -> Iterator
 
 def _unknown(at: str, name: str, fields: list[str], path: str) -> ClaimFault:
     close = nearest(name, fields)
-    do = f"write {' or '.join(close)}" if close else f"there are {', '.join(sorted(fields))}"
+    do = f"there are {', '.join(sorted(fields))}; {_DO}"
+    if close:
+        do = f"did you mean {' or '.join(close)}? {_DO}"
     return ClaimFault(at, f"{path or 'the file'} has no field {name!r}", do)
 
 
@@ -336,7 +338,8 @@ def parse_claim(text: str, where: str = "") -> Claim:
 def _error(asked: str, wrong: list[ClaimFault], lines: dict[str, int]) -> RecordError:
     first = min(wrong, key=lambda each: nearest_line(each.field, lines) or math.inf)
     line = nearest_line(first.field, lines)
-    more = f" (the first of {len(wrong)} errors)" if len(wrong) > 1 else ""
+    others = list(dict.fromkeys(each.found for each in wrong if each.found != first.found))
+    more = f"; also: {'; '.join(others[:_SHOWN])}{' ...' if others[_SHOWN:] else ''}" if others else ""
     place = f"line {line}: " if line else ""
     return RecordError(asked, f"{place}{first.found}{more}", first.do)
 

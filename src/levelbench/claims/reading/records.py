@@ -23,6 +23,7 @@ from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.measure.statistics import LogRatio, estimate, paired_log_ratio, welch_log_ratio
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
+from levelbench.records.replicates import doubts_of
 from levelbench.records.selection import Selector
 from levelbench.records.store import Row
 from levelbench.records.summary import in_order
@@ -250,7 +251,7 @@ def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: 
         task=groups[0].specification.task,
         read_from="records",
         comparisons=[comparison_of(gate, sides[0], side) for gate, side in zip(gates, sides[1:], strict=True)],
-        caveats=_caveats(gates, names),
+        caveats=_caveats(gates, names) if gates else [str(each) for each in doubts_of(groups)],
         summaries=[each for group, side in zip(groups, sides, strict=True) for each in _summaries(group, side)],
         uncounted=left_out,
         where=_where(sides),
