@@ -135,7 +135,7 @@ def test_a_diagnosis_says_what_it_found_in_words(diagnosis):
     clock, alarms, noise = diagnosis[0].sentences()
     assert clock == "clock: steps of 50 ns, 50 ns a reading, 50 ns a switch of phase"
     assert "false alarms in 20 comparisons of a workload with itself" in alarms
-    assert "on this machine a 3% change needs" in noise
+    assert "to find a difference of 1% takes" in noise
 
 
 def test_a_diagnosis_carries_the_doubts_and_the_environment(diagnosis):

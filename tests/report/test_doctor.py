@@ -37,7 +37,7 @@ def test_it_ends_in_whether_the_machine_is_fit_to_measure_on_and_why_not():
 
     assert ends() == "yes: it is quiet, with the threads and settings it should have"
     assert ends("the load is high: stop it") == "no: the load is high"
-    assert ends("the load is high: stop it", "no governor: set one") == "no: the load is high (and 1 more)"
+    assert ends("the load is high: stop it", "no governor: set one") == "no: the load is high; no governor"
     often = Interval(0.1, 0.4, 0.95, "Wilson")
     assert ends(alarms=often) == "no: the self-test gave 1 false alarms in 20 comparisons"
     assert ends(runs=60) == "no: its times vary by 1%, so a 10% change would need 60 runs"

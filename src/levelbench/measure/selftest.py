@@ -103,7 +103,9 @@ class Diagnosis:
             f"A/A self-test: {noise.alarms} false alarms in {noise.rounds} comparisons of a workload with itself "
             f"[{share.low:.1%}, {share.high:.1%}]; {1 - _LEVEL:.0%} or fewer are expected",
             f"noise: values of {noise.typical_s * noise.calls * 1e3:.3g} ms vary by {noise.cv:.1%}; "
-            + "; ".join(f"on this machine a {effect:.0%} change needs {runs[effect]} runs" for effect in sorted(runs)),
+            + "to find a difference of "
+            + ", ".join(f"{effect:.0%} takes {runs[effect]:,} runs" for effect in sorted(runs))
+            + " on each side",
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -242,12 +242,11 @@ def ceilings_table(ceilings: Ceilings) -> Table:
 
 
 def doctor_lines(diagnosis: Diagnosis) -> list[str]:
-    """The findings about clock and noise, each doubt, and whether the machine is fit to measure on, with the reason."""
+    """The findings about clock and noise, each doubt, and whether the machine is fit to measure on, with reasons."""
     against = diagnosis.against
     answer = "yes: it is quiet, with the threads and settings it should have"
     if against:
-        more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
-        answer = f"no: {against[0].partition(': ')[0]}{more}"
+        answer = f"no: {'; '.join(each.partition(': ')[0] for each in against)}"
     doubts = [f"doubt: {doubt}" for doubt in diagnosis.doubts]
     return [*diagnosis.sentences(), *doubts, f"fit to measure on: {answer}"]
 
