@@ -220,6 +220,19 @@ def test_one_slow_import_from_a_cold_disk_is_no_work_before_the_clock(run, group
 
 
 @pytest.mark.parametrize(
+    ("before_b", "doubted"), [((5.0, 9.0, 8.0, 3.2, 7.0), False), ((5.0, 9.0, 8.0, 4.2, 7.0), True)]
+)
+def test_starts_that_overlap_as_on_a_busy_machine_are_no_work_before_the_clock(run, group, before_b, doubted):
+    def arm(label, time_s, *took_s):
+        before = [{"started": "in place", "before_clock": {"cpu_s": 1.0, "wall_s": each}} for each in took_s]
+        return group(label, [run(time_s, seed=seed, environment=each) for seed, each in enumerate(before)])
+
+    # The first start of a is from a cold disk.
+    found = comparable(arm("a", 10.0, 60.0, 2.0, 4.0, 2.2, 3.0), arm("b", 6.0, *before_b)).caveats
+    assert any("before their clocks" in each.sentence for each in found) is doubted
+
+
+@pytest.mark.parametrize(
     ("after_s", "times_s", "doubted"),
     [
         ((0.1, 0.7), (4.0, 3.4), True),

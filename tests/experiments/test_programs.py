@@ -17,6 +17,7 @@ import levelbench
 from levelbench.cli import main
 from levelbench.errors import MissingError, UsageError
 from levelbench.experiments.commands import make_command
+from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.programs import make_arm, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.records import group_runs, read_record, summarise
@@ -528,6 +529,33 @@ def test_a_program_that_goes_on_for_long_after_its_clock_is_a_doubt(run, records
     program = predicts('print("levelbench: trained")', "time.sleep(2.5); " + SAVE)
     assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
     assert any("it went on for" in each for each in records()[0].end.suspect)
+
+
+def test_what_a_program_does_once_its_predictions_are_there_is_no_work_after_its_clock(run, records):
+    program = predicts('print("levelbench: trained")', SAVE + "; time.sleep(2.5)")
+    assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
+    assert not any("it went on for" in each for each in records()[0].end.suspect)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "wall_s", "doubted"),
+    [
+        (0.05, 0.3, False),  # it waited for the processor of a busy machine
+        (0.05, 1.4, False),
+        (0.09, 0.09, False),
+        (0.3, 0.3, True),
+        (0.3, 0.9, True),
+        (0.0, 1.5, True),  # it waited for another that does the work
+        (0.05, 2.5, True),
+    ],
+)
+def test_work_after_training_is_told_from_waiting_for_the_processor(cpu_s, wall_s, doubted):
+    assert bool(after_training(0.4, Spent(cpu_s, wall_s))) is doubted
+
+
+def test_after_a_long_training_predictions_may_take_a_share_of_it():
+    assert not after_training(100.0, Spent(19.0, 19.0))
+    assert after_training(100.0, Spent(21.0, 21.0))
 
 
 def test_a_child_that_does_not_listen_adds_nothing_to_the_time(run, records):

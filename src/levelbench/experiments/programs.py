@@ -31,12 +31,13 @@ from levelbench.experiments.commands import (
     peak_memory,
 )
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
-from levelbench.experiments.off_clock import after_training
+from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.experiments.request import Arm
 from levelbench.experiments.track import target_of
 from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
+from levelbench.measure.meters.resources import children_cpu_s
 from levelbench.records import Record, Specification, read_record
 from levelbench.records.schema import Source, Target, is_share, redact, source_of_text
 from levelbench.records.selection import Selector
@@ -335,18 +336,19 @@ class ProgramRuns(Kind[Arm, Record]):
         # Between the moments at which evaluations arrived.
         gaps_ns: list[int] = []
         trained_ns = ended_ns = 0
+        trained, spent_s = Spent(), 0.0
         began_ns = read_ns = HOST.now_ns()
 
         def end() -> None:
-            nonlocal ended_ns
-            ended_ns = time.time_ns()
+            nonlocal ended_ns, spent_s
+            ended_ns, spent_s = time.time_ns(), children_cpu_s()
             if held_out is not None and not held_out.after:
                 run.hold()
 
         def read(line: str) -> bool:
-            nonlocal read_ns, trained_ns
+            nonlocal read_ns, trained_ns, trained
             if held_out is not None and held_out.after and _TRAINED in line and not inputs.exists():
-                trained_ns = HOST.now_ns()
+                trained_ns, trained = HOST.now_ns(), Spent(children_cpu_s(), time.time())
                 run.hold()
                 _save(inputs, held_out)
             found = printed.read(line)
@@ -376,7 +378,10 @@ class ProgramRuns(Kind[Arm, Record]):
                     on_end=end,
                 )
             if trained_ns:
-                outside.suspect += after_training(trained_ns - began_ns, ended.wall_ns)
+                # What a process does once its predictions are there, such as ending, changes nothing any more.
+                predicted_s = predictions.stat().st_ctime if predictions.is_file() else ended_ns * 1e-9
+                after = Spent(spent_s, min(predicted_s, ended_ns * 1e-9)) - trained
+                outside.suspect += after_training((trained_ns - began_ns) * 1e-9, after)
             if ended.timed_out and held_out is not None:
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
             if not ended.stopped and not ended.timed_out:
