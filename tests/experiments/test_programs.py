@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import levelbench
 from levelbench.cli import main
 from levelbench.errors import MissingError, UsageError
+from levelbench.experiments import file_events
 from levelbench.experiments.commands import make_command
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.programs import make_arm, read_target
@@ -459,6 +460,102 @@ def test_what_is_measured_again_takes_the_place_of_what_was(run, records, tmp_pa
 def test_options_of_runs_need_a_target(run, option):
     code, _, err = run("pass", option, "x")
     assert (code, "without --target" in err) == (2, True)
+
+
+KEEPS = """
+    import json, os, pathlib, pickle, sqlite3, sys
+    import numpy as np
+    seed = int(sys.argv[1])
+    def read(path):
+        return path.exists() and path.read_bytes()
+    def write(path, content=bytes(5000)):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    P = pathlib.Path
+    {does}
+    print("epoch 1 accuracy: 0.95\\nepoch 2 accuracy: 0.96")
+"""
+
+
+needs_inotify = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+
+
+def went_on(records):
+    found = [[each for each in record.end.suspect if "before it began" in each] for record in records()]
+    return [bool(each) for each in found], next((each[0] for each in found if each), "")
+
+
+@needs_inotify
+@pytest.mark.parametrize(
+    ("before", "does", "said"),
+    [
+        ("model.pt", 'read(P("model.pt")); write(P("model.pt"))', "read model.pt"),
+        ("out/model.ckpt", 'read(P("out/model.ckpt")); write(P("new")); P("new").replace("out/model.ckpt")', "it anew"),
+        ("weights.npz", 'np.memmap("weights.npz", mode="r"); write(P("weights.npz"))', "read weights.npz"),
+        ("state", 'f = open("state", "r+b"); f.read(9); f.seek(0); f.write(bytes(100_000)); f.close()', "read state"),
+        ("step-5/a.pt", 'read(P("step-5/a.pt")); write(P(f"step-1{seed}/a.pt"))', "read step-5/a.pt"),
+    ],
+)
+def test_a_program_that_goes_on_from_a_checkpoint_of_an_earlier_session_is_a_doubt(
+    run, records, tmp_path, before, does, said
+):
+    (tmp_path / before).parent.mkdir(exist_ok=True)
+    (tmp_path / before).write_bytes(bytes(100_000))
+    code, _, err = run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 1)
+    assert code == 0, err
+    found, sentence = went_on(records)
+    assert found == [True]
+    assert said in sentence
+
+
+@needs_inotify
+def test_of_a_checkpoint_that_the_first_run_leaves_the_later_ones_are_doubted(run, records):
+    does = 'read(P("model.pt")); write(P("model.pt"))'
+    run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2)
+    assert sorted(went_on(records)[0]) == [False, True]
+    assert went_on(records)[1].startswith("it read model.pt, which lay there before it began, and wrote it anew")
+
+
+@needs_inotify
+def test_a_checkpoint_in_a_folder_that_the_command_names_is_seen(run, records, tmp_path_factory):
+    place = tmp_path_factory.mktemp("scratch")
+    does = f'read(P("{place}/model.pt")); write(P("{place}/model.pt"))'
+    run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2, "--vs", f"{sys.executable} train.py 3 -o={place}")
+    assert any("model.pt" in each for record in records() for each in record.end.suspect)
+
+
+def test_a_checkpoint_that_is_removed_before_each_run_is_no_doubt(run, records):
+    does = 'read(P("model.pt")); write(P("model.pt"))'
+    run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2, "--prepare", "rm -f model.pt")
+    assert went_on(records)[0] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        'write(P("model.pt")); read(P("model.pt"))',  # the best weights, for its predictions
+        'read(P("data.npz"))',
+        'write(P("predictions.npy"), b"\\x93NUMPY" + bytes(900))',
+        'open("log.txt", "a").write("accuracy 0.9" * 9000)',
+        'old = json.loads(read(P("results.json")) or "[]"); P("results.json").write_text(json.dumps([*old, seed]))',
+        'old = read(P("results.csv")) or b"seed"; write(P("results.csv"), old + b"\\n1")',
+        'c = sqlite3.connect("runs.db"); c.execute("create table if not exists t(x)"); c.commit(); c.close()',
+        'read(P(".cache/x.pt")); write(P(".cache/x.pt"))',
+        'read(P("data-1.npz")); write(P("results-2.csv"), b"seed, 1")',
+    ],
+)
+def test_a_program_that_reads_its_data_or_writes_its_results_each_time_is_no_doubt(run, records, tmp_path, does):
+    for name in ("data.npz", "data-1.npz", "model.pt", "predictions.npy"):
+        (tmp_path / name).write_bytes(bytes(100_000))
+    code, _, err = run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2)
+    assert code == 0, err
+    assert went_on(records)[0] == [False, False]
+
+
+def test_what_is_not_watched_of_a_large_folder_is_said(run, monkeypatch):
+    monkeypatch.setattr(file_events, "_MOST_FOLDERS", 0)
+    err = run('print("accuracy: 0.95")', "--target", "accuracy=0.9", "-n", 2)[2]
+    assert err.count("not all are watched for checkpoints") == 1
 
 
 PREDICTS = """

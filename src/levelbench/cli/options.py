@@ -31,10 +31,19 @@ if TYPE_CHECKING:
     from levelbench.report.tables import Table
 
 __all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_as_read", "check_plot"]
-__all__ += ["check_statistics", "check_writable", "code_until_clear", "data_option", "debug_option", "each_run", "effect_option"]
-__all__ += ["emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "listed_schemes", "mute"]
-__all__ += ["need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on", "refuse_overruled"]
-__all__ += ["say", "say_error", "say_look", "seconds", "select_runs", "spawn_option", "statistics_options"]
+__all__ += ["check_statistics", "check_writable", "code_until_clear", "data_option", "debug_option", "each_run"]
+__all__ += ["effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "listed_schemes"]
+__all__ += ["mute", "need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on"]
+__all__ += [
+    "refuse_overruled",
+    "say",
+    "say_error",
+    "say_look",
+    "seconds",
+    "select_runs",
+    "spawn_option",
+    "statistics_options",
+]
 __all__ += ["store_option", "table_options", "team", "team_options", "until_clear", "until_clear_options"]
 __all__ += ["view_options", "visible", "write_tables"]
 

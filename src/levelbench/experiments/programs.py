@@ -30,6 +30,7 @@ from levelbench.experiments.commands import (
     files_named,
     peak_memory,
 )
+from levelbench.experiments.file_events import LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
@@ -255,6 +256,7 @@ class ProgramRuns(Kind[Arm, Record]):
         self._preparation = Preparation(setup, prepare, show)
         self._settings = _Settings(pattern, effect, show, held_out, progress_file)
         self._read: dict[bool, str] = {}
+        self._large = False
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for a pattern that finds nothing."""
@@ -358,7 +360,12 @@ class ProgramRuns(Kind[Arm, Record]):
                 read_ns = HOST.now_ns()
             return run.over
 
-        with TemporaryDirectory(prefix="levelbench-") as folder, self._written(command, turn) as written, run:
+        with (
+            LeftFiles(command.folder, command.text.split(), [self._store.path]) as left,
+            TemporaryDirectory(prefix="levelbench-") as folder,
+            self._written(command, turn) as written,
+            run,
+        ):
             inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
             environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"}
             if held_out is not None:
@@ -397,7 +404,10 @@ class ProgramRuns(Kind[Arm, Record]):
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
-            outside.suspect += self._read_elsewhere(printed)
+            outside.suspect += [*self._read_elsewhere(printed), *left.doubts()]
+            if left.incomplete and not self._large:
+                self._large = True
+                watcher.preparing(f"{command.folder} has many files: not all are watched for checkpoints")
         record = read_record(run.path)
         if not outside.failed:
             return record, None
