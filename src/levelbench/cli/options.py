@@ -44,8 +44,8 @@ __all__ += [
     "spawn_option",
     "statistics_options",
 ]
-__all__ += ["store_option", "table_options", "team", "team_options", "until_clear", "until_clear_options"]
-__all__ += ["view_options", "visible", "write_tables"]
+__all__ += ["store_option", "table_options", "team", "team_options", "until_clear"]
+__all__ += ["until_clear_options", "view_options", "visible", "write_tables"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
