@@ -552,6 +552,22 @@ def test_a_program_that_reads_its_data_or_writes_its_results_each_time_is_no_dou
     assert went_on(records)[0] == [False, False]
 
 
+@needs_inotify
+def test_a_large_folder_that_the_command_names_does_not_hide_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_events, "_MOST_FILES", 40)
+    data, here = tmp_path / "data", tmp_path / "here"
+    for each in (data, here):
+        each.mkdir()
+    for number in range(100):
+        (data / f"{number}.png").touch()
+    (here / "model.pt").write_bytes(bytes(9))
+    with file_events.LeftFiles(here, ["train", f"--data={data}"], []) as left:
+        assert left.incomplete
+        (here / "model.pt").read_bytes()
+        (here / "model.pt").write_bytes(bytes(10))
+        assert "it read model.pt" in left.doubts()[0]
+
+
 def test_what_is_not_watched_of_a_large_folder_is_said(run, monkeypatch):
     monkeypatch.setattr(file_events, "_MOST_FOLDERS", 0)
     err = run('print("accuracy: 0.95")', "--target", "accuracy=0.9", "-n", 2)[2]

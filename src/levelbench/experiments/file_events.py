@@ -11,8 +11,10 @@ import ctypes
 import os
 import re
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -123,29 +125,30 @@ class LeftFiles:
         self._events.__exit__()
 
     def _look(self, *, watch: bool = False) -> dict[Path, _State]:
-        """The files, by their paths, with what changes when they are written."""
+        """The files, by their paths, with what changes when they are written; those of outer folders first."""
         found: dict[Path, _State] = {}
         seen: set[tuple[int, int]] = set()
-        todo = [*self._roots]
-        while todo:
-            place = todo.pop()
-            with suppress(OSError):
+        todo = deque(self._roots)
+        full = False
+        while todo and not full:
+            place = todo.popleft()
+            with suppress(OSError), os.scandir(place) as entries:
                 own = place.stat()
                 if (own.st_dev, own.st_ino) in seen or place.resolve() in self._passed_over:
                     continue
-                if len(seen) >= _MOST_FOLDERS or len(found) >= _MOST_FILES:
-                    self.incomplete = True
-                    break
                 seen.add((own.st_dev, own.st_ino))
-                if watch:
+                full = len(seen) > _MOST_FOLDERS
+                if watch and not full:
                     self._events.watch(place, place)
-                for each in os.scandir(place):
+                for each in islice(entries, _MOST_FILES):
                     if each.is_dir():
                         hidden = each.name.startswith(".") or each.name in _PASSED_OVER
                         todo += [] if hidden else [place / each.name]
                     elif each.is_file():
                         state = each.stat()
                         found[place / each.name] = _State(state.st_ino, state.st_size, state.st_mtime_ns)
+                full = full or len(found) >= _MOST_FILES
+        self.incomplete = self.incomplete or full
         return found
 
     def doubts(self) -> list[str]:
