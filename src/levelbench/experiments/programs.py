@@ -385,9 +385,7 @@ class ProgramRuns(Kind[Arm, Record]):
                     on_end=end,
                 )
             if trained_ns:
-                # What a process does once its predictions are there, such as ending, changes nothing any more.
-                predicted_s = predictions.stat().st_ctime if predictions.is_file() else ended_ns * 1e-9
-                after = Spent(spent_s, min(predicted_s, ended_ns * 1e-9)) - trained
+                after = Spent(spent_s, _predicted_s(predictions, ended_ns)) - trained
                 outside.suspect += after_training((trained_ns - began_ns) * 1e-9, after)
             if ended.timed_out and held_out is not None:
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
@@ -396,18 +394,13 @@ class ProgramRuns(Kind[Arm, Record]):
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:
-                where = "printed" if written is None else f"wrote to {self._settings.progress_file}"
-                outside.failed = f"it {where} no {arm.specification.target.metric}"
-                if printed.missed:
-                    outside.failed += f" under that name and not of training, and {printed.missed!r} was not read"
+                outside.failed = self._none_read(printed, arm.specification.target.metric)
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
             outside.suspect += [*self._read_elsewhere(printed), *left.doubts()]
-            if left.incomplete and not self._large:
-                self._large = True
-                watcher.preparing(f"{command.folder} has many files: not all are watched for checkpoints")
+            self._say_incomplete(left, command, watcher)
         record = read_record(run.path)
         if not outside.failed:
             return record, None
@@ -416,6 +409,20 @@ class ProgramRuns(Kind[Arm, Record]):
         if held_out is not None:
             do = f"see --show-output; {_PREDICT}"
         return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
+
+    def _say_incomplete(self, left: LeftFiles, command: Command, watcher: Watcher[Record]) -> None:
+        """Once, that not all files are watched."""
+        if left.incomplete and not self._large:
+            self._large = True
+            watcher.preparing(f"{command.folder} has many files: not all are watched for checkpoints")
+
+    def _none_read(self, printed: Printed, metric: str) -> str:
+        """Why a run has failed of whose qualities none was read."""
+        place = self._settings.progress_file
+        found = f"it {'printed' if place is None else f'wrote to {place}'} no {metric}"
+        if not printed.missed:
+            return found
+        return f"{found} under that name and not of training, and {printed.missed!r} was not read"
 
     def _read_elsewhere(self, printed: Printed) -> list[str]:
         """A doubt where of runs that are made together some say of no quality that it is of held-out data."""
@@ -441,6 +448,12 @@ def _save(path: Path, held_out: HeldOut) -> None:
     with path.with_suffix(".new").open("wb") as file:
         np.save(file, held_out.inputs)
     path.with_suffix(".new").rename(path)
+
+
+def _predicted_s(predictions: Path, ended_ns: int) -> float:
+    """When the predictions were there: what a process does then, such as ending, changes nothing any more."""
+    ended_s = ended_ns * 1e-9
+    return min(predictions.stat().st_ctime, ended_s) if predictions.is_file() else ended_s
 
 
 def _kept_back(gaps_ns: Sequence[int]) -> list[str]:
