@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
+import time
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +26,9 @@ import numpy as np
 
 import levelbench
 from levelbench import plugins
+from levelbench.experiments.commands import carry_out_command, make_command
+from levelbench.experiments.programs import read_target
+from levelbench.experiments.progress import Printed
 from levelbench.frameworks.numpy.operators import OPERATORS
 from levelbench.frameworks.numpy.operators.reductions import mean_cross_entropy
 from levelbench.measure.sampling import sample, sample_interleaved
@@ -217,6 +222,13 @@ def switch_cost():
     return sample(lambda: switch(forward), until=Precision(0.02) | Budget(seconds=5), name="switch")
 
 
+def ratio_of(a, b):
+    """The median ratio of neighbours, with its interval."""
+    n = min(len(a.values), len(b.values)) // 2 * 2
+    ratios = np.exp((np.log(np.asarray(b.values[:n])) - np.log(np.asarray(a.values[:n]))).reshape(-1, 2).mean(axis=1))
+    return float(np.median(ratios)), median_interval(ratios)
+
+
 def hook_cost(seconds):
     """The ratio of a trainer's step with five observers that override nothing to one without, NumPy on digits.
 
@@ -233,9 +245,7 @@ def hook_cost(seconds):
         trainer.steps(0, 0, 1, 10**9)
 
     a, b = sample_interleaved(lambda: step_with(()), lambda: step_with(idle), until=Budget(seconds=seconds))
-    n = min(len(a.values), len(b.values)) // 2 * 2
-    ratios = np.exp((np.log(np.asarray(b.values[:n])) - np.log(np.asarray(a.values[:n]))).reshape(-1, 2).mean(axis=1))
-    return float(np.median(ratios)), median_interval(ratios)
+    return ratio_of(a, b)
 
 
 def track_costs():
@@ -349,9 +359,35 @@ def track_ratio(seconds, *, tracks):
             lambda: train(*plain, batches), lambda: train(*other, loader), until=Budget(seconds=seconds)
         )
         run.evaluate(0.0)
-    n = min(len(a.values), len(b.values)) // 2 * 2
-    ratios = np.exp((np.log(np.asarray(b.values[:n])) - np.log(np.asarray(a.values[:n]))).reshape(-1, 2).mean(axis=1))
-    return float(np.median(a.values)) / len(batches), float(np.median(ratios)), median_interval(ratios)
+    return float(np.median(a.values)) / len(batches), *ratio_of(a, b)
+
+
+PRINTS = """
+line = "step 1234567 loss=2.3456 tokens/s=12345.6 lr=0.00123 grad_norm=1.234 " * 4
+for step in range({lines}):
+    print(line[:{characters}])
+print("accuracy: 0.5")
+"""
+
+
+def output_ratio(seconds, lines=400_000, characters=249):
+    """The ratio of a program's time when its quality is looked for in all that it prints to that when it is not.
+
+    With the processor seconds that looking takes, and how long the program takes without. Nothing else is in the
+    program: one that computes between its lines waits less.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "prints.py").write_text(PRINTS.format(lines=lines, characters=characters))
+        command = make_command(f"{sys.executable} prints.py", Path(folder))
+        printed, spent_s = Printed(read_target("accuracy=0.9")), []
+
+        def looked_at():
+            began_s = time.process_time()
+            carry_out_command(command, read=lambda line: printed.read(line) is None and False)
+            spent_s.append(time.process_time() - began_s)
+
+        a, b = sample_interleaved(lambda: carry_out_command(command), looked_at, until=Budget(seconds=seconds))
+    return float(np.median(a.values)), float(np.median(spent_s)), *ratio_of(a, b)
 
 
 def main() -> None:
@@ -365,7 +401,14 @@ def main() -> None:
     )
     parser.add_argument("--only-cnn", action="store_true", help="leave the small network out")
     parser.add_argument("--track", action="store_true", help="measure levelbench.track instead")
+    parser.add_argument("--output", action="store_true", help="measure reading 100 MB of a program's output instead")
     options = parser.parse_args()
+    if options.output:
+        alone_s, spent_s, ratio, interval = output_ratio(options.seconds)
+        between = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval else "(too few pairs for an interval)"
+        print(f"400,000 lines, 100 MB: {alone_s:.3g} s to /dev/null; read by levelbench, ratio {ratio:.3f} {between}")
+        print(f"processor time of levelbench: {spent_s:.2g} s")
+        return
     if options.track:
         for name, (value, interval) in {**track_costs(), **callback_costs()}.items():
             print(f"{name}: {value:.2f} us a step [{interval.low:.2f}, {interval.high:.2f}]")

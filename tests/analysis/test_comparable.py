@@ -86,6 +86,33 @@ def test_code_around_the_recipes_that_differs_is_a_doubt(sides, changed):
     assert f"differs too ({where})" in comparable(*pair).caveats[0].sentence
 
 
+NORM = {"modules": {"norm.txt": "bb"}, "settings_read": ["norm.txt"]}
+
+
+@pytest.mark.parametrize("recipe", ["mlp", "mine"])
+def test_a_file_that_the_recipe_of_one_side_reads_is_part_of_the_comparison(sides, recipe):
+    pair = sides(source_digest="t", **NORM, specification={"recipe": recipe})
+    assert said(pair) == [("note", "source")]
+    sentence = comparable(*pair).caveats[0].sentence
+    assert sentence == "only b reads norm.txt: what it sets is part of the difference that was measured"
+
+
+def test_a_file_of_settings_that_changed_within_a_side_is_a_doubt(run, group):
+    a = [run(1.0 + seed / 10, seed=seed, source_digest="s", quality_digest="q") for seed in range(3)]
+    more = [{**NORM, "modules": {"norm.txt": digest}} for digest in ("bb", "bb", "cc")]
+    b = [run(1.1 + n / 10, seed=n, source_digest="t", quality_digest="q", **each) for n, each in enumerate(more)]
+    (caveat,) = comparable(group("a", a), group("b", b)).caveats
+    assert (caveat.weight, "differs too (norm.txt)" in caveat.sentence) == ("doubt", True)
+
+
+def test_a_failed_run_which_does_not_say_what_it_read_is_no_doubt_on_the_files(run, group):
+    both = {"source_digest": "s", "quality_digest": "q"}
+    a = [run(1.0 + seed / 10, seed=seed, **both, **NORM) for seed in range(3)]
+    b = [run(1.1 + seed / 10, seed=seed, **{**both, "source_digest": "t"}, **NORM) for seed in range(2)]
+    b.append(run(None, seed=2, status="failed", **{**both, "source_digest": "t"}))
+    assert all("norm.txt" not in each.sentence for each in comparable(group("a", a), group("b", b)).caveats)
+
+
 def test_a_text_without_its_recipes_comments_and_docstrings_is_the_same_for_edits_of_these():
     text = '"""Says."""\nX = 1\n\n@task.recipe\ndef small(lr=1):\n    return lr\n'
     edited = text.replace("Says", "Tells").replace("lr=1", "lr=2").replace("X = 1", "X = 1  # one")
@@ -190,6 +217,19 @@ def test_one_slow_import_from_a_cold_disk_is_no_work_before_the_clock(run, group
 
     found = comparable(arm("a", 10.0, 2.0, 2.1, 2.0), arm("b", 8.0, 60.0, 2.0, 2.1)).caveats
     assert [each.sentence for each in found if "before their clocks" in each.sentence] == []
+
+
+@pytest.mark.parametrize(
+    ("before_b", "doubted"), [((5.0, 9.0, 8.0, 3.2, 7.0), False), ((5.0, 9.0, 8.0, 4.2, 7.0), True)]
+)
+def test_starts_that_overlap_as_on_a_busy_machine_are_no_work_before_the_clock(run, group, before_b, doubted):
+    def arm(label, time_s, *took_s):
+        before = [{"started": "in place", "before_clock": {"cpu_s": 1.0, "wall_s": each}} for each in took_s]
+        return group(label, [run(time_s, seed=seed, environment=each) for seed, each in enumerate(before)])
+
+    # The first start of a is from a cold disk.
+    found = comparable(arm("a", 10.0, 60.0, 2.0, 4.0, 2.2, 3.0), arm("b", 6.0, *before_b)).caveats
+    assert any("before their clocks" in each.sentence for each in found) is doubted
 
 
 @pytest.mark.parametrize(

@@ -301,6 +301,14 @@ def test_until_clear_goes_on_until_the_verdict_is_clear_and_says_how_it_stands(c
     assert "after 5 runs each: digits[lr=0.002]" in err
 
 
+def test_a_verdict_that_is_still_unclear_when_the_budget_is_spent_is_exit_code_4(call, tmp_path):
+    arms = ("digits[lr=0.1,hidden=64]", "digits[lr=0.1,hidden=65]")
+    words = ("--framework", "numpy", "--target", "0.5", "--no-report", "--store", tmp_path, "--budget", "0.01")
+    for more, expected in (((), 4), (("--fail-on", "missed"), 0)):
+        code, out, _ = call("run", *arms, *words, "--until-clear", *more)
+        assert ("UNCLEAR" in out, code) == (True, expected)
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [

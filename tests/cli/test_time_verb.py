@@ -91,6 +91,15 @@ def test_until_clear_goes_on_as_long_as_it_takes(time, still):
     assert "SLOWER" in out
 
 
+@pytest.mark.parametrize(("more", "code"), [((), 4), (("--fail-on", "slower"), 0)])
+def test_until_clear_ends_with_code_4_where_its_budget_ended_it(time, more, code):
+    # Each is slow in turn, so that no five pairs show a difference.
+    varies = "if [ -e slow ]; then rm slow; sleep 0.2; else touch slow; fi"
+    found, out, _ = time(varies, "--vs", f"{varies}; true", "--until-clear", "--budget", "0.1", *more)
+    assert "UNCLEAR" in out
+    assert found == code
+
+
 def test_each_command_measures_anew_but_for_one_that_resumes(time):
     time(FAST, "-n", 2)
     assert "2 to go" in time(FAST, "-n", 2)[1]

@@ -11,7 +11,7 @@ import pytest
 from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
 from levelbench.errors import DefinitionError, LevelbenchError, RecordError
-from levelbench.experiments import own_code
+from levelbench.experiments import own_code, recipe_checks
 from levelbench.experiments.importing import Importing
 from levelbench.experiments.off_clock import import_doubts
 from levelbench.experiments.own_code import is_ours, replaced_code
@@ -445,6 +445,44 @@ def test_a_network_that_begins_with_other_values_than_its_seed_draws_is_a_doubt(
     arm = resolve(task_with(_FIRST_DRAW), {}, dataclasses.replace(NUMPY, recipe="prepared"))
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
     assert any("began with other values than a second draw" in each for each in record.end.suspect)
+
+
+_GIVEN = """
+
+@task.recipe
+def given(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Its first layer is one that was trained before; its last one is not, so that it knows nothing yet.\"\"\"
+    import numpy as np
+
+    network = zoo.mlp(64, hidden, 10)
+    first = network.parameters[0]
+    learnt = np.random.default_rng(3).standard_normal(first.shape).astype(np.float32)
+    return Recipe(network.stored({first.name: learnt * 0.1}), Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+def test_a_layer_that_is_the_same_for_every_seed_is_a_doubt(task_with, store):
+    recipe = resolve(task_with(_GIVEN), {}, dataclasses.replace(NUMPY, recipe="given"))
+    record = carry_out(plan_of([recipe], range(1), store), store, None, Quiet())[0, 0]
+    (said,) = [each for each in record.end.suspect if "whatever the seed" in each]
+    assert said.startswith("its network begins with the same 1,024 numbers whatever the seed (")
+
+
+@pytest.mark.parametrize(
+    ("value", "learnt"),
+    [
+        (np.zeros((64, 64), np.float32), False),
+        (np.eye(64, dtype=np.float32), False),
+        (np.sign(np.sin(np.arange(4096, dtype=np.float32))).reshape(64, 64), False),
+        (np.linspace(0, 1, 64, dtype=np.float32), False),
+        (np.arange(4096).reshape(64, 64), False),
+        (np.sin(np.arange(4096, dtype=np.float32)).reshape(64, 64), True),
+    ],
+    ids=["zeros", "identity", "signs", "few", "indices", "numbers"],
+)
+def test_a_pattern_that_weights_begin_with_is_told_from_what_was_learnt(value, learnt):
+    assert recipe_checks._is_learnt(value, value.copy()) is learnt
+    assert not recipe_checks._is_learnt(value, value + 1)
 
 
 _WARM_START = """

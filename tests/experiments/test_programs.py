@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 import levelbench
 from levelbench.cli import main
 from levelbench.errors import MissingError, UsageError
+from levelbench.experiments import file_events
 from levelbench.experiments.commands import make_command
+from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.programs import make_arm, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.records import group_runs, read_record, summarise
@@ -460,6 +462,118 @@ def test_options_of_runs_need_a_target(run, option):
     assert (code, "without --target" in err) == (2, True)
 
 
+KEEPS = """
+    import json, os, pathlib, pickle, sqlite3, sys
+    import numpy as np
+    seed = int(sys.argv[1])
+    def read(path):
+        return path.exists() and path.read_bytes()
+    def write(path, content=bytes(5000)):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    P = pathlib.Path
+    {does}
+    print("epoch 1 accuracy: 0.95\\nepoch 2 accuracy: 0.96")
+"""
+
+
+needs_inotify = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+
+
+def went_on(records):
+    found = [[each for each in record.end.suspect if "before it began" in each] for record in records()]
+    return [bool(each) for each in found], next((each[0] for each in found if each), "")
+
+
+@needs_inotify
+@pytest.mark.parametrize(
+    ("before", "does", "said"),
+    [
+        ("model.pt", 'read(P("model.pt")); write(P("model.pt"))', "read model.pt"),
+        ("out/model.ckpt", 'read(P("out/model.ckpt")); write(P("new")); P("new").replace("out/model.ckpt")', "it anew"),
+        ("weights.npz", 'np.memmap("weights.npz", mode="r"); write(P("weights.npz"))', "read weights.npz"),
+        ("state", 'f = open("state", "r+b"); f.read(9); f.seek(0); f.write(bytes(100_000)); f.close()', "read state"),
+        ("step-5/a.pt", 'read(P("step-5/a.pt")); write(P(f"step-1{seed}/a.pt"))', "read step-5/a.pt"),
+    ],
+)
+def test_a_program_that_goes_on_from_a_checkpoint_of_an_earlier_session_is_a_doubt(
+    run, records, tmp_path, before, does, said
+):
+    (tmp_path / before).parent.mkdir(exist_ok=True)
+    (tmp_path / before).write_bytes(bytes(100_000))
+    code, _, err = run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 1)
+    assert code == 0, err
+    found, sentence = went_on(records)
+    assert found == [True]
+    assert said in sentence
+
+
+@needs_inotify
+def test_of_a_checkpoint_that_the_first_run_leaves_the_later_ones_are_doubted(run, records):
+    does = 'read(P("model.pt")); write(P("model.pt"))'
+    run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2)
+    assert sorted(went_on(records)[0]) == [False, True]
+    assert went_on(records)[1].startswith("it read model.pt, which lay there before it began, and wrote it anew")
+
+
+@needs_inotify
+def test_a_checkpoint_in_a_folder_that_the_command_names_is_seen(run, records, tmp_path_factory):
+    place = tmp_path_factory.mktemp("scratch")
+    does = f'read(P("{place}/model.pt")); write(P("{place}/model.pt"))'
+    run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2, "--vs", f"{sys.executable} train.py 3 -o={place}")
+    assert any("model.pt" in each for record in records() for each in record.end.suspect)
+
+
+def test_a_checkpoint_that_is_removed_before_each_run_is_no_doubt(run, records):
+    does = 'read(P("model.pt")); write(P("model.pt"))'
+    run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2, "--prepare", "rm -f model.pt")
+    assert went_on(records)[0] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        'write(P("model.pt")); read(P("model.pt"))',  # the best weights, for its predictions
+        'read(P("data.npz"))',
+        'write(P("predictions.npy"), b"\\x93NUMPY" + bytes(900))',
+        'open("log.txt", "a").write("accuracy 0.9" * 9000)',
+        'old = json.loads(read(P("results.json")) or "[]"); P("results.json").write_text(json.dumps([*old, seed]))',
+        'old = read(P("results.csv")) or b"seed"; write(P("results.csv"), old + b"\\n1")',
+        'c = sqlite3.connect("runs.db"); c.execute("create table if not exists t(x)"); c.commit(); c.close()',
+        'read(P(".cache/x.pt")); write(P(".cache/x.pt"))',
+        'read(P("data-1.npz")); write(P("results-2.csv"), b"seed, 1")',
+    ],
+)
+def test_a_program_that_reads_its_data_or_writes_its_results_each_time_is_no_doubt(run, records, tmp_path, does):
+    for name in ("data.npz", "data-1.npz", "model.pt", "predictions.npy"):
+        (tmp_path / name).write_bytes(bytes(100_000))
+    code, _, err = run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2)
+    assert code == 0, err
+    assert went_on(records)[0] == [False, False]
+
+
+@needs_inotify
+def test_a_large_folder_that_the_command_names_does_not_hide_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_events, "_MOST_FILES", 40)
+    data, here = tmp_path / "data", tmp_path / "here"
+    for each in (data, here):
+        each.mkdir()
+    for number in range(100):
+        (data / f"{number}.png").touch()
+    (here / "model.pt").write_bytes(bytes(9))
+    with file_events.LeftFiles(here, ["train", f"--data={data}"], []) as left:
+        assert left.incomplete
+        (here / "model.pt").read_bytes()
+        (here / "model.pt").write_bytes(bytes(10))
+        assert "it read model.pt" in left.doubts()[0]
+
+
+def test_what_is_not_watched_of_a_large_folder_is_said(run, monkeypatch):
+    monkeypatch.setattr(file_events, "_MOST_FOLDERS", 0)
+    err = run('print("accuracy: 0.95")', "--target", "accuracy=0.9", "-n", 2)[2]
+    assert err.count("not all are watched for checkpoints") == 1
+
+
 PREDICTS = """
     import numpy as np, os, sys, time
     from levelbench.training import datasets
@@ -528,6 +642,33 @@ def test_a_program_that_goes_on_for_long_after_its_clock_is_a_doubt(run, records
     program = predicts('print("levelbench: trained")', "time.sleep(2.5); " + SAVE)
     assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
     assert any("it went on for" in each for each in records()[0].end.suspect)
+
+
+def test_what_a_program_does_once_its_predictions_are_there_is_no_work_after_its_clock(run, records):
+    program = predicts('print("levelbench: trained")', SAVE + "; time.sleep(2.5)")
+    assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
+    assert not any("it went on for" in each for each in records()[0].end.suspect)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "wall_s", "doubted"),
+    [
+        (0.05, 0.3, False),  # it waited for the processor of a busy machine
+        (0.05, 1.4, False),
+        (0.09, 0.09, False),
+        (0.3, 0.3, True),
+        (0.3, 0.9, True),
+        (0.0, 1.5, True),  # it waited for another that does the work
+        (0.05, 2.5, True),
+    ],
+)
+def test_work_after_training_is_told_from_waiting_for_the_processor(cpu_s, wall_s, doubted):
+    assert bool(after_training(0.4, Spent(cpu_s, wall_s))) is doubted
+
+
+def test_after_a_long_training_predictions_may_take_a_share_of_it():
+    assert not after_training(100.0, Spent(19.0, 19.0))
+    assert after_training(100.0, Spent(21.0, 21.0))
 
 
 def test_a_child_that_does_not_listen_adds_nothing_to_the_time(run, records):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from levelbench.errors import UsageError
-from levelbench.experiments import revisions as room
+from levelbench.experiments import file_events
 from levelbench.experiments.commands import carry_out_command, doubts_of, make_command
 from levelbench.experiments.revisions import TreeReads, revisions
 
@@ -117,7 +117,7 @@ def test_to_list_a_folder_is_not_to_read_it(tree):
 
 
 def test_without_inotify_nothing_is_seen(tree, monkeypatch):
-    monkeypatch.setattr(room.ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(file_events.ctypes, "CDLL", lambda name: object())
     with TreeReads(tree, ["pkg/a.py"]) as reads:
         (tree / "pkg" / "a.py").read_text()
         assert reads.take() == []

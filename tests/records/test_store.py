@@ -128,10 +128,25 @@ def test_finding_nothing_names_close_matches(fill, tmp_path):
         store.find("digist")
     with pytest.raises(UnknownNameError, match="close: framework"):
         store.find("digits[framewrk=torch]")
-    with pytest.raises(UsageError, match="none of 1 runs matches"):
+    with pytest.raises(UsageError, match="the only run does not match"):
         store.find("digits[framework=torch]")
     with pytest.raises(UsageError, match="there are no runs"):
         Store(tmp_path / "none").find("latest")
+
+
+@pytest.mark.parametrize("selector", ["digits", "digits[status=done]"])
+def test_a_side_whose_only_run_was_interrupted_says_so_and_what_to_do(tmp_path, make_header, make_run, selector):
+    make_run(tmp_path, make_header(), [])
+    with pytest.raises(UsageError, match="its only run was interrupted before it had finished") as error:
+        Store(tmp_path).group(selector)
+    assert "repeat the command that started it" in error.value.do
+
+
+def test_a_side_of_which_no_run_has_finished_counts_those_that_were_interrupted(tmp_path, make_header, make_run):
+    for seed in range(2):
+        make_run(tmp_path, make_header(seed=seed), [])
+    with pytest.raises(UsageError, match="none of its 2 runs has finished: 2 were interrupted"):
+        Store(tmp_path).group("digits")
 
 
 def test_merging_two_stores_is_copying(fill, make_header, make_run, tmp_path):

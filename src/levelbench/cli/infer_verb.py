@@ -149,7 +149,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
         as_json=as_json,
     )
     _show(summary, arms, as_json, given)
-    return _code(summary)
+    return _code(summary) or shared.code_until_clear(until, judge((summary, arms)))
 
 
 def _check(given: dict[str, Any]) -> None:

@@ -128,7 +128,7 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
         as_json=as_json,
     )
     _show(summary, store_path, as_json, given)
-    return _code(summary)
+    return _code(summary) or shared.code_until_clear(until, judge(summary))
 
 
 def _check(given: dict[str, Any]) -> None:

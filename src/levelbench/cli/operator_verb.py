@@ -115,7 +115,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
         as_json=as_json,
     )
     _show(summary, left_out, store_path, as_json, given)
-    return _code(summary)
+    return _code(summary) or shared.code_until_clear(until, judge(summary))
 
 
 def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Problem], str]:

@@ -26,16 +26,26 @@ if TYPE_CHECKING:
 
     from levelbench.experiments.kernel import Looked, UntilClear
     from levelbench.experiments.request import TeamOptions
+    from levelbench.measure.verdict import Verdict
     from levelbench.records import RunSummary, Store
     from levelbench.report.tables import Table
 
 __all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_as_read", "check_plot"]
-__all__ += ["check_statistics", "check_writable", "data_option", "debug_option", "each_run", "effect_option"]
-__all__ += ["emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "listed_schemes", "mute"]
-__all__ += ["need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on", "refuse_overruled"]
-__all__ += ["say", "say_error", "say_look", "seconds", "select_runs", "spawn_option", "statistics_options"]
-__all__ += ["store_option", "table_options", "team", "team_options", "until_clear", "until_clear_options"]
-__all__ += ["view_options", "visible", "write_tables"]
+__all__ += ["check_statistics", "check_writable", "code_until_clear", "data_option", "debug_option", "each_run"]
+__all__ += ["effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "listed_schemes"]
+__all__ += ["mute", "need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on"]
+__all__ += [
+    "refuse_overruled",
+    "say",
+    "say_error",
+    "say_look",
+    "seconds",
+    "select_runs",
+    "spawn_option",
+    "statistics_options",
+]
+__all__ += ["store_option", "table_options", "team", "team_options", "until_clear"]
+__all__ += ["until_clear_options", "view_options", "visible", "write_tables"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -107,6 +117,7 @@ _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PART = 500
 """Number of elements of a long list that are printed at once."""
+_UNCLEAR = 4
 _VERDICTS = ("slower", "unclear", "missed", "never")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
@@ -206,22 +217,28 @@ def say_look(looked: Looked, counted: str, *, err: bool) -> None:
         click.echo("\n".join(lines or [f"{begin} no verdict ({looked.why_none or 'it is withheld'})"]), err=err)
 
 
-def fail_on(default: str) -> Callable[[Command], Command]:
-    """The option ``--fail-on``: which outcomes end with an exit code other than 0."""
-    return click.option(
-        "--fail-on",
-        default=default,
-        show_default=True,
-        help=f"Outcomes with an exit code other than 0, separated by commas: {', '.join(_VERDICTS)}.",
-    )
+def fail_on(default: str, *, looks: bool = False) -> Callable[[Command], Command]:
+    """The option ``--fail-on``: which outcomes end with an exit code other than 0; ``looks`` with ``--until-clear``."""
+    text = f"Outcomes with an exit code other than 0, separated by commas: {', '.join(_VERDICTS)}."
+    shown = f"{default}, and unclear with --until-clear" if looks else default
+    return click.option("--fail-on", default=default, help=f"{text}  [default: {shown}]")
 
 
 def read_fail_on(text: str) -> frozenset[str]:
-    """The outcomes in a comma-separated list."""
+    """The outcomes in a comma-separated list; by default ``unclear`` is among them with ``--until-clear``."""
     words = frozenset(word.strip().lower() for word in text.split(",") if word.strip())
     for word in sorted(words - set(_VERDICTS)):
         raise UnknownNameError("outcome of --fail-on", word, _VERDICTS)
-    return words - {"never"}
+    context = click.get_current_context()
+    own = context.get_parameter_source("fail_on") is not click.core.ParameterSource.DEFAULT
+    # Whoever asks for a clear verdict did not get what was asked for.
+    return words - {"never"} | ({"unclear"} if context.params.get("until_clear") and not own else set())
+
+
+def code_until_clear(until: UntilClear | None, judged: tuple[Sequence[tuple[str, Verdict]], str]) -> int:
+    """4 if ``until`` asked for clear verdicts and any of them is not, or there is none; else 0."""
+    clear = bool(judged[0]) and all(verdict.kind.value != "UNCLEAR" for _, verdict in judged[0])
+    return 0 if until is None or clear else _UNCLEAR
 
 
 def check_statistics(margin: float, level: float) -> None:

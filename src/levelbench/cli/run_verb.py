@@ -68,7 +68,7 @@ __all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remar
 @click.option("--report", "report_path", type=click.Path(path_type=Path), help="Write the HTML report to this file.")
 @click.option("--no-report", is_flag=True, help="Write no report.")
 @shared.statistics_options
-@shared.fail_on("missed")
+@shared.fail_on("missed", looks=True)
 @shared.store_option
 @shared.json_option
 @shared.debug_option

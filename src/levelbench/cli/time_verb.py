@@ -78,7 +78,7 @@ _UNCLEAR = 4
 @shared.table_options
 @shared.until_clear_options
 @shared.statistics_options
-@shared.fail_on("slower")
+@shared.fail_on("slower", looks=True)
 @shared.store_option
 @shared.answer_options
 def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:

@@ -150,6 +150,10 @@ class LiveWatcher(Watcher[Record]):
         for each in doubts:
             click.echo(f"doubt: {each}", err=True)
 
+    def preparing(self, what: str) -> None:
+        """A line for what concerns all runs."""
+        click.echo(what, err=True)
+
     def started(self, turn: Turn, number: int, total: int) -> None:
         """A run begins."""
         self._position, self._at = number, turn

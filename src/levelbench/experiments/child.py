@@ -45,6 +45,7 @@ from levelbench.experiments.own_code import is_data, is_ours, replaced_code, tex
 from levelbench.experiments.recipe_checks import (
     augmentation_doubts,
     data_doubts,
+    given_weights,
     quality_again,
     untrained,
 )
@@ -259,6 +260,8 @@ class _Run:
             measured, doubt = untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
             for measurement in measured:
                 self.writer.append(measurement)
+            if not is_ours(self.job.reference):
+                doubt += given_weights(trainer)
             end.suspect.extend([*doubt, *augmentation_doubts(trainer), *replaced_code()])
             if opened:
                 names = ", ".join(sorted(opened))

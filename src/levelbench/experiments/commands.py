@@ -6,6 +6,7 @@ is thrown away, but for the last of its errors, which are shown where it fails a
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import math
 import os
@@ -79,8 +80,9 @@ _FAILED = re.compile(
 _LOOK_MS = 10.0
 """How often a file that a program writes is looked at."""
 _TAIL_BYTES = 4096
-_LINES = re.compile(rb"(?<=\r)(?!\n)|\r?\n")
-"""Where a line ends; a carriage return that does not belong to a new line stays with it, and says what it is."""
+_RETURNS = re.compile(rb"(?<=\r)")
+_PIPE_BYTES = 1 << 20
+"""So much may a program print while this process waits for a processor; without it that is 64 KiB."""
 _LINE_BYTES = 1 << 16
 _GRACE_S, _GONE_S = 2.0, 1.0
 _SCRIPT_BYTES = 1 << 20
@@ -324,6 +326,8 @@ def _follow(
     """
     assert process.stdout is not None
     output, end = process.stdout.fileno(), os.pidfd_open(process.pid)
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     until_ns = None if timeout_s is None else HOST.now_ns() + int(timeout_s * 1e9)
     poll = select.poll()
     poll.register(output, select.POLLIN)
@@ -347,14 +351,15 @@ def _follow(
             if not part and reading:
                 poll.unregister(output)
                 reading = False
-            first, *others = _LINES.split(part)
-            *lines, pending = pending + first, *others
+            text = pending + part
+            # Without an end, the last line is whole once there is no more.
+            cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 if part else len(text)
             # What goes on for so long is no line that tells a quality.
-            pending = pending[-_LINE_BYTES:]
-            for line in lines if part else [pending]:
-                text = line.decode("utf-8", "replace")
-                last = text.strip() or last
-                if read(text):
+            whole, pending = text[:cut], text[cut:][-_LINE_BYTES:]
+            for line in _lines_of(whole):
+                told = line.decode("utf-8", "replace")
+                last = told.strip() or last
+                if read(told):
                     return True, False, last
             if not part:
                 pending = b""
@@ -362,6 +367,15 @@ def _follow(
                     return False, False, last
     finally:
         os.close(end)
+
+
+def _lines_of(text: bytes) -> list[bytes]:
+    """Its lines; a carriage return that does not belong to a new line stays with its line, and says what it is."""
+    if b"\r" not in text:
+        return text.removesuffix(b"\n").split(b"\n")
+    *whole, rest = text.split(b"\n")
+    found = [line for each in whole for line in _RETURNS.split(each.removesuffix(b"\r"))]
+    return [*found, *(line for line in _RETURNS.split(rest) if line)]
 
 
 def _ends_within(pid: int, timeout_s: float) -> bool:

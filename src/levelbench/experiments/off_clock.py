@@ -32,7 +32,10 @@ _BEFORE_S, _BEFORE_SHARE = 10.0, 0.1
 """Processor time before the clock that no import explains: so many seconds, and this share of the run."""
 
 _PREDICTING_S, _PREDICTING_SHARE = 0.1, 0.2
-"""Predictions may take so many seconds, or this share of the training, before they are a doubt."""
+"""Predictions may take so much processor time, or this share of the training, before they are a doubt."""
+
+_WAITING_S, _TIMES_BUSY = 1.0, 10
+"""And so many seconds without any, besides so many times what they take of it: so busy may a machine be."""
 
 
 def refuse_data(reference: str, seen: Importing, when: str = "while it is imported") -> None:
@@ -128,12 +131,17 @@ def spent_doubts(before: Spent, elapsed_ns: int) -> list[str]:
     ]
 
 
-def after_training(trained_ns: int, whole_ns: int) -> list[str]:
-    """A doubt where a program goes on for long after its clock has stopped."""
-    after_s = (whole_ns - trained_ns) * 1e-9
-    if after_s <= max(_PREDICTING_S, _PREDICTING_SHARE * trained_ns * 1e-9):
+def after_training(trained_s: float, after: Spent) -> list[str]:
+    """A doubt where a program that had trained for so long goes on for long after its clock has stopped.
+
+    ``after`` is the processor time that it took from then on, and the time until its predictions were there. On a busy
+    machine it waits for the processor, which is not work; but it may also wait for whoever does the work.
+    """
+    least_s = max(_PREDICTING_S, _PREDICTING_SHARE * trained_s)
+    waited_s = max(_WAITING_S, _PREDICTING_SHARE * trained_s) + _TIMES_BUSY * after.cpu_s
+    if after.wall_s <= waited_s and min(after.cpu_s, after.wall_s) <= least_s:
         return []
     return [
-        f"it went on for {after_s:.3g} s after it had said that it was trained, which took {trained_ns * 1e-9:.3g} s: "
-        "what it did then is on no clock"
+        f"it went on for {after.wall_s:.3g} s ({after.cpu_s:.3g} s of processor time) after it had said that it was "
+        f"trained, which took {trained_s:.3g} s: what it did then is on no clock"
     ]

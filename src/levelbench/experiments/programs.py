@@ -30,13 +30,15 @@ from levelbench.experiments.commands import (
     files_named,
     peak_memory,
 )
+from levelbench.experiments.file_events import LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
-from levelbench.experiments.off_clock import after_training
+from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.experiments.request import Arm
 from levelbench.experiments.track import target_of
 from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
+from levelbench.measure.meters.resources import children_cpu_s
 from levelbench.records import Record, Specification, read_record
 from levelbench.records.schema import Source, Target, is_share, redact, source_of_text
 from levelbench.records.selection import Selector
@@ -254,6 +256,7 @@ class ProgramRuns(Kind[Arm, Record]):
         self._preparation = Preparation(setup, prepare, show)
         self._settings = _Settings(pattern, effect, show, held_out, progress_file)
         self._read: dict[bool, str] = {}
+        self._large = False
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for a pattern that finds nothing."""
@@ -335,18 +338,19 @@ class ProgramRuns(Kind[Arm, Record]):
         # Between the moments at which evaluations arrived.
         gaps_ns: list[int] = []
         trained_ns = ended_ns = 0
+        trained, spent_s = Spent(), 0.0
         began_ns = read_ns = HOST.now_ns()
 
         def end() -> None:
-            nonlocal ended_ns
-            ended_ns = time.time_ns()
+            nonlocal ended_ns, spent_s
+            ended_ns, spent_s = time.time_ns(), children_cpu_s()
             if held_out is not None and not held_out.after:
                 run.hold()
 
         def read(line: str) -> bool:
-            nonlocal read_ns, trained_ns
+            nonlocal read_ns, trained_ns, trained
             if held_out is not None and held_out.after and _TRAINED in line and not inputs.exists():
-                trained_ns = HOST.now_ns()
+                trained_ns, trained = HOST.now_ns(), Spent(children_cpu_s(), time.time())
                 run.hold()
                 _save(inputs, held_out)
             found = printed.read(line)
@@ -356,7 +360,12 @@ class ProgramRuns(Kind[Arm, Record]):
                 read_ns = HOST.now_ns()
             return run.over
 
-        with TemporaryDirectory(prefix="levelbench-") as folder, self._written(command, turn) as written, run:
+        with (
+            LeftFiles(command.folder, command.text.split(), [self._store.path]) as left,
+            TemporaryDirectory(prefix="levelbench-") as folder,
+            self._written(command, turn) as written,
+            run,
+        ):
             inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
             environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"}
             if held_out is not None:
@@ -376,7 +385,8 @@ class ProgramRuns(Kind[Arm, Record]):
                     on_end=end,
                 )
             if trained_ns:
-                outside.suspect += after_training(trained_ns - began_ns, ended.wall_ns)
+                after = Spent(spent_s, _predicted_s(predictions, ended_ns)) - trained
+                outside.suspect += after_training((trained_ns - began_ns) * 1e-9, after)
             if ended.timed_out and held_out is not None:
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
             if not ended.stopped and not ended.timed_out:
@@ -384,15 +394,13 @@ class ProgramRuns(Kind[Arm, Record]):
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:
-                where = "printed" if written is None else f"wrote to {self._settings.progress_file}"
-                outside.failed = f"it {where} no {arm.specification.target.metric}"
-                if printed.missed:
-                    outside.failed += f" under that name and not of training, and {printed.missed!r} was not read"
+                outside.failed = self._none_read(printed, arm.specification.target.metric)
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
-            outside.suspect += self._read_elsewhere(printed)
+            outside.suspect += [*self._read_elsewhere(printed), *left.doubts()]
+            self._say_incomplete(left, command, watcher)
         record = read_record(run.path)
         if not outside.failed:
             return record, None
@@ -401,6 +409,20 @@ class ProgramRuns(Kind[Arm, Record]):
         if held_out is not None:
             do = f"see --show-output; {_PREDICT}"
         return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
+
+    def _say_incomplete(self, left: LeftFiles, command: Command, watcher: Watcher[Record]) -> None:
+        """Once, that not all files are watched."""
+        if left.incomplete and not self._large:
+            self._large = True
+            watcher.preparing(f"{command.folder} has many files: not all are watched for checkpoints")
+
+    def _none_read(self, printed: Printed, metric: str) -> str:
+        """Why a run has failed of whose qualities none was read."""
+        place = self._settings.progress_file
+        found = f"it {'printed' if place is None else f'wrote to {place}'} no {metric}"
+        if not printed.missed:
+            return found
+        return f"{found} under that name and not of training, and {printed.missed!r} was not read"
 
     def _read_elsewhere(self, printed: Printed) -> list[str]:
         """A doubt where of runs that are made together some say of no quality that it is of held-out data."""
@@ -426,6 +448,12 @@ def _save(path: Path, held_out: HeldOut) -> None:
     with path.with_suffix(".new").open("wb") as file:
         np.save(file, held_out.inputs)
     path.with_suffix(".new").rename(path)
+
+
+def _predicted_s(predictions: Path, ended_ns: int) -> float:
+    """When the predictions were there: what a process does then, such as ending, changes nothing any more."""
+    ended_s = ended_ns * 1e-9
+    return min(predictions.stat().st_ctime, ended_s) if predictions.is_file() else ended_s
 
 
 def _kept_back(gaps_ns: Sequence[int]) -> list[str]:

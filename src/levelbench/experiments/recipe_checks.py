@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.checks.findings import Report
 from levelbench.measure.clocks import HOST
@@ -23,6 +27,7 @@ from levelbench.training.trainer import Trainer, fingerprint
 __all__ = [
     "augmentation_doubts",
     "data_doubts",
+    "given_weights",
     "quality_again",
     "quick_doubts",
     "target_doubts",
@@ -42,6 +47,9 @@ _MOST_TRAINED_ON = 0.5
 """The share of validation examples that may be among the training examples: real data hold some twice."""
 
 _SAME = 0.01
+
+_SHOWN, _LEAST_GIVEN, _MOST_GIVEN = 3, 256, 65536
+"""So many names are shown; parameters of so many values are looked at, and that many of their values."""
 
 
 def target_doubts(task: Task, target: float, data: Path | None) -> list[str]:
@@ -128,6 +136,38 @@ def untrained(
         return found, others
     said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
     return found, [*others, f"{said}: look for weights that were trained before"]
+
+
+def given_weights(trainer: Trainer) -> list[str]:
+    """A doubt on weights that are the same for every seed, as those that were trained before are.
+
+    A pattern, such as zeros, an identity or a Hadamard matrix, has few values; what was learnt has no two alike.
+    """
+    recipe, backend = trainer.recipe, trainer.backend
+    try:
+        drawn = backend.initialise(recipe.network, trainer.seed)
+        if sum(each.nbytes for each in drawn.values()) > _QUICK_BYTES:
+            return []
+        other = backend.initialise(recipe.network, trainer.seed + 1)
+    except Exception:  # noqa: BLE001  # the run is done, and what draws the network once more says so
+        return []
+    trained = trainer.executor.parameters
+    given = [name for name, value in drawn.items() if name in trained and _is_learnt(value, other.get(name))]
+    if not given:
+        return []
+    count = sum(drawn[name].size for name in given)
+    names = ", ".join(given[:_SHOWN]) + f" and {len(given) - _SHOWN} more" * (len(given) > _SHOWN)
+    return [
+        f"its network begins with the same {count:,} numbers whatever the seed ({names}): if they were trained before, "
+        "it does not begin untrained; draw them from the seed"
+    ]
+
+
+def _is_learnt(value: NDArray[Any], again: NDArray[Any] | None) -> bool:
+    if value.size < _LEAST_GIVEN or value.dtype.kind != "f" or again is None or not np.array_equal(value, again):
+        return False
+    some = value.reshape(-1)[:_MOST_GIVEN]
+    return len(np.unique(some)) > some.size / 2
 
 
 def quality_again(trainer: Trainer, split: Split, quality: Quality, outcome: Outcome) -> list[str]:

@@ -6,24 +6,21 @@ the same program, and a comparison of them says SAME. What a process opens there
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple, final
 
 from levelbench.errors import MissingError, UsageError
+from levelbench.experiments.file_events import IN_OPEN, FileEvents
 
 __all__ = ["Checkout", "TreeReads", "revisions"]
 
 _GIT_SETTINGS = {"GIT_TERMINAL_PROMPT": "0"}
-_IN_OPEN, _IN_ISDIR = 0x20, 0x40000000
-_EVENT = struct.Struct("iIII")
 _BYTECODE = re.compile(r"([^.]+)\..*\.pyc")
 
 
@@ -44,55 +41,29 @@ class TreeReads:
 
     def __init__(self, top: Path, tracked: Sequence[str]) -> None:
         self._tracked = frozenset(tracked)
-        self._folders: dict[int, PurePosixPath] = {}
-        self._descriptor = -1
-        with suppress(OSError, AttributeError):
-            libc = ctypes.CDLL(None)
-            self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-            folders = dict.fromkeys(PurePosixPath(each).parent for each in tracked)
-            for folder in (place for each in folders for place in (each, each / "__pycache__")):
-                number = libc.inotify_add_watch(self._descriptor, os.fsencode(top / folder), _IN_OPEN)
-                if number >= 0:
-                    self._folders[number] = folder
+        self._events = FileEvents(IN_OPEN)
+        folders = dict.fromkeys(Path(each).parent for each in tracked)
+        for folder in (place for each in folders for place in (each, each / "__pycache__")):
+            self._events.watch(top / folder, folder)
 
     def __enter__(self) -> TreeReads:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._events.__exit__()
 
     def take(self) -> list[str]:
         """Those that were opened since this was asked last, by their paths in the working tree."""
-        found: dict[str, None] = {}
-        while data := self._events():
-            at = 0
-            while at < len(data):
-                number, mask, _, length = _EVENT.unpack_from(data, at)
-                at += _EVENT.size + length
-                name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
-                if name and not mask & _IN_ISDIR and (path := self._path(self._folders.get(number), name)):
-                    found[path] = None
-        return list(found)
+        return list(dict.fromkeys(path for each, _ in self._events.take() if (path := self._path(each))))
 
-    def _events(self) -> bytes:
-        if self._descriptor < 0:
-            return b""
-        try:
-            return os.read(self._descriptor, 1 << 16)
-        except BlockingIOError:
-            return b""
-
-    def _path(self, folder: PurePosixPath | None, name: str) -> str:
+    def _path(self, opened: Path) -> str:
         """The file of the working tree that it is or was made of; empty for what is no code of a revision."""
-        if folder is None:
-            return ""
+        folder, name = opened.parent, opened.name
         if folder.name == "__pycache__":
             source = _BYTECODE.fullmatch(name)
             folder, name = folder.parent, f"{source[1]}.py" if source else name
         path = str(folder / name)
-        return path if path in self._tracked or ".so" in PurePosixPath(name).suffixes else ""
+        return path if path in self._tracked or ".so" in Path(name).suffixes else ""
 
 
 @contextmanager

@@ -149,13 +149,15 @@ def definition(sides: Sides) -> Iterator[Caveat]:
     if ways == {"program"}:
         yield Caveat("quality", "doubt", f"the programs differ, and each reports its own quality: {unknown}")
         return
+    alone = [*_read_by_one_side(sides)]
+    yield from alone
     if around := _changed_around_recipes(sides):
         text = f"the code around the recipes differs too ({around}), so what scores or feeds the runs may differ"
         yield Caveat("source", "doubt", f"{text}: repeat the runs of both sides with one version of it")
     elif len(known) < len(sides.runs):
         text = "the task files differ, and the older records do not say whether in more than the recipe"
         yield Caveat("source", "doubt", text)
-    elif sides.a.specification.recipe == sides.b.specification.recipe:
+    elif not alone and sides.a.specification.recipe == sides.b.specification.recipe:
         yield Caveat("source", "note", f"the file of recipe {sides.a.specification.recipe} differs between the sides")
 
 
@@ -165,10 +167,34 @@ def _changed_around_recipes(sides: Sides) -> str:
     same_file = all(run.source_name == one.source_name for run in sides.runs)
     same = sides.a.specification.recipe == sides.b.specification.recipe or (same_file and bool(one.source_name))
     found = ["the task's file"] if same and len({run.around_digest for run in sides.runs}) > 1 else []
-    names = {name for run in sides.runs for name in run.modules}
-    shared = {name for name in names if all(name in run.modules for run in sides.runs)}
-    changed = _differing([run.modules for run in sides.runs])
+    # Which settings it read is in the record of a run that has finished.
+    runs = [run for run in sides.runs if run.status == "done"] or sides.runs
+    shared = {name for name in runs[0].modules if all(name in run.modules for run in runs)}
+    alone = {name for names in _read_alone(sides) for name in names}
+    changed = [each for each in _differing([run.modules for run in runs]) if each not in alone]
     return listed([*found, *(name for name in changed if same or name in shared)])
+
+
+def _read_by_one_side(sides: Sides) -> Iterator[Caveat]:
+    """Settings that the recipe of one side reads, and that of the other does not, belong to what is compared."""
+    for group, names in zip((sides.a, sides.b), _read_alone(sides), strict=True):
+        if names:
+            text = f"only {group.label} reads {listed(names)}: what it sets is part of the difference that was measured"
+            yield Caveat("source", "note", text)
+
+
+def _read_alone(sides: Sides) -> tuple[list[str], list[str]]:
+    """For each side the files and variables that all of its finished runs read alike, and none of the other."""
+    one, other = ([run for run in runs if run.status == "done"] for _, runs in sides.each)
+    if not one or not other:
+        return [], []
+    return _only_in(one, other), _only_in(other, one)
+
+
+def _only_in(own: Sequence[RunSummary], others: Sequence[RunSummary]) -> list[str]:
+    strange = {name for run in others for name in run.modules}
+    alike = [name for name in own[0].settings_read if len({run.modules.get(name) for run in own}) == 1]
+    return [name for name in alike if name not in strange]
 
 
 def settings_without_effect(sides: Sides) -> Iterator[Caveat]:

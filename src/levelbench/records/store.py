@@ -10,7 +10,7 @@ so that a hundred thousand rows take little memory and about a second.
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -364,8 +364,7 @@ class Store:
             labels = ", ".join(group.label for group in groups)
             raise UsageError(asked, f"it selects runs of {len(groups)} kinds: {labels}", "name one of them")
         if not groups:
-            none = f"none of the {len(runs)} runs that it selects has finished: they are running, or were interrupted"
-            raise UsageError(asked, none, "repeat the command that started them: it finishes them")
+            raise UsageError(asked, *_not_finished([run.status for run in runs]))
         return replace(groups[0], label=str(selector))
 
     def to_pandas(self, selector: str | Selector | None = None) -> Any:
@@ -525,9 +524,30 @@ class Store:
             return UnknownNameError("run", chosen.word, {row.task for row in rows}, "levelbench list runs shows them")
         if unknown := _unknown(chosen, same):
             return unknown
-        found = f"none of {len(same)} runs matches{problems}"
+        found = f"none of the {len(same)} runs matches" if len(same) > 1 else "the only run does not match"
+        # A run that was interrupted is not what it was meant to be, and that is what its user does not know.
+        others = tuple(each for each in chosen.filters if each[0] not in ("status", "reached"))
+        left = [row.status for row in same if Selector("", chosen.word, others, chosen.path).matches(row)]
+        if left and not {"done", "failed"} & {*left}:
+            return UsageError(f"the runs {chosen.text!r}", *_not_finished(left))
         do = "give fewer settings; levelbench list runs shows them"
-        return UsageError(f"the runs {chosen.text!r}", found, do)
+        return UsageError(f"the runs {chosen.text!r}", f"{found}{problems}", do)
+
+
+def _not_finished(statuses: Sequence[str]) -> tuple[str, str]:
+    """What is to be said, and done, of runs of which none has finished."""
+    going, total = statuses.count("running"), len(statuses)
+    if total == 1:
+        found = "its only run is still running" if going else "its only run was interrupted before it had finished"
+    else:
+        cut = total - going
+        parts = [f"{cut} {'were' if cut > 1 else 'was'} interrupted"] * bool(cut)
+        parts += [f"{going} {'are' if going > 1 else 'is'} still running"] * bool(going)
+        found = f"none of its {total} runs has finished: {', '.join(parts)}"
+    if going == total:
+        return found, "wait until it has ended: levelbench list runs shows it"
+    it = "it" if total == 1 else "them"
+    return found, f"repeat the command that started {it}, which makes interrupted runs again; then compare"
 
 
 def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]]:

@@ -53,8 +53,9 @@ class RunSummary(Struct, frozen=True):
     diverged, or its schedule is over and only the end counts.
 
     ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
-    ``modules``, ``around_digest`` that text outside of its recipes, ``quality_digest`` and ``data_digest`` the code
-    that scored it and loaded its data (empty in older records). ``contradictions`` say where the record is not
+    ``modules`` (``settings_read`` are the files and variables among them), ``around_digest`` that text outside of its
+    recipes, ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older
+    records). ``contradictions`` say where the record is not
     consistent; ``integrity.require_consistent`` refuses such a run. ``chained`` says whether its lines have checksums;
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
     qualities, empty if these do not distinguish runs. ``first_quality`` is the quality at the first of its
@@ -118,6 +119,7 @@ class RunSummary(Struct, frozen=True):
     source_name: str = ""
     around_digest: str = ""
     modules: dict[str, str] = field(default_factory=dict)
+    settings_read: list[str] = field(default_factory=list)
     losses_digest: str = ""
     qualities_digest: str = ""
     first_quality: float | None = None
@@ -304,6 +306,7 @@ def _same_in_every_view(record: Record) -> dict[str, Any]:
         "source_name": header.source.name,
         "around_digest": around_recipes(header.source.text),
         "modules": source.modules,
+        "settings_read": sorted(read),
         "quality_digest": header.source.quality,
         "data_digest": header.source.data,
         "planned_effect": header.planned_effect,

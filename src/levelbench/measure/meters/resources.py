@@ -54,17 +54,20 @@ def own_cpu_s() -> float:
 
     Data-loading workers may outlive the training that they serve.
     """
-    waited_for_s = sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    )
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime + children_cpu_s()
+
+
+def children_cpu_s() -> float:
+    """The same of the children alone; to the tick of those that still live."""
+    waited_for = resource.getrusage(resource.RUSAGE_CHILDREN)
     ticks, todo = 0, children_of("self")
     while todo:
         pid = todo.pop()
         with suppress(OSError):
             ticks += sum(map(int, (PROC / pid / "stat").read_text(errors="replace").rpartition(")")[2].split()[11:15]))
         todo += children_of(pid)
-    return waited_for_s + ticks / os.sysconf("SC_CLK_TCK")
+    return waited_for.ru_utime + waited_for.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def children_of(pid: str) -> list[str]:

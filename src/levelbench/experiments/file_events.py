@@ -1,0 +1,206 @@
+"""What a program does with the files of a folder, seen by inotify(7), and whether it goes on from what it left there.
+
+A program that saves its weights and loads them at its next start trains less each time. What tells that from one that
+only writes its results, or only reads its data, is that it reads a file which lay there before it began, and writes it,
+or the next one of its kind, later. The kernel notes both; nothing runs beside the program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+from levelbench.experiments.own_code import is_data
+from levelbench.records.schema import redact
+
+__all__ = ["IN_OPEN", "FileEvents", "LeftFiles"]
+
+IN_OPEN: Final = 0x20
+_ACCESS, _MODIFY, _CLOSE_NOWRITE, _MOVED_TO, _CREATE, _ISDIR = 0x1, 0x2, 0x10, 0x80, 0x100, 0x40000000
+_READ, _WRITTEN = _ACCESS | _CLOSE_NOWRITE, _MODIFY | _MOVED_TO | _CREATE
+"""A file that is mapped into memory is closed without having been written, and never read."""
+
+_EVENT = struct.Struct("iIII")
+
+_MOST_FOLDERS, _MOST_FILES = 500, 10_000
+
+_PASSED_OVER = {"__pycache__", "node_modules", "site-packages"}
+
+_BUILT = {".a", ".o", ".obj", ".lib", ".class"}
+
+_SQLITE = b"SQLite format 3\0"
+"""Trackers of experiments keep theirs in the working folder, and read it before they add to it."""
+
+_LOOK_BYTES = 1024
+
+_LARGE_TEXT_BYTES = 64 * 1024
+
+
+@final
+class FileEvents:
+    """What happens to the files of some folders from now on; of nothing where the system has no inotify, or no room.
+
+    A context manager. The kernel keeps a limited number of events, the first ones.
+    """
+
+    def __init__(self, mask: int) -> None:
+        self._mask, self._descriptor, self._folders = mask, -1, dict[int, Path]()
+        with suppress(OSError, AttributeError):
+            self._libc = ctypes.CDLL(None)
+            self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> FileEvents:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def watch(self, folder: Path, name: Path) -> None:
+        """Watch the files right in ``folder``, which :meth:`take` is to call ``name``."""
+        if self._descriptor >= 0:
+            number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), self._mask)
+            if number >= 0:
+                self._folders[number] = name
+
+    def take(self) -> Iterator[tuple[Path, int]]:
+        """The files and what happened to them since this was asked last, in order."""
+        while data := self._read():
+            at = 0
+            while at < len(data):
+                number, mask, _, length = _EVENT.unpack_from(data, at)
+                at += _EVENT.size + length
+                name, folder = os.fsdecode(data[at - length : at].rstrip(b"\0")), self._folders.get(number)
+                if name and folder is not None and not mask & _ISDIR:
+                    yield folder / name, mask
+
+    def _read(self) -> bytes:
+        if self._descriptor < 0:
+            return b""
+        try:
+            return os.read(self._descriptor, 1 << 16)
+        except BlockingIOError:
+            return b""
+
+
+class _State(NamedTuple):
+    file: int
+    size: int
+    changed_ns: int
+
+
+@final
+class LeftFiles:
+    """Files that lie in the folder of a program when it starts, and in those that its words name.
+
+    Hidden folders, ``passed_over`` and packages are not looked at. A context manager around one run of the program.
+    """
+
+    def __init__(self, folder: Path, words: Iterable[str], passed_over: Iterable[Path]) -> None:
+        self._passed_over = {each.resolve() for each in passed_over}
+        self._roots = [folder]
+        for word in words:
+            # As in --output=DIR.
+            place = folder / word.rpartition("=")[2]
+            with suppress(OSError, ValueError):
+                if place.is_dir() and not folder.resolve().is_relative_to(place.resolve()):
+                    self._roots.append(place)
+        self._folder, self.incomplete = folder, False
+        self._events = FileEvents(_READ | _WRITTEN)
+        self._before = self._look(watch=True)
+
+    def __enter__(self) -> LeftFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._events.__exit__()
+
+    def _look(self, *, watch: bool = False) -> dict[Path, _State]:
+        """The files, by their paths, with what changes when they are written; those of outer folders first."""
+        found: dict[Path, _State] = {}
+        seen: set[tuple[int, int]] = set()
+        todo = deque(self._roots)
+        full = False
+        while todo and not full:
+            place = todo.popleft()
+            with suppress(OSError), os.scandir(place) as entries:
+                own = place.stat()
+                if (own.st_dev, own.st_ino) in seen or place.resolve() in self._passed_over:
+                    continue
+                seen.add((own.st_dev, own.st_ino))
+                full = len(seen) > _MOST_FOLDERS
+                if watch and not full:
+                    self._events.watch(place, place)
+                for each in islice(entries, _MOST_FILES):
+                    if each.is_dir():
+                        hidden = each.name.startswith(".") or each.name in _PASSED_OVER
+                        todo += [] if hidden else [place / each.name]
+                    elif each.is_file():
+                        state = each.stat()
+                        found[place / each.name] = _State(state.st_ino, state.st_size, state.st_mtime_ns)
+                full = full or len(found) >= _MOST_FILES
+        self.incomplete = self.incomplete or full
+        return found
+
+    def doubts(self) -> list[str]:
+        """A doubt where the program, which has ended, went on from what lay there before it began."""
+        first: dict[Path, int] = {}
+        for path, mask in self._events.take():
+            first.setdefault(path, mask)
+        read = [path for path, mask in first.items() if mask & _READ and path in self._before]
+        if not read:
+            return []
+        now = self._look()
+        kinds: dict[str, Path] = {}
+        for path, state in now.items():
+            if self._before.get(path) != state:
+                kinds.setdefault(_kind_of(path), path)
+        for path in read:
+            again = path in now and now[path] != self._before[path]
+            written = path if again else kinds.get(_kind_of(path))
+            if written is None or not _may_hold_weights(written):
+                continue
+            old, new = (os.path.relpath(each, self._folder) for each in (path, written))
+            what = f"wrote {'it anew' if old == new else new}"
+            return [
+                redact(
+                    f"it read {old}, which lay there before it began, and {what}: if it went on from there, it did not "
+                    "train from nothing; let --prepare remove it before each run"
+                )
+            ]
+        return []
+
+
+def _kind_of(path: Path) -> str:
+    """The same for ``checkpoint-500/model.pt`` and ``checkpoint-1000/model.pt``."""
+    return re.sub(r"\d+", "0", str(path))
+
+
+def _may_hold_weights(path: Path) -> bool:
+    """Whether it is data, and neither a small text, such as a table of results, nor what a build or a tracker keeps."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_LOOK_BYTES)
+        if head.startswith(_SQLITE) or path.suffix in _BUILT or not is_data(path):
+            return False
+        return b"\0" in head or not _is_text(head) or path.stat().st_size >= _LARGE_TEXT_BYTES
+    except OSError:
+        return False
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        # The last character may be cut in two.
+        return error.start > len(head) - 4
+    return True
