@@ -7,11 +7,15 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 import pytest
+from tests.browsing import launched, violations_by_size_and_scheme
 
 from levelbench.errors import UnknownNameError
 
@@ -258,6 +262,50 @@ def test_no_page_of_the_site_asks_another_server_for_anything(site):
     pages = [each for each in site.rglob("*") if each.suffix in {".html", ".css", ".svg"}]
     assert len(pages) > 80
     assert {f"{each.name}: {found}" for each in pages for found in asks.findall(each.read_text())} == set()
+
+
+class Silent(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """Where a server has the site."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    yield from launched()
+
+
+KINDS = [
+    "index.html",
+    "guides/own-task.html",
+    "reference/samplers.html",
+    "evidence/bandwidth.html",
+    "notebooks/judge-a-claim.html",
+    "gallery/index.html",
+    "gallery/board/digits_levelbench-1.0.html",
+]
+"""A page of each kind, and of those the short ones: what axe takes grows with a page."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_axe_finds_nothing_on_a_page_of_the_site_in_any_size_and_colour_scheme(address, browser, name):
+    context = browser.new_context()
+    page, wrong = context.new_page(), []
+    page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("request", lambda asked: None if asked.url.startswith((address, "data:")) else wrong.append(asked.url))
+    page.goto(f"{address}/{name}")
+    found = violations_by_size_and_scheme(page)
+    context.close()
+    assert found + wrong == []
 
 
 def test_the_site_has_every_verb_every_public_name_and_a_search(site):

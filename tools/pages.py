@@ -174,8 +174,8 @@ def notebook_page(path: Path) -> str:
         for output in cell.get("outputs", ()):
             data = output.get("data", {"text/plain": output.get("text")})
             if html := "".join(data.get("text/html", ())):
-                # pandas: its style is for all tables of the page, and its corner is a header without a word.
-                html = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL).replace("<th></th>", "<td></td>")
+                # pandas' style is for all tables of the page.
+                html = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
                 parts.append(f'<div class="output" tabindex="0">{html}</div>')
             else:
                 parts.append("```text\n" + "".join(data["text/plain"]).rstrip() + "\n```")
@@ -229,3 +229,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """MkDocs: drop the links that lead out of the site."""
     return inside(markdown, DOCS / page.file.src_uri)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """MkDocs: no header of a table without a word, which a screen reader would announce."""
+    return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", html)
