@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import click
@@ -236,6 +238,39 @@ def test_the_gallery_shows_every_exhibit_with_the_commands_that_its_script_runs(
     assert shown == set(gallery.EXHIBITS) == {each.name for each in gallery.GALLERY.iterdir()} - {"index.md"}
     ran = {command for commands in gallery.EXHIBITS.values() for command in commands}
     assert set(re.findall(r"`(levelbench [^`]+)`", page)) == ran
+
+
+evidence = SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "evidence.py")))
+MEASURED_NOW = {"eta.md", "overhead.md", "programs.md"}
+"""Pages whose tables are not yet kept as JSON."""
+WITH_TESTS = {"lint-results.md", "precision-and-layout.md"}
+"""One table is held to the linter by tests/claims, the other is of single measurements that no command repeats."""
+
+
+@pytest.mark.parametrize("page", sorted(evidence.EVIDENCE.glob("*.md")), ids=lambda page: page.name)
+def test_the_tables_of_evidence_are_what_the_json_beside_the_page_makes(page):
+    text = page.read_text()
+    assert evidence.written(text, page) == text, "python benchmarks/evidence.py"
+    unmarked = evidence.TABLE.findall(evidence.PLACE.sub("", text))
+    assert unmarked == [] or page.name in MEASURED_NOW | WITH_TESTS
+    for name, table in evidence.kept_beside(page).items():
+        assert f"<!-- table: {name} -->" in text
+        assert table["date"] and table["commit"] and table["sources"]
+        assert [source for source in table["sources"] if evidence.checksum_now(source) is None] == []
+
+
+def test_a_page_of_evidence_says_in_the_site_which_source_has_changed_since(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("Before.\n\n<!-- table: speeds -->\n<!-- end of table -->\n\nAfter.\n")
+    now = {source: evidence.checksum_now(source) for source in ("pyproject.toml", "src/levelbench/measure")}
+    table = {"date": "2026-11-26", "commit": "abc", "command": "true", "columns": ["a", "b"], "rows": [["x", "1.5"]]}
+    page.with_suffix(".json").write_text(json.dumps({"speeds": {**table, "sources": now}}))
+    shown = evidence.with_changes(page.read_text(), page)
+    assert "| a | b |\n|---|--:|\n| x | 1.5 |" in shown
+    assert "Changed" not in shown
+    assert shown == evidence.written(page.read_text(), page) == evidence.written(shown, page)
+    page.with_suffix(".json").write_text(json.dumps({"speeds": {**table, "sources": {**now, "pyproject.toml": "0"}}}))
+    assert "Changed since then: `pyproject.toml`.*" in evidence.with_changes(page.read_text(), page)
 
 
 @pytest.fixture(scope="module")

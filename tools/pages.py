@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
@@ -23,6 +24,7 @@ import levelbench
 from levelbench.cli import SECTIONS, cli
 
 DOCS = Path(__file__).parents[1] / "docs"
+EVIDENCE = runpy.run_path(str(DOCS.parent / "benchmarks" / "evidence.py"))
 SCHEMA = "reference/records.schema.json"
 
 
@@ -227,8 +229,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """MkDocs: drop the links that lead out of the site."""
-    return inside(markdown, DOCS / page.file.src_uri)
+    """MkDocs: say which sources of a measured table have changed, and drop the links that lead out of the site."""
+    path = DOCS / page.file.src_uri
+    return inside(EVIDENCE["with_changes"](markdown, path) if path.parent.name == "evidence" else markdown, path)
 
 
 def on_page_content(html: str, **_: Any) -> str:
