@@ -23,6 +23,7 @@ lint: $(VENV)/.test
 docs: $(VENV)/.docs
 	@$(BIN)/levelbench lint --docs docs/reference
 	@$(BIN)/python -m tests.claims.matrix
+	@$(BIN)/python benchmarks/evidence.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Executes the notebooks anew, on this machine, and keeps what they show.

@@ -2,7 +2,7 @@
 
     python benchmarks/belief.py                         # about 60 rows of 4,000 trials, on all cores
     python benchmarks/belief.py --trials 500 --rows bimodal
-    python benchmarks/belief.py --markdown docs/evidence/belief.md
+    python benchmarks/evidence.py measure docs/evidence/belief.md verdicts      # and keep the table
 
 Every trial draws the times of two arms whose true ratio is known, lays them out in time as they would have been
 measured, and asks `levelbench.measure.verdict`, or, where runs are copied, the comparison of whole runs. False are
@@ -23,7 +23,6 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
 
 import numpy as np
 from scipy import signal, stats
@@ -403,25 +402,19 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=4000)
     parser.add_argument("--rows", default="", help="only rows with this text in their name")
-    parser.add_argument("--markdown", type=Path, help="write the table there, too")
     parser.add_argument("--jobs", type=int, default=None)
     given = parser.parse_args(argv)
     wanted = [row for row in rows() if given.rows in row.name]
     if not wanted or given.trials < 1:
         parser.error(f"no row has {given.rows!r} in its name" if not wanted else "--trials must be above zero")
     run: Callable[[Row], Outcome] = Simulation(given.trials)
-    print(" | ".join(HEAD))
+    print(f"| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|")
     found = []
     with ProcessPoolExecutor(given.jobs) as pool:
         for each in pool.map(run, wanted):
             found.append(each)
-            print(" | ".join(cells(each)), flush=True)
-    end = closing(found, given.trials)
-    print("\n" + "\n".join(end))
-    if given.markdown:
-        table = ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
-        table += ["| " + " | ".join(cells(each)) + " |" for each in found]
-        given.markdown.write_text("\n".join([*table, "", *(f"- {line}" for line in end)]) + "\n", encoding="utf-8")
+            print(f"| {' | '.join(cells(each))} |", flush=True)
+    print("\n" + "\n".join(f"- {line}" for line in closing(found, given.trials)))
     most = bound(given.trials, len(found))
     return int(any(each.false > most or not each.answers for each in found))
 

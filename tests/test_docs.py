@@ -4,14 +4,21 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shlex
+import shutil
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import click
 import pytest
+from tests.browsing import launched, violations_by_size_and_scheme
 
 from levelbench.errors import UnknownNameError
 
@@ -75,19 +82,20 @@ def test_every_link_to_a_file_leads_to_one(page):
 
 
 OUTSIDE_EVIDENCE = [page for page in PAGES if "evidence" not in page.parts and page.name != "CHANGELOG.md"]
-MARK = re.compile(r"<!-- not run: (.+) -->")
+MARK = re.compile(r"<!-- not run(?: (\d+(?:, \d+)*))?: (.+) -->")
+"""Before a block: why it is not run, or which of its commands are not, counted from 1."""
 
 
-class Block(NamedTuple):
-    """A code block's commands, and the reason why no test runs them."""
+class Command(NamedTuple):
+    """A line of a shell that calls levelbench, and the reason why no test runs it."""
 
-    commands: list[str]
+    text: str
     reason: str | None
 
 
-def blocks(page):
-    """The blocks of a page that call levelbench, in their order."""
-    found, commands, fenced, reason = [], [], False, None
+def commands_of(page):
+    """The commands of a page's code blocks, in their order."""
+    found, commands, fenced, reasons = [], [], False, {}
     lines = iter([*page.read_text().splitlines(), ""])
     for line in lines:
         marked = MARK.fullmatch(line)
@@ -99,11 +107,12 @@ def blocks(page):
                 line = line[:-1] + next(lines).strip()
             commands.append(line.strip().removeprefix("$ "))
         elif marked:
-            reason = marked[1]
+            reasons |= dict.fromkeys(map(int, marked[1].split(", ")) if marked[1] else [None], marked[2])
         elif not code and (line or commands) and not (fence and fenced):
-            if commands:
-                found.append(Block(commands, reason))
-            commands, reason = [], None
+            unknown = {*reasons} - {None, *range(1, len(commands) + 1)} if commands else set()
+            assert not unknown, f"{page.name}: no command {unknown} below the mark"
+            found += [Command(each, reasons.get(at, reasons.get(None))) for at, each in enumerate(commands, 1)]
+            commands, reasons = [], {}
     return found
 
 
@@ -143,13 +152,12 @@ def parse(words):
 
 @pytest.mark.parametrize("page", OUTSIDE_EVIDENCE, ids=lambda page: page.name)
 def test_every_command_of_a_page_is_one_that_the_program_accepts(page):
-    for block in blocks(page):
-        for command in block.commands:
-            for words in calls(command):
-                try:
-                    parse(words)
-                except (AssertionError, click.UsageError) as error:
-                    pytest.fail(f"{command}: {error}")
+    for command, _ in commands_of(page):
+        for words in calls(command):
+            try:
+                parse(words)
+            except (AssertionError, click.UsageError) as error:
+                pytest.fail(f"{command}: {error}")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +170,9 @@ def test_a_command_that_the_program_refuses_is_noticed(wrong):
 
 def test_the_tests_that_a_mark_names_exist():
     for page in OUTSIDE_EVIDENCE:
-        for name in re.findall(r"tests/[a-z_/.]*[a-z]", " ".join(MARK.findall(page.read_text()))):
+        for name in re.findall(
+            r"tests/[a-z_/.]*[a-z]", " ".join(reason for _, reason in MARK.findall(page.read_text()))
+        ):
             assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 
@@ -176,36 +186,94 @@ FILES = {
 """By page: what its commands need, in the order of its first code blocks."""
 WALKS = [["guides/leaderboard.md", "reference/board-checks.md", "guides/publish-leaderboard.md"]]
 """Pages that go on where another has ended."""
-RUN = [
-    page.relative_to(ROOT / "docs").as_posix()
-    for page in OUTSIDE_EVIDENCE
-    if page.is_relative_to(ROOT / "docs") and any(each.reason is None for each in blocks(page))
-]
+RECORDED = {"README.md", "index.md", "explanation/which-clock.md", "reference/lint.md"}
+"""Pages that speak of runs which a reader has: they begin with a few of `digits`."""
+YOURS = {
+    "README.md": ["a.py", "b.py", "my_optimizer.py"],
+    "index.md": ["my_optimizer.py"],
+    "guides/time.md": ["a.py", "b.py", "train"],
+    "reference/lint.md": ["claim.toml"],
+}
+"""Files that a page calls the reader's own."""
+PROGRAM = "for step, loss in enumerate((3.4, 3.2)):\n    print(f'step {step} val_loss={loss}')\n"
+
+
+def name_of(page):
+    docs = ROOT / "docs"
+    return page.relative_to(docs if page.is_relative_to(docs) else ROOT).as_posix()
+
+
+RUN = {name_of(page): page for page in OUTSIDE_EVIDENCE if any(reason is None for _, reason in commands_of(page))}
+
+
+def provide(file):
+    """Write a file of the reader's own."""
+    if file.name == "my_optimizer.py":
+        subprocess.run([sys.executable, "-m", "levelbench", "new", "optimizer", file.stem], cwd=file.parent, check=True)
+    elif file.name == "claim.toml":
+        file.write_text((ROOT / "docs" / "evidence" / "claims" / "kakaobrain-33-of-50.toml").read_text())
+    else:
+        file.write_text("#!/bin/sh\nexit 0\n" if file.name == "train" else PROGRAM)
+        file.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A store with three runs of `digits` at each of two learning rates."""
+    place = tmp_path_factory.mktemp("recorded")
+    words = ["run", "digits[lr=0.1]", "digits[lr=0.2]", "--framework", "numpy", "-n", "3", "--no-report"]
+    done = subprocess.run([sys.executable, "-m", "levelbench", *words], cwd=place, capture_output=True, check=False)
+    assert done.returncode in (0, 1, 4), done.stderr
+    return place / "levelbench-results"
+
+
+READS = {"list", "data", "lint", "show", "compare", "new", "rm"}
+"""Verbs that start nothing: they run in this process, which saves their start."""
+
+
+def ended(command, folder, environment, capsys):
+    """The exit code of ``command`` in ``folder``, and what it printed."""
+    every = list(calls(command))
+    if len(every) == 1 and every[0][0] in READS:
+        from levelbench.cli import main
+
+        with pytest.raises(SystemExit) as exit_of:
+            main(every[0])
+        shown = capsys.readouterr()
+        return exit_of.value.code, shown.err + shown.out
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr + done.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "walk", [*WALKS, *([name] for name in RUN if not any(name in walk for walk in WALKS))], ids=lambda walk: walk[0]
 )
-def test_the_commands_of_a_page_run_unless_it_says_why_not(walk, tmp_path):
+def test_the_commands_of_a_page_run_unless_it_says_why_not(walk, tmp_path, monkeypatch, capsys, request):
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "levelbench"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m levelbench "$@"\n')
     program.chmod(0o755)
+    (program.parent / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LEVELBENCH_STORE", raising=False)
     environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     for name in walk:
-        page = ROOT / "docs" / name
-        code = re.findall(r"```(?:python|cpp)\n(.*?)```", page.read_text(), flags=re.DOTALL)
+        if name in RECORDED:
+            shutil.copytree(request.getfixturevalue("recorded"), tmp_path / "levelbench-results")
+        for file in YOURS.get(name, ()):
+            provide(tmp_path / file)
+        code = re.findall(r"```(?:python|cpp)\n(.*?)```", RUN[name].read_text(), flags=re.DOTALL)
         for file, text in zip(FILES.get(name, []), code, strict=False):
             (tmp_path / file).write_text(text)
-        for command in (each for block in blocks(page) if block.reason is None for each in block.commands):
-            done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-            )
-            if done.returncode == 3:
-                pytest.skip(f"{command}: {done.stderr.splitlines()[0]}")
+        for command in (text for text, reason in commands_of(RUN[name]) if reason is None):
+            status, printed = ended(command, tmp_path, environment, capsys)
+            if status == 3:
+                pytest.skip(f"{command}: {printed.splitlines()[0]}")
             # 1 is a finding or a worse verdict, 4 an unclear one.
-            assert done.returncode in (0, 1, 4), f"{page.name}: {command}\n{done.stdout}{done.stderr}"
+            assert status in (0, 1, 4), f"{name}: {command}\n{printed}"
 
 
 def test_a_guide_has_at_most_800_words_and_the_site_40_000_outside_of_reference_and_evidence():
@@ -234,6 +302,39 @@ def test_the_gallery_shows_every_exhibit_with_the_commands_that_its_script_runs(
     assert set(re.findall(r"`(levelbench [^`]+)`", page)) == ran
 
 
+evidence = SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "evidence.py")))
+MEASURED_NOW = {"eta.md", "overhead.md", "programs.md"}
+"""Pages whose tables are not yet kept as JSON."""
+WITH_TESTS = {"lint-results.md", "precision-and-layout.md"}
+"""One table is held to the linter by tests/claims, the other is of single measurements that no command repeats."""
+
+
+@pytest.mark.parametrize("page", sorted(evidence.EVIDENCE.glob("*.md")), ids=lambda page: page.name)
+def test_the_tables_of_evidence_are_what_the_json_beside_the_page_makes(page):
+    text = page.read_text()
+    assert evidence.written(text, page) == text, "python benchmarks/evidence.py"
+    unmarked = evidence.TABLE.findall(evidence.PLACE.sub("", text))
+    assert unmarked == [] or page.name in MEASURED_NOW | WITH_TESTS
+    for name, table in evidence.kept_beside(page).items():
+        assert f"<!-- table: {name} -->" in text
+        assert all(table[fact] for fact in ("date", "commit", "sources"))
+        assert [source for source in table["sources"] if evidence.checksum_now(source) is None] == []
+
+
+def test_a_page_of_evidence_says_in_the_site_which_source_has_changed_since(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("Before.\n\n<!-- table: speeds -->\n<!-- end of table -->\n\nAfter.\n")
+    now = {source: evidence.checksum_now(source) for source in ("pyproject.toml", "src/levelbench/measure")}
+    table = {"date": "2026-11-26", "commit": "abc", "command": "true", "columns": ["a", "b"], "rows": [["x", "1.5"]]}
+    page.with_suffix(".json").write_text(json.dumps({"speeds": {**table, "sources": now}}))
+    shown = evidence.with_changes(page.read_text(), page)
+    assert "| a | b |\n|---|--:|\n| x | 1.5 |" in shown
+    assert "Changed" not in shown
+    assert shown == evidence.written(page.read_text(), page) == evidence.written(shown, page)
+    page.with_suffix(".json").write_text(json.dumps({"speeds": {**table, "sources": {**now, "pyproject.toml": "0"}}}))
+    assert "Changed since then: `pyproject.toml`.*" in evidence.with_changes(page.read_text(), page)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The built site."""
@@ -258,6 +359,50 @@ def test_no_page_of_the_site_asks_another_server_for_anything(site):
     pages = [each for each in site.rglob("*") if each.suffix in {".html", ".css", ".svg"}]
     assert len(pages) > 80
     assert {f"{each.name}: {found}" for each in pages for found in asks.findall(each.read_text())} == set()
+
+
+class Silent(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """Where a server has the site."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    yield from launched()
+
+
+KINDS = [
+    "index.html",
+    "guides/own-task.html",
+    "reference/samplers.html",
+    "evidence/bandwidth.html",
+    "notebooks/judge-a-claim.html",
+    "gallery/index.html",
+    "gallery/board/digits_levelbench-1.0.html",
+]
+"""A page of each kind, and of those the short ones: what axe takes grows with a page."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_axe_finds_nothing_on_a_page_of_the_site_in_any_size_and_colour_scheme(address, browser, name):
+    context = browser.new_context()
+    page, wrong = context.new_page(), []
+    page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("request", lambda asked: None if asked.url.startswith((address, "data:")) else wrong.append(asked.url))
+    page.goto(f"{address}/{name}")
+    found = violations_by_size_and_scheme(page)
+    context.close()
+    assert found + wrong == []
 
 
 def test_the_site_has_every_verb_every_public_name_and_a_search(site):

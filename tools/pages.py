@@ -1,14 +1,17 @@
-"""The pages of the documentation site that are made from the code, as a hook of MkDocs (see mkdocs.yml).
+"""The pages of the documentation site that are made from something else, as a hook of MkDocs (see mkdocs.yml).
 
 They exist only in the built site: the command line from click, the Python interface from its docstrings, the schema of
-the records from the types that write them, and which framework implements which operator. An operator needs its
-framework to be installed to be listed; the page names the frameworks that were missing.
+the records from the types that write them, which framework implements which operator, the notebooks and the changelog.
+An operator needs its framework to be installed to be listed; the page names the frameworks that were missing.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
@@ -21,6 +24,7 @@ import levelbench
 from levelbench.cli import SECTIONS, cli
 
 DOCS = Path(__file__).parents[1] / "docs"
+EVIDENCE = runpy.run_path(str(DOCS.parent / "benchmarks" / "evidence.py"))
 SCHEMA = "reference/records.schema.json"
 
 
@@ -163,7 +167,27 @@ def operators_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def notebook_page(path: Path) -> str:
+    """A notebook with its outputs, as it was executed."""
+    parts = []
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {"text/plain": output.get("text")})
+            if html := "".join(data.get("text/html", ())):
+                # pandas' style is for all tables of the page.
+                html = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
+                parts.append(f'<div class="output" tabindex="0">{html}</div>')
+            else:
+                parts.append("```text\n" + "".join(data["text/plain"]).rstrip() + "\n```")
+    parts.append(f'<a href="{path.name}" download>Download this notebook</a>')
+    return "\n\n".join(parts) + "\n"
+
+
 GENERATED = {
+    "changelog.md": (DOCS.parent / "CHANGELOG.md").read_text,
+    **{f"notebooks/{path.stem}.md": partial(notebook_page, path) for path in DOCS.glob("notebooks/*.ipynb")},
     "reference/cli.md": command_line,
     "reference/python.md": python_interface,
     "reference/records-schema.md": records_schema_page,
@@ -174,9 +198,14 @@ GENERATED = {
 
 
 def inside(markdown: str, page: Path) -> str:
-    """``markdown`` without its links to folders and to files outside of the site, which keep their words."""
+    """``markdown`` without its links to folders and to files outside of the site, which keep their words.
+
+    Links to notebooks lead to their pages.
+    """
 
     def one(link: re.Match[str]) -> str:
+        if link[2].endswith(".ipynb"):
+            return f"[{link[1]}]({link[2].removesuffix('ipynb')}md)"
         target = (page.parent / link[2].partition("#")[0]).resolve()
         known = target.is_relative_to(DOCS) and (target.is_file() or str(target.relative_to(DOCS)) in GENERATED)
         return link[0] if "://" in link[2] or link[2].startswith("#") or known else link[1]
@@ -200,5 +229,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """MkDocs: drop the links that lead out of the site."""
-    return inside(markdown, DOCS / page.file.src_uri)
+    """MkDocs: say which sources of a measured table have changed, and drop the links that lead out of the site."""
+    path = DOCS / page.file.src_uri
+    return inside(EVIDENCE["with_changes"](markdown, path) if path.parent.name == "evidence" else markdown, path)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """MkDocs: no header of a table without a word, which a screen reader would announce."""
+    return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", html)

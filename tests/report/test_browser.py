@@ -2,17 +2,16 @@ import dataclasses
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 from msgspec import structs
+from tests.browsing import CHROMIUM, SCHEMES, SIZES, launched, violations
 from tests.report.pages import PAYLOADS, compared, needs_matplotlib
 
 from levelbench.measure.verdict import verdict
 from levelbench.report.page import write_index, write_report
 
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = (
+ALONE = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=2000"),
@@ -31,7 +30,7 @@ def test_a_browser_shows_the_page_without_an_error_and_not_wider_than_a_phone(tw
         "document.body.dataset.seen = page.querySelectorAll('figure svg').length; }</script>"
     )
     done = subprocess.run(
-        [CHROMIUM, *QUIET, "--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
+        [CHROMIUM, *ALONE, "--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
          (tmp_path / "frame.html").as_uri()],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
@@ -43,13 +42,7 @@ def test_a_browser_shows_the_page_without_an_error_and_not_wider_than_a_phone(tw
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no {CHROMIUM} to open the page in")
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=str(CHROMIUM), args=list(QUIET))
-        yield launched
-        launched.close()
+    yield from launched()
 
 
 @pytest.fixture(scope="module")
@@ -103,20 +96,13 @@ def visit(browser):
     assert wrong == []
 
 
-AXE = """async () => (await axe.run({preload: false, resultTypes: ["violations"]})).violations"""
-SIZES = [(390, 844), (768, 1024), (1280, 900)]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
 @pytest.mark.parametrize("name", ["report", "both", "index"])
 def test_axe_finds_nothing_on_a_page_of_which_everything_is_open(visit, report, folder, name, size, scheme):
-    base = pytest.importorskip("axe_playwright_python.base")
     page = visit(report if name == "report" else folder / f"{name}.html", *size, scheme)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    page.evaluate(base.AXE_SCRIPT)
-    found = page.evaluate(AXE)
-    assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found] == []
+    assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.competition.site.by_hand import board as board_of
 from tests.competition.site.by_hand import entry, figure, submission
 
@@ -13,10 +11,8 @@ from levelbench.competition.site.boards import script
 from levelbench.competition.site.pages import entry_page, index_page, task_page
 from levelbench.competition.site.parts import assets
 
-__all__ = ["CHROMIUM", "FOLLOW", "QUIET", "names", "small_site", "watched", "write_site"]
+__all__ = ["FOLLOW", "names", "small_site", "watched", "write_site"]
 
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = ["--no-sandbox", "--disable-gpu", "--in-process-gpu", "--renderer-process-limit=1", "--process-per-site"]
 FOLLOW = """(fragment) => new Promise((done) => {
   addEventListener("hashchange", done, {once: true});
   location.hash = `${fragment}&visit=${Math.random()}`;

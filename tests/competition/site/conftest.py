@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from tests.browsing import launched
 from tests.competition.site import by_hand as making
-from tests.competition.site.browsing import CHROMIUM, FOLLOW, QUIET, small_site, watched
+from tests.competition.site.browsing import FOLLOW, small_site, watched
 from tests.competition.site.leaderboards import write
 
 
@@ -33,13 +34,7 @@ def site(tmp_path):
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no {CHROMIUM} to open the pages in")
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=str(CHROMIUM), args=QUIET)
-        yield launched
-        launched.close()
+    yield from launched()
 
 
 @pytest.fixture(scope="module")

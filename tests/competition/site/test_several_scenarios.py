@@ -8,13 +8,12 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from tests.browsing import violations
 from tests.competition.site.leaderboards import DAY, DIGEST, assert_whole, files, inference, measure
 
 from levelbench.competition.entries import Author
 from levelbench.competition.site.build import TOO_MANY, build
 from levelbench.report.numbers import ABSENT
-
-AXE = """async (options) => (await axe.run({preload: false, resultTypes: ["violations"], ...options})).violations"""
 
 
 def stream(seconds=0.011):
@@ -218,11 +217,9 @@ def test_a_browser_finds_it_on_each_board_that_its_page_leads_to(folder, site, v
 
 
 def test_the_page_of_several_scenarios_fits_a_phone_and_axe_finds_nothing_serious(folder, site, visit):
-    base = pytest.importorskip("axe_playwright_python.base")
     build(folder, site, today=DAY)
     page = visit(page_of(site, "ada"))
     page.set_viewport_size({"width": 320, "height": 600})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     page.set_viewport_size({"width": 1280, "height": 800})
-    page.evaluate(base.AXE_SCRIPT)
-    assert [each["id"] for each in page.evaluate(AXE, {})] == []
+    assert violations(page) == []
