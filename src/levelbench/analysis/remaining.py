@@ -57,15 +57,17 @@ _FEW = 30
 class CurrentRun:
     """What is known of the current run.
 
-    ``elapsed_s`` of it were spent ``before_s`` its first step; it is at ``epoch`` of ``most_epochs``, all of which it
-    takes if it has a ``fixed_length``. ``errors`` are the epochs of its evaluations with the distances from a perfect
-    quality, in units of the target's. After ``most_s`` it is given up.
+    It is at ``epoch`` of ``most_epochs``, all of which it takes if it has a ``fixed_length``. An epoch takes
+    ``pace_s``; ``warm`` says that the first evaluation, and what comes before it, is not a part of that. ``errors`` are
+    the epochs of its evaluations with the distances from a perfect quality, in units of the target's. After ``most_s``
+    it is given up.
     """
 
     arm: int
     elapsed_s: float = 0.0
     epoch: float | None = None
-    before_s: float = 0.0
+    pace_s: float = 0.0
+    warm: bool = False
     most_epochs: float | None = None
     fixed_length: bool = False
     errors: Sequence[tuple[float, float]] = ()
@@ -84,12 +86,17 @@ class RemainingTime:
     """The arms of the unfinished runs, the current one first."""
     times_s: dict[int, list[float]] = field(default_factory=dict)
     epochs: dict[int, list[float]] = field(default_factory=dict)
+    paces_s: dict[int, list[float]] = field(default_factory=dict)
     earlier_s: dict[int, list[float]] = field(default_factory=dict)
     imports_to_go: int = 0
     import_s: float = 0.0
 
-    def finished(self, arm: int, time_s: float, epochs: float | None = None, *, planned: bool = True) -> None:
+    def finished(
+        self, arm: int, time_s: float, epochs: float | None = None, pace_s: float = 0.0, *, planned: bool = True
+    ) -> None:
         """Record a run that ended after ``time_s``; ``planned`` says that it was among the unfinished ones."""
+        if pace_s > 0:
+            self.paces_s.setdefault(arm, []).append(pace_s)
         if planned and arm in self.to_go:
             self.to_go.remove(arm)
         if time_s > 0:
@@ -158,10 +165,12 @@ class RemainingTime:
 
     def _rest(self, now: CurrentRun, noise: Draws, rng: np.random.Generator) -> Draws | None:
         """The rest of the current run by its pace; ``None`` before its first evaluation."""
-        if not now.epoch or now.elapsed_s <= now.before_s:
+        if not now.epoch or now.pace_s <= 0:
             return None
-        pace_s = (now.elapsed_s - now.before_s) / now.epoch
-        left = self._epochs_left(now, rng) * pace_s * np.exp(_PACE * noise * rng.standard_normal(_DRAWS))
+        pace_s, spread = now.pace_s, _PACE
+        if not now.warm and (known := self.paces_s.get(now.arm)):
+            pace_s, spread = math.exp(float(np.mean(np.log(known)))), 1.0
+        left = self._epochs_left(now, rng) * pace_s * np.exp(spread * noise * rng.standard_normal(_DRAWS))
         return left if now.most_s is None else np.minimum(left, max(now.most_s - now.elapsed_s, 0.0))
 
     def _epochs_left(self, now: CurrentRun, rng: np.random.Generator) -> Draws:

@@ -151,7 +151,8 @@ class LiveWatcher(Watcher[Record]):
         self._before_s = math.inf
         self._import_s: float | None = None
         self._rate: float | None = None
-        self._steps = (0, 0)
+        self._steps = (0, 0, 0)
+        self._first_steps: tuple[int, float] | None = None
         self._phase = "start"
         self._at: Turn | None = None
         self._began_ns = self._predicted_ns = HOST.now_ns()
@@ -168,7 +169,8 @@ class LiveWatcher(Watcher[Record]):
     def started(self, turn: Turn, number: int, total: int) -> None:
         """A run begins."""
         self._position, self._at = number, turn
-        self._evaluations, self._rate, self._steps, self._phase = [], None, (0, 0), "start"
+        self._evaluations, self._rate, self._steps, self._phase = [], None, (0, 0, 0), "start"
+        self._first_steps = None
         self._before_s = math.inf
         self._remaining.imports_to_go = sum(self._new_servers[number:])
         self._import_s = None
@@ -181,7 +183,7 @@ class LiveWatcher(Watcher[Record]):
         stage: str,
         elapsed_s: float = 0.0,
         events: Sequence[object] = (),
-        steps: tuple[int, int] = (0, 0),
+        steps: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         """Evaluations update the epoch, the quality, the loss and the rate."""
         if self._import_s is None and elapsed_s > 0:
@@ -192,9 +194,11 @@ class LiveWatcher(Watcher[Record]):
             if isinstance(event, Evaluation):
                 self._rate = _samples_per_s(self._last, event)
                 self._evaluations.append(event)
-                before_s = self._since_began_s() - (self._import_s or 0.0) - event.t_ns * 1e-9
+                before_s = self._elapsed_s() - event.t_ns * 1e-9
                 self._before_s = max(min(self._before_s, before_s), 0.0)
         self._phase, self._steps = stage or self._phase, steps
+        if not self._evaluations and steps[0]:
+            self._rate = self._first_rate(elapsed_s)
         self._show(elapsed_s)
 
     def finished(self, turn: Turn, record: Record | None) -> None:
@@ -216,7 +220,8 @@ class LiveWatcher(Watcher[Record]):
                 outcome += f" ({run.error})"
         else:
             outcome = "failed"
-        self._remaining.finished(turn.arm, self._since_began_s() - (self._import_s or 0.0), epochs)
+        now = self._current(turn.arm)
+        self._remaining.finished(turn.arm, now.elapsed_s, epochs, now.pace_s if now.warm else 0.0)
         self._tell(lambda line: line.finish_run(label, turn.seed, outcome))
 
     def close(self) -> None:
@@ -258,11 +263,19 @@ class LiveWatcher(Watcher[Record]):
                 epoch=epoch,
                 metric=target.metric,
                 left_s=self.left_s,
-                steps=self._steps,
+                steps=self._steps[:2],
                 samples_per_s=self._rate,
                 loss=None if last is None else last.loss,
             )
         )
+
+    def _first_rate(self, elapsed_s: float) -> float | None:
+        """Samples per second before the first evaluation, since steps were first seen: what came before is no step."""
+        done, _, examples = self._steps
+        if self._first_steps is None:
+            self._first_steps = done, elapsed_s
+        before, since_s = self._first_steps
+        return (done - before) * examples / (elapsed_s - since_s) if done > before and elapsed_s > since_s else None
 
     def _predict(self, arm: int) -> None:
         """Predict the time remaining once a second and at each evaluation: it takes some milliseconds from the run."""
@@ -284,15 +297,26 @@ class LiveWatcher(Watcher[Record]):
     def _since_began_s(self) -> float:
         return (HOST.now_ns() - self._began_ns) * 1e-9
 
+    def _elapsed_s(self) -> float:
+        """How long the current run has taken, without the imports that its process made for others."""
+        return self._since_began_s() - (self._import_s or 0.0)
+
     def _current(self, arm: int) -> CurrentRun:
         """What is known of the current run. Of the epochs, those since the last evaluation count as well."""
         specification, last = self._arms[arm].specification, self._last
-        elapsed_s = self._since_began_s() - (self._import_s or 0.0)
+        elapsed_s = self._elapsed_s()
         fixed = specification.crossing in ("final", "sustained")
         if last is None:
             return CurrentRun(arm, elapsed_s)
         per_step = last.epoch / last.step if last.step else 0.0
-        done, most = (max(self._steps[0], last.step), self._steps[1])
+        epoch = max(self._steps[0] * per_step, last.epoch)
+        first, began_s = self._evaluations[0], self._before_s
+        # What is not slow for being the first: since the first evaluation, if enough has been done since.
+        if warm := epoch - first.epoch > 0.3 * first.epoch:
+            pace_s = (elapsed_s - began_s - first.t_ns * 1e-9) / (epoch - first.epoch)
+        else:
+            prepared_s = first.phases_ns.get("prepare", 0) * 1e-9
+            pace_s = (elapsed_s - began_s - prepared_s) / epoch if epoch else 0.0
         target = specification.target
         best = target.high if target.direction == "higher" else target.low
         errors = []
@@ -305,9 +329,10 @@ class LiveWatcher(Watcher[Record]):
         return CurrentRun(
             arm,
             elapsed_s,
-            done * per_step or last.epoch,
-            self._before_s + last.phases_ns.get("prepare", 0) * 1e-9,
-            most * per_step or specification.budget_epochs or None,
+            epoch,
+            max(pace_s, 0.0),
+            warm,
+            self._steps[1] * per_step or specification.budget_epochs or None,
             fixed,
             errors,
             specification.budget_s,

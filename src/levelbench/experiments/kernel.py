@@ -172,11 +172,11 @@ class Watcher(Generic[R]):
         stage: str,
         elapsed_s: float = 0.0,
         events: Sequence[object] = (),
-        steps: tuple[int, int] = (0, 0),
+        steps: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         """What it is at (``train``), how long it has been, which events of its record are new, and its steps.
 
-        ``steps`` are those done and the most that there can be, 0 while unknown.
+        ``steps`` are those done, the most that there can be, and the examples of one; 0 while unknown.
         """
 
     def finished(self, turn: Turn, record: R | None) -> None:
