@@ -78,11 +78,10 @@ def digits(rng: np.random.Generator, folder: Path) -> list[str]:
 
 
 def fashion_mnist(rng: np.random.Generator, folder: Path) -> list[str]:
-    """Narrow networks to 85 %, of recipes with and without a fixed length."""
-    small = "channels=4,hidden=32"
-    arms = ["fast,width=4", "fast,width=4,epochs=1", f"plain,{small}", f"plain,{small},lr=0.004", f"cnn,{small}"]
+    """Narrow convolutional networks of two recipes to 78 %, on PyTorch."""
+    arms = [f"{recipe},channels=4,hidden=32,lr={lr}" for recipe in ("plain", "cnn") for lr in (0.002, 0.004, 0.008)]
     chosen = [f"fashion-mnist[recipe={each}]" for each in rng.choice(arms, rng.choice([1, 2, 2]), replace=False)]
-    return ["run", *chosen, "--target", "0.85", *runs(rng), "--no-report"]
+    return ["run", *chosen, "--target", "0.78", "--every", "30 steps", *runs(rng), "--no-report"]
 
 
 def program(rng: np.random.Generator, folder: Path) -> list[str]:
@@ -233,8 +232,8 @@ def row(name: str, stage: str, commands: Sequence[np.ndarray]) -> str:
         half = t_quantile(0.975, len(commands) - 1) * 100 * shares[:, 0].std(ddof=1) / len(commands) ** 0.5
         interval = f" [{max(held - half, 0):.0f}, {min(held + half, 100):.0f}]"
     ratio = np.median([np.median(each[:, 3]) for each in commands])
-    count = sum(map(len, commands))
-    return f"| {name} | {stage} | {len(commands)} | {count:,} | {held:.0f}{interval} | {less:.0f} | {more:.0f} | {ratio:.1f} |"
+    figures = f"{held:.0f}{interval} | {less:.0f} | {more:.0f} | {ratio:.1f}"
+    return f"| {name} | {stage} | {len(commands)} | {sum(map(len, commands)):,} | {figures} |"
 
 
 def main() -> None:

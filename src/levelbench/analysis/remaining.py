@@ -32,10 +32,10 @@ Draws = NDArray[np.float64]
 _DRAWS = 500
 _QUANTILES = (0.1, 0.9)
 # All spreads are standard deviations of logarithms.
-_NOISE, _NOISE_RUNS = 0.5, 6.0
+_NOISE, _NOISE_RUNS = 0.45, 6.0
 """The run-to-run noise before anything is known, and the number of runs whose weight that has."""
 _COMMON = 0.85
-"""The correlation of the noise of runs to come."""
+"""The part of the noise that all runs to come have in common, by its deviation."""
 _ARMS, _ARMS_BEFORE = 0.5, 0.4
 """How arms differ, and how much their ratio changes from one command to another."""
 _OWN_EPOCHS, _OTHER_EPOCHS = 0.4, 0.5
@@ -49,6 +49,9 @@ _CONFIRMED = 0.7
 _PACE = 0.7
 """The noise of the rest of a run, relative to that between runs."""
 _IMPORTS = 0.4
+"""How much the time for imports differs from one time to the next."""
+_LEAST_DONE = 0.05
+"""The current run counts at least as this part of a run."""
 _FEW = 30
 """More runs than this are drawn as so many."""
 
@@ -146,12 +149,13 @@ class RemainingTime:
         """The logarithm of the typical time of each arm; the current run counts by the part of it that is done."""
         found: dict[int, Draws] = {}
         for arm in {*self.to_go, *logs}:
-            count, total = float(len(logs.get(arm, ()))), np.full(_DRAWS, float(np.sum(logs.get(arm, 0.0))))
+            count = np.full(_DRAWS, float(len(logs.get(arm, ()))))
+            total = np.full(_DRAWS, float(np.sum(logs.get(arm, 0.0))))
             if arm == now.arm and rest is not None:
                 whole = now.elapsed_s + rest
-                done = np.maximum(now.elapsed_s / whole, 0.05)
+                done = np.maximum(now.elapsed_s / whole, _LEAST_DONE)
                 count, total = count + done, total + done * np.log(whole)
-            if np.any(count):
+            if count.all():
                 found[arm] = total / count + own * rng.standard_normal(_DRAWS) / np.sqrt(count)
         before = {arm: float(np.mean(np.log(times))) for arm, times in self.earlier_s.items()}
         others = np.mean(list(found.values()), axis=0)

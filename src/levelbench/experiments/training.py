@@ -398,9 +398,9 @@ class Finished:
 def launch(job: Job, on_progress: OnProgress | None = None, starter: Starter | None = None) -> Finished:
     """Run ``job`` to its end.
 
-    Twice a second ``on_progress`` gets new events, the elapsed seconds, the phase, and the steps as ``Pulse`` counts them. If
-    this process is interrupted, the child is ended too; its record is left as interrupted. A run of several ranks is
-    handed to its engine. Without a ``starter`` the child is a new interpreter.
+    Twice a second ``on_progress`` gets new events, the elapsed seconds, the phase, and the steps as ``Pulse`` counts
+    them. If this process is interrupted, the child is ended too; its record is left as interrupted. A run of several
+    ranks is handed to its engine. Without a ``starter`` the child is a new interpreter.
     """
     if job.specification.distribution is not None:
         from levelbench.experiments.teams import run_team
