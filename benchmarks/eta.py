@@ -9,7 +9,8 @@ loops beside them take a core each.
 
 ``replay`` tells it to the line again, twice a second as then, and compares each range with what the command still took.
 Ranges of the last tenth of a second are left out. A command's ranges are far from independent: each command counts once
-in each stage, by the share of its ranges that hold, and intervals are Student's over commands. The goal is 80 %.
+in each stage, by the share of its ranges that hold, and intervals (95 %) are Wilson's with each command as one trial,
+which is wider than shares between 0 and 1 would need. The goal is 80 %.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from levelbench.experiments.kernel import Plan, Turn
 from levelbench.experiments.request import Arm
 from levelbench.experiments.training import RunPlan
 from levelbench.measure.clocks import HOST, FakeClock
-from levelbench.measure.statistics.distributions import t_quantile
+from levelbench.measure.statistics import wilson
 from levelbench.records import Evaluation, Record, Specification, read_record
 from levelbench.records.schema import Source
 from levelbench.report.live import LiveLine
@@ -227,12 +228,11 @@ def row(name: str, stage: str, commands: Sequence[np.ndarray]) -> str:
     """Means over commands of their shares, with a 95 % interval, and the median ratio of a range's ends."""
     shares = np.array([each[:, :3].mean(axis=0) for each in commands])
     held, less, more = 100 * shares.mean(axis=0)
-    interval = ""
-    if len(commands) > 1:
-        half = t_quantile(0.975, len(commands) - 1) * 100 * shares[:, 0].std(ddof=1) / len(commands) ** 0.5
-        interval = f" [{max(held - half, 0):.0f}, {min(held + half, 100):.0f}]"
+    interval = wilson(float(shares[:, 0].sum()), len(commands))  # type: ignore[arg-type]
     ratio = np.median([np.median(each[:, 3]) for each in commands])
-    figures = f"{held:.0f}{interval} | {less:.0f} | {more:.0f} | {ratio:.1f}"
+    figures = (
+        f"{held:.0f} [{100 * interval.low:.0f}, {100 * interval.high:.0f}] | {less:.0f} | {more:.0f} | {ratio:.1f}"
+    )
     return f"| {name} | {stage} | {len(commands)} | {sum(map(len, commands)):,} | {figures} |"
 
 
