@@ -32,7 +32,7 @@ Draws = NDArray[np.float64]
 _DRAWS = 500
 _QUANTILES = (0.1, 0.9)
 # All spreads are standard deviations of logarithms.
-_NOISE, _NOISE_RUNS = 0.45, 6.0
+_NOISE, _NOISE_RUNS = 0.4, 6.0
 """The run-to-run noise before anything is known, and the number of runs whose weight that has."""
 _COMMON = 0.85
 """The part of the noise that all runs to come have in common, by its deviation."""
@@ -46,7 +46,7 @@ _CURVE = 0.4
 """The error of the predicted epochs, relative to the logarithm of the factor by which they still grow."""
 _CONFIRMED = 0.7
 """How often the evaluation after one that reaches the target reaches it, too."""
-_PACE = 0.7
+_PACE = 1.3
 """The noise of the rest of a run, relative to that between runs."""
 _IMPORTS = 0.4
 """How much the time for imports differs from one time to the next."""
@@ -171,10 +171,10 @@ class RemainingTime:
         """The rest of the current run by its pace; ``None`` before its first evaluation."""
         if not now.epoch or now.pace_s <= 0:
             return None
-        pace_s, spread = now.pace_s, _PACE
+        pace_s = now.pace_s
         if not now.warm and (known := self.paces_s.get(now.arm)):
-            pace_s, spread = math.exp(float(np.mean(np.log(known)))), 1.0
-        left = self._epochs_left(now, rng) * pace_s * np.exp(spread * noise * rng.standard_normal(_DRAWS))
+            pace_s = math.exp(float(np.mean(np.log(known))))
+        left = self._epochs_left(now, rng) * pace_s * np.exp(_PACE * noise * rng.standard_normal(_DRAWS))
         return left if now.most_s is None else np.minimum(left, max(now.most_s - now.elapsed_s, 0.0))
 
     def _epochs_left(self, now: CurrentRun, rng: np.random.Generator) -> Draws:
