@@ -49,6 +49,8 @@ T = TypeVar("T")
 _SECOND_NS = 1_000_000_000
 _EARLIER = 100
 """Runs of earlier commands from which the time remaining is predicted at most."""
+_START = 0.05
+"""Of the time until a process that imports for others has started, the part that every process takes."""
 _TRAINING = tuple(
     each.name.lower()
     for each in (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COMMUNICATE, Phase.UPDATE, Phase.TRAIN)
@@ -189,7 +191,8 @@ class LiveWatcher(Watcher[Record]):
         if self._import_s is None and elapsed_s > 0:
             self._import_s = 0.0
             if self._new_servers[self._position - 1]:
-                self._import_s = self._remaining.import_s = max(self._since_began_s() - elapsed_s, 0.0)
+                before_s = max(self._since_began_s() - elapsed_s, 0.0)
+                self._import_s = self._remaining.import_s = (1 - _START) * before_s
         for event in events:
             if isinstance(event, Evaluation):
                 self._rate = _samples_per_s(self._last, event)
