@@ -8,6 +8,7 @@ from levelbench.cli import watching
 from levelbench.cli.watching import LiveWatcher
 from levelbench.experiments.kernel import Plan, Turn
 from levelbench.experiments.request import Arm
+from levelbench.measure.clocks import FakeClock
 from levelbench.records import Evaluation, Specification, read_record
 from levelbench.records.schema import Source, Target
 from levelbench.report.live import PlainLines
@@ -54,13 +55,24 @@ def test_the_phase_that_the_run_tells_is_shown(watch):
     assert "0.900" in stream.getvalue()
 
 
-def test_steps_are_shown_before_the_first_evaluation_and_speed_and_loss_from_then_on(watch):
+def test_before_the_first_evaluation_the_speed_is_that_since_the_first_steps_were_seen(watch):
     stream = io.StringIO()
     watcher = watch(stream)
     watcher.started(Turn(0, 0), 1, 2)
-    watcher.progress(Turn(0, 0), "train", 1.0, steps=(5, 600))
+    watcher.progress(Turn(0, 0), "train", 6.0, steps=(5, 600, 64))
+    watcher.progress(Turn(0, 0), "train", 8.0, steps=(15, 600, 64))
+    _, first, second = stream.getvalue().splitlines()
+    assert "samples/s" not in first
+    assert "step 15/600 · 320 samples/s" in second
+
+
+def test_steps_are_shown_before_the_first_evaluation_and_the_loss_from_then_on(watch):
+    stream = io.StringIO()
+    watcher = watch(stream)
+    watcher.started(Turn(0, 0), 1, 2)
+    watcher.progress(Turn(0, 0), "train", 1.0, steps=(5, 600, 64))
     evaluation = Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 0.31, {"forward": 2 * 10**9, "evaluate": 10**9})
-    watcher.progress(Turn(0, 0), "train", 3.0, [evaluation], (10, 600))
+    watcher.progress(Turn(0, 0), "train", 3.0, [evaluation], (10, 600, 64))
     _, before, after = stream.getvalue().splitlines()
     assert before.endswith("train · 1.0 s · step 5/600 · top1 – / 0.960")
     assert "step 10/600 · epoch 1 · 320 samples/s · loss 0.310 · top1 0.900 / 0.960" in after
@@ -73,17 +85,75 @@ def test_the_speed_is_that_since_the_evaluation_before_and_leaves_out_evaluating
     seconds = {"prepare": 10**10, "forward": 2 * 10**9}
     first = Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 0.31, seconds)
     second = Evaluation(2, 20, 2.0, 1280, {"validation": 0.9}, 0.21, {**seconds, "backward": 10**9, "evaluate": 10**10})
-    watcher.progress(Turn(0, 0), "train", 3.0, [first, second], (20, 600))
+    watcher.progress(Turn(0, 0), "train", 3.0, [first, second], (20, 600, 64))
     assert "640 samples/s" in stream.getvalue()
 
 
-def test_the_time_remaining_counts_the_steps_since_the_last_evaluation(watch, monkeypatch):
-    watcher, epochs = watch(io.StringIO()), []
-    monkeypatch.setattr(watcher._remaining, "range_s", lambda arm, elapsed_s, epoch, most: epochs.append(epoch))
+def current(watch, monkeypatch, *progress):
+    """What the last prediction is made from; each of ``progress`` is the seconds, evaluations and steps of a look."""
+    clock, watcher, seen = FakeClock(), None, []
+    monkeypatch.setattr(watching, "HOST", clock)
+    watcher = watch(io.StringIO())
+    monkeypatch.setattr(watcher._remaining, "range_s", seen.append)
     watcher.started(Turn(0, 0), 1, 2)
-    evaluation = Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 0.31, {"forward": 1})
-    watcher.progress(Turn(0, 0), "train", 3.0, [evaluation], (15, 600))
-    assert epochs == [None, 1.5]
+    # The process imports what others need, which is not a part of the run.
+    clock.advance(7 * 10**9)
+    at_s = 0
+    for elapsed_s, evaluations, steps in progress:
+        clock.advance((elapsed_s - at_s) * 10**9)
+        at_s = elapsed_s
+        watcher.progress(Turn(0, 0), "train", elapsed_s, evaluations, steps)
+    return seen[-1], watcher._remaining
+
+
+def evaluated(number, t_s, quality=0.92):
+    phases = {"prepare": 10**9, "forward": t_s * 10**9}
+    return Evaluation(t_s * 10**9, 10 * number, float(number), 640 * number, {"validation": quality}, 0.31, phases)
+
+
+def test_the_time_remaining_counts_the_steps_since_the_last_evaluation(watch, monkeypatch):
+    now, _ = current(watch, monkeypatch, (3, [evaluated(1, 3)], (15, 600, 64)))
+    assert (now.epoch, now.most_epochs) == (1.5, 60.0)
+
+
+def test_the_pace_is_that_since_the_first_evaluation_which_is_slow_for_being_the_first(watch, monkeypatch):
+    first, second = (9, [evaluated(1, 9)], (10, 600, 64)), (11, [evaluated(2, 11)], (20, 600, 64))
+    now, _ = current(watch, monkeypatch, first)
+    assert (now.warm, now.pace_s) == (False, 8.0)
+    now, _ = current(watch, monkeypatch, first, second)
+    assert (now.warm, now.pace_s) == (True, 2.0)
+
+
+def test_errors_are_counted_in_units_of_the_target(watch, monkeypatch):
+    now, _ = current(watch, monkeypatch, (9, [evaluated(1, 9, 0.92)], (10, 600, 64)))
+    assert now.errors == [(1.0, pytest.approx(2.0))]
+
+
+def test_imports_for_other_runs_are_not_a_part_of_the_run_but_its_start_is(watch, monkeypatch):
+    now, remaining = current(watch, monkeypatch, (3, [], (0, 0, 0)))
+    assert (now.elapsed_s, remaining.import_s) == (pytest.approx(3.35), pytest.approx(6.65))
+
+
+def test_between_predictions_the_time_goes_by(watch, monkeypatch):
+    clock = FakeClock()
+    monkeypatch.setattr(watching, "HOST", clock)
+    watcher = watch(io.StringIO())
+    monkeypatch.setattr(watcher._remaining, "range_s", lambda now: (0.25, 9.0))
+    watcher.started(Turn(0, 0), 1, 2)
+    clock.advance(10**9 // 2)
+    watcher.progress(Turn(0, 0), "train", 0.5)
+    assert watcher.left_s == (0.0, 8.5)
+
+
+def test_finished_runs_of_an_earlier_command_say_how_many_epochs_it_takes(store, monkeypatch):
+    record = read_record(next(iter(store.rglob("*aaaa0000.jsonl"))))
+    arm = Arm("digits", record.header.specification, record.header.source)
+    environment = record.header.environment
+    plan = Plan((arm,), (7,), {}, (Turn(0, 7),), earlier=((0, record),), environment=environment)
+    watcher = LiveWatcher(plan, on_stderr=False)
+    assert list(watcher._remaining.epochs) == [0]
+    other = Plan((arm,), (7,), {}, (Turn(0, 7),), earlier=((0, record),), environment={})
+    assert not LiveWatcher(other, on_stderr=False)._remaining.epochs
 
 
 def test_the_estimate_is_over_the_finished_runs(watch, store):

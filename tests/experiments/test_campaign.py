@@ -69,6 +69,15 @@ def test_fresh_runs_everything_again(done):
     assert len(plan_of([arm], range(1), store, fresh=True).to_go) == 1
 
 
+def test_runs_of_other_seeds_and_those_that_fresh_repeats_are_earlier_ones(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    ids = [(0, record.header.id) for record in store.records()]
+    assert plan_of([arm], range(1), store).earlier == ()
+    for plan in (plan_of([arm], [7], store), plan_of([arm], range(1), store, fresh=True)):
+        assert [(index, record.header.id) for index, record in plan.earlier] == ids
+
+
 @pytest.mark.parametrize(
     ("changed", "why"),
     [

@@ -7,8 +7,8 @@ from levelbench.training.observers import Pulse
 
 def test_processes_with_the_same_file_share_the_count(tmp_path):
     own, other = Pulse.at(tmp_path / "steps"), Pulse.at(tmp_path / "steps")
-    own.counts[0], own.counts[1] = 812, 4292
-    assert other.steps == (812, 4292)
+    own.counts[0], own.counts[1], own.counts[2] = 812, 4292, 64
+    assert other.steps == (812, 4292, 64)
 
 
 @pytest.mark.parametrize("place", ["missing/steps", "folder"])
@@ -16,7 +16,7 @@ def test_a_run_counts_even_if_nothing_can_be_shared(tmp_path, place):
     (tmp_path / "folder").mkdir()
     pulse = Pulse.at(tmp_path / place)
     pulse.counts[0] = 1
-    assert pulse.steps == (1, 0)
+    assert pulse.steps == (1, 0, 0)
 
 
 def test_a_link_is_not_followed(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import click
 
-from levelbench.analysis.remaining import RemainingTime
+from levelbench.analysis.remaining import CurrentRun, RemainingTime
 from levelbench.cli import options as shared
 from levelbench.experiments.kernel import MadeRecord, Plan, Turn, Watcher
 from levelbench.measure.clocks import HOST
@@ -78,7 +78,7 @@ class ProcessProgress(ProgressLine, Watcher[R]):
     def started(self, turn: Turn, number: int, total: int) -> None:
         """A process begins."""
         self._began_ns = HOST.now_ns()
-        left_s = self._remaining.range_s(turn.arm, 0.0)
+        left_s = self._remaining.range_s(CurrentRun(turn.arm))
         left = "" if left_s is None else f" · {duration_range(*left_s)} left"
         self._at = f"{number}/{total} {self._what(self._plan.arms[turn.arm])}, process {turn.seed + 1}{left}"
         self.say(self._at)
@@ -89,7 +89,7 @@ class ProcessProgress(ProgressLine, Watcher[R]):
         stage: str,
         elapsed_s: float = 0.0,
         events: Sequence[object] = (),
-        steps: tuple[int, int] = (0, 0),
+        steps: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         """On a terminal, the stage of the process."""
         if self.live:

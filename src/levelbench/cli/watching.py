@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from levelbench.analysis.remaining import RemainingTime
+from levelbench.analysis.remaining import CurrentRun, RemainingTime
 from levelbench.cli import options as shared
 from levelbench.errors import DefinitionError
 from levelbench.experiments.kernel import (
@@ -27,9 +28,10 @@ from levelbench.experiments.kernel import (
     make_plan,
 )
 from levelbench.experiments.own_code import replaced_code
+from levelbench.experiments.processes import ROUNDS
 from levelbench.experiments.training import RunPlan, labels
 from levelbench.measure.clocks import HOST, utc_now
-from levelbench.measure.environment import capture
+from levelbench.measure.environment import capture, same_machine
 from levelbench.measure.timeline import Phase
 from levelbench.records import Evaluation, Record, RunSummary, summarise
 from levelbench.report.live import LiveLine, live_line
@@ -45,6 +47,10 @@ R = TypeVar("R", bound=MadeRecord)
 T = TypeVar("T")
 
 _SECOND_NS = 1_000_000_000
+_EARLIER = 100
+"""Runs of earlier commands from which the time remaining is predicted at most."""
+_START = 0.05
+"""Of the time until a process that imports for others has started, the part that every process takes."""
 _TRAINING = tuple(
     each.name.lower()
     for each in (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COMMUNICATE, Phase.UPDATE, Phase.TRAIN)
@@ -131,18 +137,30 @@ class LiveWatcher(Watcher[Record]):
         self._times: list[list[float]] = [[] for _ in plan.arms]
         self._runs = [0] * len(plan.arms)
         self._estimates = [""] * len(plan.arms)
+        rounds = [plan.seeds.index(turn.seed) // ROUNDS for turn in plan.to_go]
         self._remaining = RemainingTime([turn.arm for turn in plan.to_go])
+        self._new_servers = [at == 0 or each != rounds[at - 1] for at, each in enumerate(rounds)]
         for (arm, _), record in plan.done.items():
             run = self._note(arm, record)
             self._remaining.finished(arm, run.wall_s, run.epochs_to_target, planned=False)
+        for arm, record in plan.earlier[-_EARLIER:]:
+            source, environment = record.header.source, record.header.environment
+            if source.whole == plan.arms[arm].source.whole and same_machine(environment, plan.environment):
+                run = summarise(record)
+                self._remaining.earlier(arm, run.wall_s, run.epochs_to_target)
         self._position = 0
-        self._evaluation: Evaluation | None = None
+        self._evaluations: list[Evaluation] = []
+        self._before_s = math.inf
+        self._import_s: float | None = None
         self._rate: float | None = None
-        self._steps = (0, 0)
+        self._steps = (0, 0, 0)
+        self._first_steps: tuple[int, float] | None = None
         self._phase = "start"
         self._at: Turn | None = None
-        self._began_ns = self._shown_ns = HOST.now_ns()
-        self._left: tuple[float, float] | None = None
+        self._began_ns = self._predicted_ns = HOST.now_ns()
+        self._known = (0, 0)
+        self._predicted: tuple[float, float] | None = None
+        self.left_s: tuple[float, float] | None = None
         self._tell(lambda line: line.start(self._total))
 
     def doubted(self, doubts: list[str]) -> None:
@@ -157,7 +175,11 @@ class LiveWatcher(Watcher[Record]):
     def started(self, turn: Turn, number: int, total: int) -> None:
         """A run begins."""
         self._position, self._at = number, turn
-        self._evaluation, self._rate, self._steps, self._phase = None, None, (0, 0), "start"
+        self._evaluations, self._rate, self._steps, self._phase = [], None, (0, 0, 0), "start"
+        self._first_steps = None
+        self._before_s = math.inf
+        self._remaining.imports_to_go = sum(self._new_servers[number:])
+        self._import_s = None
         self._began_ns = HOST.now_ns()
         self._show(0.0)
 
@@ -167,20 +189,29 @@ class LiveWatcher(Watcher[Record]):
         stage: str,
         elapsed_s: float = 0.0,
         events: Sequence[object] = (),
-        steps: tuple[int, int] = (0, 0),
+        steps: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         """Evaluations update the epoch, the quality, the loss and the rate."""
+        if self._import_s is None and elapsed_s > 0:
+            self._import_s = 0.0
+            if self._new_servers[self._position - 1]:
+                before_s = max(self._since_began_s() - elapsed_s, 0.0)
+                self._import_s = self._remaining.import_s = (1 - _START) * before_s
         for event in events:
             if isinstance(event, Evaluation):
-                self._rate = _samples_per_s(self._evaluation, event)
-                self._evaluation = event
+                self._rate = _samples_per_s(self._last, event)
+                self._evaluations.append(event)
+                before_s = self._elapsed_s() - event.t_ns * 1e-9
+                self._before_s = max(min(self._before_s, before_s), 0.0)
         self._phase, self._steps = stage or self._phase, steps
+        if not self._evaluations and steps[0]:
+            self._rate = self._first_rate(elapsed_s)
         self._show(elapsed_s)
 
     def finished(self, turn: Turn, record: Record | None) -> None:
         """One permanent line for each run."""
         label = self._labels[turn.arm]
-        took_s, epochs = (HOST.now_ns() - self._began_ns) * 1e-9, None
+        epochs = None
         if record is not None and record.status == "done":
             run = self._note(turn.arm, record)
             epochs = run.epochs_to_target
@@ -196,7 +227,8 @@ class LiveWatcher(Watcher[Record]):
                 outcome += f" ({run.error})"
         else:
             outcome = "failed"
-        self._remaining.finished(turn.arm, took_s, epochs)
+        now = self._current(turn.arm)
+        self._remaining.finished(turn.arm, now.elapsed_s, epochs, now.pace_s if now.warm else 0.0)
         self._tell(lambda line: line.finish_run(label, turn.seed, outcome))
 
     def close(self) -> None:
@@ -222,13 +254,9 @@ class LiveWatcher(Watcher[Record]):
         if self._at is None:
             return
         turn, specification = self._at, self._arms[self._at.arm].specification
-        target, now_ns, last = specification.target, HOST.now_ns(), self._evaluation
+        target, last = specification.target, self._last
         epoch = None if last is None else last.epoch
-        if self._left is None or elapsed_s == 0.0 or now_ns - self._shown_ns > _SECOND_NS:
-            self._shown_ns = now_ns
-            self._left = self._remaining.range_s(
-                turn.arm, (now_ns - self._began_ns) * 1e-9, self._epochs_done(), specification.budget_epochs
-            )
+        self._predict(turn.arm)
         self._tell(
             lambda line: line.update(
                 self._position,
@@ -241,19 +269,81 @@ class LiveWatcher(Watcher[Record]):
                 self._estimates[turn.arm],
                 epoch=epoch,
                 metric=target.metric,
-                left_s=self._left,
-                steps=self._steps,
+                left_s=self.left_s,
+                steps=self._steps[:2],
                 samples_per_s=self._rate,
                 loss=None if last is None else last.loss,
             )
         )
 
-    def _epochs_done(self) -> float | None:
-        """The epochs done by now: with those of the last evaluation alone, the pace would seem to fall."""
-        last = self._evaluation
-        if last is None or not last.step:
-            return None if last is None else last.epoch
-        return last.epoch * max(self._steps[0], last.step) / last.step
+    def _first_rate(self, elapsed_s: float) -> float | None:
+        """Samples per second before the first evaluation, since steps were first seen: what came before is no step."""
+        done, _, examples = self._steps
+        if self._first_steps is None:
+            self._first_steps = done, elapsed_s
+        before, since_s = self._first_steps
+        return (done - before) * examples / (elapsed_s - since_s) if done > before and elapsed_s > since_s else None
+
+    def _predict(self, arm: int) -> None:
+        """Predict the time remaining once a second and at each evaluation: it takes some milliseconds from the run."""
+        now_ns, known = HOST.now_ns(), (self._position, len(self._evaluations))
+        if known != self._known or now_ns - self._predicted_ns >= _SECOND_NS:
+            self._known, self._predicted_ns = known, now_ns
+            self._predicted = self._remaining.range_s(self._current(arm))
+        passed_s = (now_ns - self._predicted_ns) * 1e-9
+        if self._predicted is None:
+            self.left_s = None
+        else:
+            low, high = self._predicted
+            self.left_s = max(low - passed_s, 0.0), max(high - passed_s, 0.0)
+
+    @property
+    def _last(self) -> Evaluation | None:
+        return self._evaluations[-1] if self._evaluations else None
+
+    def _since_began_s(self) -> float:
+        return (HOST.now_ns() - self._began_ns) * 1e-9
+
+    def _elapsed_s(self) -> float:
+        """How long the current run has taken, without the imports that its process made for others."""
+        return self._since_began_s() - (self._import_s or 0.0)
+
+    def _current(self, arm: int) -> CurrentRun:
+        """What is known of the current run. Of the epochs, those since the last evaluation count as well."""
+        specification, last = self._arms[arm].specification, self._last
+        elapsed_s = self._elapsed_s()
+        fixed = specification.crossing in ("final", "sustained")
+        if last is None:
+            return CurrentRun(arm, elapsed_s)
+        per_step = last.epoch / last.step if last.step else 0.0
+        epoch = max(self._steps[0] * per_step, last.epoch)
+        first, began_s = self._evaluations[0], self._before_s
+        # What is not slow for being the first: since the first evaluation, if enough has been done since.
+        if warm := epoch - first.epoch > 0.3 * first.epoch:
+            pace_s = (elapsed_s - began_s - first.t_ns * 1e-9) / (epoch - first.epoch)
+        else:
+            prepared_s = first.phases_ns.get("prepare", 0) * 1e-9
+            pace_s = (elapsed_s - began_s - prepared_s) / epoch if epoch else 0.0
+        target = specification.target
+        best = target.high if target.direction == "higher" else target.low
+        errors = []
+        if best is not None and best != target.threshold:
+            errors = [
+                (each.epoch, abs(best - each.quality["validation"]) / abs(best - target.threshold))
+                for each in self._evaluations
+                if "validation" in each.quality
+            ]
+        return CurrentRun(
+            arm,
+            elapsed_s,
+            epoch,
+            max(pace_s, 0.0),
+            warm,
+            self._steps[1] * per_step or specification.budget_epochs or None,
+            fixed,
+            errors,
+            specification.budget_s,
+        )
 
     def _estimate(self, arm: int) -> str:
         from levelbench.measure.statistics import estimate

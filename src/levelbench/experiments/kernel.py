@@ -89,8 +89,9 @@ class Plan(Generic[W, R]):
     """``done`` holds the records that count already, by arm and seed; ``to_go`` what is to be made, interleaved.
 
     ``arms`` are those of ``cases`` cases, one case after the other, each with the same arms. ``failed`` are records of
-    the same seeds that failed before: they are made again, and count as failures all the same. ``known`` are the ids of
-    all records that were looked at, ``environment`` is that of this machine.
+    the same seeds that failed before: they are made again, and count as failures all the same. ``earlier`` are records
+    by arm that ended and are no part of this plan, the newest last. ``known`` are the ids of all records that were
+    looked at, ``environment`` is that of this machine.
     """
 
     arms: tuple[W, ...]
@@ -99,6 +100,7 @@ class Plan(Generic[W, R]):
     to_go: tuple[Turn, ...]
     cases: int = 1
     failed: tuple[tuple[int, R], ...] = ()
+    earlier: tuple[tuple[int, R], ...] = ()
     known: frozenset[str] = frozenset()
     environment: Mapping[str, Any] = field(default_factory=dict)
     processes: bool = False
@@ -170,11 +172,11 @@ class Watcher(Generic[R]):
         stage: str,
         elapsed_s: float = 0.0,
         events: Sequence[object] = (),
-        steps: tuple[int, int] = (0, 0),
+        steps: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         """What it is at (``train``), how long it has been, which events of its record are new, and its steps.
 
-        ``steps`` are those done and the most that there can be, 0 while unknown.
+        ``steps`` are those done, the most that there can be, and the examples of one; 0 while unknown.
         """
 
     def finished(self, turn: Turn, record: R | None) -> None:
@@ -248,12 +250,14 @@ def make_plan(
     found: dict[Place, Standing] = {}
     replaced: dict[Place, list[R]] = {}
     failed: list[tuple[int, R]] = []
+    earlier: list[tuple[int, R]] = []
     known: set[str] = set()
     for index, wanted in enumerate(arms):
         for record in kind.find(wanted):
             known.add(record.header.id)
             place = (index, record.header.seed)
             if record.header.seed not in seeds:
+                earlier.append((index, record))
                 continue
             if record.status == "running" and not kind.waits:
                 raise UsageError(
@@ -262,6 +266,7 @@ def make_plan(
                     "wait for it",
                 )
             if fresh and (not since or record.header.started < since):
+                earlier.append((index, record))
                 if kind.is_replaced(record, wanted, environment):
                     replaced.setdefault(place, []).append(record)
                 continue
@@ -281,7 +286,16 @@ def make_plan(
         if place not in done
     )
     return Plan(
-        tuple(arms), tuple(seeds), done, to_go, cases, tuple(failed), frozenset(known), environment, kind.processes
+        tuple(arms),
+        tuple(seeds),
+        done,
+        to_go,
+        cases,
+        tuple(failed),
+        tuple((index, record) for index, record in earlier if record.status == "done"),
+        frozenset(known),
+        environment,
+        kind.processes,
     )
 
 

@@ -35,7 +35,7 @@ _LOOK_S = 0.5
 _LOOK_SOON_S = 0.05
 """While the first rank may be waiting for an answer, which is before its clock starts and after the last evaluation."""
 
-OnProgress = Callable[[list[Event], float, str, tuple[int, int]], None]
+OnProgress = Callable[[list[Event], float, str, tuple[int, int, int]], None]
 
 
 def run_team(

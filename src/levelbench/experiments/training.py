@@ -221,7 +221,7 @@ class Training(Kind[Arm, Record]):
     ) -> tuple[Record | None, LevelbenchError | None]:
         """Make one run; what it replaces is superseded once it is done."""
 
-        def on_progress(events: list[Event], elapsed_s: float, phase: str, steps: tuple[int, int]) -> None:
+        def on_progress(events: list[Event], elapsed_s: float, phase: str, steps: tuple[int, int, int]) -> None:
             watcher.progress(turn, phase, elapsed_s, events, steps)
 
         finished = launch(job, on_progress, starter)
@@ -379,7 +379,7 @@ def _witnessed(finished: Finished) -> Record | None:
     )
 
 
-OnProgress = Callable[[list[Event], float, str, tuple[int, int]], None]
+OnProgress = Callable[[list[Event], float, str, tuple[int, int, int]], None]
 
 
 @dataclass(frozen=True)
@@ -398,9 +398,9 @@ class Finished:
 def launch(job: Job, on_progress: OnProgress | None = None, starter: Starter | None = None) -> Finished:
     """Run ``job`` to its end.
 
-    Twice a second ``on_progress`` gets new events, the elapsed seconds, the phase, and the steps done and planned. If
-    this process is interrupted, the child is ended too; its record is left as interrupted. A run of several ranks is
-    handed to its engine. Without a ``starter`` the child is a new interpreter.
+    Twice a second ``on_progress`` gets new events, the elapsed seconds, the phase, and the steps as ``Pulse`` counts
+    them. If this process is interrupted, the child is ended too; its record is left as interrupted. A run of several
+    ranks is handed to its engine. Without a ``starter`` the child is a new interpreter.
     """
     if job.specification.distribution is not None:
         from levelbench.experiments.teams import run_team

@@ -254,7 +254,7 @@ class Trainer:
         planned = recipe.epochs * per_epoch
         fixed = self._fixed_length
         last_step = stopping.last_step(planned, per_epoch, self._samples, fixed)
-        self.pulse.counts[1] = last_step
+        self.pulse.counts[1], self.pulse.counts[2] = last_step, round(self._samples / per_epoch)
         every = min(stopping.evaluate_every.steps(per_epoch, self._samples), last_step)
         saved = self._saving.every.steps(per_epoch, self._samples) if self._saving else last_step + 1
         on_epoch = overridden(self.observers, "on_epoch")

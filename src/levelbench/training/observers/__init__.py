@@ -125,11 +125,11 @@ def stored(path: Path) -> Iterator[None]:
         raise StoreError(f"an observer's file {path}", found, do) from error
 
 
-_BYTES = 16
+_BYTES = 24
 
 
 class Pulse:
-    """The steps done and the most there can be: ``counts[0]`` and ``counts[1]``, 0 until they are known.
+    """The steps done, the most there can be, and the examples of one on average: ``counts``, 0 until they are known.
 
     Shared with every process that maps the file ``descriptor``; without one, private to this process.
     """
@@ -158,10 +158,10 @@ class Pulse:
             os.close(descriptor)
 
     @property
-    def steps(self) -> tuple[int, int]:
+    def steps(self) -> tuple[int, int, int]:
         """A copy of the counts."""
-        done, most = self.counts
-        return done, most
+        done, most, examples = self.counts
+        return done, most, examples
 
 
 KINDS = MappingProxyType(
