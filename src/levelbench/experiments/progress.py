@@ -19,6 +19,8 @@ __all__ = ["Printed", "ProgressFile"]
 
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
 
+_SEPARATOR = re.compile(r"[\s_-]")
+
 _BAR = re.compile(r"\d%\|")
 """In the lines of tqdm's progress bars."""
 
@@ -81,18 +83,23 @@ def _is_another(line: str, found: re.Match[str]) -> bool:
     return told is not None and not _HELD_OUT.search(after[: told.start()])
 
 
+def _name(word: str) -> str:
+    """A part of a metric's name, as an expression; programs shorten accuracy."""
+    return "acc(?:uracy)?" if word.lower() in ("acc", "accuracy") else re.escape(word)
+
+
 class Printed:
     """Finds the quality in what a program prints.
 
     Without a ``pattern`` it is the number after the metric's name, in whatever case: ``val_loss:4.37``,
-    ``Accuracy = 93.8 %``, ``{"accuracy": 0.938}``, or the value of that key in a line of MLPerf's log. Raises
-    ``UsageError`` for an ambiguous line. A ``pattern`` is a regular expression
-    whose group ``quality``, or first group, is the number; groups ``epoch`` and ``step`` are read, too.
+    ``Accuracy = 93.8 %``, ``test acc: 93.8 %``, ``{"accuracy": 0.938}``, or the value of that key in a line of MLPerf's
+    log. Raises ``UsageError`` for an ambiguous line. A ``pattern`` is a regular expression whose group ``quality``, or
+    first group, is the number; groups ``epoch`` and ``step`` are read, too.
     """
 
     def __init__(self, target: Target, pattern: str | None = None) -> None:
         self._target = target
-        name = r"[\s_-]".join(map(re.escape, re.split(r"[\s_-]", target.metric)))
+        name = r"[\s_-]".join(map(_name, _SEPARATOR.split(target.metric)))
         self._name = re.compile(name, re.IGNORECASE)
         start = rf"(?<![\w.-]){name}{_AFTER_NAME}"
         default = rf"{start}{_WRAPPED}(?P<quality>{_NUMBER})(?![\w.]|[,/]\d)(?P<percent>\s*%)?"
@@ -102,7 +109,7 @@ class Printed:
         self._held_out_value = re.compile(
             rf"({_HELD_OUT_WORDS}[_./-]{name})[\"']?\s*[:=]?\s*{_WRAPPED}(?:{_NUMBER})", re.I
         )
-        self._first = re.split(r"[\s_-]", target.metric)[-1][:3].lower()
+        self._first = _SEPARATOR.split(target.metric)[-1][:3].lower()
         """Also in a name that is only like the metric's."""
         try:
             self._quality = re.compile(pattern) if pattern is not None else re.compile(default, re.IGNORECASE)
@@ -222,7 +229,9 @@ class Printed:
     def _is_passed_over(self, line: str, found: re.Match[str]) -> bool:
         if _is_another(line, found):
             return True
-        return self._below_training and not _HELD_OUT.search(line[: found.start("quality")])
+        # Short names are what training loops print, too.
+        exact = _SEPARATOR.sub(" ", found[0].lower()).startswith(_SEPARATOR.sub(" ", self._target.metric.lower()))
+        return (self._below_training or not exact) and not _HELD_OUT.search(line[: found.start("quality")])
 
     def _need_clear(self, line: str, found: Sequence[re.Match[str]]) -> None:
         """``UsageError`` for an ambiguous line."""
