@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_as_read", "check_plot"]
 __all__ += ["check_statistics", "check_writable", "data_option", "debug_option", "each_run", "effect_option"]
 __all__ += ["emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "listed_schemes", "mute"]
-__all__ += ["need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on", "refuse_overruled"]
+__all__ += ["need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on", "readable_runs"]
+__all__ += ["refuse_overruled"]
 __all__ += ["say", "say_error", "say_look", "seconds", "select_runs", "spawn_option", "statistics_options"]
 __all__ += ["store_option", "table_options", "team", "team_options", "until_clear", "until_clear_options"]
 __all__ += ["view_options", "visible", "write_tables"]
@@ -293,6 +294,21 @@ def each_run(store: Store, words: tuple[str, ...] | list[str]) -> Iterator[RunSu
 def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
     """The same as a list, oldest first."""
     return sorted(each_run(store, words), key=lambda run: run.started)
+
+
+def readable_runs(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
+    """The runs that the words select, or all in the store, oldest first.
+
+    Raises the reason why a record that may be one of them cannot be read: leaving it out would silently change results.
+    """
+    found = select_runs(store, words) if words else sorted(store.summaries(), key=lambda run: run.started)
+    if not words and store.problems:
+        raise store.problems[0]
+    for word in words:
+        for _ in store.each_found(word):
+            pass
+        store.require_readable(word)
+    return found
 
 
 def error_parts(error: LevelbenchError) -> dict[str, Any]:
