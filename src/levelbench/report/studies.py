@@ -33,6 +33,7 @@ from levelbench.report.tables import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
     from levelbench.analysis.stability import BestOf, SpreadPart, Stability
@@ -49,6 +50,8 @@ _SHOWN_ROWS = 12
 _OTHERS = "#9aa2ad"
 """The colour of curves that are not named."""
 _NARROW = 36
+_WIDE = 20.0
+"""Times that differ by more have a logarithmic axis."""
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 
 
@@ -99,7 +102,10 @@ def _quantiles_table(found: Sequence[Stability]) -> Table:
         "Time by which a share of the runs has reached the target (Kaplan-Meier)",
         [each for each in found if each.reached > 1],
         (Column("group", "runs of"), lambda each: each.label),
-        *((Column(f"by_{share:g}_s", f"{share:.0%} of runs", ColumnKind.TIME_S), by(share)) for share in _QUANTILES),
+        *(
+            (Column(f"by_{share:g}_s", f"{share:.0%} of runs", ColumnKind.TIME_S, series="by"), by(share))
+            for share in _QUANTILES
+        ),
     )
 
 
@@ -223,7 +229,7 @@ def _draw_stability(axes: Axes, found: Sequence[Stability]) -> None:
     axes.set_xlabel(f"time to accuracy, {unit.symbol}")
     axes.set_ylabel("runs that have reached the target")
     axes.set_title(f"Kaplan-Meier curves with pointwise {found[0].level * 100:g} % intervals", fontsize=10, loc="left")
-    axes.legend(frameon=False, fontsize=8.5, loc="lower right")
+    _legend_below(axes, *axes.get_legend_handles_labels())
     plain_axes(axes)
 
 
@@ -240,7 +246,7 @@ def threshold_tables(found: ThresholdSweep, target: Target, head: str = "runs of
     swept = Table(
         "sweep",
         f"{clock[:1].upper()}{clock[1:]} of ...",
-        (*names, *(Column(f"at_{each:g}_s", f"{each:g}", ColumnKind.TIME_S) for each in found.targets)),
+        (*names, *(Column(f"at_{each:g}_s", f"{each:g}", ColumnKind.TIME_S, series="at") for each in found.targets)),
         tuple((Text(found.arms[at].label), *map(_cell, found.cells[at])) for at in order),
         ("(k/n): so many runs reached it, and the time is the Kaplan-Meier median; else the geometric mean.",)
         if any(cell.time_s and cell.reached < cell.n for row in found.cells for cell in row)
@@ -249,7 +255,7 @@ def threshold_tables(found: ThresholdSweep, target: Target, head: str = "runs of
     rules = Table(
         "crossings",
         f"Time to {found.reference:g} under each crossing rule",
-        (*names, *(Column(f"{rule}_s", rule, ColumnKind.TIME_S) for rule in SHOWN_RULES)),
+        (*names, *(Column(f"{rule}_s", rule, ColumnKind.TIME_S, series="rules") for rule in SHOWN_RULES)),
         tuple((Text(found.arms[at].label), *map(_cell, found.crossings[at])) for at in order),
     )
     single = all(limit.n == 1 for limit in found.limits)
@@ -404,7 +410,8 @@ def write_threshold(found: ThresholdSweep, target: Target, path: Path) -> Path:
 def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target) -> None:
     order = _by_rank(found)
     times = [cell.time_s.value for row in found.cells for cell in row if cell.time_s is not None]
-    axes.set_yscale("log")
+    wide = bool(times) and max(times) > _WIDE * min(times)
+    axes.set_yscale("log" if wide else "linear")
     unit = time_unit(axes.yaxis, [statistics.median(times)] if times else [])
     named = order if len(order) <= MOST_DRAWN else order[: MOST_DRAWN - 2]
     for at in reversed(order):
@@ -427,14 +434,21 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target) -> None:
     if len(named) < len(order):
         axes.plot([], [], color=_OTHERS, linewidth=0.8, label=f"{len(order) - len(named)} others")
     axes.axvline(found.reference, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
-    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+    if wide:
+        axes.yaxis.set_minor_formatter(lambda value, _: f"{value:,g}" if f"{value:e}"[0] in "25" else "")
+    else:
+        axes.set_ylim(bottom=0)
     if target.direction == "lower":
         axes.invert_xaxis()
     axes.set_xlabel(clean(f"target ({target.split} {target.metric})"))
     axes.set_ylabel(f"time to the target, {unit.symbol}")
+    # Drawn from the slowest on, so that the fastest are on top, and named from the fastest on.
     handles, labels = axes.get_legend_handles_labels()
     count = len(named)
-    handles, labels = handles[:count][::-1] + handles[count:], labels[:count][::-1] + labels[count:]
-    columns = 2 if max(map(len, labels)) <= _NARROW else 1
-    axes.figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    _legend_below(axes, handles[:count][::-1] + handles[count:], labels[:count][::-1] + labels[count:])
     plain_axes(axes)
+
+
+def _legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> None:
+    columns = 2 if max(map(len, labels), default=0) <= _NARROW else 1
+    axes.figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
