@@ -29,7 +29,7 @@ from levelbench.records import Record, group_runs, summarise
 from levelbench.records.schema import Target
 from levelbench.records.summary import in_order
 
-__all__ = ["SHOWN_RULES", "Flip", "Limit", "Order", "TargetVerdicts", "ThresholdCell", "ThresholdSweep"]
+__all__ = ["SHOWN_RULES", "Limit", "Order", "RankFlip", "TargetVerdicts", "ThresholdCell", "ThresholdSweep"]
 __all__ += ["TimedArm", "TimedCurve", "curve_of", "default_targets", "sweep", "verdicts_at"]
 
 SHOWN_RULES = ("first", "interpolated", "confirmed", "sustained")
@@ -37,6 +37,8 @@ SHOWN_RULES = ("first", "interpolated", "confirmed", "sustained")
 MOST_TARGETS, MOST_ARMS, MOST_FLIPS = 100, 2000, 1000
 _DEFAULT_TARGETS = 8
 _KNEE_POINTS = 8
+_GRID, _COARSE_GRID, _MANY = 400, 100, 1000
+"""Qualities at which a knee is looked for, and from how many runs on there are fewer of them."""
 
 Ended = Literal["target", "budget", "end", "unknown", "failed"]
 
@@ -124,7 +126,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Flip:
+class RankFlip:
     """Two arms that change places between neighbouring targets ``low`` and ``high`` (in the order of difficulty).
 
     ``before`` and ``after`` are the ratios of their times, ``second`` over ``first``; infinite or 0 if only one of them
@@ -150,7 +152,7 @@ class ThresholdSweep:
     crossings: tuple[tuple[ThresholdCell, ...], ...]
     limits: tuple[Limit, ...]
     orders: tuple[Order, ...]
-    flips: tuple[Flip, ...]
+    flips: tuple[RankFlip, ...]
     level: float
 
 
@@ -225,14 +227,10 @@ def sweep(
         raise UsageError(asked, f"there are {len(arms):,} arms", f"select {MOST_ARMS:,} or fewer")
     cells, crossings, limits = [], [], []
     for arm in arms:
-        climbs = [curve.climb(arm.rule, direction) for curve in arm.curves]
+        by_rule = {rule: [curve.climb(rule, direction) for curve in arm.curves] for rule in {*SHOWN_RULES, arm.rule}}
+        climbs = by_rule[arm.rule]
         cells.append(tuple(_cell(arm, climbs, arm.rule, each, level) for each in ordered))
-        crossings.append(
-            tuple(
-                _cell(arm, [curve.climb(rule, direction) for curve in arm.curves], rule, reference, level)
-                for rule in SHOWN_RULES
-            )
-        )
+        crossings.append(tuple(_cell(arm, by_rule[rule], rule, reference, level) for rule in SHOWN_RULES))
         limits.append(_limit(arm, climbs, sign, level))
     out = [limit.stopped == 0 for limit in limits]
     times = [np.array([_time(*pair) for pair in zip(column, out, strict=True)]) for column in zip(*cells, strict=True)]
@@ -286,15 +284,17 @@ def _at_its_best(curve: TimedCurve, sign: float) -> bool:
 
 def _knee(climbs: Sequence[Climb], sign: float) -> tuple[tuple[float, float] | None, str]:
     """Where quality gets expensive: the knee of the median time to each quality that half of the runs reach."""
-    grid = np.unique([each for climb in climbs for each in climb.best])
-    need, points = len(climbs) / 2, []
-    for wanted in grid[:: max(1, len(grid) // 400)].tolist():
-        times = sorted(time for climb in climbs if (time := climb.time_at(sign * wanted)) is not None)
-        if len(times) < need:
-            break
-        # Runs that never get there come last.
-        middle = (len(climbs) - 1) // 2
-        points.append((times[middle], wanted))
+    grid = np.unique(np.concatenate([np.asarray(climb.best, dtype=np.float64) for climb in climbs]))
+    most = _GRID if len(climbs) <= _MANY else _COARSE_GRID
+    grid = grid[:: max(1, len(grid) // most)]
+    times = np.full((len(climbs), len(grid)), math.inf)
+    for row, climb in zip(times, climbs, strict=True):
+        at = np.searchsorted(climb.best, grid)
+        known = at < len(climb.best)
+        row[known] = np.asarray(climb.time_s, dtype=np.float64)[at[known]]
+    # Runs that never get there come last.
+    median = np.sort(times, axis=0)[(len(climbs) - 1) // 2]
+    points = [(time, quality) for time, quality in zip(median.tolist(), grid.tolist(), strict=True) if time < math.inf]
     rising = [point for at, point in enumerate(points) if at == 0 or point[0] > points[at - 1][0]]
     if len(rising) < _KNEE_POINTS:
         return None, f"its median curve has {len(rising)} steps, and a knee takes {_KNEE_POINTS}"
@@ -324,14 +324,14 @@ def _orders(
     return tuple(found)
 
 
-def _flips(arms: Sequence[TimedArm], targets: Sequence[float], times: Sequence[_Times]) -> tuple[Flip, ...]:
+def _flips(arms: Sequence[TimedArm], targets: Sequence[float], times: Sequence[_Times]) -> tuple[RankFlip, ...]:
     """Pairs in another order at the next target: those of which both arrive at both first, the fastest arms first."""
     found = []
     for at, (here, there) in enumerate(pairwise(times)):
         before, after = here.tolist(), there.tolist()
         for a, b in np.argwhere(_pairs(here) * _pairs(there) < 0).tolist():
             ratios = _ratio(before[a], before[b]), _ratio(after[a], after[b])
-            flip = Flip(arms[a].label, arms[b].label, targets[at], targets[at + 1], *ratios)
+            flip = RankFlip(arms[a].label, arms[b].label, targets[at], targets[at + 1], *ratios)
             found.append(((0 in ratios or math.inf in ratios), min(before[a], before[b]), at, flip))
     return tuple(flip for *_, flip in sorted(found, key=lambda each: each[:3])[:MOST_FLIPS])
 

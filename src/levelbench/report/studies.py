@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from levelbench.analysis.stability import BestOf, SpreadPart, Stability
-    from levelbench.analysis.threshold import Flip, Limit, TargetVerdicts, ThresholdCell, ThresholdSweep
+    from levelbench.analysis.threshold import Limit, RankFlip, TargetVerdicts, ThresholdCell, ThresholdSweep
     from levelbench.records import RunGroup
     from levelbench.records.schema import Target
 
@@ -323,7 +323,7 @@ def _orders_table(found: ThresholdSweep) -> Table:
     )
 
 
-def _flips_table(flips: Sequence[Flip]) -> Table:
+def _flips_table(flips: Sequence[RankFlip]) -> Table:
     def ratio(value: float) -> Cell:
         return Text("first only") if math.isinf(value) else Text("second only") if value == 0 else Number(value)
 
