@@ -159,10 +159,10 @@ def test_a_single_run_and_runs_that_all_missed_have_no_figure_of_their_spread(st
 
 
 def test_unfinished_runs_are_counted_apart(study, run):
-    group = dataclasses.replace(study([2.0, 2.1, 2.2]), unfinished=(run(None, status="interrupted"),))
+    group = dataclasses.replace(study([2.0, 2.1, 2.2]), unfinished=(run(None, status="running"),))
     found = stability(group)
     assert (found.n, found.unfinished) == (3, 1)
-    assert any("1 run of digits is unfinished" in each for each in found.lacks)
+    assert any("1 run of digits is still running" in each for each in found.lacks)
 
 
 def test_runs_of_several_machines_have_a_spread_each(study):

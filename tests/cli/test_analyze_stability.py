@@ -4,8 +4,11 @@ import csv
 import json
 import shutil
 
+import msgspec
 import pytest
 from tests.report.pages import needs_matplotlib
+
+from levelbench.records import RecordWriter, read_record
 
 MISSES = [0.90, 0.92, 0.93, 0.94]
 
@@ -75,10 +78,22 @@ def test_one_run_gets_an_answer_and_no_number(call, write, tmp_path):
     assert "one run of digits reached the target, and one has no spread: make more" in out
 
 
-def test_interrupted_runs_are_counted_apart(call, store, write):
+def test_interrupted_runs_are_a_doubt_since_ending_the_slow_ones_selects_results(call, store, write):
     write(8, "cccc0008", status="interrupted")
     _, out, _ = call("analyze", "stability", "digits[framework=numpy]", "--store", store)
-    assert "1 run of digits is unfinished and not counted" in out
+    assert "doubt: 1 run of digits was interrupted and not counted" in out
+
+
+def test_a_renamed_copy_of_a_run_is_refused(call, store):
+    (first,) = store.rglob("*aaaa0000.jsonl")
+    record = read_record(first)
+    header = msgspec.structs.replace(record.header, id="aaaa0009", seed=9)
+    with RecordWriter.create(store, header) as writer:
+        for event in (*record.evaluations, record.end):
+            writer.append(event)
+    code, _, err = call("analyze", "stability", "digits[framework=numpy]", "--store", store)
+    assert code != 0
+    assert "are one run" in err
 
 
 def test_runs_of_two_machines_are_split(call, store, write):

@@ -81,10 +81,10 @@ def test_targets_that_no_run_reached_have_an_answer_and_exit_4(call, store):
     assert "never: n = 5, at most 43%" in out
 
 
-def test_unfinished_runs_are_counted_apart(call, store, write):
+def test_interrupted_runs_are_a_doubt(call, store, write):
     write(8, "cccc0008", status="interrupted")
     _, out, _ = call("analyze", "threshold", "digits[framework=numpy]", "--store", store)
-    assert "1 run is unfinished and not counted" in out
+    assert "doubt: 1 run of digits was interrupted and not counted" in out
 
 
 def test_it_fits_80_columns(call, store, monkeypatch):

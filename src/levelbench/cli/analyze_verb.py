@@ -478,7 +478,7 @@ def stability_verb(
     store = shared.open_store(store_path)
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
     groups = in_order(group_runs(shared.apply_view(shared.readable_runs(store, runs), store, **view)))
-    _require_sound(groups, "the stability", store_path)
+    caveats = _require_sound(groups, "the stability", store_path)
     groups = by_machine(groups)
     if given["plot"] is not None and len(groups) > MOST_DRAWN:
         raise UsageError(
@@ -486,7 +486,7 @@ def stability_verb(
         )
     found = [stability(group, effects=sorted({*effects}) or EFFECTS, level=given["level"]) for group in groups]
     tables = stability_tables(found, groups)
-    lines = [*(line for each in found for line in each.lacks), *doubt_lines(groups)]
+    lines = [*(line for each in found for line in each.lacks), *caveats, *doubt_lines(groups)]
 
     def write() -> dict[str, str]:
         csv = {each.name: each for each in [*tables, curve_points_table(found)]}
@@ -501,17 +501,22 @@ def stability_verb(
     return 0 if any(each.variation is not None for each in found) else _CANNOT_TELL
 
 
-def _require_sound(groups: list[RunGroup], asked: str, store: Path) -> None:
-    """Refuse an analysis without runs, and runs that cannot be replicates of one another."""
+def _require_sound(groups: list[RunGroup], asked: str, store: Path) -> list[str]:
+    """Refuse an analysis without runs, and runs that cannot be replicates; returns what else speaks against them."""
     from levelbench.errors import RecordError
     from levelbench.records.comparable import one_kind
+    from levelbench.records.replicates import of_one_group
 
     if not groups:
         raise UsageError(f"{asked} of runs in {store}", "none has ended", "run something first: levelbench run digits")
+    found = []
     for group in groups:
-        wrong = [each.sentence for each in one_kind(group.runs) if each.weight == "refuse"]
+        against = [*one_kind(group.runs), *of_one_group(group)]
+        wrong = [each.sentence for each in against if each.weight == "refuse"]
         if wrong:
             raise RecordError(f"{asked} of {group.label}", "; ".join(wrong), "remove these runs, or select the others")
+        found += [str(each) for each in against]
+    return found
 
 
 @command.command("threshold", cls=shared.Grouped)
@@ -623,7 +628,7 @@ def _arms_of_runs(
     store = shared.open_store(store_path)
     view = {name: given[name] for name in ("clock", "crossing")}
     groups = in_order(group_runs(shared.apply_view(shared.readable_runs(store, words), store, **view)))
-    _require_sound(groups, "a sweep of targets", store_path)
+    caveats = _require_sound(groups, "a sweep of targets", store_path)
     scales = {
         (each.specification.task, each.specification.target.metric, each.specification.target.split) for each in groups
     }
@@ -647,9 +652,9 @@ def _arms_of_runs(
         specification = group.specification
         curves = tuple(curve_of(each, specification.clock) for each in read)
         arms.append(TimedArm(group.label, curves, specification.crossing))
-    lines = doubt_lines(groups)
-    if left := sum(len(group.unfinished) for group in groups):
-        lines.append(f"{left} run{'s' * (left > 1)} {'are' if left > 1 else 'is'} unfinished and not counted")
+    lines = [*caveats, *doubt_lines(groups)]
+    if running := sum(run.status == "running" for group in groups for run in group.unfinished):
+        lines.append(f"{running} run{'s' * (running > 1)} {'are' if running > 1 else 'is'} still running")
     return arms, target, lines, records
 
 
