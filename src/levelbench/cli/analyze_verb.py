@@ -442,7 +442,7 @@ def _composition_json(found: Composition, groups: list[RunGroup]) -> dict[str, A
     return {**dataclasses.asdict(found), "cells": cells, "groups": [group_json(group) for group in groups]}
 
 
-@command.command("stability")
+@command.command("stability", short_help="Spread of runs, and what a claim needs.")
 @click.argument("runs", nargs=-1, metavar="[RUNS]...")
 @click.option(
     "--effect", "effects", type=float, multiple=True, help="Claim, as a share.  [default: 0.01 0.02 0.05 0.1 0.2]"
@@ -519,7 +519,7 @@ def _require_sound(groups: list[RunGroup], asked: str, store: Path) -> list[str]
     return found
 
 
-@command.command("threshold", cls=shared.Grouped)
+@command.command("threshold", short_help="Rankings of runs or entries at a sweep of targets.")
 @click.argument("runs", nargs=-1, metavar="[RUNS|BOARD]...")
 @click.option("--targets", help="Targets to read the curves at, separated by commas.  [default: round ones]")
 @click.option("--task", help="Task of a leaderboard that has several.")
