@@ -170,3 +170,20 @@ def test_a_board_and_runs_are_not_mixed(call, board, store):
     code, _, err = call("analyze", "threshold", board, "digits", "--store", store)
     assert code == 2
     assert "not a board" in err
+
+
+def test_what_the_gate_finds_is_said_once(call, store, write):
+    write(7, "cccc0007", [0.90, 0.92, 0.93, 0.94])
+    _, out, _ = call("analyze", "threshold", "--store", store, "--targets", "0.91,0.94,0.96")
+    assert out.count("not paired by seed") == 1
+    assert "needs runs of its own" in out
+
+
+def test_arms_of_two_machines_have_times_and_no_verdict(call, write, tmp_path):
+    for seed in range(3):
+        write(seed, f"aaaa000{seed}", step_ms=1 + 0.01 * seed)
+        write(seed, f"bbbb000{seed}", step_ms=1.5 + 0.01 * seed, framework="torch", machine="m2")
+    code, out, _ = call("analyze", "threshold", "--store", tmp_path / "store", "--targets", "0.96")
+    assert code == 0
+    assert "no verdict on digits[framework=torch] against digits[framework=numpy]" in out
+    assert "Time against" not in out
