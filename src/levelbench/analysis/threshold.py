@@ -297,7 +297,10 @@ def _knee(climbs: Sequence[Climb], sign: float) -> tuple[tuple[float, float] | N
     points = [(time, quality) for time, quality in zip(median.tolist(), grid.tolist(), strict=True) if time < math.inf]
     rising = [point for at, point in enumerate(points) if at == 0 or point[0] > points[at - 1][0]]
     if len(rising) < _KNEE_POINTS:
-        return None, f"its median curve has {len(rising)} steps, and a knee takes {_KNEE_POINTS}"
+        return (
+            None,
+            f"its median curve has {len(rising)} step{'s' * (len(rising) != 1)}, and a knee takes {_KNEE_POINTS}",
+        )
     x, best = (np.array(each) for each in zip(*rising, strict=True))
     found = kneedle(x, best)
     return (None, found) if isinstance(found, str) else ((sign * float(best[found]), float(x[found])), "")
