@@ -10,8 +10,7 @@ from tests.competition.scored import DAWNBENCH, MEDIAN, MLPERF, OURS, TARGET, a_
 
 from levelbench.competition.entries import Inference, SubmittedCurve, SubmittedRun, SystemPrice
 from levelbench.competition.rulesets import Aggregation
-from levelbench.competition.scoring import aggregation_words, climb_of, score, sweep, thinned
-from levelbench.measure.crossing import find_crossing
+from levelbench.competition.scoring import aggregation_words, score, sweep, thinned
 from levelbench.records.schema import Target
 
 
@@ -104,21 +103,6 @@ def test_every_aggregation_is_a_sentence(rule):
 )
 def test_windows_and_studies_are_in_the_sentence(rules, words):
     assert words in aggregation_words(rules)
-
-
-qualities = st.lists(st.integers(0, 8).map(lambda each: each / 8), min_size=1, max_size=12)
-
-
-@given(qualities, st.sampled_from(["first", "confirmed", "sustained", "final"]), st.sampled_from(["higher", "lower"]))
-@settings(max_examples=40, deadline=None)
-def test_steps_give_the_time_at_every_target_as_the_crossing_rule_does(values, rule, direction):
-    times = [float(at + 1) for at in range(len(values))]
-    steps = climb_of(times, values, rule, direction).steps()
-    sign = 1 if direction == "higher" else -1
-    for threshold in {*values, 0.3}:
-        found = find_crossing(values, threshold, direction=direction, rule=rule, x=times)
-        by_steps = next((time for quality, time in steps if sign * quality >= sign * threshold), None)
-        assert by_steps == (found.position if found else None)
 
 
 def test_thinned_steps_keep_the_first_the_last_and_the_one_at_the_target():

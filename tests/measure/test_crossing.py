@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelbench.errors import UnknownNameError, UsageError
-from levelbench.measure.crossing import RULES, Crossing, find_crossing
+from levelbench.measure.crossing import RULES, Crossing, climb_of, find_crossing
 
 CURVE = [0.90, 0.95, 0.93, 0.94, 0.96, 0.93, 0.95, 0.96]
 SECONDS = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]
@@ -123,3 +123,20 @@ def test_what_cannot_be_meant_is_refused(wrong):
 def test_a_threshold_that_is_not_a_number_is_refused():
     with pytest.raises(UsageError, match="not a number"):
         find_crossing([1.0], math.nan)
+
+
+qualities = st.lists(st.integers(0, 8).map(lambda each: each / 8), min_size=1, max_size=12)
+
+
+@given(qualities, st.sampled_from(sorted(RULES)), st.sampled_from(["higher", "lower"]))
+def test_a_climb_has_the_time_at_every_target_that_the_crossing_rule_gives(values, rule, direction):
+    times = [float(at + 1) for at in range(len(values))]
+    climb = climb_of(times, values, rule, direction)
+    for threshold in {*values, 0.3}:
+        found = find_crossing(values, threshold, direction=direction, rule=rule, x=times)
+        assert climb.time_at(threshold) == (pytest.approx(found.position) if found else None)
+
+
+def test_steps_of_a_climb_are_better_and_later_in_either_direction():
+    assert climb_of([1, 2, 3, 4], [0.5, 0.4, 0.7, 0.6], "first", "higher").steps() == [(0.5, 1), (0.7, 3)]
+    assert climb_of([1, 2, 3, 4], [0.5, 0.6, 0.4, 0.3], "first", "lower").steps() == [(0.5, 1), (0.4, 3), (0.3, 4)]

@@ -172,3 +172,10 @@ def test_markdown_shows_every_mark_of_a_name_literally():
 def test_names_of_csv_columns_are_no_formulas_and_hold_no_control_characters():
     table = Table("t", "t", (Column("=cmd\x1b", "t"),), ((Absent("@why"),),))
     assert to_csv(table) == "'=cmd\\x1b,'=cmd\\x1b_reason\r\n,'@why\r\n"
+
+
+def test_columns_of_one_series_are_shown_in_one_unit():
+    columns = (Column("a_s", "a", ColumnKind.TIME_S, series="s"), Column("b_s", "b", ColumnKind.TIME_S, series="s"))
+    table = Table("t", "T", columns, ((Number(0.002), Number(2.0)),))
+    assert lay_out(table).headers == ("a, s", "b, s")
+    assert lay_out(table).cells == (("0.00200", "2"),)

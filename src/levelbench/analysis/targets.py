@@ -28,7 +28,16 @@ from levelbench.records import RunGroup
 from levelbench.records.reader import Record
 
 __all__ = ["Cadence", "Candidate", "Proposal", "Runs", "TaskProposal", "check_evaluations", "check_shares"]
-__all__ += ["final_line", "final_test", "propose_cadence", "propose_runs", "propose_target", "tune"]
+__all__ += [
+    "final_line",
+    "final_test",
+    "kneedle",
+    "nice_step",
+    "propose_cadence",
+    "propose_runs",
+    "propose_target",
+    "tune",
+]
 
 LEAST_SEEDS = 10
 LEAST_EVALUATIONS = 8
@@ -159,10 +168,10 @@ def _study(curves: ArrayLike, x: Sequence[float] | None, direction: str, step: f
     best = np.maximum.accumulate(median)
     if step is not None and not step > 0:
         raise UsageError(asked, f"a step of {step} between candidates", "give a step above zero")
-    return _Study(table, at, best, sign, step or _nice(float(best[-1] - best[0]) / 50.0))
+    return _Study(table, at, best, sign, step or nice_step(float(best[-1] - best[0]) / 50.0))
 
 
-def _nice(value: float) -> float:
+def nice_step(value: float) -> float:
     """The largest of 1, 2 or 5 times a power of ten that is not above ``value``; 1 for a curve without a range."""
     if value <= 0.0:
         return 1.0
@@ -173,10 +182,18 @@ def _nice(value: float) -> float:
 
 def _knee(study: _Study) -> int | str:
     """The evaluation at the knee, or the reason why there is none."""
-    x_range, q_range = study.ranges
+    return kneedle(study.x, study.best)
+
+
+def kneedle(x: _Curve, best: _Curve) -> int | str:
+    """The index of the knee of a rising curve, or the reason why there is none (Satopää et al. 2011).
+
+    ``x`` increases, ``best`` never falls; both have the same length, two or more.
+    """
+    x_range, q_range = float(x[-1] - x[0]), float(best[-1] - best[0])
     if q_range <= 0.0:
         return "no knee: the quality does not improve after the first evaluation"
-    bend = (study.best - study.best[0]) / q_range - (study.x - study.x[0]) / x_range
+    bend = (best - best[0]) / q_range - (x - x[0]) / x_range
     knee = int(np.argmax(bend))
     if bend[knee] < LEAST_BEND:
         return "no knee: the curves are still climbing at their end; train longer"

@@ -1,4 +1,4 @@
-"""``levelbench analyze``: analyses of many runs: a target for a task, whether the gains of optimisations multiply."""
+"""``levelbench analyze``: analyses of many runs: stability, thresholds, a target for a task, whether gains multiply."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
+from levelbench.cli.analyze_threshold import threshold
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -270,6 +271,7 @@ def command() -> None:
 
 
 command.add_command(tune_target)
+command.add_command(threshold)
 
 
 @command.command("composition")
@@ -437,3 +439,62 @@ def _composition_json(found: Composition, groups: list[RunGroup]) -> dict[str, A
 
     cells = [{**dataclasses.asdict(cell), "on": sorted(cell.on)} for cell in found.cells]
     return {**dataclasses.asdict(found), "cells": cells, "groups": [group_json(group) for group in groups]}
+
+
+@command.command("stability", short_help="Spread of runs, and what a claim needs.")
+@click.argument("runs", nargs=-1, metavar="[RUNS]...")
+@click.option(
+    "--effect", "effects", type=float, multiple=True, help="Claim, as a share.  [default: 0.01 0.02 0.05 0.1 0.2]"
+)
+@shared.view_options
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw Kaplan-Meier curves to this .svg or .png file.")
+@shared.table_options
+@shared.store_option
+@shared.answer_options
+def stability_verb(
+    runs: tuple[str, ...], effects: tuple[float, ...], store_path: Path, as_json: bool, **given: Any
+) -> int:
+    """How much RUNS vary, how many arrive, how many a claim needs, and where the spread comes from.
+
+    RUNS are selected as everywhere, by default all in the store; each group of one specification is analysed by itself.
+
+    \b
+      levelbench analyze stability 'digits[framework=numpy]'
+      levelbench analyze stability digits monday/ tuesday/ --effect 0.05
+
+    Exits with 4 if no group has two runs that reached the target.
+    """
+    from levelbench.analysis.stability import EFFECTS, by_machine, stability
+    from levelbench.cli.reporting import doubt_lines, group_json, require_sound
+    from levelbench.records import group_runs
+    from levelbench.records.summary import in_order
+    from levelbench.report.studies import MOST_DRAWN, curve_points_table, stability_tables, write_stability
+
+    shared.check_statistics(0.0, given["level"])
+    shared.check_plot(given["plot"])
+    shared.check_writable(given["csv_path"], given["markdown_path"])
+    store = shared.open_store(store_path)
+    view = {name: given[name] for name in ("clock", "crossing", "threshold")}
+    groups = in_order(group_runs(shared.apply_view(shared.readable_runs(store, runs), store, **view)))
+    caveats = require_sound(groups, "the stability", store_path)
+    groups = by_machine(groups)
+    if given["plot"] is not None and len(groups) > MOST_DRAWN:
+        raise UsageError(
+            f"--plot {given['plot']}", f"{len(groups)} curves are too many for a figure", "name fewer runs"
+        )
+    found = [stability(group, effects=sorted({*effects}) or EFFECTS, level=given["level"]) for group in groups]
+    tables = stability_tables(found, groups)
+    lines = [*(line for each in found for line in each.lacks), *caveats, *doubt_lines(groups)]
+
+    def write() -> dict[str, str]:
+        csv = {each.name: each for each in [*tables, curve_points_table(found)]}
+        written = shared.write_tables(given, tables, lines, title="Stability", csv=csv)
+        return written if given["plot"] is None else {**written, "plot": str(write_stability(found, given["plot"]))}
+
+    def view_json() -> dict[str, Any]:
+        pairs = zip(found, groups, strict=True)
+        return {"groups": [{**asdict(each), "group": group_json(group)} for each, group in pairs], "lines": lines}
+
+    shared.present(tables, lines, view_json, write, as_json=as_json, apart=False)
+    return 0 if any(each.variation is not None for each in found) else _CANNOT_TELL

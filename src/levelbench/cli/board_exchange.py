@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from levelbench.competition.entries import Submission
     from levelbench.report.tables import Table
 
-__all__ = ["export", "import_entries", "import_tables", "profile_scores", "ranked", "shortened"]
+__all__ = ["export", "import_entries", "import_tables", "profile_scores", "ranked", "read_entries", "shortened"]
 
 _WIDEST = 24
 """The longest name, so that a ranking fits into 80 columns."""
@@ -368,7 +368,7 @@ def export(kind: str, source: Path, output: Path, as_json: bool) -> int:
     ids. Entries that a format cannot hold (another mode or task) are skipped and counted. Exit code 1 if an entry could
     not be read or written.
     """
-    entries, problems = _read_entries(source)
+    entries, problems = read_entries(source)
     if not entries and not problems:
         do = "give a leaderboard's folder (with TASK/training and TASK/inference in it) or one submission"
         raise UsageError(f"export {source}", "there are no submissions", do)
@@ -400,7 +400,7 @@ def export(kind: str, source: Path, output: Path, as_json: bool) -> int:
     return 1 if problems else 0
 
 
-def _read_entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]]:
+def read_entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]]:
     """Every entry with its id, and a sentence for each that cannot be read."""
     from levelbench.competition.entries import read_submission
     from levelbench.competition.exchange import entry_paths

@@ -34,18 +34,9 @@ __all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_a
 __all__ += ["check_statistics", "check_writable", "code_until_clear", "data_option", "debug_option", "each_run"]
 __all__ += ["effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "listed_schemes"]
 __all__ += ["mute", "need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on"]
-__all__ += [
-    "refuse_overruled",
-    "say",
-    "say_error",
-    "say_look",
-    "seconds",
-    "select_runs",
-    "spawn_option",
-    "statistics_options",
-]
-__all__ += ["store_option", "table_options", "team", "team_options", "until_clear"]
-__all__ += ["until_clear_options", "view_options", "visible", "write_tables"]
+__all__ += ["readable_runs", "refuse_overruled", "say", "say_error", "say_look", "seconds", "select_runs"]
+__all__ += ["spawn_option", "statistics_options", "store_option", "table_options", "team", "team_options"]
+__all__ += ["until_clear", "until_clear_options", "view_options", "visible", "write_tables"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -310,6 +301,21 @@ def each_run(store: Store, words: tuple[str, ...] | list[str]) -> Iterator[RunSu
 def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
     """The same as a list, oldest first."""
     return sorted(each_run(store, words), key=lambda run: run.started)
+
+
+def readable_runs(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
+    """The runs that the words select, or all in the store, oldest first.
+
+    Raises the reason why a record that may be one of them cannot be read: leaving it out would silently change results.
+    """
+    found = select_runs(store, words) if words else sorted(store.summaries(), key=lambda run: run.started)
+    if not words and store.problems:
+        raise store.problems[0]
+    for word in words:
+        for _ in store.each_found(word):
+            pass
+        store.require_readable(word)
+    return found
 
 
 def error_parts(error: LevelbenchError) -> dict[str, Any]:

@@ -96,14 +96,7 @@ def written(
     shared.check_statistics(given["margin"], given["level"])
     if given["folder"] is not None and given["output"] is not None:
         raise UsageError("--folder with --output", "a report is one file or a folder of them", "leave out one of them")
-    found = shared.select_runs(store, runs) if runs else sorted(store.summaries(), key=lambda run: run.started)
-    # Leaving out a run with a damaged record would silently change the verdict.
-    if not runs and store.problems:
-        raise store.problems[0]
-    for word in runs:
-        for _ in store.each_found(word):
-            pass
-        store.require_readable(word)
+    found = shared.readable_runs(store, runs)
     if not found:
         raise UsageError(f"a report on {store.path}", "it has no runs", "run something first: levelbench run digits")
     groups = in_order(group_runs(shared.apply_view(found, store, **{name: given[name] for name in _VIEW})))

@@ -23,6 +23,7 @@ __all__ = [
     "gate_lines",
     "group_json",
     "label_apart",
+    "require_sound",
     "scalings_of",
     "write",
     "write_folder",
@@ -205,6 +206,24 @@ def _with_records(groups: Sequence[RunGroup], records: Sequence[Record]) -> list
 
 def _verdicts(comparisons: Sequence[Comparison]) -> list[tuple[str, str, Verdict]]:
     return [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
+
+
+def require_sound(groups: list[RunGroup], asked: str, store: Path) -> list[str]:
+    """Refuse an analysis without runs, and runs that cannot be replicates; returns what else speaks against them."""
+    from levelbench.errors import RecordError, UsageError
+    from levelbench.records.comparable import one_kind
+    from levelbench.records.replicates import of_one_group
+
+    if not groups:
+        raise UsageError(f"{asked} of runs in {store}", "none has ended", "run something first: levelbench run digits")
+    found = []
+    for group in groups:
+        against = [*one_kind(group.runs), *of_one_group(group)]
+        wrong = [each.sentence for each in against if each.weight == "refuse"]
+        if wrong:
+            raise RecordError(f"{asked} of {group.label}", "; ".join(wrong), "remove these runs, or select the others")
+        found += [str(each) for each in against]
+    return found
 
 
 def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[RunGroup, RunGroup]:

@@ -12,12 +12,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import accumulate
-from operator import neg
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from levelbench.competition.entries import Inference, Submission, SubmittedCurve, SubmittedRun
 from levelbench.competition.figures import (
@@ -39,7 +36,7 @@ from levelbench.competition.figures import (
 )
 from levelbench.competition.rulesets import Aggregation, CostRules, InferenceRules, Ruleset, task_rules
 from levelbench.errors import UsageError
-from levelbench.measure.crossing import sign_of
+from levelbench.measure.crossing import Climb, climb_of, sign_of
 from levelbench.measure.statistics import expected_time_with_restarts, wilson
 from levelbench.records.schema import Target
 
@@ -66,55 +63,6 @@ def crossing_of(submission: Submission, rules: Ruleset) -> str:
     """
     fixed = rules.crossing == "confirmed" and submission.crossing == "final"
     return "final" if fixed else rules.crossing
-
-
-class Climb(Struct, frozen=True, gc=False):
-    """A run as a crossing rule sees it: from ``time_s[i]`` on, ``best[i]`` counts as reached.
-
-    Both increase strictly. ``best`` is the quality times ``sign`` (-1 if lower is better).
-    """
-
-    sign: float
-    best: list[float]
-    time_s: list[float]
-
-    def time_at(self, threshold: float) -> float | None:
-        """When ``threshold`` counts as reached, exactly as in ``find_crossing``; ``None``: never."""
-        at = bisect_left(self.best, self.sign * threshold)
-        return float(self.time_s[at]) if at < len(self.best) else None
-
-    def steps(self) -> list[tuple[float, float]]:
-        """``(quality, time)`` pairs, with strictly better qualities and later times."""
-        qualities = self.best if self.sign > 0 else map(neg, self.best)
-        return list(zip(qualities, self.time_s, strict=True))
-
-
-def climb_of(times_s: Sequence[float], qualities: Sequence[float], rule: str, direction: str) -> Climb:
-    """The climb under ``first``, ``confirmed`` (two in a row), ``sustained`` or ``final``.
-
-    ``times_s`` has one value per quality. A NaN quality never counts as reached.
-    """
-    sign = sign_of(direction)
-    times = times_s
-    signed = qualities if sign > 0 else list(map(neg, qualities))
-    if math.isnan(sum(signed)):
-        signed = [-math.inf if math.isnan(each) else each for each in signed]
-    if rule == "final":
-        signed, times = signed[-1:], times[-1:]
-    elif rule == "sustained":
-        signed = list(accumulate(reversed(signed), min))[::-1]
-    # A single pass, since a board has ten thousand entries with hundreds of points each.
-    before = -math.inf if rule == "confirmed" else math.inf
-    highest, best, reached_s = -math.inf, [], []
-    for quality, time in zip(signed, times, strict=True):
-        seen = quality if quality < before else before
-        if seen > highest:
-            highest = seen
-            best.append(seen)
-            reached_s.append(time)
-        if rule == "confirmed":
-            before = quality
-    return Climb(sign, best, reached_s)
 
 
 def first_arrival_s(curve: SubmittedCurve, target: Target) -> float | None:

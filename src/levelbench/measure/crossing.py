@@ -3,13 +3,19 @@
 A single lucky evaluation does not count. With an evaluation jitter of 0.1 points, a model that is stuck 0.1 points
 below its target "reaches" it in most runs of ten evaluations, so the default rule requires a confirmation; the other
 rules are views over the same curve.
+
+Every rule asks for the first point at which some derived quality is at the target. A :class:`Climb` has that quality
+computed once, so that the time for another target is a lookup.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import neg
 from types import MappingProxyType
 
 from levelbench.errors import UnknownNameError, UsageError
@@ -125,3 +131,65 @@ def _between(qualities: Sequence[float], threshold: float, index: int, x: Sequen
         return float(x[index])
     share = (threshold - before) / (after - before)
     return float(x[index - 1] + share * (x[index] - x[index - 1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """A run as a crossing rule sees it: from ``time_s[i]`` on, ``best[i]`` counts as reached.
+
+    Both increase strictly. ``best`` is the quality times ``sign`` (-1 if lower is better). ``before`` has, for the rule
+    ``interpolated`` alone, the evaluation before each of these: its quality times ``sign``, and its time.
+    """
+
+    sign: float
+    best: list[float]
+    time_s: list[float]
+    before: list[tuple[float, float]] | None = None
+
+    def time_at(self, threshold: float) -> float | None:
+        """When ``threshold`` counts as reached, exactly as in ``find_crossing``; ``None``: never."""
+        wanted = self.sign * threshold
+        at = bisect_left(self.best, wanted)
+        if at == len(self.best):
+            return None
+        if self.before is None:
+            return float(self.time_s[at])
+        (quality, time), best, reached = self.before[at], self.best[at], self.time_s[at]
+        if not (math.isfinite(quality) and math.isfinite(best)):
+            return float(reached)
+        return float(time + (wanted - quality) / (best - quality) * (reached - time))
+
+    def steps(self) -> list[tuple[float, float]]:
+        """``(quality, time)`` pairs, with strictly better qualities and later times."""
+        qualities = self.best if self.sign > 0 else map(neg, self.best)
+        return list(zip(qualities, self.time_s, strict=True))
+
+
+def climb_of(times_s: Sequence[float], qualities: Sequence[float], rule: str, direction: str) -> Climb:
+    """The climb under any of ``RULES``, with a streak of two for ``confirmed``.
+
+    ``times_s`` has one value per quality. A NaN quality never counts as reached.
+    """
+    sign = sign_of(direction)
+    times = times_s
+    signed = qualities if sign > 0 else list(map(neg, qualities))
+    if math.isnan(sum(signed)):
+        signed = [-math.inf if math.isnan(each) else each for each in signed]
+    if rule == "final":
+        signed, times = signed[-1:], times[-1:]
+    elif rule == "sustained":
+        signed = list(accumulate(reversed(signed), min))[::-1]
+    # A single pass, since a board has ten thousand entries with hundreds of points each.
+    least = -math.inf if rule == "confirmed" else math.inf
+    highest, last, best, reached_s, before = -math.inf, (-math.inf, 0.0), [], [], []
+    for quality, time in zip(signed, times, strict=True):
+        seen = quality if quality < least else least
+        if seen > highest:
+            highest = seen
+            best.append(seen)
+            reached_s.append(time)
+            before.append(last)
+        if rule == "confirmed":
+            least = quality
+        last = (quality, time)
+    return Climb(sign, best, reached_s, before if rule == "interpolated" else None)

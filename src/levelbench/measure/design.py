@@ -15,7 +15,8 @@ from random import Random
 
 import numpy as np
 
-__all__ = ["Between", "Sessions", "between_sessions", "order_bias", "schedule_of", "turns"]
+__all__ = ["Between", "Sessions", "between_sessions", "order_bias", "schedule_of", "sessions_of"]
+__all__ += ["turns"]
 
 Span = tuple[float, float]
 """When a run started and ended, in seconds on the same clock."""
@@ -165,6 +166,19 @@ def session_means(times: Sequence[float], sessions: Sequence[Sequence[int]]) -> 
     return [float(np.exp(logs[list(each)].mean())) for each in sessions]
 
 
+def sessions_of(spans: Sequence[Span]) -> list[list[int]]:
+    """The indices of the runs of each session, in order of time: a pause of more than ``APART_S`` begins a new one."""
+    sessions: list[list[int]] = []
+    ended = -math.inf
+    for at in sorted(range(len(spans)), key=lambda at: spans[at]):
+        if sessions and spans[at][0] - ended <= APART_S:
+            sessions[-1].append(at)
+        else:
+            sessions.append([at])
+        ended = max(ended, spans[at][1])
+    return sessions
+
+
 def between_sessions(groups: Sequence[tuple[Sequence[float], Sequence[Span]]]) -> Between | None:
     """How much sessions vary, from the times and spans of each specification's runs on one machine; or ``None``.
 
@@ -173,15 +187,7 @@ def between_sessions(groups: Sequence[tuple[Sequence[float], Sequence[Span]]]) -
     """
     squares, dof = 0.0, 0
     for times, spans in groups:
-        order = sorted(range(len(spans)), key=lambda at: spans[at])
-        sessions: list[list[int]] = []
-        ended = -math.inf
-        for at in order:
-            if sessions and spans[at][0] - ended <= APART_S:
-                sessions[-1].append(at)
-            else:
-                sessions.append([at])
-            ended = max(ended, spans[at][1])
+        sessions = sessions_of(spans)
         if len(sessions) > 1:
             means = np.log(session_means(times, sessions))
             squares += float(((means - means.mean()) ** 2).sum())

@@ -5,12 +5,24 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from levelbench.records.caveats import Caveat, Sides, Weight, ended, listed
 from levelbench.records.doubts import counted_doubts, in_steps
 from levelbench.records.summary import RunGroup, RunSummary
 
-__all__ = ["copies", "doubts", "doubts_of", "looks", "pairing", "removed", "removed_runs", "shared_runs", "unfinished"]
+__all__ = [
+    "copies",
+    "doubts",
+    "doubts_of",
+    "looks",
+    "of_one_group",
+    "pairing",
+    "removed",
+    "removed_runs",
+    "shared_runs",
+]
+__all__ += ["unfinished"]
 
 _FINE = 5
 """This many phases given to the nanosecond never agree by chance."""
@@ -121,6 +133,12 @@ def _ranges(seeds: Iterable[int]) -> str:
         else:
             parts.append([seed])
     return ", ".join(str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in parts)
+
+
+def of_one_group(group: RunGroup) -> list[Caveat]:
+    """What speaks against the runs of a single group as replicates: copies, interrupted and missing runs, looks."""
+    sides = Sides(group, replace(group, runs=(), unfinished=(), repeats=()))
+    return [each for check in (copies, unfinished, removed_runs, looks) for each in check(sides)]
 
 
 def doubts(sides: Sides) -> Iterator[Caveat]:

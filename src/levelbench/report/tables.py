@@ -109,12 +109,16 @@ def cell_of(value: CellValue, reason: str = "") -> Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """``key`` names it for machines (with the base unit: ``time_s``), ``title`` for people."""
+    """``key`` names it for machines (with the base unit: ``time_s``), ``title`` for people.
+
+    Columns of one ``series`` are shown in one unit, so that a row can be read across.
+    """
 
     key: str
     title: str
     kind: ColumnKind = ColumnKind.TEXT
     digits: int = 3
+    series: str = ""
 
     @property
     def is_text(self) -> bool:
@@ -194,7 +198,7 @@ def _escape(character: str) -> str:
 
 def lay_out(table: Table) -> TextTable:
     """The table as text: each column's unit is chosen and put into its header, reasons are collected as footnotes."""
-    units = [_unit(column, [row[at] for row in table.rows]) for at, column in enumerate(table.columns)]
+    units = [_unit(column, _cells_beside(table, at)) for at, column in enumerate(table.columns)]
     marks: dict[str, str] = {}
     cells = tuple(
         tuple(_shown(cell, column, unit, marks) for cell, column, unit in zip(row, table.columns, units, strict=True))
@@ -205,6 +209,13 @@ def lay_out(table: Table) -> TextTable:
         for column, unit in zip(table.columns, units, strict=True)
     )
     return TextTable(headers, cells, tuple((mark, clean(reason)) for reason, mark in marks.items()))
+
+
+def _cells_beside(table: Table, at: int) -> list[Cell]:
+    """The cells of column ``at`` and of the others of its series."""
+    series = table.columns[at].series
+    places = [i for i, each in enumerate(table.columns) if i == at or (series and each.series == series)]
+    return [row[i] for row in table.rows for i in places]
 
 
 def _unit(column: Column, cells: Sequence[Cell]) -> Unit:

@@ -16,7 +16,13 @@ from levelbench.measure.statistics import (
     t_quantile,
     t_survival,
 )
-from levelbench.measure.statistics.distributions import chi_squared_survival, chi_squared_test, gamma_survival
+from levelbench.measure.statistics.distributions import (
+    chi_squared_quantile,
+    chi_squared_survival,
+    chi_squared_test,
+    f_survival,
+    gamma_survival,
+)
 
 DOFS = [0.5, 1, 1.5, 2, 3, 4.7, 10, 33.3, 100, 1e3, 1e5, 1e7]
 SHARES = [1e-8, 1e-3, 0.025, 0.3, 0.4999999, 0.6, 0.9, 0.975, 0.999, 1 - 1e-8]
@@ -115,3 +121,18 @@ def test_a_count_where_nothing_is_expected_cannot_be_by_chance():
 def test_counts_that_do_not_belong_together_are_refused(observed):
     with pytest.raises(ValueError, match="expected"):
         chi_squared_test(observed, [10, 10])
+
+
+@pytest.mark.parametrize(("above", "below"), [(1, 1), (2, 30), (7, 3), (40, 200)])
+def test_fishers_f_agrees_with_scipy(above, below):
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
+    for f in (1e-3, 0.3, 1.0, 2.5, 40.0):
+        assert f_survival(f, above, below) == pytest.approx(stats.f.sf(f, above, below), rel=1e-10)
+    assert (f_survival(0.0, above, below), f_survival(np.inf, above, below)) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 9, 250])
+def test_the_quantile_of_chi_squared_agrees_with_scipy(degrees):
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
+    for p in (0.001, 0.025, 0.5, 0.975, 0.999):
+        assert chi_squared_quantile(p, degrees) == pytest.approx(stats.chi2.ppf(p, degrees), rel=1e-9)

@@ -10,6 +10,7 @@ from scipy import stats
 
 from levelbench.measure.statistics import (
     Interval,
+    deviation_interval,
     estimate,
     estimate_signed,
     fisher_exact,
@@ -18,6 +19,7 @@ from levelbench.measure.statistics import (
     mean_interval,
     median_interval,
     median_interval_ranks,
+    variation,
     wilson,
 )
 from levelbench.measure.statistics.intervals import (
@@ -226,3 +228,35 @@ def test_holm_lies_between_the_raw_and_bonferronis_values(p_values):
 def test_holm_refuses_what_is_no_probability():
     with pytest.raises(ValueError, match="between 0 and 1"):
         holm([1.5])
+
+
+def test_the_interval_of_a_deviation_is_that_of_chi_squared():
+    values = [3.1, 2.9, 3.4, 2.7, 3.3]
+    low, high = (np.std(values, ddof=1) * math.sqrt(4 / stats.chi2.ppf(p, 4)) for p in (0.975, 0.025))
+    found = deviation_interval(values)
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_a_variation_is_the_deviation_over_the_mean():
+    # MLPerf Training's reference points of resnet at a batch of 4096: mean 40, population deviation 1.
+    found = variation([39, 39, 39, 39, 40, 40, 40, 41, 41, 42])
+    assert found.value == pytest.approx(math.sqrt(10 / 9) / 40)
+    assert found.value in found.interval
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=3, max_size=20).filter(lambda values: len({*values}) > 2))
+def test_a_variation_is_that_of_scipy(values):
+    assert variation(values).value == pytest.approx(stats.variation(values, ddof=1))
+
+
+def test_a_variation_of_two_values_or_with_an_outlier_has_no_interval():
+    assert variation([1.0, 1.1]).interval is None
+    assert variation([*np.linspace(0.9, 1.1, 99), 100.0]).interval is None
+
+
+@pytest.mark.parametrize(("n", "spread"), [(3, 0.05), (5, 0.3), (20, 0.3)])
+def test_the_interval_of_a_variation_holds_that_of_log_normal_times(n, spread):
+    rng, truth, repeats = np.random.default_rng([21, n]), math.sqrt(math.expm1(spread**2)), 1000
+    found = [variation(np.exp(spread * rng.standard_normal(n))).interval for _ in range(repeats)]
+    hits = sum(each is not None and truth in each for each in found)
+    assert hits / repeats >= 0.94 - 3 * math.sqrt(0.95 * 0.05 / repeats)

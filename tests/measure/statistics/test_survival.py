@@ -12,6 +12,7 @@ from levelbench.measure.statistics import (
     expected_time_with_restarts,
     kaplan_meier,
     log_rank_p,
+    restarts_interval,
     time_ratio,
 )
 
@@ -213,3 +214,57 @@ def test_a_large_comparison_with_few_events_agrees_with_drawn_permutations():
     drawn = [abs(random.permutation(scores)[:30].sum() - 30 * scores.mean()) for _ in range(4000)]
     assert log_rank_p(a, b) == pytest.approx(np.mean(np.array(drawn) >= seen - 1e-9), abs=0.2)
     assert log_rank_p(a, b) < 0.6
+
+
+def test_quantiles_are_where_the_curve_of_scipy_crosses():
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
+    theirs = stats.ecdf(stats.CensoredData(uncensored=RELAPSED, right=LOST)).sf
+    curve = kaplan_meier(TIMES, OBSERVED)
+    assert curve.survival == pytest.approx(theirs.probabilities[np.isin(theirs.quantiles, curve.times)])
+    for share in (0.1, 0.25, 0.5):
+        first = next(t for t, left in zip(theirs.quantiles, theirs.probabilities, strict=True) if left <= 1 - share)
+        assert curve.quantile(share).value == first
+    assert curve.quantile(0.9).value == math.inf
+    assert curve.median() == curve.quantile(0.5)
+
+
+def test_a_hundred_thousand_runs_agree_with_scipy():
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
+    rng = np.random.default_rng(5)
+    times, observed = rng.exponential(size=100_000), rng.random(100_000) < 0.7
+    theirs = stats.ecdf(stats.CensoredData(uncensored=times[observed], right=times[~observed])).sf
+    curve = kaplan_meier(times, observed)
+    for at in (0.1, 0.7, 2.0):
+        assert curve.at(at) == pytest.approx(float(theirs.evaluate(at)), rel=1e-9)
+
+
+def test_restarts_have_no_interval_below_six_runs_that_arrived():
+    assert restarts_interval([1.0] * 5, [2.0] * 5) is None
+    assert restarts_interval([1.0] * 6, []) is not None
+
+
+def test_the_interval_of_restarts_allows_for_misses_that_no_run_shows():
+    found = restarts_interval([1.0, 1.01, 0.99] * 4, [])
+    assert found.high > 1.2
+    assert found.low > 0.98
+
+
+@pytest.mark.parametrize("share", [0.66, 0.9, 0.97])
+@pytest.mark.parametrize("n", [10, 20, 50])
+def test_the_interval_of_restarts_holds_the_expected_time(n, share):
+    rng, repeats, hits, counted = np.random.default_rng([31, n, round(100 * share)]), 1000, 0, 0
+    truth = math.exp(0.5 * 0.05**2) + (1 - share) / share * 1.5
+    for _ in range(repeats):
+        arrived = rng.random(n) < share
+        times = np.exp(0.05 * rng.standard_normal(n))[arrived]
+        found = restarts_interval(times, [1.5] * int(n - arrived.sum()))
+        counted += found is not None
+        hits += found is not None and truth in found
+    assert counted > 0.5 * repeats
+    assert hits / counted >= 0.93 - 3 * math.sqrt(0.95 * 0.05 / counted)
+
+
+def test_the_record_that_two_of_three_runs_reach_costs_half_as_much_again():
+    # wbaek/torchskeleton: 33 of 50 runs on four V100 reach 94 % in 27.98 s.
+    times, missed = [27.98] * 33, [27.98] * 17
+    assert expected_time_with_restarts(times, missed) == pytest.approx(27.98 / 0.66, rel=1e-9)

@@ -23,8 +23,8 @@ from msgspec import Struct
 
 from levelbench.competition.entries import Setting, Submission, day_of
 from levelbench.competition.rulesets import Ruleset, TaskRules, task_rules
-from levelbench.competition.scoring import Climb, climbs_of, crossing_of
-from levelbench.measure.crossing import RULES
+from levelbench.competition.scoring import climbs_of, crossing_of
+from levelbench.measure.crossing import RULES, Climb
 from levelbench.records.schema import Target
 
 Severity = Literal["error", "warning", "note"]

@@ -23,8 +23,8 @@ from levelbench.competition.entries import Submission
 from levelbench.competition.figures import FLAGS, BoardFigure, Column, EntryScore, RankedScenario
 from levelbench.competition.leaderboard import Signed
 from levelbench.competition.rulesets import InferenceRules, Ruleset
-from levelbench.competition.scoring import Climb, thinned
-from levelbench.measure.crossing import sign_of
+from levelbench.competition.scoring import thinned
+from levelbench.measure.crossing import Climb, sign_of
 from levelbench.records.schema import Target
 from levelbench.report.numbers import ABSENT, TIME, choose_unit, number, with_interval
 

@@ -14,6 +14,7 @@ from levelbench.measure.statistics.compare import (
     resolution_of,
     welch_log_ratio,
 )
+from levelbench.measure.statistics.components import VarianceComponent, VarianceParts, variance_parts
 from levelbench.measure.statistics.distributions import (
     binomial_cdf,
     normal_cdf,
@@ -22,6 +23,7 @@ from levelbench.measure.statistics.distributions import (
     t_survival,
 )
 from levelbench.measure.statistics.intervals import (
+    deviation_interval,
     estimate,
     estimate_median,
     estimate_signed,
@@ -30,9 +32,18 @@ from levelbench.measure.statistics.intervals import (
     mean_interval,
     median_interval,
     median_interval_ranks,
+    variation,
     wilson,
 )
-from levelbench.measure.statistics.planning import holm, more_runs, runs_needed, runs_needed_t, settling_error
+from levelbench.measure.statistics.planning import (
+    best_of,
+    holm,
+    more_runs,
+    normal_minimum,
+    runs_needed,
+    runs_needed_t,
+    settling_error,
+)
 from levelbench.measure.statistics.survival import (
     CensoredTimes,
     KaplanMeier,
@@ -40,6 +51,7 @@ from levelbench.measure.statistics.survival import (
     expected_time_with_restarts,
     kaplan_meier,
     log_rank_p,
+    restarts_interval,
     time_ratio,
 )
 from levelbench.measure.statistics.values import (
@@ -63,10 +75,14 @@ __all__ = [
     "LogRatio",
     "MeanTest",
     "TimeRatio",
+    "VarianceComponent",
+    "VarianceParts",
     "amdahl_bound",
     "arithmetic_mean",
+    "best_of",
     "binomial_cdf",
     "coefficient_of_variation",
+    "deviation_interval",
     "estimate",
     "estimate_median",
     "estimate_signed",
@@ -83,17 +99,21 @@ __all__ = [
     "median_interval_ranks",
     "more_runs",
     "normal_cdf",
+    "normal_minimum",
     "normal_quantile",
     "olympic_mean",
     "paired_log_ratio",
     "reaches_on_average",
     "resolution_of",
+    "restarts_interval",
     "runs_needed",
     "runs_needed_t",
     "settling_error",
     "t_quantile",
     "t_survival",
     "time_ratio",
+    "variance_parts",
+    "variation",
     "welch_log_ratio",
     "wilson",
 ]

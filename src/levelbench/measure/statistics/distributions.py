@@ -1,7 +1,7 @@
-"""Normal, Student t, binomial and chi-squared distributions in plain Python, and Pearson's test of counts.
+"""Normal, Student t, F, binomial and chi-squared distributions in plain Python, and Pearson's test of counts.
 
-Student's t and the binomial follow from the regularised incomplete beta function, whose continued fraction converges in
-tens of terms; the tail of chi-squared is the regularised upper incomplete gamma function Q(k / 2, x / 2), a series
+Student's t, F and the binomial follow from the regularised incomplete beta function, whose continued fraction converges
+in tens of terms; the tail of chi-squared is the regularised upper incomplete gamma function Q(k / 2, x / 2), a series
 below its mean and a continued fraction above it. Small tails are computed directly and not as 1 minus something. So the
 core does not need scipy; the tests check every function against scipy over a wide grid.
 """
@@ -113,6 +113,18 @@ def t_quantile(p: float, dof: float) -> float:
     return 0.0 if p == 0.5 else _t_upper(1.0 - p, dof)
 
 
+def f_survival(f: float, degrees: float, below: float) -> float:
+    """P(F > f) of Fisher's F with ``degrees`` of freedom above and ``below`` the line, both above zero."""
+    if not (degrees > 0 and below > 0):
+        raise ValueError(f"the degrees of freedom must be above zero, not {degrees} and {below}")
+    if f <= 0.0:
+        return 1.0
+    if math.isinf(f):
+        return 0.0
+    whole = below + degrees * f
+    return _beta(0.5 * below, 0.5 * degrees, below / whole, degrees * f / whole)
+
+
 def _t_upper(tail: float, dof: float) -> float:
     """The t > 0 with P(T > t) = ``tail`` < 1/2.
 
@@ -163,6 +175,21 @@ class ChiSquared:
 def chi_squared_survival(x: float, degrees: float) -> float:
     """P(X > x) of a chi-squared variable with ``degrees`` > 0 degrees of freedom."""
     return gamma_survival(0.5 * degrees, 0.5 * x)
+
+
+@lru_cache(maxsize=1024)
+def chi_squared_quantile(p: float, degrees: float) -> float:
+    """The x with P(X <= x) = p, 0 < p < 1, by bisection of the logarithm."""
+    tail = 1.0 - check_share("p", p)
+    low, high = math.log(degrees) - 1.0, math.log(degrees) + 1.0
+    while chi_squared_survival(math.exp(low), degrees) < tail:
+        low -= high - low
+    while chi_squared_survival(math.exp(high), degrees) > tail:
+        high += high - low
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if chi_squared_survival(math.exp(middle), degrees) > tail else (low, middle)
+    return math.exp(0.5 * (low + high))
 
 
 def gamma_survival(a: float, x: float) -> float:

@@ -15,12 +15,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile, t_quantile
+from levelbench.measure.statistics.distributions import (
+    binomial_cdf,
+    chi_squared_quantile,
+    normal_quantile,
+    t_quantile,
+)
 from levelbench.measure.statistics.values import (
     RANGE,
     Estimate,
     Interval,
     check_share,
+    coefficient_of_variation,
     exponential,
     finite,
     geometric_mean,
@@ -67,6 +73,32 @@ def log_mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     """The t interval of the mean of the logarithms, transformed back: of the median if the values are log-normal."""
     logs = mean_interval([math.log(value) for value in positive(values, 2)], level)
     return Interval(exponential(logs.low), exponential(logs.high), level, "Student's t on logarithms")
+
+
+def deviation_interval(values: Sequence[float], level: float = 0.95) -> Interval:
+    """The interval of the standard deviation of a normal sample of two values or more, from chi-squared; exact."""
+    vector = finite(values, 2)
+    dof, tail = len(vector) - 1, 0.5 - 0.5 * check_share("the level", level)
+    squares = float(vector.var(ddof=1)) * dof
+    low, high = (math.sqrt(squares / chi_squared_quantile(p, dof)) for p in (1.0 - tail, tail))
+    return Interval(low, high, level, "chi-squared")
+
+
+def variation(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """The coefficient of variation of costs (ddof 1), with its interval from three values on.
+
+    The interval is exact for log-normal values: sqrt(exp(s^2) - 1) at both ends of the interval of s, the deviation of
+    the logarithms. If it does not contain the value, the values are not log-normal (an outlier, a second mode), and
+    there is none. A single value has no variation (``ValueError``).
+    """
+    vector = positive(values, 2)
+    value = coefficient_of_variation(values)
+    if len(vector) < 3:
+        return Estimate(value, None, len(vector), "coefficient of variation")
+    found = deviation_interval(np.log(vector).tolist(), level)
+    low, high = (math.sqrt(math.expm1(min(bound, 26.0) ** 2)) for bound in (found.low, found.high))
+    inside = Interval(low, high, level, "chi-squared on logarithms") if low <= value <= high else None
+    return Estimate(value, inside, len(vector), "coefficient of variation")
 
 
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:

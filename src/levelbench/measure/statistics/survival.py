@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from levelbench.measure.statistics.distributions import normal_cdf, normal_quantile
+from levelbench.measure.statistics.intervals import INTERVAL_FROM, mean_interval, wilson
 from levelbench.measure.statistics.values import Estimate, Interval, Vector, check_share, finite, positive, watched
 
 
@@ -44,18 +45,25 @@ class KaplanMeier:
         return Interval(low, high, level, "Kaplan-Meier, log-log")
 
     def median(self, level: float = 0.95) -> Estimate:
-        """The first time at which S is 1/2 or less, with Brookmeyer and Crowley's interval (1982) on the log-log scale.
+        """The time by which half of the runs have reached the target: see :meth:`quantile`."""
+        return self.quantile(0.5, level)
 
-        Infinite if the curve, or a bound of it, stays above 1/2: half of the runs never reached the target.
+    def quantile(self, reached: float, level: float = 0.95) -> Estimate:
+        """The first time by which the share ``reached`` of the runs has reached the target.
+
+        The interval is Brookmeyer and Crowley's (1982) on the log-log scale. Infinite if the curve, or a bound of it,
+        stays below that share: so many runs never reached the target.
         """
+        left = 1.0 - check_share("the share", reached)
         bounds = [self._bounds(step, level) for step in range(len(self.times))]
-        value = self._first_below(self.survival)
-        low, high = (self._first_below([bound[side] for bound in bounds]) for side in (0, 1))
-        return Estimate(value, Interval(low, high, level, "Brookmeyer-Crowley"), self.n, "Kaplan-Meier median")
+        value = self._first_below(self.survival, left)
+        low, high = (self._first_below([bound[side] for bound in bounds], left) for side in (0, 1))
+        name = "median" if reached == 0.5 else f"quantile {reached:g}"
+        return Estimate(value, Interval(low, high, level, "Brookmeyer-Crowley"), self.n, f"Kaplan-Meier {name}")
 
-    def _first_below(self, curve: Sequence[float]) -> float:
+    def _first_below(self, curve: Sequence[float], left: float) -> float:
         # Products such as 6/7 * 7/12 miss 1/2 by a rounding error.
-        return next((t for t, share in zip(self.times, curve, strict=True) if share <= 0.5 + 1e-12), math.inf)
+        return next((t for t, share in zip(self.times, curve, strict=True) if share <= left + 1e-12), math.inf)
 
     def _bounds(self, step: int, level: float) -> tuple[float, float]:
         z = normal_quantile(0.5 + 0.5 * check_share("the level", level))
@@ -85,12 +93,11 @@ def kaplan_meier(times: Sequence[float], observed: Sequence[bool]) -> KaplanMeie
     finite(vector[events | (vector != math.inf)], 0)
     if len(vector) == 0:
         raise ValueError("0 values, but 1 or more are needed")
-    steps = np.unique(vector[events])
-    at_risk = [int((vector >= t).sum()) for t in steps]
-    counts = [int((vector[events] == t).sum()) for t in steps]
+    steps, counts = np.unique(vector[events], return_counts=True)
+    at_risk = len(vector) - np.searchsorted(np.sort(vector), steps, side="left")
     share, spread = 1.0, 0.0
     survival, variance = [], []
-    for risk, count in zip(at_risk, counts, strict=True):
+    for risk, count in zip(at_risk.tolist(), counts.tolist(), strict=True):
         share *= (risk - count) / risk
         spread += count / (risk * (risk - count)) if count < risk else 0.0
         survival.append(share)
@@ -99,8 +106,8 @@ def kaplan_meier(times: Sequence[float], observed: Sequence[bool]) -> KaplanMeie
         tuple(map(float, steps)),
         tuple(survival),
         tuple(variance),
-        tuple(at_risk),
-        tuple(counts),
+        tuple(at_risk.tolist()),
+        tuple(counts.tolist()),
         len(vector),
         float(vector.max()),
     )
@@ -118,6 +125,24 @@ def expected_time_with_restarts(times: Sequence[float], given_up_s: Sequence[flo
     if len(reached) == 0:
         return math.inf
     return float((math.fsum(reached) + math.fsum(failed)) / len(reached))
+
+
+def restarts_interval(times: Sequence[float], given_up_s: Sequence[float], level: float = 0.95) -> Interval | None:
+    """The interval of :func:`expected_time_with_restarts`; ``None`` if fewer than six runs reached the target.
+
+    Student's interval of the mean time and Wilson's of the odds of a miss, at the mean cost of one, are added by Zou
+    and Donner's method (2008). If no run missed, some of the next ones still may, at the cost of the longest run.
+    """
+    reached, failed = positive(times, 0), finite(given_up_s, 0)
+    k, n = len(reached), len(reached) + len(failed)
+    if k < INTERVAL_FROM:
+        return None
+    share, mean = wilson(k, n, level), mean_interval(times, level)
+    cost = float(failed.mean()) if n > k else float(reached.max())
+    value, added = float(reached.mean()), (n - k) / k * cost
+    low, high = ((1.0 - bound) / bound * cost for bound in (share.high, share.low))
+    below, above = math.hypot(value - mean.low, added - low), math.hypot(mean.high - value, high - added)
+    return Interval(max(0.0, value + added - below), value + added + above, level, "Student's t and Wilson, added")
 
 
 _MOST_ARRANGEMENTS = 20_000

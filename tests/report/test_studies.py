@@ -1,0 +1,90 @@
+"""Tables and figures of stability and thresholds: what they show, whatever the arms are called."""
+
+import dataclasses
+import warnings
+from xml.etree import ElementTree as ET
+
+import pytest
+from tests.report.pages import PAYLOADS, needs_matplotlib
+
+from levelbench.analysis.stability import stability
+from levelbench.analysis.threshold import TimedArm, TimedCurve, sweep
+from levelbench.records.schema import Target
+from levelbench.report.studies import (
+    curve_points_table,
+    shortened_table,
+    stability_tables,
+    threshold_tables,
+    write_stability,
+    write_threshold,
+)
+from levelbench.report.tables import to_text
+
+TOP1 = Target("top1", 0.94)
+
+
+@pytest.fixture
+def groups(make, group):
+    """Groups of the given labels, of four runs each."""
+
+    def of(*labels):
+        ((only, _),) = group([make(seed=seed, speed_s=0.04 + 0.001 * seed) for seed in range(4)])
+        return [dataclasses.replace(only, label=label) for label in labels]
+
+    return of
+
+
+def arms(*labels, scale=1.0):
+    curves = [TimedCurve((scale, 2 * scale, 3 * scale), (0.9, 0.93, quality), "end") for quality in (0.94, 0.95)]
+    return [TimedArm(label, tuple(curves), "first") for label in labels]
+
+
+def test_the_reached_share_has_its_interval_even_if_all_runs_arrived(groups):
+    found = [stability(each) for each in groups("digits")]
+    text = to_text(stability_tables(found, groups("digits"))[0])
+    assert "4/4 [51 %, 100 %]" in text
+
+
+def test_the_points_of_a_curve_are_its_steps(groups):
+    found = [stability(each) for each in groups("a", "b")]
+    assert len(curve_points_table(found).rows) == sum(len(each.curve.times) for each in found)
+
+
+def test_a_table_of_many_arms_is_shortened_with_a_note():
+    found = sweep(arms(*(f"arm {at}" for at in range(20))), [0.9, 0.95], 0.9)
+    swept = next(each for each in threshold_tables(found, TOP1) if each.name == "sweep")
+    short = shortened_table(swept)
+    assert (len(swept.rows), len(short.rows)) == (20, 12)
+    assert "8 more rows" in short.notes[-1]
+
+
+def test_a_table_of_few_arms_is_not():
+    found = sweep(arms("a", "b"), [0.9, 0.95], 0.9)
+    swept = threshold_tables(found, TOP1)[0]
+    assert shortened_table(swept) is swept
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5])
+def test_figures_are_drawn_whatever_the_labels_and_times(groups, tmp_path, scale):
+    labels = [f"{at} {each}" for at, each in enumerate([*PAYLOADS, "fashion-mnist[framework=torch,lr=0.1]"])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        swept = write_threshold(sweep(arms(*labels, scale=scale), [0.9, 0.95], 0.9), TOP1, tmp_path / "t.svg")
+        curves = write_stability([stability(each) for each in groups(*labels[:8])], tmp_path / "s.svg")
+    for path in (swept, curves):
+        ET.fromstring(path.read_text())
+        assert "<script" not in path.read_text()
+
+
+@needs_matplotlib
+def test_a_sweep_that_nothing_reached_is_drawn_without_a_curve(tmp_path):
+    found = sweep(arms("a"), [0.99, 0.995], 0.99)
+    ET.fromstring(write_threshold(found, TOP1, tmp_path / "t.svg").read_text())
+
+
+def test_runs_without_an_evaluation_reach_nothing():
+    found = sweep([TimedArm("a", (TimedCurve((), (), "end"),), "confirmed")], [0.9], 0.9)
+    assert found.cells[0][0].reached == 0
+    assert found.limits[0].any is None
+    assert "reaches" in to_text(threshold_tables(found, TOP1)[-1])
