@@ -46,7 +46,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 LONGEST_FIRST = """
 experiments/test_teams experiments/test_teams_nodes operators/probes/test_right_operators
-networks/zoo/test_vision_frameworks experiments/test_campaign
+networks/zoo/test_vision_frameworks experiments/test_campaign experiments/test_programs
 frameworks/jax/test_jax_gradients cli/test_run_verb operators/custom/test_tutorial networks/zoo/test_others_frameworks
 frameworks/test_conformance tasks/test_vision_recipes report/test_html_runs
 frameworks/jax/test_jax_executor experiments/test_campaign_kills networks/zoo/test_vision
@@ -126,6 +126,17 @@ def warm_torch(warm):
         yield
         return
     with WARM.processes(*TORCH):
+        yield
+
+
+@pytest.fixture(scope="module")
+def undrawn():
+    """Reports are written without figures, as without matplotlib: for tests to which what is drawn is not the point.
+
+    To draw them takes most of a second, which is more than small runs do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("levelbench.report.run_figures.can_draw", lambda: False)
         yield
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from levelbench.training import datasets
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 PROMISED = (
     "id task recipe framework seed status reached time_to_accuracy_s epochs_to_target samples_to_target "
     "time_per_step_s phases_s quality peak_memory_bytes energy_j environment"
