@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Compiling is most of what the tests of JAX do. Without LLVM's optimisations it takes less than half, and what is
-# computed is the same program; HLO is optimised all the same.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+# Compiling is most of what the tests of JAX do. Without LLVM's optimisations it takes less than half, and without the
+# fusion emitters, whose MLIR pipelines run even for a sum of two numbers, half of that. What is computed is the same
+# program; HLO is optimised all the same. XLA ends the process at a flag that it does not know.
+XLA_FLAGS = ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true"]
+if importlib.util.find_spec("jaxlib") and metadata.version("jaxlib").startswith("0.10."):
+    XLA_FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+os.environ.setdefault("XLA_FLAGS", " ".join(XLA_FLAGS))
 
 # The same examples each time, so that a change fails for what it changed and not by chance;
 # HYPOTHESIS_PROFILE=explore draws others, and more of them.
@@ -41,7 +46,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 LONGEST_FIRST = """
 experiments/test_teams experiments/test_teams_nodes operators/probes/test_right_operators
-networks/zoo/test_vision_frameworks experiments/test_campaign
+networks/zoo/test_vision_frameworks experiments/test_campaign experiments/test_programs
 frameworks/jax/test_jax_gradients cli/test_run_verb operators/custom/test_tutorial networks/zoo/test_others_frameworks
 frameworks/test_conformance tasks/test_vision_recipes report/test_html_runs
 frameworks/jax/test_jax_executor experiments/test_campaign_kills networks/zoo/test_vision
@@ -121,6 +126,17 @@ def warm_torch(warm):
         yield
         return
     with WARM.processes(*TORCH):
+        yield
+
+
+@pytest.fixture(scope="module")
+def undrawn():
+    """Reports are written without figures, as without matplotlib: for tests to which what is drawn is not the point.
+
+    To draw them takes most of a second, which is more than small runs do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("levelbench.report.run_figures.can_draw", lambda: False)
         yield
 
 

@@ -13,6 +13,8 @@ from tests.records.stores import edit
 
 from levelbench.records import store as store_module
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_help_names_every_verb_and_the_exit_codes(call, golden):
     code, out, _ = call("--help")

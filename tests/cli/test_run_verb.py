@@ -11,6 +11,8 @@ import pytest
 
 from levelbench.training import datasets
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 PROMISED = (
     "id task recipe framework seed status reached time_to_accuracy_s epochs_to_target samples_to_target "
     "time_per_step_s phases_s quality peak_memory_bytes energy_j environment"
@@ -291,14 +293,14 @@ def test_another_clock_reads_the_runs_there_are_and_makes_none(call, store):
 
 @pytest.mark.slow
 def test_until_clear_goes_on_until_the_verdict_is_clear_and_says_how_it_stands(call, tmp_path):
-    words = ("run", "digits[lr=0.1]", "digits[lr=0.002]", "--framework", "numpy", "--target", "0.8", "--no-report")
+    words = ("run", "digits[lr=0.1]", "digits[lr=0.0005]", "--framework", "numpy", "--target", "0.8", "--no-report")
     code, out, err = call(*words, "--until-clear", "--store", tmp_path / "store", "--json")
     assert code == 0
     verdict = json.loads(out)["comparisons"][0]["verdict"]
     assert verdict["kind"] == "SLOWER"
     assert verdict["n_a"] == verdict["n_b"] >= 5
     assert verdict["level"] > 0.95
-    assert "after 5 runs each: digits[lr=0.002]" in err
+    assert "after 5 runs each: digits[lr=0.0005]" in err
 
 
 def test_a_verdict_that_is_still_unclear_when_the_budget_is_spent_is_exit_code_4(call, tmp_path):

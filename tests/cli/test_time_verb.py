@@ -13,6 +13,8 @@ from levelbench.cli import main
 from levelbench.experiments import commands
 from levelbench.experiments.commands import EndedCommand
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 FAST, SLOW = "sleep 0.02", "sleep 0.1"
 
 

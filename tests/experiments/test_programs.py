@@ -25,6 +25,8 @@ from levelbench.records import group_runs, read_record, summarise
 from levelbench.report.runs import curve_table
 from levelbench.report.tables import to_text
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
 
 
@@ -433,7 +435,7 @@ def test_what_is_printed_as_an_error_and_over_itself_is_read_too(run, records):
 def test_much_else_is_passed_over(run, records):
     program = """
         import sys
-        for _ in range(100):
+        for _ in range(10):
             sys.stdout.buffer.write(bytes(range(256)) * 4000)
         print("\\naccuracy: 0.2")
     """

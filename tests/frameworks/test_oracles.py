@@ -16,6 +16,8 @@ from levelbench.operators.conformance import collect_cases
 from levelbench.operators.frameworks import load_framework, open_framework
 from levelbench.operators.node import operator_node
 
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
+
 OURS = {"GlobalLpPool": "tests/frameworks/test_oracles.py", "Multinomial": "tests/frameworks/test_oracles.py"}
 """Operators without a node test or reference in ONNX, and the test file that checks them."""
 

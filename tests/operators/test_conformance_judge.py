@@ -9,6 +9,8 @@ import pytest
 
 from levelbench.operators.conformance import NodeTest, collect_cases, judge, tolerances
 
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
+
 RIGHT = np.array([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]], np.float32)
 
 

@@ -8,6 +8,8 @@ from levelbench.operators.conformance import collect_cases, try_case
 onnxruntime = pytest.importorskip("onnxruntime")
 backends = pytest.importorskip("levelbench.frameworks.onnxruntime.backend")
 
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
+
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>'
 
 

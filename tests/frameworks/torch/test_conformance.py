@@ -6,6 +6,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from levelbench.operators.conformance import collect_cases, try_case
 
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
+
 PASSING = [
     "Attention", "AveragePool", "BatchNormalization", "BitShift", "Col2Im", "Conv", "ConvTranspose", "CumSum",
     "DeformConv", "DepthToSpace", "Einsum", "GRU", "GatherND", "Gemm", "GridSample", "LSTM",
