@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from tests.experiments.test_track import FakeCuda
 
 import levelbench
 from levelbench.cli import main
@@ -249,6 +252,19 @@ def test_what_a_device_did_is_known_when_it_was_waited_for(pair):
     assert not told.contradicted
 
 
+def test_phases_on_cuda_are_times_of_the_device_after_each_pass_through_the_loader(tmp_path, monkeypatch):
+    device, page = FakeCuda(), Page.create(tmp_path / "phases")
+    monkeypatch.setenv("LEVELBENCH_PHASES", str(tmp_path / "phases"))
+    monkeypatch.setattr(marking._TimedRun, "looked", False)
+    monkeypatch.setattr(marking._TimedRun, "only", None)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=device))
+    batches, step = levelbench.phases(data=[1, 2, 3], train=lambda: device.launch(0.02))
+    for _ in batches:
+        step()
+    _, _, _, totals_ns = page.read()
+    assert totals_ns[Phase.TRAIN] >= 59 * MS
+
+
 def test_functions_are_what_they_were_where_nobody_asks(monkeypatch):
     monkeypatch.delenv("LEVELBENCH_PHASES", raising=False)
 
@@ -262,8 +278,6 @@ def test_functions_are_what_they_were_where_nobody_asks(monkeypatch):
 
 
 def test_functions_in_a_tracked_block_tell_its_phases(tmp_path):
-    import time
-
     with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
         data, step, score = levelbench.phases(data=[[1, 2]] * 3, train=time.sleep, evaluate=time.sleep)
         for _ in data:
@@ -310,8 +324,6 @@ def test_what_jax_computes_belongs_to_the_phase_that_started_it(tmp_path):
 def test_a_callback_without_a_run_does_nothing(monkeypatch, capsys):
     monkeypatch.setattr(marking, "_noted", [])
     monkeypatch.delenv("LEVELBENCH_PHASES", raising=False)
-    from types import ModuleType
-
     monkeypatch.setitem(sys.modules, "keras", ModuleType("keras"))
     module = ModuleType("keras.callbacks")
     module.Callback = type("Callback", (), {})

@@ -216,6 +216,13 @@ class _TimedRun(MarkedRun):
             # An evaluation is likely to come, which waits for the device in any case.
             self._timeline.totals_ns()
 
+    def _switch(self, phase: int) -> None:
+        if self._state == "open":
+            if self._follows and phase == Phase.EVALUATE:
+                self._timeline.totals_ns()
+            self._timeline.switch(phase)
+            self._phase = phase
+
     def step(self, examples: int = 1) -> None:
         """Steps are not counted here."""
 
