@@ -84,7 +84,7 @@ def measure(wanted: dict[str, str], count: int, store: Path) -> dict:
 
 @dataclass(frozen=True)
 class Phases:
-    """Mean seconds of each phase of a program's runs, and of all of it on the clock of another process."""
+    """Mean seconds of each phase of a program's runs, and of all of it on a second clock."""
 
     seconds: dict[str, float]
     witnessed_s: float
@@ -112,9 +112,10 @@ def phases_of(runs: list[dict], store: Path) -> Phases:
 
 
 def witnessed_s(record: Record) -> float:
-    """Seconds from the start of the run's clock to its last evaluation, on the clock of the process that looks on."""
-    sights = {each.evaluations: each.parent_ns for each in record.end.witness.sights[:-1]}
-    return (mean(sights[len(record.evaluations)]) - mean(sights[0])) / 1e9
+    """Seconds from the start of the run to its last evaluation, on the second clock that its record has."""
+    seen = {each.evaluations: each.second_ns for each in record.end.witness.sights[:-1]}
+    # Both are read before and after the run's own clock, which starts right after the first time.
+    return (mean(seen[len(record.evaluations)]) - seen[0][1]) / 1e9
 
 
 COLOURS = {

@@ -151,6 +151,39 @@ def test_a_forked_child_and_other_threads_report_nothing(time_program):
     assert record.end.phases_ns["other"] >= 500 * MS
 
 
+def test_a_forked_child_that_trains_reports_in_place_of_a_parent_that_only_waits(time_program):
+    text = """
+        train = levelbench.phases(train=lambda: time.sleep(0.1))
+        child = os.fork()
+        if child == 0:
+            train()
+            print("accuracy: 0.5", flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+    """
+    _, record = time_program(text)
+    assert record.evaluations[0].phases_ns["train"] >= 100 * MS
+    assert record.evaluations[0].phases_ns["prepare"] > 0
+
+
+def test_a_tracked_program_reports_to_its_own_record_and_so_does_no_child_of_it(time_program, tmp_path):
+    text = f"""
+        with levelbench.track("own", target={{"accuracy": 0.9}}, store={str(tmp_path / "own")!r}, quiet=True) as run:
+            train = levelbench.phases(train=lambda: time.sleep(0.05))
+            train()
+            if os.fork() == 0:
+                train()
+                os._exit(0)
+            os.wait()
+            run.evaluate(0.5)
+            print("accuracy: 0.5")
+    """
+    _, record = time_program(text)
+    (path,) = (tmp_path / "own").glob("*/*/*.jsonl")
+    assert read_record(path).end.phases_ns["train"] >= 50 * MS
+    assert "prepare" not in record.end.phases_ns or record.end.phases_ns["prepare"] < 50 * MS
+
+
 def test_the_first_process_of_several_reports_and_its_last_phase_ends_with_it(time_program):
     text = """
         import subprocess

@@ -246,8 +246,11 @@ class _TimedRun(MarkedRun):
 
 
 def _leave_to_parent() -> None:
+    # In a forked child: the page and the run are the parent's.
     if _TimedRun.only is not None:
-        _TimedRun.only._state = "closed"  # the page is the parent's
+        _TimedRun.only._state = "closed"
+    if MarkedRun.current is not None:
+        _TimedRun.looked = True
 
 
 if hasattr(os, "register_at_fork"):

@@ -75,7 +75,7 @@ class TellingTimeline(Timeline):
     def switch(self, phase: int) -> None:
         """As for any timeline."""
         before = self._current
-        super().switch(phase)
+        Timeline.switch(self, phase)  # faster than super(), in every step
         if self._marks is None:
             words = self._words
             words[_WRITTEN] += 1
