@@ -167,10 +167,9 @@ def main() -> None:
         }
         phases = {name: phases_of(each, store) for name, each in runs.items()}
     verdicts = {each["b"]: each["verdict"] for each in found["comparisons"]}
-    rows = [
-        "| program | lines | reached | scored accuracy | seconds to the end of training | against the first | phases |"
-    ]
-    rows.append("|---|---|---|---|---|---|---|")
+    columns = ["program", "lines of levelbench", "reached", "scored accuracy", "seconds to the end of training"]
+    columns += ["against the first", "phases"]
+    rows = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     times = {}
     for (name, command), group in zip(wanted.items(), found["groups"], strict=True):
         assert command in group["specification"]["settings"]["command"]
