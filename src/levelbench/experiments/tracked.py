@@ -409,12 +409,6 @@ class TrackedRun(MarkedRun):
 
     def _begin_work(self) -> None:
         if self._phase == Phase.PREPARE:
-            self._follow_device()
-            self._switch(Phase.OTHER)
-            self._mark_ns = self._timeline.switched_ns if self._timeline is not None else 0
-
-    def _begin_work(self) -> None:
-        if self._phase == Phase.PREPARE:
             super()._begin_work()
             self._mark_ns = self._timeline.switched_ns if self._timeline is not None else 0
 
