@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -278,6 +279,31 @@ def track_costs():
     return found
 
 
+def told_costs():
+    """Microseconds that reporting phases to `levelbench time` adds to a step with nothing in it."""
+    from levelbench.experiments.told import Page
+
+    def nothing():
+        pass
+
+    def bare():
+        for _ in range(2000):
+            nothing()
+
+    with tempfile.TemporaryDirectory() as folder:
+        Page.create(Path(folder) / "phases")
+        os.environ["LEVELBENCH_PHASES"] = str(Path(folder) / "phases")
+        batches, step = levelbench.phases(data=range(2000), train=nothing)
+
+        def steps():
+            for _ in batches:
+                step()
+
+        a, b = sample_interleaved(bare, steps, until=Budget(seconds=5))
+    added = (np.asarray(b.values) - np.median(a.values)) / 2000 * 1e6
+    return {"phases under levelbench time": (float(np.median(added)), median_interval(added))}
+
+
 CALLBACK_STEPS = {
     "lightning": lambda told, trainer: (
         told.on_train_batch_start(trainer, None, (), 0),
@@ -410,7 +436,7 @@ def main() -> None:
         print(f"processor time of levelbench: {spent_s:.2g} s")
         return
     if options.track:
-        for name, (value, interval) in {**track_costs(), **callback_costs()}.items():
+        for name, (value, interval) in {**track_costs(), **callback_costs(), **told_costs()}.items():
             print(f"{name}: {value:.2f} us a step [{interval.low:.2f}, {interval.high:.2f}]")
         for name, tracks in (("two copies, neither tracked", False), ("autophase", True)):
             step_s, ratio, interval = track_ratio(options.seconds, tracks=tracks)

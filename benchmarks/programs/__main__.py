@@ -4,8 +4,8 @@
     python benchmarks/programs [-n 5] [--markdown FILE] [--picture docs/evidence/programs.svg]
 
 Each program trains on the digits. ``levelbench time`` starts them in turns, gives each the held-out inputs once it has
-said that its training ended, and scores its predictions. The phases are those that the program's own
-``levelbench.track`` has recorded. A program whose packages are not installed is left out, and named.
+said that its training ended, scores its predictions, and records the phases that it reports. A program whose packages
+are not installed is left out, and named.
 """
 
 import argparse
@@ -24,7 +24,8 @@ from statistics import mean
 import numpy as np
 from matplotlib.figure import Figure
 
-from levelbench.records import read_record
+from levelbench.measure.timeline import Phase
+from levelbench.records import Record, read_record
 from levelbench.report.drawing import INK, draw, plain_axes
 from levelbench.training import datasets
 
@@ -44,27 +45,28 @@ PROGRAMS = {
 
 def commands(folder: Path) -> dict[str, str]:
     """The command of each program that can run here, by its file's name."""
-    found = {}
+    found, data = {}, folder / "digits.csv"
+    digits = datasets.digits.load()
+    labels = np.concatenate([digits.train.labels, digits.validation.labels])
+    images = np.concatenate([digits.train.inputs, digits.validation.inputs]).reshape(len(labels), -1)
+    np.savetxt(data, np.column_stack([labels, images]), delimiter=",", fmt=["%d"] + ["%.6g"] * images.shape[1])
     for name, needed in PROGRAMS.items():
         if missing := [each for each in needed if importlib.util.find_spec(each) is None]:
             print(f"left out: {name} needs {', '.join(missing)}", file=sys.stderr)
         else:
-            found[name] = f"{shlex.quote(sys.executable)} {name}"
+            found[name] = f"{shlex.quote(sys.executable)} {name} {data} {{seed}}"
     compiler = shutil.which("g++")
     if compiler is None:
         print("left out: native.cpp needs g++", file=sys.stderr)
         return found
-    native, data = folder / "native", folder / "train.csv"
+    native = folder / "native"
     subprocess.run([compiler, "-O2", "-std=c++17", HERE / "native.cpp", "-o", native], check=True)
-    train = datasets.digits.load().train
-    rows = np.column_stack([train.labels, train.inputs.reshape(len(train.labels), -1)])
-    np.savetxt(data, rows, delimiter=",", fmt=["%d"] + ["%.6g"] * (rows.shape[1] - 1))
     return {**found, "native.cpp": f"{native} {data} {{seed}}"}
 
 
 def lines_of(name: str) -> int:
     """How many lines of a program are levelbench's."""
-    return sum("levelbench" in line or "run." in line for line in (HERE / name).read_text().splitlines()[1:])
+    return sum("levelbench" in line for line in (HERE / name).read_text().splitlines()[1:])
 
 
 def measure(wanted: dict[str, str], count: int, store: Path) -> dict:
@@ -73,39 +75,51 @@ def measure(wanted: dict[str, str], count: int, store: Path) -> dict:
     words = [sys.executable, "-m", "levelbench", "time", first, *(word for each in others for word in ("--vs", each))]
     words += ["--target", "accuracy=0.93", "--held-out", "digits", "--reveal-inputs", "after", "--task", "ten-programs"]
     words += ["-n", str(count), "--store", str(store), "--fail-on", "never", "--json"]
-    environment = {**os.environ, "LEVELBENCH_STORE": str(store / "own"), "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(words, cwd=HERE, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
     return json.loads(done.stdout)
 
 
 @dataclass(frozen=True)
-class Tracked:
-    """What a program's own ``levelbench.track`` has recorded: mean seconds of a run, and of each phase in it."""
+class Phases:
+    """Mean seconds of each phase of a program's runs, and of all of it on a second clock."""
 
-    wall_s: float
-    phases_s: dict[str, float]
+    seconds: dict[str, float]
+    witnessed_s: float
 
     def words(self) -> str:
         """The shares of the phases, the largest first, and what they sum to."""
-        shares = sorted(((spent / self.wall_s, name) for name, spent in self.phases_s.items()), reverse=True)
+        whole_s = sum(self.seconds.values())
+        shares = sorted(((spent / whole_s, name) for name, spent in self.seconds.items()), reverse=True)
         shown = ", ".join(f"{name} {share:.0%}" for share, name in shares if share >= 0.005)
-        return f"{shown} (sum {sum(share for share, _ in shares):.1%} of the wall time)"
+        return f"{shown} (sum {whole_s / self.witnessed_s:.2%} of the wall time)"
 
 
-def tracked(store: Path) -> dict[str, Tracked]:
-    """By program."""
+def phases_of(runs: list[dict], store: Path) -> Phases:
+    """Up to the end of the training, of ``runs`` in ``store``."""
     records = [read_record(path) for path in store.rglob("*.jsonl")]
-    found = {}
-    for recipe in {each.header.specification.recipe for each in records}:
-        ends = [each.end for each in records if each.header.specification.recipe == recipe and each.end]
-        phases = {name: sum(end.phases_ns.get(name, 0) for end in ends) / len(ends) / 1e9 for name in ends[0].phases_ns}
-        found[f"{recipe}.py"] = Tracked(sum(end.t_ns for end in ends) / len(ends) / 1e9, phases)
-    return found
+    records = [each for each in records if each.header.id in {run["id"] for run in runs}]
+    assert len(records) == len(runs)
+    ends = [each.evaluations[-1].phases_ns for each in records]
+    seconds = {
+        phase.label: mean(end.get(phase.label, 0) for end in ends) / 1e9
+        for phase in Phase
+        if any(phase.label in end for end in ends)
+    }
+    return Phases(seconds, mean(witnessed_s(each) for each in records))
+
+
+def witnessed_s(record: Record) -> float:
+    """Seconds from the start of the run to its last evaluation, on the second clock that its record has."""
+    seen = {each.evaluations: each.second_ns for each in record.end.witness.sights[:-1]}
+    # Both are read before and after the run's own clock, which starts right after the first time.
+    return (mean(seen[len(record.evaluations)]) - seen[0][1]) / 1e9
 
 
 COLOURS = {
-    "start and imports": "#c9ced6",
-    "prepare": "#999999",
+    "prepare": "#c9ced6",
     "data": "#56B4E9",
     "forward": "#0072B2",
     "backward": "#D55E00",
@@ -116,16 +130,13 @@ COLOURS = {
 }
 
 
-def picture(path: Path, times: dict[str, list[float]], own: dict[str, Tracked]) -> None:
-    """A bar for each program: its phases, what came before them, and a dot for each run."""
+def picture(path: Path, times: dict[str, list[float]], phases: dict[str, Phases]) -> None:
+    """A bar for each program, of its phases, and a dot for each run."""
 
     def onto(figure: Figure) -> None:
         axes = figure.subplots()
         for at, (name, each) in enumerate(times.items()):
-            if name in own:
-                parts = {"start and imports": max(0.0, mean(each) - own[name].wall_s), **own[name].phases_s}
-            else:
-                parts = {"train": mean(each)}
+            parts = phases[name].seconds
             left = 0.0
             for phase, colour in COLOURS.items():
                 axes.barh(at, parts.get(phase, 0.0), left=left, color=colour, label=None if at else phase)
@@ -150,18 +161,20 @@ def main() -> None:
         store = Path(folder) / "store"
         wanted = commands(Path(folder))
         found = measure(wanted, options.n, store)
-        own = tracked(store / "own")
+        runs = {
+            name: [run for run in found["runs"] if run["key"] == group["key"]]
+            for name, group in zip(wanted, found["groups"], strict=True)
+        }
+        phases = {name: phases_of(each, store) for name, each in runs.items()}
     verdicts = {each["b"]: each["verdict"] for each in found["comparisons"]}
-    rows = [
-        "| program | lines | reached | scored accuracy | seconds to the end of training | against the first | phases |"
-    ]
-    rows.append("|---|---|---|---|---|---|---|")
+    columns = ["program", "lines of levelbench", "reached", "scored accuracy", "seconds to the end of training"]
+    columns += ["against the first", "phases"]
+    rows = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     times = {}
     for (name, command), group in zip(wanted.items(), found["groups"], strict=True):
-        assert command.split()[-1 if command.endswith(".py") else 0] in group["specification"]["settings"]["command"]
-        runs = [run for run in found["runs"] if run["key"] == group["key"]]
-        scores = [run["quality"]["validation"] for run in runs]
-        times[name] = [run["time_to_accuracy_s"] for run in runs if run["reached"]]
+        assert command in group["specification"]["settings"]["command"]
+        scores = [run["quality"]["validation"] for run in runs[name]]
+        times[name] = [run["time_to_accuracy_s"] for run in runs[name] if run["reached"]]
         time = group["time_to_accuracy_s"]
         shown, verdict = "–", verdicts.get(group["label"])
         if time is not None:
@@ -169,16 +182,14 @@ def main() -> None:
         judged = "–" if verdict is None else verdict["kind"]
         if verdict is not None and verdict["low"] is not None and verdict["high"] is not None:
             judged += f" {verdict['ratio']:.3g} [{verdict['low']:.3g}, {verdict['high']:.3g}]"
-        phases = own[name].words() if name in own else "none: no line of levelbench"
         reached = f"{group['reached']}/{group['n']}"
-        rows.append(
-            f"| {name} | {lines_of(name)} | {reached} | {np.mean(scores):.3f} | {shown} | {judged} | {phases} |"
-        )
+        cells = [name, lines_of(name), reached, f"{np.mean(scores):.3f}", shown, judged, phases[name].words()]
+        rows.append(f"| {' | '.join(map(str, cells))} |")
     print("\n".join(rows))
     if options.markdown is not None:
         options.markdown.write_text("\n".join(rows) + "\n")
     if options.picture is not None:
-        picture(options.picture, times, own)
+        picture(options.picture, times, phases)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import optax
-from data import VX, Vy, X, y
+from data import SEED, VX, Vy, X, y
 from flax import linen
 
 import levelbench
@@ -33,12 +33,15 @@ def batches(rng):
         yield X[order[at : at + 64]], y[order[at : at + 64]]
 
 
-with levelbench.track("programs", target={"accuracy": 0.95}, crossing="final") as run:
-    params = model.init(jax.random.key(run.seed), X[:1])
-    state, rng = optimizer.init(params), np.random.default_rng(run.seed)
-    for _epoch in range(12):
-        for inputs, labels in run.data(batches(rng)):
-            with run.phase("train"):
-                params, state = jax.block_until_ready(step(params, state, inputs, labels))
-        run.evaluate(lambda: float((model.apply(params, VX).argmax(1) == Vy).mean()))
-    levelbench.predict(lambda inputs: model.apply(params, inputs.reshape(-1, 64)).argmax(1))
+def accuracy(params):
+    return float((model.apply(params, VX).argmax(1) == Vy).mean())
+
+
+params = model.init(jax.random.key(SEED), X[:1])
+state, rng = optimizer.init(params), np.random.default_rng(SEED)
+batches, step, accuracy = levelbench.phases(data=batches, train=step, evaluate=accuracy)
+for epoch in range(12):
+    for inputs, labels in batches(rng):
+        params, state = step(params, state, inputs, labels)
+    print(f"epoch {epoch + 1}: accuracy {accuracy(params):.4f}")
+levelbench.predict(lambda inputs: model.apply(params, inputs.reshape(-1, 64)).argmax(1))

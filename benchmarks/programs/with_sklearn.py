@@ -1,15 +1,14 @@
 """scikit-learn's partial_fit."""
 
-from data import VX, Vy, X, y
+from data import SEED, VX, Vy, X, y
 from sklearn.neural_network import MLPClassifier
 
 import levelbench
 
-with levelbench.track("programs", target={"accuracy": 0.95}, crossing="final") as run:
-    settings = {"solver": "sgd", "learning_rate_init": 0.1, "batch_size": 64, "random_state": run.seed}
-    model = MLPClassifier((64,), **settings)
-    for _epoch in range(12):
-        with run.phase("train"):
-            model.partial_fit(X, y, classes=range(10))
-        run.evaluate(lambda: model.score(VX, Vy))
-    levelbench.predict(lambda inputs: model.predict(inputs.reshape(-1, 64)))
+settings = {"solver": "sgd", "learning_rate_init": 0.1, "batch_size": 64, "random_state": SEED}
+model = MLPClassifier((64,), **settings)
+model.partial_fit, model.score = levelbench.phases(train=model.partial_fit, evaluate=model.score)
+for epoch in range(12):
+    model.partial_fit(X, y, classes=range(10))
+    print(f"epoch {epoch + 1}: accuracy {model.score(VX, Vy):.4f}")
+levelbench.predict(lambda inputs: model.predict(inputs.reshape(-1, 64)))

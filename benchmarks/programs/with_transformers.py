@@ -4,7 +4,7 @@ import tempfile
 
 import torch
 import transformers
-from data import VX, Vy, X, y
+from data import SEED, VX, Vy, X, y
 
 import levelbench
 
@@ -27,23 +27,23 @@ def accuracy(found):
     return {"accuracy": float((found.predictions.argmax(1) == found.label_ids).mean())}
 
 
-with levelbench.track("programs", target={"accuracy": 0.95}, crossing="final") as run:
-    transformers.set_seed(run.seed)
-    model = Model()
-    args = transformers.TrainingArguments(
-        output_dir=tempfile.mkdtemp(),
-        num_train_epochs=12,
-        per_device_train_batch_size=64,
-        learning_rate=0.01,
-        eval_strategy="epoch",
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        remove_unused_columns=False,
-        label_names=["labels"],
-        disable_tqdm=True,
-    )
-    data = {"train_dataset": examples(X, y), "eval_dataset": examples(VX, Vy)}
-    callbacks = [run.callback("transformers")]
-    transformers.Trainer(model, args, compute_metrics=accuracy, callbacks=callbacks, **data).train()
-    levelbench.predict(lambda inputs: model.net(torch.from_numpy(inputs.reshape(-1, 64))).argmax(1))
+transformers.set_seed(SEED)
+model = Model()
+args = transformers.TrainingArguments(
+    output_dir=tempfile.mkdtemp(),
+    num_train_epochs=12,
+    per_device_train_batch_size=64,
+    learning_rate=0.01,
+    eval_strategy="epoch",
+    save_strategy="no",
+    report_to=[],
+    use_cpu=True,
+    remove_unused_columns=False,
+    label_names=["labels"],
+    disable_tqdm=True,
+)
+data = {"train_dataset": examples(X, y), "eval_dataset": examples(VX, Vy)}
+trainer = transformers.Trainer(model, args, compute_metrics=accuracy, **data)
+trainer.add_callback(levelbench.callback("transformers"))
+trainer.train()
+levelbench.predict(lambda inputs: model.net(torch.from_numpy(inputs.reshape(-1, 64))).argmax(1))

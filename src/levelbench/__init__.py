@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from levelbench.cli.api import compare as compare
     from levelbench.cli.api import run as run
     from levelbench.errors import LevelbenchError as LevelbenchError
+    from levelbench.experiments.marking import autophase as autophase
+    from levelbench.experiments.marking import callback as callback
+    from levelbench.experiments.marking import phases as phases
+    from levelbench.experiments.marking import predict as predict
     from levelbench.experiments.request import load_task as load_task
-    from levelbench.experiments.track import autophase as autophase
-    from levelbench.experiments.track import predict as predict
     from levelbench.experiments.track import track as track
     from levelbench.experiments.tracked import TrackedRun as TrackedRun
     from levelbench.measure.clocks import FakeClock as FakeClock
@@ -50,7 +52,8 @@ _HOMES = {
     "records.store": ("Store",),
     "records.summary": ("summarise",),
     "experiments.request": ("load_task",),
-    "experiments.track": ("autophase", "predict", "track"),
+    "experiments.marking": ("autophase", "callback", "phases", "predict"),
+    "experiments.track": ("track",),
     "experiments.tracked": ("TrackedRun",),
     "training.task": ("Recipe", "Task"),
 }
@@ -65,15 +68,15 @@ __all__ = [
     "Precision",
     "Recipe",
     "Record",
-    "Sample",
     "Store",
     "Task",
     "Timeline",
-    "TrackedRun",
     "Verdict",
     "autophase",
+    "callback",
     "compare",
     "load_task",
+    "phases",
     "predict",
     "read_record",
     "run",

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, SupportsFloat
 
 from levelbench.errors import MissingError, UnknownNameError, UsageError
-from levelbench.experiments.tracked import TrackedRun, examples_of
+from levelbench.experiments.marking import MarkedRun, examples_of
 from levelbench.measure.timeline import Phase
 
 __all__ = ["CALLBACKS", "CudaEvents", "hook_phases", "make_callback"]
@@ -26,7 +26,7 @@ __all__ = ["CALLBACKS", "CudaEvents", "hook_phases", "make_callback"]
 _HELD_OUT = re.compile(r"^(?:val|valid|validation|eval|dev)[_/]")
 
 
-def make_callback(run: TrackedRun, trainer: str, metric: str | None, examples: int | None) -> Any:
+def make_callback(run: MarkedRun, trainer: str, metric: str | None, examples: int | None) -> Any:
     """The callback of ``trainer``; the rest as in :meth:`TrackedRun.callback`."""
     make = CALLBACKS.get(trainer)
     if make is None:
@@ -34,7 +34,7 @@ def make_callback(run: TrackedRun, trainer: str, metric: str | None, examples: i
     return make(_Reporter(run, metric, examples))
 
 
-def hook_phases(run: TrackedRun, model: Any, optimizer: Any) -> list[Any]:
+def hook_phases(run: MarkedRun, model: Any, optimizer: Any) -> list[Any]:
     """The handles of the hooks that :meth:`TrackedRun.autophase` describes."""
     if not hasattr(model, "register_forward_pre_hook"):
         raise UsageError("autophase", f"{type(model).__name__} is no torch.nn.Module", "give the root module")
@@ -108,7 +108,7 @@ class CudaEvents:
 class _Reporter:
     """Reports a trainer's events to a run; all callbacks share it."""
 
-    def __init__(self, run: TrackedRun, metric: str | None, examples: int | None) -> None:
+    def __init__(self, run: MarkedRun, metric: str | None, examples: int | None) -> None:
         self.run, self.metric, self._examples = run, metric, examples
         self.phase: Callable[[Phase], None] = self._first_phase
         """Replaced after the first phase."""
@@ -134,12 +134,15 @@ class _Reporter:
 
         What it logs of validation begins with ``prefix``: without it, ``accuracy`` may be that of the training data.
         """
-        name = self.metric if self.metric is not None else prefix + self.run.target.metric
+        wanted = self.metric or self.run.metric
+        if not wanted:
+            return
+        name = self.metric if self.metric is not None else prefix + wanted
         if self.metric is None and name not in logged:
             found = [each for each in logged if _HELD_OUT.sub("", each) == name]
             name = found[0] if len(found) == 1 else name
         if name in logged:
-            self.run.evaluate_at(float(logged[name]), epoch)
+            self.run._logged(name, float(logged[name]), epoch)
         elif any(each.startswith(prefix) for each in logged):
             shown = ", ".join(sorted(map(str, logged)))
             do = 'name the one that is the target\'s: run.callback(..., metric="val_acc")'

@@ -368,12 +368,13 @@ class ProgramRuns(Kind[Arm, Record]):
         ):
             inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
             environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"}
+            environment |= run.listen(Path(folder) / "phases")
             if held_out is not None:
                 environment |= {"LEVELBENCH_INPUTS": str(inputs), "LEVELBENCH_PREDICTIONS": str(predictions)}
                 if not held_out.after:
                     _save(inputs, held_out)
             began_ns = read_ns = HOST.now_ns()
-            # What it is at is not known: all of it is one phase, which counts under every clock.
+            # What it is doing is known only if it says so; else all of it is one phase, which counts under every clock.
             with run.phase("train"):
                 ended = carry_out_command(
                     command.with_seed(turn.seed),

@@ -16,15 +16,15 @@ import numbers
 import os
 import re
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Literal
 
 from levelbench.errors import UnknownNameError, UsageError
+from levelbench.experiments.marking import place_of_rank
 from levelbench.experiments.own_code import own_modules
-from levelbench.experiments.tracked import TrackedRun, active_run
+from levelbench.experiments.tracked import TrackedRun
 from levelbench.measure.crossing import sign_of
 from levelbench.records import Specification
 from levelbench.records.schema import (
@@ -38,17 +38,13 @@ from levelbench.records.schema import (
 )
 from levelbench.records.writer import path_part
 
-__all__ = ["autophase", "predict", "target_of", "track"]
-
-T = TypeVar("T")
+__all__ = ["target_of", "track"]
 
 Setting = int | float | str | bool
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _FRAMEWORKS = ("torch", "jax", "tensorflow", "xgboost", "lightgbm", "sklearn", "numpy")
-
-_RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 
 _CROSSINGS = ("confirmed", "final", "first", "sustained")
 
@@ -93,7 +89,7 @@ def track(
     if crossing not in _CROSSINGS:
         raise UnknownNameError("crossing rule", crossing, _CROSSINGS)
     source = _source_of(sys._getframe(1))  # the program's frame is known in no other way
-    rank, ranks = _place()
+    rank, ranks = place_of_rank()
     own = Distribution(ranks, "own", {}, "own", "own") if ranks > 1 else None
     specification = Specification(
         task=task,
@@ -117,57 +113,6 @@ def track(
     return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet)
 
 
-def autophase(model: object, optimizer: object = None, loader: Iterable[T] | None = None) -> _Data[T]:
-    """Let a PyTorch module, its optimizer and its loader tell the phases of the run that is being tracked.
-
-    Returns the loader to go through instead, as often as wanted. See :meth:`TrackedRun.autophase`.
-    """
-    run = active_run()
-    if run is None:
-        do = "call it in the block: with levelbench.track(...) as run"
-        raise UsageError("autophase", "no run is being tracked", do)
-    run.autophase(model, optimizer)
-    return _Data(run, loader if loader is not None else ())
-
-
-def predict(function: Callable[[Any], Any]) -> bool:
-    """Give ``levelbench time --held-out`` the predictions of ``function`` for its inputs; without it, do nothing.
-
-    ``function`` gets the inputs as a NumPy array (n, ...) and returns a class for each (n,), or scores (n, classes).
-    Training has ended where this is called. Whether there was anything to predict.
-    """
-    asked, answer = os.environ.get("LEVELBENCH_INPUTS"), os.environ.get("LEVELBENCH_PREDICTIONS")
-    if not asked or not answer:
-        return False
-    import numpy as np
-
-    sys.stdout.write("levelbench: trained\n")
-    sys.stdout.flush()
-    inputs = Path(asked)
-    while not inputs.exists():
-        time.sleep(0.001)
-    found = np.asarray(function(np.load(inputs, allow_pickle=False)))
-    with Path(answer).open("wb") as file:
-        np.save(file, found, allow_pickle=False)
-    return True
-
-
-class _Data(Generic[T]):
-    """A loader whose batches are a run's."""
-
-    def __init__(self, run: TrackedRun, loader: Iterable[T]) -> None:
-        self._run, self._loader = run, loader
-
-    def __iter__(self) -> Iterator[T]:
-        return self._run.data(self._loader)
-
-    def __len__(self) -> int:
-        return len(cast(Sized, self._loader))
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._loader, name)
-
-
 def _source_of(frame: FrameType) -> Source:
     """The text of the program that calls, with the user's own modules that it imports."""
     name = frame.f_code.co_filename
@@ -175,14 +120,6 @@ def _source_of(frame: FrameType) -> Source:
     module = sys.modules.get(str(frame.f_globals.get("__name__")))
     modules = own_modules(module) if getattr(module, "__file__", None) else {}
     return source_of_text(Path(name).name, text, modules=modules)
-
-
-def _place() -> tuple[int, int]:
-    """The rank of this process among those of one launch, and how many they are."""
-    for rank, size in _RANKS:
-        if os.environ.get(rank, "").isdecimal() and os.environ.get(size, "").isdecimal():
-            return int(os.environ[rank]), int(os.environ[size])
-    return 0, 1
 
 
 def _plain(asked: str, name: object, value: object) -> Setting:

@@ -13,13 +13,15 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, cast, final
+from typing import Any, Self, TypeVar, final
 
 from levelbench import __version__
-from levelbench.errors import UnknownNameError, UsageError
+from levelbench.errors import UsageError
 from levelbench.experiments.bystander import Bystander
 from levelbench.experiments.jobs import Sights, Written
+from levelbench.experiments.marking import MarkedRun, examples_of
 from levelbench.experiments.off_clock import Spent, spent_doubts
+from levelbench.experiments.told import Page, ToldTimeline
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.crossing import find_crossing
 from levelbench.measure.environment import capture, capture_after, doubts
@@ -36,7 +38,7 @@ from levelbench.records.schema import (
 from levelbench.records.witness import UNTRAINED
 from levelbench.records.writer import new_id, path_part
 
-__all__ = ["Outside", "TrackedRun", "active_run", "examples_of"]
+__all__ = ["Outside", "TrackedRun"]
 
 T = TypeVar("T")
 
@@ -60,7 +62,7 @@ class Outside:
 
 
 @final
-class TrackedRun:
+class TrackedRun(MarkedRun):
     """A run in place; made by :func:`track`, measured from the beginning of its ``with`` block to the end.
 
     ``reached`` says whether the target was reached, ``over`` whether the loop is to end: then :meth:`epochs` and
@@ -80,32 +82,26 @@ class TrackedRun:
         quiet: bool,
         outside: Outside | None = None,
     ) -> None:
+        super().__init__()
         self._seed, self._picks_seed = seed, seed is None
         self.reached = self.over = False
         self._specification, self._key, self._source, self._store = specification, key, source, store
         self._outside = outside
         self._first, self._quiet = first, quiet
-        self._timeline: Timeline = cast(Timeline, None)
-        self._phase: int = Phase.PREPARE
-        self._phases = {phase.label: _PhaseBlock(self, phase) for phase in Phase}
-        self._state: Literal["new", "open", "closed"] = "new"
-        self._thread = self._mark_ns = 0
+        self._mark_ns = 0
         self._step_open = False
         self._step_spans: list[tuple[int, int]] = []
         self._steps = self._steps_looked_at = self._samples = 0
         self._epochs, self._share, self._counts_epochs = 0, 0.0, False
-        self._counts_steps, self._steps_before_epoch, self._looking = False, 0, False
-        self.hooked: dict[int, int] = {}
-        """How often what :meth:`autophase` was given has passed forward, by its identity."""
+        self._steps_before_epoch, self._looking = 0, False
         self._evaluations: list[Evaluation] = []
         self._quality: dict[str, float] = {}
-        self._budget_spent = self._ended = self._follows = False
+        self._budget_spent = self._ended = False
         self._held_ns: dict[str, int] | None = None
-        self._hooks: list[Any] = []
 
     def __enter__(self) -> Self:
-        global _active  # one run a process: its clock, meters and record are the process's
-        if self._state != "new" or _active is not None:
+        # One run a process: its clock, meters and record are the process's.
+        if self._state != "new" or MarkedRun.current is not None:
             raise UsageError(f"tracking {self._specification.task!r}", "a run is being tracked already", "end it first")
         # First of all: what it takes to start is on no clock, and no load from elsewhere.
         self._bystander = Bystander()
@@ -129,13 +125,13 @@ class TrackedRun:
                 self._seed = _next_seed(folder, self._key)
             writer = RecordWriter.create(self._store, self._header()) if self._first else None
         self._record = Written(writer.path if writer else Path(), writer)
-        self._thread, self._state, _active = threading.get_ident(), "open", self
+        self._thread, self._state, MarkedRun.current = threading.get_ident(), "open", self
         self._gauges = meters()
         for gauge in self._gauges:
             gauge.start()
         self._sights = Sights(HOST, self._bystander.tell, self._bystander.hear)
         self._sights.begin()
-        self._timeline = Timeline(HOST)
+        self._timeline = Timeline(HOST) if outside is None else ToldTimeline()
         self._sights.started(self._timeline)
         self._mark_ns = self._timeline.switched_ns
         return self
@@ -162,12 +158,11 @@ class TrackedRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _active, _tracked  # noqa: PLW0603  # both are the process's
+        global _tracked  # noqa: PLW0603  # it is the process's
         if self._state != "open":
             return
-        self._state, _active = "closed", None
-        for hook in self._hooks:
-            hook.remove()
+        self._state, MarkedRun.current = "closed", None
+        self._release()
         try:
             # Interrupted from the keyboard: the record has no end, as one that was killed.
             if not isinstance(error, KeyboardInterrupt | GeneratorExit):
@@ -197,6 +192,11 @@ class TrackedRun:
     def target(self) -> Target:
         """What is to be reached."""
         return self._specification.target
+
+    @property
+    def metric(self) -> str:
+        """That of the target."""
+        return self.target.metric
 
     @property
     def quality(self) -> float | None:
@@ -273,42 +273,6 @@ class TrackedRun:
         self._step_open = True
         self._finish_step()
 
-    def phase(self, name: str) -> _PhaseBlock:
-        """``with run.phase("forward")``: what is done in it belongs to this phase; phases may be nested.
-
-        Names are those of ``levelbench.Phase``: data, forward, backward, communicate, update, evaluate, ...
-        """
-        found = self._phases.get(name)
-        if found is None:
-            raise UnknownNameError("phase", name, list(self._phases))
-        return found
-
-    def autophase(self, model: object, optimizer: object = None) -> None:
-        """Let the hooks of a PyTorch module and its optimizer tell the phases, while this run goes on.
-
-        A forward pass is ``forward``, what follows it ``backward`` until the optimizer steps, which is ``update``. A
-        forward pass without gradients is ``evaluate``. One hook before and one after each, and none in the backward
-        pass. Raises ``UsageError`` for what has no such hooks.
-        """
-        from levelbench.experiments.callbacks import hook_phases
-
-        self._need_own("autophase")
-        self._hooks += hook_phases(self, model, optimizer)
-
-    def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> object:
-        """A callback for ``lightning``, ``transformers``, ``keras``, ``xgboost`` or ``lightgbm`` (a list of two there).
-
-        It tells phases, steps and the quality after each evaluation, and ends the training when the run is over.
-        ``metric`` is the name under which the trainer logs the target's metric on held-out data, where it is not that
-        of the target (after ``val_`` for Keras and ``eval_`` for Transformers); ``examples`` is how many examples a
-        step has, where the trainer does not say it. Raises ``MissingError`` where the trainer is not installed.
-        """
-        from levelbench.experiments.callbacks import make_callback
-
-        self._need_own("callback")
-        self._counts_steps = True
-        return make_callback(self, trainer, metric, examples)
-
     def evaluate(
         self,
         quality: Callable[[], float | Mapping[str, float]] | float | Mapping[str, float],
@@ -349,6 +313,8 @@ class TrackedRun:
     def hold(self) -> None:
         """The clock of the last evaluation stops here; :meth:`evaluate_held` adds the quality."""
         if self._held_ns is None:
+            if isinstance(self._timeline, ToldTimeline):
+                self._timeline.end_listening()
             self._begin_work()
             self._switch(Phase.EVALUATE)
             self._step_open = True
@@ -425,6 +391,15 @@ class TrackedRun:
             raise UsageError(asked, found, do)
         return value, {split: value, **{f"{split}.{name}": each for name, each in plain.items()}}
 
+    def listen(self, path: Path) -> dict[str, str]:
+        """Split what is ``train`` by what a program reports through the file ``path``; the variables that tell it."""
+        if isinstance(self._timeline, ToldTimeline):
+            self._timeline.listen(Page.create(path))
+        return {"LEVELBENCH_PHASES": str(path)}
+
+    def _logged(self, metric: str, quality: float, epoch: float) -> None:
+        self.evaluate_at(quality, epoch)
+
     def _stops(self) -> bool:
         """Whether a loop is to end."""
         if self._state == "open" and self._specification.budget_s is not None and not self.over:
@@ -434,25 +409,8 @@ class TrackedRun:
 
     def _begin_work(self) -> None:
         if self._phase == Phase.PREPARE:
-            self._follow_device()
-            self._switch(Phase.OTHER)
+            super()._begin_work()
             self._mark_ns = self._timeline.switched_ns if self._timeline is not None else 0
-
-    def _follow_device(self) -> None:
-        """Let the phases be those of the current CUDA device, as soon as the program has begun to use it."""
-        # Another thread may be about to import it.
-        cuda = getattr(sys.modules.get("torch"), "cuda", None)
-        if self._follows or self._state != "open" or cuda is None or not cuda.is_initialized():
-            return
-        from levelbench.experiments.callbacks import CudaEvents
-
-        self._timeline.follow(CudaEvents(cuda))
-        self._follows = True
-
-    def _switch(self, phase: int) -> None:
-        if self._state == "open":
-            self._timeline.switch(phase)
-            self._phase = phase
 
     def _finish_step(self, now_ns: int | None = None) -> None:
         """The step that is open ends; the next begins now, or after what is not a step."""
@@ -506,6 +464,8 @@ class TrackedRun:
         self._record.append(Measurement(UNTRAINED, metric, None, None, "the network is its program's own"))
         suspect = [*doubts(self._environment, after), *outside.suspect]
         suspect += spent_doubts(self._before, elapsed_ns)
+        if isinstance(self._timeline, ToldTimeline) and self._timeline.contradicted:
+            suspect.append("the phases that its program reports do not fit into the time that it took")
         if self._steps and not all(self.hooked.values()):
             suspect.append("autophase saw no forward pass: its phases are not told apart; give it what the loop calls")
         stopped_by = "its program ended"
@@ -539,39 +499,16 @@ class TrackedRun:
         self._record.__exit__(None, None, None)
 
 
-@final
-class _PhaseBlock:
-    """What is done in this block belongs to one phase. One object a phase, which may be nested in itself."""
-
-    __slots__ = ("_outer", "_phase", "_run")
-
-    def __init__(self, run: TrackedRun, phase: int) -> None:
-        self._run, self._phase = run, phase
-        self._outer: list[int] = []
-
-    def __enter__(self) -> None:
-        run = self._run
-        run._need_own("phase")  # one subject, in two classes
-        run._begin_work()
-        self._outer.append(run._phase)
-        run._switch(self._phase)
-
-    def __exit__(self, *_: object) -> None:
-        self._run._switch(self._outer.pop())
-
-
-_active: TrackedRun | None = None
-
 _tracked = Spent()
 """What this process had spent when its last run ended: another run in it begins from there."""
 
 
 def _leave_to_parent() -> None:
-    global _active, _tracked  # noqa: PLW0603
+    global _tracked  # noqa: PLW0603
     _tracked = Spent()
-    if _active is not None:
-        _active._forked()
-        _active = None
+    if isinstance(MarkedRun.current, TrackedRun):
+        MarkedRun.current._forked()
+        MarkedRun.current = None
 
 
 if hasattr(os, "register_at_fork"):
@@ -583,20 +520,3 @@ def _next_seed(folder: Path, key: str) -> int:
     found = (re.match(rf"{key[:8]}-s(\d+)-", each.name) for each in folder.glob(f"*/{key[:8]}-s*.jsonl"))
     taken = {int(each[1]) for each in found if each}
     return next(seed for seed in range(len(taken) + 1) if seed not in taken)
-
-
-def examples_of(batch: object) -> int:
-    """The length of a batch, or of its first part; 0 where it has none."""
-    if isinstance(batch, Mapping):
-        batch = next(iter(batch.values()), ())
-    elif isinstance(batch, list | tuple) and batch and not isinstance(batch[0], int | float | str):
-        batch = batch[0]
-    shape = getattr(batch, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else 0
-    return len(batch) if isinstance(batch, Sized) and not isinstance(batch, str | bytes) else 0
-
-
-def active_run() -> TrackedRun | None:
-    """The run that this process is tracking."""
-    return _active

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import levelbench  # noqa: E402
 from levelbench.errors import UsageError  # noqa: E402
+from levelbench.experiments import marking  # noqa: E402
 from levelbench.records import read_record  # noqa: E402
 
 
@@ -154,6 +155,11 @@ def test_an_optimizer_whose_step_has_forward_passes_in_it_is_refused(tmp_path):
         levelbench.autophase(model, torch.optim.LBFGS(model.parameters()))
 
 
-def test_it_needs_a_run():
-    with pytest.raises(UsageError, match="no run is being tracked"):
-        levelbench.autophase(torch.nn.Linear(1, 1))
+def test_without_a_run_the_program_goes_on_as_before(monkeypatch, capsys):
+    monkeypatch.setattr(marking, "_noted", [])
+    monkeypatch.delenv("LEVELBENCH_PHASES", raising=False)
+    model = torch.nn.Linear(2, 1)
+    for _ in range(2):
+        assert len(list(levelbench.autophase(model, None, [torch.ones(3, 2)] * 2))) == 2
+    assert not model._forward_hooks
+    assert capsys.readouterr().err.count("autophase measures nothing here") == 1
