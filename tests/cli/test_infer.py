@@ -59,7 +59,7 @@ OPTIONS = {
         (("digits", "--quantile", "1.5"), 2, "it is not between 0 and 1\n"),
         (("digits", "--scenario", "server", "--bound", "15", "--qps", "2"), 2, "write --bound 15ms or --bound 15s"),
         (("digits", "--target-accuracy", "95"), 2, "did you mean 0.95"),
-        (("lenet5", "--target-accuracy", "0.9"), 2, "made-up inputs have no right answers"),
+        (("lenet5", "--target-accuracy", "0.9"), 2, "synthetic inputs have no right answers"),
         (("digits", "--duration", "0"), 2, "impossible time"),
         (("digits", "-n", "0"), 2, "at least one process"),
         (("digits", "--quality-share", "99"), 2, "not a share"),
@@ -240,7 +240,7 @@ def test_made_up_inputs_are_called_so_wherever_they_are_told(call, tmp_path, mon
     code, out, err = call(*words)
     assert code == 0, out + err
     assert "MADE-UP INPUTS" in out
-    assert "made-up inputs have no right answers" in out
+    assert "synthetic inputs have no right answers" in out
     _, out, _ = call(*words, "--json")
     assert json.loads(out)["results"][0]["facts"]["synthetic"] is True
 
