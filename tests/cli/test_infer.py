@@ -217,7 +217,7 @@ def test_a_model_of_the_users_is_measured_with_its_data(call, tmp_path, monkeypa
     [
         ({"input": np.zeros((9, 3), np.float32)}, "shape"),
         ({"input": np.zeros((9, 4), np.float32), "labels": np.zeros(5, np.int64)}, "5, 9 rows"),
-        ({"input": np.full((9, 4), np.nan, np.float32)}, "no finite numbers"),
+        ({"input": np.full((9, 4), np.nan, np.float32)}, "values are not finite"),
         ({"input": np.zeros((9, 4), np.float32), "labels": np.full(9, 7)}, "from 7 to 7"),
     ],
 )

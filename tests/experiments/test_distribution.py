@@ -84,7 +84,7 @@ def test_the_distribution_is_part_of_the_specification_and_of_its_key():
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"ranks": 0}, UsageError, "from 1 on"),
+        ({"ranks": 0}, UsageError, "at least 1"),
         ({"ranks": True}, UsageError, "number of processes"),
         ({"scheme": "top-k"}, UsageError, "--ranks"),
         ({"ranks": 2, "scheme": "topk"}, UnknownNameError, "top-k"),

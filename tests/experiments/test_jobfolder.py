@@ -8,7 +8,7 @@ import pytest
 from tests.experiments.team_jobs import job, of_engine, said
 
 from levelbench.errors import UsageError
-from levelbench.experiments.jobfolder import Inbox, job_folder, messages_of, only_one, paths_told
+from levelbench.experiments.jobfolder import Inbox, job_folder, messages_of, only_one, record_paths
 from levelbench.experiments.jobs import Job, Message
 from levelbench.experiments.teams import run_team
 from levelbench.records import Store
@@ -91,4 +91,4 @@ def test_messages_from_before_a_restart_are_ignored(tmp_path):
     tell(1, 2, Message(path="third.jsonl"))
     assert [each.path for each in inbox.take()] == ["third.jsonl"]
     assert inbox.restarts == 2
-    assert paths_told(tmp_path) == [Path("first.jsonl"), Path("second.jsonl"), Path("third.jsonl")]
+    assert record_paths(tmp_path) == [Path("first.jsonl"), Path("second.jsonl"), Path("third.jsonl")]

@@ -97,7 +97,7 @@ def train(scheme, path, *, killed_at=None, resume=False, optimizer=None, every="
         )  # fmt: skip
         ranks.require_kept()
         if kept is not None:
-            keeper.went_on(kept)
+            keeper.resume_observed(kept)
         outcome = trainer.run()
         ranks.close()
         parameters = {name: np.array(each) for name, each in trainer.executor.parameters.items()}
@@ -107,7 +107,7 @@ def train(scheme, path, *, killed_at=None, resume=False, optimizer=None, every="
     return run_ranks(2, work, timeout_s=120.0)
 
 
-def went_on(scheme, folder, optimizer=None):
+def resume_observed(scheme, folder, optimizer=None):
     """The results of two ranks, without an interruption and killed between two checkpoints and resumed."""
     whole = train(scheme, folder / "whole.checkpoint.npz", optimizer=optimizer, every="100 steps")
     path = folder / "cut.checkpoint.npz"
@@ -128,7 +128,7 @@ def same_bits(whole, resumed):
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_scheme_of_each_kind_resumes_with_the_same_bits(tmp_path, name):
-    same_bits(*went_on(named_scheme(name, SCHEMES[name]), tmp_path))
+    same_bits(*resume_observed(named_scheme(name, SCHEMES[name]), tmp_path))
 
 
 def test_all_schemes_declare_that_their_state_can_be_saved():
@@ -148,11 +148,11 @@ def test_all_schemes_declare_that_their_state_can_be_saved():
 
 @pytest.mark.parametrize("name", ["all-reduce", "parameter-server"])
 def test_optimizers_with_averages_resume_with_the_same_bits(tmp_path, name):
-    same_bits(*went_on(named_scheme(name), tmp_path, EMA(Adam(0.01), 0.9)))
+    same_bits(*resume_observed(named_scheme(name), tmp_path, EMA(Adam(0.01), 0.9)))
 
 
 def test_earlier_observations_of_a_rank_survive_a_checkpoint(tmp_path):
-    whole, resumed = went_on(AllReduce(), tmp_path)
+    whole, resumed = resume_observed(AllReduce(), tmp_path)
     for (_, _, observed), (_, _, found) in zip(whole, resumed, strict=True):
         for name in ("step_time", "sent", "messages"):
             assert len(found[name][1]) == len(observed[name][1]) == 10

@@ -145,5 +145,5 @@ def test_a_run_whose_ranks_all_finished_has_no_error(tmp_path):
 
 
 def test_restarts_without_checkpoints_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no checkpoint from which"):
+    with pytest.raises(UsageError, match="without checkpoints they could not resume"):
         run_team(job(tmp_path, specification=of_engine("torchrun[max_restarts=2]")))

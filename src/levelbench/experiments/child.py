@@ -212,7 +212,7 @@ class _Run:
 
         ``began_ns`` are readings of the host's clock before and after the timeline began, minus ``before_ns``.
         """
-        self._repeat_what_was()
+        self._copy_earlier_events()
         loaded: list[Path] = []
         read: list[Path] = []
         heard = loaded
@@ -262,7 +262,7 @@ class _Run:
             end.suspect.extend([*doubt, *augmentation_doubts(trainer), *replaced_code()])
             if opened:
                 names = ", ".join(sorted(opened))
-                end.suspect.append(f"it opened data while it computed a step ({names}), and may have learned from them")
+                end.suspect.append(f"while it computed a step it opened data ({names}): it may have learned from them")
             if self.job.specification.distribution is None:
                 end.suspect.extend(quality_again(trainer, dataset.validation, self.task.quality, outcome))
             if trainer.changed_by_evaluation:
@@ -294,7 +294,7 @@ class _Run:
             f"off the clock, and {last}"
         ]
 
-    def _repeat_what_was(self) -> None:
+    def _copy_earlier_events(self) -> None:
         """Copy the events up to the checkpoint, so that this record is complete."""
         if self.resume is None or self.job.resume is None or not self.member.first:
             return
@@ -399,7 +399,7 @@ def boundary(
     """Carry out the job (see ``execute``); any error is reported to the parent and determines the exit code."""
     try:
         if job.keep_model:
-            _keeping(job, tell, member, pulse, hear)
+            _run_and_keep(job, tell, member, pulse, hear)
         else:
             execute(job, tell, member, pulse, hear)
         tell(Message(phase="done"))
@@ -420,7 +420,7 @@ def boundary(
     return 0
 
 
-def _keeping(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, hear: Hear) -> None:
+def _run_and_keep(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, hear: Hear) -> None:
     """Carry out the job and keep its network; ``StoreError`` if that fails, although the run is done and counts."""
     from levelbench.experiments.inference.making import LastWeights, keep_network
 

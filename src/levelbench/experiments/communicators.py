@@ -22,7 +22,7 @@ from levelbench.distributed.launching.base import PEER_LOST, Engine, RunningJob
 from levelbench.distributed.launching.environment import RankPlace, place_of
 from levelbench.distributed.sweep import SweepPoint, rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
-from levelbench.experiments.processes import told_error
+from levelbench.experiments.processes import reported_error
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
@@ -84,7 +84,7 @@ def measure_communicator(
         # Ranks that waited only know that another was lost; how that one ended is more informative.
         if own or (told and failure.code == PEER_LOST):
             first = (own or told)[0]
-            raise told_error((first.asked, first.found, first.do), first.exit_code, first.trace)
+            raise reported_error((first.asked, first.found, first.do), first.exit_code, first.trace)
         error = failure.error(f"{job.communicator} on {ranks} ranks started by {engine.name}")
         # The folder with the log is removed; the error keeps the log's end.
         error.do = "see the end of its log with --debug"

@@ -22,7 +22,7 @@ from levelbench.experiments.jobs import Job, Message
 from levelbench.records.locks import hold, store_fault
 from levelbench.records.writer import path_part
 
-__all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "paths_told"]
+__all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "record_paths"]
 
 JOB = "job.json"
 """The job's file in its folder."""
@@ -39,7 +39,7 @@ def messages_of(folder: Path, rank: int, restarts: int = 0) -> Path:
     return folder / f"messages-{rank}{f'.{restarts}' if restarts else ''}.jsonl"
 
 
-def paths_told(folder: Path) -> list[Path]:
+def record_paths(folder: Path) -> list[Path]:
     """The records that ranks have named in messages, in the order of their starts."""
     found: dict[Path, None] = {}
     for _, path in sorted(_by_restarts(folder)):

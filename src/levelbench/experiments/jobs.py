@@ -180,7 +180,7 @@ class Sights(Observer):
     def __init__(self, clock: Clock, tell: Tell, hear: Hear) -> None:
         self._now_ns, self._tell, self._hear = clock.now_ns, tell, hear
         self._absent = ""
-        self._told: list[int] = []
+        self._sent: list[int] = []
         """The indices of the moments that were sent to the parent."""
         self._moments: list[tuple[int, Between, Between, Between | None]] = []
         self._last_ns = 0
@@ -213,9 +213,9 @@ class Sights(Observer):
     def end(self) -> Witness:
         """Note the last moment and return all readings; to be called right after the clock's last reading."""
         seen = self._look("end")
-        if isinstance(seen, str) or len(seen) != len(self._told):
+        if isinstance(seen, str) or len(seen) != len(self._sent):
             self._absent, seen = seen if isinstance(seen, str) else "its answer is about other moments", []
-        parents = dict(zip(self._told, seen, strict=False))
+        parents = dict(zip(self._sent, seen, strict=False))
         sights = []
         for at, (evaluations, run, second, uptime) in enumerate(self._moments):
             first = self._moments[0]
@@ -236,7 +236,7 @@ class Sights(Observer):
         answer: list[Between] | str = []
         uptime: Between | None = None
         if moment != "evaluation" or always or early_second - self._last_ns > _APART_NS:
-            self._told.append(len(self._moments))
+            self._sent.append(len(self._moments))
             self._last_ns = early_second
             before = uptime_ns()
             self._tell(Message(moment=moment))

@@ -18,11 +18,11 @@ from msgspec import structs
 
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
 from levelbench.experiments.processes import (
-    Telling,
+    ProcessNote,
     framework_ceilings,
     listen,
     need_folder,
-    raise_told,
+    raise_reported,
     serve,
     survived,
 )
@@ -56,7 +56,7 @@ class NetworkJob(msgspec.Struct, frozen=True):
     planned: tuple[float | None, int] = (None, 0)
 
 
-class NetworkNote(Telling, frozen=True, kw_only=True):
+class NetworkNote(ProcessNote, frozen=True, kw_only=True):
     """A line to the parent: also a stage that begins, or the outcome."""
 
     stage: str = ""
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
     return serve(arguments, NetworkJob, _carry_out)
 
 
-def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
+def _carry_out(job: NetworkJob, tell: Callable[[ProcessNote], None]) -> None:
     if job.purpose == "ceilings":
         arm = job.specification.arm
         tell(NetworkNote(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
@@ -216,7 +216,7 @@ def _raise_failure(job: NetworkJob, notes: Sequence[NetworkNote], code: int, out
     stage = next((note.stage for note in reversed(notes) if note.stage), "")
     specification = job.specification
     asked = f"{job.purpose} of {specification.case.title} on {specification.arm.title}"
-    raise_told(notes, code, output, asked, f" at {stage}" if stage else "", 0)
+    raise_reported(notes, code, output, asked, f" at {stage}" if stage else "", 0)
 
 
 if __name__ == "__main__":

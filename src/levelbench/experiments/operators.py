@@ -19,12 +19,12 @@ from msgspec import structs
 
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
 from levelbench.experiments.processes import (
+    ProcessNote,
     Starter,
-    Telling,
     framework_ceilings,
     listen,
     need_folder,
-    raise_told,
+    raise_reported,
     serve,
     survived,
 )
@@ -53,7 +53,7 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     planned: tuple[float | None, int] = (None, 0)
 
 
-class Note(Telling, frozen=True, kw_only=True):
+class Note(ProcessNote, frozen=True, kw_only=True):
     """A line to the parent: also a measured case."""
 
     case: Case | None = None
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     return serve(arguments, BenchmarkJob, _carry_out)
 
 
-def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
+def _carry_out(job: BenchmarkJob, tell: Callable[[ProcessNote], None]) -> None:
     if job.seed is None:
         arm = job.specification
         tell(Note(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
@@ -192,7 +192,7 @@ def _raise_failure(job: BenchmarkJob, notes: Sequence[Note], code: int, output: 
     problems = job.specification.problems
     measured = sum(note.case is not None for note in notes)
     at = f" at {problems[measured].name}" if measured < len(problems) else ""
-    raise_told(notes, code, output, f"a benchmark on {job.specification.framework}", at, measured)
+    raise_reported(notes, code, output, f"a benchmark on {job.specification.framework}", at, measured)
 
 
 if __name__ == "__main__":

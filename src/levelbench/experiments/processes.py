@@ -36,8 +36,18 @@ from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
 from levelbench.measure.forking import Child, ForkServer, Start, can_fork, die_with_parent, end_on_interrupt
 from levelbench.records.locks import store_fault
 
-__all__ = ["ROUNDS", "CrashError", "Starter", "Telling", "listen", "need_folder", "raise_told", "serve", "spawn"]
-__all__ += ["death", "framework_ceilings", "survived", "told_error"]
+__all__ = [
+    "ROUNDS",
+    "CrashError",
+    "ProcessNote",
+    "Starter",
+    "listen",
+    "need_folder",
+    "raise_reported",
+    "serve",
+    "spawn",
+]
+__all__ += ["death", "framework_ceilings", "reported_error", "survived"]
 
 ROUNDS: Final = 5
 """Servers are replaced after this many processes of each arm."""
@@ -112,7 +122,7 @@ class Starter(AbstractContextManager["Starter"]):
 _CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
 
 
-class Telling(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessNote(msgspec.Struct, frozen=True, kw_only=True):
     """A line to the parent: the record's path, the ceilings, the end, or an error in its three parts."""
 
     path: str | None = None
@@ -130,7 +140,7 @@ class CrashError(LevelbenchError):
     index = 0
 
 
-N = TypeVar("N", bound=Telling)
+N = TypeVar("N", bound=ProcessNote)
 J = TypeVar("J")
 T = TypeVar("T")
 
@@ -176,7 +186,7 @@ def listen(
         return notes, process.wait(), output.read().decode(errors="replace")
 
 
-def told_error(parts: tuple[str, str, str], exit_code: int, trace: str) -> LevelbenchError:
+def reported_error(parts: tuple[str, str, str], exit_code: int, trace: str) -> LevelbenchError:
     """The error that another process reported in its three parts."""
     error = LevelbenchError(*parts)
     error.exit_code, error.trace = exit_code, trace
@@ -197,7 +207,7 @@ def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = Fal
     return error
 
 
-def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at: str, index: int) -> None:
+def raise_reported(notes: Sequence[ProcessNote], code: int, output: str, asked: str, at: str, index: int) -> None:
     """Raise what a process reported, or how it died; return if it finished.
 
     ``at`` names its stage, such as `` at Conv``, and ``index`` is its position. The error is a ``CrashError`` if the
@@ -205,7 +215,7 @@ def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at:
     """
     told = next((note for note in notes if note.error is not None), None)
     if told is not None and told.error is not None:
-        raise told_error(told.error, told.exit_code, told.trace)
+        raise reported_error(told.error, told.exit_code, told.trace)
     if code == 0 and any(note.done for note in notes):
         return
     error = death(asked, code, output, at, crash=bool(at) and any(note.path for note in notes))
@@ -229,13 +239,13 @@ def survived(attempt: Callable[[dict[int, str]], T]) -> T:
             crashed = {**crashed, crash.index: crash.found}
 
 
-def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[Telling], None]], None]) -> int:
+def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[ProcessNote], None]], None]) -> int:
     """The child's side: read a job from standard input, carry it out, and write notes to the descriptor named first."""
     end_on_interrupt()
     die_with_parent()
     pipe = int(arguments[0])
 
-    def tell(note: Telling) -> None:
+    def tell(note: ProcessNote) -> None:
         line = msgspec.json.encode(note) + b"\n"
         while line:
             line = line[os.write(pipe, line) :]
@@ -243,16 +253,16 @@ def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callab
     given = msgspec.json.decode(sys.stdin.buffer.read(), type=job)
     try:
         carry_out(given, tell)
-        tell(Telling(done=True))
+        tell(ProcessNote(done=True))
     except LevelbenchError as error:
         parts = error.asked, error.found, error.do
-        tell(Telling(error=parts, exit_code=error.exit_code, trace=traceback.format_exc()))
+        tell(ProcessNote(error=parts, exit_code=error.exit_code, trace=traceback.format_exc()))
         return error.exit_code
     except Exception as error:  # noqa: BLE001  # the process's boundary: reported to the parent
         found = f"it raised {type(error).__name__}: {error}"
         failure = DefinitionError("a benchmark's process", found, "--debug shows where; correct the adapter")
         parts = failure.asked, failure.found, failure.do
-        tell(Telling(error=parts, exit_code=failure.exit_code, trace=traceback.format_exc()))
+        tell(ProcessNote(error=parts, exit_code=failure.exit_code, trace=traceback.format_exc()))
         return failure.exit_code
     return 0
 

@@ -41,7 +41,7 @@ from levelbench.distributed.launching.launchers import RESTARTS
 from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DataError, DefinitionError, LevelbenchError, UsageError
 from levelbench.experiments.child import boundary, message_of
-from levelbench.experiments.jobfolder import ANSWERS, JOB, PULSE, messages_of, paths_told
+from levelbench.experiments.jobfolder import ANSWERS, JOB, PULSE, messages_of, record_paths
 from levelbench.experiments.jobs import Hear, Job, Member, Message, Tell, Together, Written
 from levelbench.measure.clocks import HOST
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
@@ -231,7 +231,7 @@ class RankCheckpoints:
             raise DataError(f"the checkpoint {part}", "it belongs to another step", do)
         return found
 
-    def went_on(self, snapshot: Snapshot) -> None:
+    def resume_observed(self, snapshot: Snapshot) -> None:
         """Continue with what this rank had observed."""
         self._observed = {}
         self._ranks.go_on(_observed_in(snapshot.of(_OBSERVED)))
@@ -285,7 +285,7 @@ def count_start(folder: Path, local_rank: int, environment: MutableMapping[str, 
 
 def last_checkpoint(folder: Path, otherwise: Path | None) -> Path | None:
     """The newest checkpoint of the ranks that were started before; ``otherwise`` if there is none."""
-    kept = [checkpoint_of(path) for path in paths_told(folder)]
+    kept = [checkpoint_of(path) for path in record_paths(folder)]
     return next((path for path in reversed(kept) if path.is_file()), otherwise)
 
 
@@ -395,7 +395,7 @@ class RankMember(Member):
     def started(self, resume: Snapshot | None, saves: bool) -> None:
         """Continue with earlier observations; ``UnsupportedError`` if the scheme's state cannot be saved."""
         if resume is not None:
-            self._checkpoints.went_on(resume)
+            self._checkpoints.resume_observed(resume)
         if saves:
             self._ranks.require_kept()
 
@@ -511,13 +511,13 @@ def _take_part(job: Job, place: RankPlace, tell: Tell, folder: Path, restarts: i
     member = RankMember(ranks, place.local_rank, type(communicator).__module__, folder, restarts)
     # Ignored by the command if this rank is on another machine.
     pulse = Pulse.at(folder / PULSE) if member.first else None
-    code = boundary(job, tell, member, pulse, _hearing(folder / ANSWERS))
+    code = boundary(job, tell, member, pulse, _answers_in(folder / ANSWERS))
     if code:
         communicator.abort()
     return code
 
 
-def _hearing(path: Path) -> Hear:
+def _answers_in(path: Path) -> Hear:
     """A function that waits for the next line that the launcher writes to ``path``."""
     answered = path.read_bytes().count(b"\n") if path.exists() else 0
 

@@ -67,7 +67,7 @@ def resolve_distribution(
         raise UsageError(f"ranks={ranks}", "that is not a number of processes", "give a whole number of at least 1")
     scheme, settings, digest = _scheme(str(words["scheme"] or "all-reduce"), ranks, framework)
     engine, communicator = _engine(str(words["engine"] or "process"), words["communicator"], ranks, device)
-    _check_together(scheme, communicator)
+    _check_scheme_communicator(scheme, communicator)
     scaling, lr_scale = _scaling(words)
     if ranks == 1:
         return None
@@ -101,7 +101,7 @@ def _scheme(text: str, ranks: int, framework: str) -> tuple[str, dict[str, Setti
     return place, settings_of(scheme), digest
 
 
-def _check_together(name: str, communicator: str) -> None:
+def _check_scheme_communicator(name: str, communicator: str) -> None:
     from levelbench.distributed.finding import named_scheme
 
     scheme = named_scheme(name)
@@ -269,16 +269,16 @@ def source_of(task: Task, recipe: str) -> Source:
     text = Path(file).read_text(encoding="utf-8") if file else ""
     name = module.__name__ if module is not None else task.name
     quality = _definition_digest(task.quality)
-    modules = own_modules(module, _fixed_in(task))
+    modules = own_modules(module, _fixed_modules(task))
     return source_of_text(name, text, quality=quality, data=_definition_digest(task.data), modules=modules)
 
 
 def variables_of(task: Task, recipe: str) -> dict[str, str]:
     """The environment variables that the code of the task and recipe reads, each with the first digits of a digest."""
-    return variables_read(inspect.getmodule(task.recipe_function(recipe)), _fixed_in(task))
+    return variables_read(inspect.getmodule(task.recipe_function(recipe)), _fixed_modules(task))
 
 
-def _fixed_in(task: Task) -> list[ModuleType | None]:
+def _fixed_modules(task: Task) -> list[ModuleType | None]:
     """The modules of what the task fixes, whichever recipe runs."""
     return [sys.modules.get(type(part).__module__) for part in (task.quality, task.data)]
 

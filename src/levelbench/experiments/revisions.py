@@ -107,7 +107,7 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
     inside = Path.cwd().resolve().relative_to(Path(top).resolve())
     commits = [_git(asked, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names]
     with ExitStack() as stack:
-        _remove_left(asked)
+        _remove_stale_checkouts(asked)
         base = Path(mkdtemp(prefix=f"levelbench-{os.getpid()}-"))
         stack.callback(base.rmdir)
         found = []
@@ -122,7 +122,7 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
         yield found, stack.enter_context(TreeReads(Path(top), tracked)), _remarks(asked, Path(top))
 
 
-def _remove_left(asked: str) -> None:
+def _remove_stale_checkouts(asked: str) -> None:
     """Remove the checkouts of a levelbench that was killed before it could."""
     for line in _git(asked, "worktree", "list", "--porcelain").splitlines():
         folder = Path(line.removeprefix("worktree "))

@@ -22,7 +22,7 @@ from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
 from levelbench.experiments.jobs import Job, Message, Parent
-from levelbench.experiments.processes import told_error
+from levelbench.experiments.processes import reported_error
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left
@@ -145,9 +145,9 @@ def _error(job: Job, failure: Failure | None, told: list[Message]) -> Levelbench
     cause = _cause(failure, told)
     if cause is not None:
         assert cause.error is not None
-        return told_error(cause.error, cause.exit_code, cause.trace)
+        return reported_error(cause.error, cause.exit_code, cause.trace)
     asked = f"a run of {job.specification.task} on {_team(job)}, seed {job.seed}"
-    again = f"run the same command again{_everywhere(job)}; --debug shows the last lines that the rank printed"
+    again = f"run the same command again{_node_suffix(job)}; --debug shows the last lines that the rank printed"
     if failure is not None:
         error = failure.error(asked)
         error.do = again
@@ -169,7 +169,7 @@ def _lost(failure: Failure, told: list[Message]) -> Message | None:
     return min(lost, key=lambda message: message.rank != failure.rank, default=None)
 
 
-def _everywhere(job: Job) -> str:
+def _node_suffix(job: Job) -> str:
     """`` on each node`` if the command is run on several nodes."""
     assert job.specification.distribution is not None
     name, options = parse_item(job.specification.distribution.engine)

@@ -23,7 +23,7 @@ from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments.jobs import Job, Message, Parent, held
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
 from levelbench.experiments.own_code import is_ours, texts_among
-from levelbench.experiments.processes import Starter, death, spawn, told_error
+from levelbench.experiments.processes import Starter, death, reported_error, spawn
 from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
 from levelbench.experiments.request import Arm, load_task, variables_of
 from levelbench.measure.clocks import HOST
@@ -153,7 +153,7 @@ class Training(Kind[Arm, Record]):
             return f"what the task reads has changed since: {', '.join(changed)}"
         if changed := self._changed_data(record, wanted):
             return f"the data have changed since: {', '.join(changed)}"
-        if _defined_otherwise(record.header.source, wanted.source):
+        if _definition_changed(record.header.source, wanted.source):
             return "the task's quality or data have changed since"
         return _disagreement(record, wanted, environment)
 
@@ -207,7 +207,7 @@ class Training(Kind[Arm, Record]):
                 begin()
                 claim = self._store.path / _CLAIMS / f"{arm.key[:16]}-s{turn.seed}"
                 with claimed(claim, lambda: watcher.progress(turn, "another process is making it")):
-                    if (record := self._made_meanwhile(plan, turn)) is not None:
+                    if (record := self._finished_meanwhile(plan, turn)) is not None:
                         return record, None
                     starter.begin(plan.seeds.index(turn.seed))
                     job = self._job(turn, arm, doubts[turn.arm], len(plan.seeds))
@@ -224,12 +224,12 @@ class Training(Kind[Arm, Record]):
             watcher.progress(turn, phase, elapsed_s, events, steps)
 
         finished = launch(job, on_progress, starter)
-        record = _sound(_witnessed(finished))
+        record = _require_consistent(_require_testimony(finished))
         if record is not None and record.status == "done":
             self._store.supersede(turn.replaces)
         return record, finished.error
 
-    def _made_meanwhile(self, plan: RunPlan, turn: Turn) -> Record | None:
+    def _finished_meanwhile(self, plan: RunPlan, turn: Turn) -> Record | None:
         """The record of this run that another process has made since the plan was made, if it counts as done.
 
         Raises ``UsageError`` if one is in progress and this process cannot wait for it.
@@ -312,7 +312,7 @@ def _by_part(
     }
 
 
-def _defined_otherwise(then: Source, now: Source) -> bool:
+def _definition_changed(then: Source, now: Source) -> bool:
     """Whether the code of the task's quality or data has changed; older records do not have its digests."""
     return bool(then.quality) and (then.quality, then.data) != (now.quality, now.data)
 
@@ -346,7 +346,7 @@ def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
     return dict.fromkeys(THREADS, given)
 
 
-def _sound(record: Record | None) -> Record | None:
+def _require_consistent(record: Record | None) -> Record | None:
     """``record``; ``RecordError`` if it contradicts itself, so that every other command would refuse it."""
     found = summarise(record).contradictions if record is not None else []
     if record is None or not found:
@@ -358,7 +358,7 @@ def _sound(record: Record | None) -> Record | None:
     )
 
 
-def _witnessed(finished: Finished) -> Record | None:
+def _require_testimony(finished: Finished) -> Record | None:
     """The record; ``RecordError`` if it does not contain the parent's readings as its witness.
 
     Such a record is renamed, since any reader would accept it as an ordinary run.
@@ -526,7 +526,7 @@ def _finished(code: int, messages: list[Message], output: str, job: Job) -> Fini
     path = next((Path(message.path) for message in messages if message.path), None)
     told = next((message for message in messages if message.error), None)
     if told is not None and told.error is not None:
-        return Finished(path, told_error(told.error, told.exit_code, told.trace))
+        return Finished(path, reported_error(told.error, told.exit_code, told.trace))
     if code == 0 and any(message.phase == "done" for message in messages):
         return Finished(path, None)
     asked, early = f"a run of {job.specification.task}, seed {job.seed}", "" if code < 0 else " before the run was done"

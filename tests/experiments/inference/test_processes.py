@@ -105,9 +105,9 @@ def test_processes_query_in_different_orders_and_give_the_same_answers(model, ex
 
 def test_a_query_that_is_padded_to_the_networks_batch_says_so(model, examples, tmp_path):
     record, _ = measured(specification(model, examples, scenario(batch=4)), tmp_path / "store")
-    assert "takes 4 samples at once, so a query of 1 sample is filled up" in record.facts.clock
+    assert "takes 4 samples at once, so a query of 1 sample is padded" in record.facts.clock
     record, _ = measured(specification(model, examples), tmp_path / "store")
-    assert "filled up" not in record.facts.clock
+    assert "padded" not in record.facts.clock
 
 
 def test_synthetic_inputs_have_no_quality_and_say_so(model, tmp_path):
@@ -285,5 +285,5 @@ def test_data_of_a_task_that_changed_since_the_plan_are_refused(model, tmp_path)
     mine = Model("digits[mlp]", "task", str(model), digest_of_data(model), task="digits", reference="digits")
     data = Data("task", "the test split of digits", checksums={"digits": "0" * 64})
     spec = InferenceSpecification("digits", mine, data, scenario(), InferenceArm("numpy"))
-    with pytest.raises(DataError, match="planned with"):
+    with pytest.raises(DataError, match="since the measurement was planned"):
         make_subject(spec, tmp_path)

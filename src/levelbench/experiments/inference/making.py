@@ -33,7 +33,7 @@ from levelbench.experiments.inference.models import (
     stale,
 )
 from levelbench.experiments.jobs import AloneMember, Job, Message
-from levelbench.experiments.processes import Telling, listen, need_folder, raise_told, serve
+from levelbench.experiments.processes import ProcessNote, listen, need_folder, raise_reported, serve
 from levelbench.experiments.request import load_task
 from levelbench.networks.files import save
 from levelbench.records import Record, Store, new_id, read_record
@@ -104,14 +104,14 @@ def train_model(
             on_phase(note.phase)
 
     notes, code, output = listen("levelbench.experiments.inference.making", job, TrainingNote, on_note)
-    raise_told(notes, code, output, f"training {wanted.specification.task}, seed {wanted.seed}", "", 0)
+    raise_reported(notes, code, output, f"training {wanted.specification.task}, seed {wanted.seed}", "", 0)
     found = kept_model(store, wanted)
     if found is None:
         raise StoreError("the trained network", f"it is not in {store}", "check that the store can be written")
     return found
 
 
-class TrainingNote(Telling, frozen=True, kw_only=True):
+class TrainingNote(ProcessNote, frozen=True, kw_only=True):
     """A line to the parent: also the phase that begins."""
 
     phase: str = ""
@@ -143,7 +143,7 @@ def main(arguments: list[str]) -> int:
     return serve(arguments, Job, _carry_out)
 
 
-def _carry_out(job: Job, tell: Callable[[Telling], None]) -> None:
+def _carry_out(job: Job, tell: Callable[[ProcessNote], None]) -> None:
     def relay(message: Message) -> None:
         tell(TrainingNote(path=message.path, phase=message.phase or ""))
 

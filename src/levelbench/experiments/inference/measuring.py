@@ -384,7 +384,7 @@ class _Process:
         with self._phase("first"):
             answerer.answer(loaded[: self._per_query()].tolist())
         self._begin("warm-up")
-        said = _warm(answerer, loaded, self._per_query())
+        said = _warm_up_queries(answerer, loaded, self._per_query())
         writer.add(self._facts(opened, mode, subject, answerer, len(loaded), said))
         # Otherwise the garbage so far would be collected during a query.
         gc.collect()
@@ -392,7 +392,7 @@ class _Process:
         seed, count = specification.seed + self._seed, len(loaded)
         if specification.audit:
             self._begin("audit")
-            writer.add(audit_cache(answerer, count, _asked(self._per_query()), seed, self._clock))
+            writer.add(audit_cache(answerer, count, _warmup_samples(self._per_query()), seed, self._clock))
         first = self._queries(answerer, subject, footprint, count, seed)
         if specification.audit:
             self._begin("audit")
@@ -470,18 +470,18 @@ def _answerer(backend: Backend, subject: Subject, specification: InferenceSpecif
     return Answerer(backend, make, feed, scenario.batch, scenario.workers, fixed=True)
 
 
-def _calls(per_query: int) -> int:
+def _warmup_calls(per_query: int) -> int:
     return 20 if per_query == 1 else 5
 
 
-def _asked(per_query: int) -> int:
+def _warmup_samples(per_query: int) -> int:
     """The number of samples that the warm-up uses."""
-    return _calls(per_query) * per_query
+    return _warmup_calls(per_query) * per_query
 
 
-def _warm(answerer: Answerer, loaded: NDArray[np.int64], per_query: int) -> str:
+def _warm_up_queries(answerer: Answerer, loaded: NDArray[np.int64], per_query: int) -> str:
     """Answer a few queries of the usual size on each executor; returns what was done, in words."""
-    calls = _calls(per_query)
+    calls = _warmup_calls(per_query)
     order = np.resize(loaded, calls * per_query)
     for start in range(0, len(order), per_query):
         answerer.warm_up(order[start : start + per_query].tolist())

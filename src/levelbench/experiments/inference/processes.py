@@ -21,19 +21,19 @@ from msgspec import structs
 
 from levelbench.errors import CheckFailedError, UsageError
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
-from levelbench.experiments.processes import Telling, listen, need_folder, raise_told, serve, survived
+from levelbench.experiments.processes import ProcessNote, listen, need_folder, raise_reported, serve, survived
 from levelbench.records import key_of, new_id
 from levelbench.records.inference import FOLDER, InferenceArm, InferenceOutcome, InferenceRecord, InferenceSpecification
 
 __all__ = ["InferenceBenchmarks", "InferenceJob", "InferenceNote", "check_cores", "check_threads", "limit_cores"]
-__all__ += ["main", "told_by_environment", "with_threads", "with_variables"]
+__all__ += ["main", "reads_thread_variables", "with_threads", "with_variables"]
 
 _CHILD = "levelbench.experiments.inference.processes"
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _READ_THEM = ("numpy", "torch", "onnxruntime")
 
 
-def told_by_environment(framework: str) -> bool:
+def reads_thread_variables(framework: str) -> bool:
     """Whether it reads its number of threads from variables; XLA, under JAX, starts one per allowed core."""
     return framework in _READ_THEM
 
@@ -44,7 +44,7 @@ def _cores() -> int:
 
 def check_cores(arm: InferenceArm) -> None:
     """Raise ``UsageError`` for a number of threads that its framework cannot use here."""
-    if arm.threads is None or told_by_environment(arm.framework):
+    if arm.threads is None or reads_thread_variables(arm.framework):
         return
     asked = f"--threads {arm.threads} on {arm.framework}"
     if not hasattr(os, "sched_setaffinity"):
@@ -69,7 +69,7 @@ def with_threads(environment: Mapping[str, Any], arm: InferenceArm) -> Mapping[s
         return environment
     known, machine = environment.get("threads", {}), environment.get("machine", {})
     settings = {**(known.get("settings") or {}), **dict.fromkeys(_VARIABLES, str(arm.threads))}
-    if not told_by_environment(arm.framework) and machine.get("cores_allowed") is not None:
+    if not reads_thread_variables(arm.framework) and machine.get("cores_allowed") is not None:
         machine = {**machine, "cores_allowed": min(arm.threads, machine["cores_allowed"])}
     return {**environment, "threads": {**known, "settings": settings}, "machine": machine}
 
@@ -106,7 +106,7 @@ class InferenceJob(msgspec.Struct, frozen=True):
     planned: tuple[float | None, int] = (None, 0)
 
 
-class InferenceNote(Telling, frozen=True, kw_only=True):
+class InferenceNote(ProcessNote, frozen=True, kw_only=True):
     """A line to the parent: also a stage that begins, or the outcome."""
 
     stage: str = ""
@@ -115,7 +115,7 @@ class InferenceNote(Telling, frozen=True, kw_only=True):
 
 def limit_cores(arm: InferenceArm) -> None:
     """Restrict the cores of a framework that uses a thread per core, before it is imported and counts them."""
-    if arm.threads is not None and not told_by_environment(arm.framework) and hasattr(os, "sched_setaffinity"):
+    if arm.threads is not None and not reads_thread_variables(arm.framework) and hasattr(os, "sched_setaffinity"):
         usable = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, usable[: arm.threads])
 
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
     return serve(arguments, InferenceJob, _carry_out)
 
 
-def _carry_out(job: InferenceJob, tell: Callable[[Telling], None]) -> None:
+def _carry_out(job: InferenceJob, tell: Callable[[ProcessNote], None]) -> None:
     limit_cores(job.specification.arm)
     from levelbench.experiments.inference.measuring import make_inference_record
 
@@ -220,7 +220,7 @@ def _survived(
             notes, code, output = listen(_CHILD, asked, InferenceNote, on_note)
         stage = next((note.stage for note in reversed(notes) if note.stage), "")
         what = f"inference of {job.specification.title} on {job.specification.arm.title}"
-        raise_told(notes, code, output, what, f" at {stage}" if stage else "", 0)
+        raise_reported(notes, code, output, what, f" at {stage}" if stage else "", 0)
         return notes
 
     return survived(attempt)

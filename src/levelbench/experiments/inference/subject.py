@@ -283,8 +283,8 @@ class Subject:
         """The quality over all examples, using answers that were ``kept`` and querying the others."""
         if self.split is None or self.quality is None:
             return Accuracy(reason="synthetic inputs have no right answers" if self.examples.synthetic else "no labels")
-        executor = cast("Executor", _Asked(answerer, kept or {}))
-        held = cast("Held", _Numbers(self.split))
+        executor = cast("Executor", _QueryingExecutor(answerer, kept or {}))
+        held = cast("Held", _SampleNumbers(self.split))
         value = self.quality.measure(executor, held)
         return Accuracy(self.quality.metric, value, self.quality.direction, len(self.split), "test")
 
@@ -355,7 +355,7 @@ def refuse_quality(name: str, quality: Quality) -> None:
         )
 
 
-class _Asked:
+class _QueryingExecutor:
     """Used as an executor: it takes sample numbers and queries the system under test."""
 
     def __init__(self, answerer: Answerer, kept: Mapping[int, tuple[NDArray[Any], ...]]) -> None:
@@ -369,7 +369,7 @@ class _Asked:
         return tuple(np.stack(parts) for parts in zip(*(each for each in found if each is not None), strict=True))
 
 
-class _Numbers:
+class _SampleNumbers:
     """Used as a split on a backend: sample numbers first, then the targets, as NumPy arrays."""
 
     def __init__(self, split: Split) -> None:
