@@ -46,4 +46,4 @@ def test_a_wrong_number_of_ranks_does_not_train(tmp_path):
     told = []
     code = _take_part(job(tmp_path), RankPlace(0, 2, 0, "127.0.0.1", 29500, "torchrun"), told.append, tmp_path, 0)
     (message,) = told
-    assert (code, message.error[:2]) == (2, ("a run of 3 ranks", "its launcher started 2"))
+    assert (code, message.error[:2]) == (2, ("a run on 3 ranks", "its launcher started 2"))

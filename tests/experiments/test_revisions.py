@@ -48,7 +48,7 @@ def test_each_revision_is_checked_out_in_its_own_folder_and_removed_at_the_end(r
 
 
 def test_an_unknown_revision_is_refused_and_leaves_no_folder(repository):
-    with pytest.raises(UsageError, match="no revision"), revisions(["HEAD", "nowhere"]):
+    with pytest.raises(UsageError, match="not a revision"), revisions(["HEAD", "nowhere"]):
         pass
 
 

@@ -41,7 +41,7 @@ def test_a_single_array_is_accepted_under_any_name(tmp_path):
         ({"input": ROWS, "labels": LABELS[:5]}, "5, 90 rows"),
         ({"input": ROWS, "labels": LABELS.astype(float)}, "one whole number"),
         ({"input": ROWS[:0]}, "no example"),
-        ({"input": ROWS, "label": LABELS}, "its array 'label' is no input"),
+        ({"input": ROWS, "label": LABELS}, "its array 'label' is not an input"),
     ],
 )
 def test_arrays_that_do_not_fit_the_network_are_refused(tmp_path, arrays, says):

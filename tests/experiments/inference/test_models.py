@@ -44,7 +44,7 @@ BASIS = Basis("0.1.0", {"numpy": "2.4"}, "n" * 64, {"images": "d" * 64})
     ("change", "why"),
     [
         ({}, ""),
-        ({"levelbench": "0.2.0"}, "levelbench 0.1.0, and this is 0.2.0"),
+        ({"levelbench": "0.2.0"}, "levelbench 0.1.0, and this is levelbench 0.2.0"),
         ({"libraries": {"numpy": "2.5"}}, "numpy 2.4, and this is 2.5"),
         ({"network": "m" * 64}, "the network that its recipe builds has changed"),
         ({"data": {"images": "e" * 64}}, "other data"),

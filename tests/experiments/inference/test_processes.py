@@ -114,7 +114,7 @@ def test_synthetic_inputs_have_no_quality_and_say_so(model, tmp_path):
     record, _ = measured(specification(model, None), tmp_path / "store")
     assert record.facts.synthetic
     assert record.accuracy.value is None
-    assert "made-up" in record.accuracy.reason
+    assert "synthetic" in record.accuracy.reason
 
 
 class Slow(PreparedFeed):
