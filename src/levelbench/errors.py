@@ -1,7 +1,7 @@
 """Errors a user can act on: one root, one class for each thing to do about it.
 
-Every error has three parts, what was asked, what was found and what to do, and the exit code that the command line
-answers with. Nothing in levelbench raises a bare ``ValueError`` at a user; nothing catches more than it can name.
+Every error has three parts, what was asked, what was found and what to do, and the exit code of the command line.
+levelbench never shows a bare ``ValueError`` to a user, and catches only errors that it can name.
 
     LevelbenchError
     ├── UsageError         2  change the command, the setting or the value

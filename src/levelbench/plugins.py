@@ -1,7 +1,7 @@
-"""Finds frameworks and tasks by name through entry points, and runs users' files, so that nobody needs a fork.
+"""Finds frameworks and tasks by name through entry points, and runs users' files, so that extensions need no fork.
 
-A name is known without importing what it names; only :func:`load` imports, and only the one asked for.
-Somebody else's module may raise anything; what leaves here is an error that names it.
+Names are listed without importing anything; :func:`load` imports only the requested one. A plug-in may raise anything;
+that becomes an error that names it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["defined_in", "load", "load_file", "made_of", "names", "place", "titl
 def names(kind: str) -> dict[str, EntryPoint]:
     """Entry points of ``levelbench.<kind>s`` by name: ``names("framework")``.
 
-    What is installed later is seen by the next process.
+    Packages that are installed later are found by the next process.
     """
     return dict(_found(kind))
 
@@ -38,13 +38,13 @@ def _found(kind: str) -> dict[str, EntryPoint]:
 
 
 def load(kind: str, name: str) -> object:
-    """The object that ``name`` names; an unknown name answers with the nearest ones.
+    """The object with that name; ``UnknownNameError`` with the nearest names if there is none.
 
-    ``DefinitionError`` for a plug-in that raises on import, or has no such attribute.
+    Raises ``DefinitionError`` for a plug-in that raises on import, or lacks the attribute.
     """
     found = names(kind)
     if name not in found:
-        raise UnknownNameError(kind, name, found, f"see what there is: levelbench list {kind}s")
+        raise UnknownNameError(kind, name, found, f"levelbench list {kind}s shows them all")
     point = found[name]
     try:
         loaded: object = point.load()
@@ -60,9 +60,9 @@ def load(kind: str, name: str) -> object:
 
 
 def load_file(kind: str, path: Path) -> ModuleType:
-    """The module that a user's Python file makes, under a name of its own.
+    """Import a user's Python file under a unique module name.
 
-    ``UsageError`` where there is no such file, ``DefinitionError`` with the line for one that raises.
+    Raises ``UsageError`` if there is no such file, ``DefinitionError`` with the line if it raises.
     """
     if not path.is_file():
         raise UsageError(
@@ -73,7 +73,7 @@ def load_file(kind: str, path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise DefinitionError(f"{kind} file {path}", "Python cannot import it", "give a .py file")
     module = importlib.util.module_from_spec(spec)
-    # A dataclass looks its module up there.
+    # Dataclasses look up their module there.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -88,7 +88,7 @@ def load_file(kind: str, path: Path) -> ModuleType:
 
 
 def typed_setting(asked: str, name: str, value: Any, default: Any) -> Any:
-    """A setting's new value, of its default's type; a whole number is taken for a float. ``UsageError`` else."""
+    """A setting's new value, converted from int to float if needed; ``UsageError`` if it has another type."""
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if type(value) is not type(default):
@@ -110,10 +110,10 @@ def place(error: BaseException, path: Path) -> str:
 def defined_in(
     module: ModuleType, path: Path, what: str, base: type, own: type, needs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a file that was run has of ``base``, by name: ``what`` (``optimizer``, ``scheme``) is its word for one.
+    """The instances of ``base`` that a loaded file defines, by name; ``what`` is ``optimizer`` or ``scheme``.
 
-    That is the one called ``what`` where there is one, under its own title; else all that it makes; else its own
-    subclasses of ``own``, made by :func:`made_of` with ``needs``. ``DefinitionError`` where there is none.
+    That is the object called ``what`` if there is one, under its own title; otherwise all instances; otherwise the
+    file's own subclasses of ``own``, created by :func:`made_of` with ``needs``. ``DefinitionError`` if there is none.
     """
     found = {name: each for name, each in vars(module).items() if isinstance(each, base) and not name.startswith("_")}
     if what in found:

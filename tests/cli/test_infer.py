@@ -59,7 +59,7 @@ OPTIONS = {
         (("digits", "--quantile", "1.5"), 2, "it is not between 0 and 1\n"),
         (("digits", "--scenario", "server", "--bound", "15", "--qps", "2"), 2, "write --bound 15ms or --bound 15s"),
         (("digits", "--target-accuracy", "95"), 2, "did you mean 0.95"),
-        (("lenet5", "--target-accuracy", "0.9"), 2, "made-up inputs have no right answers"),
+        (("lenet5", "--target-accuracy", "0.9"), 2, "synthetic inputs have no right answers"),
         (("digits", "--duration", "0"), 2, "impossible time"),
         (("digits", "-n", "0"), 2, "at least one process"),
         (("digits", "--quality-share", "99"), 2, "not a share"),
@@ -217,7 +217,7 @@ def test_a_model_of_the_users_is_measured_with_its_data(call, tmp_path, monkeypa
     [
         ({"input": np.zeros((9, 3), np.float32)}, "shape"),
         ({"input": np.zeros((9, 4), np.float32), "labels": np.zeros(5, np.int64)}, "5, 9 rows"),
-        ({"input": np.full((9, 4), np.nan, np.float32)}, "no finite numbers"),
+        ({"input": np.full((9, 4), np.nan, np.float32)}, "values are not finite"),
         ({"input": np.zeros((9, 4), np.float32), "labels": np.full(9, 7)}, "from 7 to 7"),
     ],
 )
@@ -240,7 +240,7 @@ def test_made_up_inputs_are_called_so_wherever_they_are_told(call, tmp_path, mon
     code, out, err = call(*words)
     assert code == 0, out + err
     assert "MADE-UP INPUTS" in out
-    assert "made-up inputs have no right answers" in out
+    assert "synthetic inputs have no right answers" in out
     _, out, _ = call(*words, "--json")
     assert json.loads(out)["results"][0]["facts"]["synthetic"] is True
 

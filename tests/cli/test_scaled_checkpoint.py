@@ -26,7 +26,7 @@ def test_a_run_on_two_ranks_that_was_killed_and_given_again_equals_one_that_was_
     # The target is out of reach.
     assert call(*words, cut.path)[0] == 1
     (record,) = (each for each in cut.records() if each.status == "done")
-    assert any("went on from a checkpoint at step 17" in each for each in record.end.suspect)
+    assert any("resumed from a checkpoint at step 17" in each for each in record.end.suspect)
     _, (report,), others = left_of(cut)
     assert (report.startswith("report-dying-"), others) == (True, [])
     assert record.evaluations[0] == before.evaluations[0]

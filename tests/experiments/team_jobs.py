@@ -61,7 +61,7 @@ def small(hidden: int = 16) -> Recipe:
 
 
 def launched(path, store, engine):
-    """A run that keeps checkpoints: its record and its error."""
+    """A run that writes checkpoints: its record and its error."""
     arm = resolve(str(path), {}, Options(framework="numpy", team=TeamOptions(ranks=2, engine=engine)))
     found = launch(
         Job(
@@ -89,7 +89,7 @@ def of_engine(engine):
 
 
 def left_of(store):
-    """Statuses of the records in a store, and what else is in it."""
+    """The statuses of the records in a store, and its other files."""
     records = Store(store.path).records()
     others = [path for path in store.path.rglob("*") if path.is_file() and path.suffix != ".jsonl"]
     return records, [path.name for path in others if not path.name.startswith(".")], list(store.path.glob(".jobs/*"))

@@ -1,4 +1,4 @@
-"""Whole campaigns in processes of their own: planned, interleaved, resumed, recorded."""
+"""Complete campaigns in separate processes: planned, interleaved, resumed, recorded."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ from levelbench.records import Evaluation, Store, comparable, group_runs, new_id
 
 @pytest.fixture(scope="module")
 def done_once(tmp_path_factory, task_text):
-    """A task's file, and a store with its run of seed 0: a run takes a second, and to look at it takes none."""
+    """A task file and a store with its run of seed 0, made once because a run takes a second."""
     folder = tmp_path_factory.mktemp("done")
     (folder / "my_task.py").write_text(task_text)
     store = Store(folder / "store")
@@ -31,7 +31,7 @@ def done_once(tmp_path_factory, task_text):
 
 @pytest.fixture
 def done(done_once, tmp_path):
-    """That task's file, and a copy of its store."""
+    """The task file, and a copy of its store."""
     return done_once / "my_task.py", Store(shutil.copytree(done_once / "store", tmp_path / "store"))
 
 
@@ -45,12 +45,12 @@ def test_runs_of_two_arms_are_interleaved_and_share_their_seeds(task_file, store
     assert plan_of(arms, range(2), store).to_go == steps[:4]
 
 
-def test_the_same_run_twice_in_one_command_is_refused(arm, store):
+def test_the_same_run_twice_in_a_command_is_refused(arm, store):
     with pytest.raises(UsageError, match="same specification"):
         plan_of([arm, arm], range(2), store)
 
 
-def test_what_is_done_is_not_run_again(done):
+def test_finished_runs_are_not_repeated(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)
     first = carry_out(plan_of([arm], range(2), store), store, None, Quiet())
@@ -62,7 +62,7 @@ def test_what_is_done_is_not_run_again(done):
     assert plan.lines() == ["3 wanted · 2 done · 1 to go"]
 
 
-def test_fresh_runs_everything_again(done):
+def test_fresh_repeats_all_runs(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)
     assert plan_of([arm], range(1), store).to_go == ()
@@ -82,10 +82,10 @@ def test_runs_of_other_seeds_and_those_that_fresh_repeats_are_earlier_ones(done)
     ("changed", "why"),
     [
         ({"machine": {"id": "another"}}, "recorded on another machine"),
-        ({"malloc": {"MALLOC_ARENA_MAX": "1"}}, "recorded with other MALLOC_* settings"),
+        ({"malloc": {"MALLOC_ARENA_MAX": "1"}}, "recorded with different MALLOC_* settings"),
         (
             {"threads": {"settings": {"OMP_NUM_THREADS": "7"}}},
-            "recorded with other settings of threads (OMP_NUM_THREADS and the like)",
+            "recorded with different thread settings (such as OMP_NUM_THREADS)",
         ),
         (
             {"libraries": {**HERE["libraries"], "numpy": "9.9"}},
@@ -93,24 +93,24 @@ def test_runs_of_other_seeds_and_those_that_fresh_repeats_are_earlier_ones(done)
         ),
     ],
 )
-def test_a_run_made_elsewhere_or_otherwise_does_not_count_and_the_plan_says_why(done, changed, why):
+def test_a_run_made_under_other_conditions_does_not_count_and_the_plan_says_why(done, changed, why):
     task_file, store = done
     plan = plan_of([resolve(str(task_file), {}, NUMPY)], range(1), store, environment={**HERE, **changed})
     assert plan.to_go == (Turn(0, 0, why),)
     assert plan.lines()[1] == f"  again: 1 run (seed 0): {why}"
 
 
-def test_another_clock_is_another_reading_and_no_new_run(done):
+def test_another_clock_needs_no_new_run(done):
     task_file, store = done
     other = resolve(str(task_file), {}, Options(framework="numpy", clock="dawnbench"))
     assert plan_of([other], range(1), store).to_go == ()
 
 
 class Enough(Exception):
-    """What was to be seen has been seen."""
+    """The test has seen enough."""
 
 
-def test_a_run_that_nobody_claimed_but_somebody_makes_is_not_made_twice(arm, store):
+def test_an_unclaimed_run_in_progress_is_not_made_twice(arm, store):
     slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
 
     def look(events, elapsed_s, phase, steps):
@@ -125,7 +125,7 @@ def test_a_run_that_nobody_claimed_but_somebody_makes_is_not_made_twice(arm, sto
         launch(Job(slow.reference, slow.specification, slow.key, 0, new_id(), str(store.path)), look)
 
 
-def test_two_commands_that_were_started_at_once_make_no_run_twice(arm, store):
+def test_two_concurrent_commands_make_each_run_once(arm, store):
     both = [plan_of([arm], range(1), store) for _ in range(2)]
     first, second = (carry_out(plan, store, None, Quiet())[0, 0] for plan in both)
     assert first.header.id == second.header.id
@@ -133,7 +133,7 @@ def test_two_commands_that_were_started_at_once_make_no_run_twice(arm, store):
     assert not list((store.path / ".claims").iterdir())
 
 
-def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_doubted(task_file, store, tmp_path):
+def test_a_recipe_file_that_scores_on_training_data_is_refused_and_doubted(task_file, store, tmp_path):
     text = task_file.read_text()
     (line,) = (each for each in text.splitlines() if "Task(" in each or "data=" in each)
     own = (
@@ -159,7 +159,7 @@ def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_d
     assert "training examples" not in " ".join(found[0].suspect)
 
 
-def test_a_mixture_that_hands_out_validation_examples_is_doubted_and_an_honest_one_is_not(task_text, store, tmp_path):
+def test_a_mixture_that_returns_validation_examples_is_doubted_and_an_honest_one_is_not(task_text, store, tmp_path):
     own = (
         "from levelbench.training.augmentation import Mixup\n"
         "from levelbench.training.augmentation import Mixing\n"
@@ -184,7 +184,7 @@ def test_a_mixture_that_hands_out_validation_examples_is_doubted_and_an_honest_o
     assert doubts == [[], ["50% of the examples that Mine made for the first batch are validation examples"]]
 
 
-def test_a_run_is_made_again_when_a_module_beside_its_task_file_has_changed(tmp_path, store, task_text, monkeypatch):
+def test_a_run_is_repeated_when_a_module_next_to_its_task_file_has_changed(tmp_path, store, task_text, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     path, beside = tmp_path / "with_own.py", tmp_path / "beside_it.py"
     start = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom beside_it import TARGET\n"
@@ -201,7 +201,7 @@ def test_a_run_is_made_again_when_a_module_beside_its_task_file_has_changed(tmp_
     sys.modules.pop("beside_it", None)
 
 
-def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(done):
+def test_a_fresh_run_supersedes_the_previous_one_which_is_shown_only_on_request(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)
     (before,) = store.records()
@@ -215,7 +215,7 @@ def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(do
     assert third.replaced == 2
 
 
-def test_fresh_runs_since_a_moment_count_as_done(done):
+def test_fresh_runs_since_a_given_time_count_as_done(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)
     (before,) = store.records()
@@ -223,7 +223,7 @@ def test_fresh_runs_since_a_moment_count_as_done(done):
     assert len(plan_of([arm], range(1), store, fresh=True, since="9999").to_go) == 1
 
 
-def test_a_fresh_run_supersedes_no_run_of_another_source_or_machine(done):
+def test_a_fresh_run_does_not_supersede_runs_of_another_source_or_machine(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)
     elsewhere = {**HERE, "machine": {**HERE["machine"], "id": "other"}}
@@ -232,7 +232,7 @@ def test_a_fresh_run_supersedes_no_run_of_another_source_or_machine(done):
     assert plan_of([edited], range(1), store, fresh=True).to_go[0].replaces == ()
 
 
-def test_between_two_evaluations_the_steps_of_a_run_are_seen(arm, store):
+def test_steps_are_visible_between_two_evaluations(arm, store):
     seldom = dataclasses.replace(NUMPY, evaluate_every="1000000 steps")
     long = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, seldom)
     seen = []
@@ -257,7 +257,7 @@ def test_a_task_file_that_changes_while_the_runs_are_made_ends_the_campaign(arm,
         carry_out(plan, store, None, Quiet())
 
 
-def test_a_task_that_leaves_with_code_0_has_not_done_its_run(arm, store, task_file):
+def test_a_task_that_exits_with_code_0_has_not_finished_its_run(arm, store, task_file):
     task_file.write_text(
         task_file.read_text().replace(
             "return Recipe(",
@@ -270,7 +270,7 @@ def test_a_task_that_leaves_with_code_0_has_not_done_its_run(arm, store, task_fi
         carry_out(plan_of([arm], range(1), store), store, None, Quiet())
 
 
-def test_a_changed_task_file_is_run_again_and_the_plan_says_why(arm, store, task_file):
+def test_runs_of_a_changed_task_file_are_repeated_and_the_plan_says_why(arm, store, task_file):
     carry_out(plan_of([arm], range(1), store), store, None, Quiet())
     task_file.write_text(task_file.read_text() + "\n# changed\n")
     changed = resolve(str(task_file), {}, NUMPY)
@@ -278,7 +278,7 @@ def test_a_changed_task_file_is_run_again_and_the_plan_says_why(arm, store, task
     assert plan_of([changed], range(1), store).to_go[0].why == "the task's source has changed since"
 
 
-def test_a_run_leaves_everything_a_reader_needs(done):
+def test_a_record_contains_everything_a_reader_needs(done):
     task_file, store = done
     (record,) = store.records()
     assert (record.status, record.header.seed, record.header.source.text) == ("done", 0, task_file.read_text())
@@ -292,7 +292,7 @@ def test_a_run_leaves_everything_a_reader_needs(done):
     assert all(each.value is not None or each.reason for each in record.measurements)
 
 
-def test_a_fixed_schedule_that_a_budget_cut_short_has_not_reached_whatever_its_last_evaluation(store):
+def test_a_fixed_schedule_cut_short_by_a_budget_has_not_reached_its_target(store):
     options = Options(framework="numpy", budget_s=0.3)
     arm = resolve("digits", {"recipe": "onecycle", "epochs": 5000, "target": 0.0}, options)
     record = carry_out(plan_of([arm], [0], store), store, None, Quiet())[0, 0]
@@ -308,7 +308,7 @@ def test_equal_seeds_give_equal_bits(task_file, store, framework, warm_torch):
         pytest.importorskip("torch", reason="PyTorch is not installed")
     arm = resolve(str(task_file), {}, Options(framework=framework))
     once = carry_out(plan_of([arm], [3], store), store, None, Quiet())[0, 3]
-    # Hashes have another seed in a process that is not forked.
+    # A process that is not forked has another hash seed.
     with WARM.cold():
         again = carry_out(plan_of([arm], [3], store, fresh=True), store, None, Quiet())[0, 3]
     assert once.header.id != again.header.id
@@ -334,7 +334,7 @@ def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(
     assert record.status == "failed"
     assert "KeyError" in record.end.error
     plan = plan_of([arm], [0], store)
-    assert plan.to_go[0].why == "the run before failed"
+    assert plan.to_go[0].why == "the previous run failed"
     assert [(at, each.header.id) for at, each in plan.failed] == [(0, record.header.id)]
     assert plan_of([arm], [1], store).failed == ()
 

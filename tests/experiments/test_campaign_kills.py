@@ -1,4 +1,4 @@
-"""Runs that are killed, or whose parent is, lose nothing and go on to the same result."""
+"""If a run or its parent is killed, nothing is lost, and the run resumes with the same result."""
 
 import os
 import random
@@ -48,7 +48,7 @@ def test_a_run_does_not_outlive_a_parent_that_is_killed(arm, store, tmp_path):
 
 
 @pytest.mark.usefixtures("cold")
-def test_a_run_killed_from_outside_is_told_as_such_and_can_be_resumed(arm, store):
+def test_a_killed_run_is_reported_as_killed_and_can_be_resumed(arm, store):
     def kill(turn, stage, elapsed_s=0.0, events=(), steps=None):
         subprocess.run(["pkill", "-KILL", "-n", "-P", str(os.getpid())], check=False)
 
@@ -88,7 +88,7 @@ def _exists(store, identity):
 
 
 def _kill_after(job, seconds):
-    """Kill the run so many seconds after its record is there; below zero so many after its start."""
+    """Kill the run this many seconds after its record appeared; if negative, after its start."""
     with _started(job) as (process, told):
         if seconds >= 0:
             assert told.recv(1)
@@ -98,7 +98,7 @@ def _kill_after(job, seconds):
 
 @contextmanager
 def _started(job):
-    """A run whose parent listens and gives no answer: the process, and what it tells."""
+    """A run whose parent listens but never answers: the process, and its messages."""
     told, telling = socket.socketpair()
     with told, telling:
         process = subprocess.Popen(
@@ -115,20 +115,20 @@ def _started(job):
         process.wait()
 
 
-def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_result(task_file, store):
+def test_a_killed_run_resumes_from_its_checkpoint_with_the_same_result(task_file, store):
     arm = resolve(str(task_file), {"epochs": 60, "target": 0.999}, NUMPY)
     extras = Extras(checkpoint="1 epoch")
     job = Job(arm.reference, arm.specification, arm.key, 6, new_id(), str(store.path), checkpoint="1 epoch")
     _kill_after_evaluations(job, store, 3)
     plan = plan_of([arm], [6], store)
     assert [step.resume is not None for step in plan.to_go] == [True]
-    assert "goes on from its checkpoint" in plan.lines()[1]
+    assert "resumes from its checkpoint" in plan.lines()[1]
     resumed = carry_out(plan, store, None, Quiet(), extras)[0, 6]
     straight = carry_out(plan_of([arm], [6], store, fresh=True), store, None, Quiet(), extras)[0, 6]
     assert not checkpoint_of(straight.path).exists()
     assert losses(resumed) == losses(straight)
     assert resumed.end.quality == straight.end.quality
-    assert any("went on from a checkpoint" in doubt for doubt in resumed.end.suspect)
+    assert any("resumed from a checkpoint" in doubt for doubt in resumed.end.suspect)
     assert len(resumed.samples["step_time"].values) == resumed.evaluations[-1].step
     assert not list(store.path.rglob("*.npz"))
 

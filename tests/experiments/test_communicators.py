@@ -25,7 +25,7 @@ POINT = SweepPoint("all-reduce", 4, (1e-3, 2e-3), 0, "", "done")
 
 
 class Planted:
-    """An engine whose ranks leave files and end as they are told."""
+    """An engine whose ranks leave given files and end in a given way."""
 
     name = "planted"
 
@@ -45,7 +45,7 @@ def told(rank, found, lost):
     return RankError(rank, "asked", found, "do", 3, lost, "its traceback")
 
 
-def test_points_come_one_by_one_and_all_together():
+def test_points_are_delivered_one_by_one_and_returned_together():
     engine, seen = Planted(points=[POINT, POINT]), []
     assert measure_communicator(SWEEP, engine, 2, seen.append) == [POINT, POINT] == seen
     assert engine.job["operations"] == ["all-reduce"]
@@ -69,12 +69,12 @@ def test_the_error_is_that_of_the_rank_that_failed_first(reports, failure, says)
     assert caught.value.exit_code == 3
 
 
-def test_the_engine_is_the_first_that_opens_such_communicators():
+def test_the_default_engine_is_the_first_that_supports_the_communicator():
     assert engine_for(None, "gloo").name == "process"
     assert engine_for("torchrun", "gloo").name == "torchrun"
 
 
-def test_an_engine_that_cannot_open_them_is_refused():
+def test_an_engine_that_does_not_support_the_communicator_is_refused():
     with pytest.raises(UnknownNameError, match="close: process"):
         engine_for("proces", "gloo")
     with pytest.raises(UnknownNameError, match="close: gloo"):
@@ -83,7 +83,7 @@ def test_an_engine_that_cannot_open_them_is_refused():
         engine_for("process", "mpi")
 
 
-def test_an_engine_that_lacks_something_says_what(monkeypatch):
+def test_an_engine_reports_what_it_lacks(monkeypatch):
     from levelbench.distributed.launching.launchers import Mpi
 
     monkeypatch.setattr(Mpi, "lacks", lambda self: "no mpiexec")
@@ -108,5 +108,5 @@ def test_a_line_that_is_written_in_two_parts_is_one_point(tmp_path):
 
 
 @pytest.mark.parametrize(("engine", "communicator"), [(None, "gloo"), ("mpi", "mpi"), ("torchrun", "gloo")])
-def test_where_none_is_named_the_engines_own_communicator_is_measured(engine, communicator):
+def test_the_default_communicator_is_the_engines_own(engine, communicator):
     assert default_communicator(engine) == communicator

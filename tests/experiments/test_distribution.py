@@ -1,4 +1,4 @@
-"""From words about ranks to a distribution: everything that can be wrong is found before a process starts."""
+"""From options about ranks to a distribution: every error is found before a process starts."""
 
 import pytest
 
@@ -29,10 +29,10 @@ class Mine(AllReduce):
 
 @pytest.fixture(autouse=True)
 def something_to_talk_through(monkeypatch):
-    """What is installed here is another test's question."""
+    """Everything counts as installed; other tests cover what is missing."""
     kinds = {"gloo": None, "mpi": None, "nccl": None}
     monkeypatch.setattr("levelbench.distributed.finding.communicator_kinds", lambda: kinds)
-    # Nor are the engines: MPI may not be installed, and namespaces need root.
+    # So do engines: MPI may be missing, and namespaces need root.
     for engine in ENGINES.values():
         monkeypatch.setattr(type(engine), "lacks", lambda self: None)
 
@@ -41,11 +41,11 @@ def resolved(given=None, framework="numpy", **options):
     return resolve_distribution(TeamOptions(**options), dict(given or {}), framework, "cpu")
 
 
-def test_nothing_said_is_one_process():
+def test_without_options_a_run_is_one_process():
     assert resolved() is None
 
 
-def test_one_rank_is_one_process_that_no_scheme_slows_down():
+def test_one_rank_is_one_process_without_a_scheme():
     assert resolved(ranks=1, scheme="top-k") is None
 
 
@@ -56,17 +56,17 @@ def test_all_settings_of_the_scheme_are_in_the_distribution():
     assert found.settings["error_feedback"] is True
 
 
-def test_an_engine_has_options_of_its_own_which_are_part_of_the_run():
+def test_an_engines_options_are_part_of_the_run():
     found = resolved(ranks=2, engine="hosts[rate=10mbit,delay=5ms]")
     assert (found.engine, found.communicator) == ("hosts[delay=5ms,rate=10mbit]", "gloo")
     assert resolved(ranks=2, engine="hosts[delay=5ms,rate=10mbit]") == found
 
 
-def test_an_alias_is_the_scheme_itself():
+def test_an_alias_is_resolved_to_the_scheme():
     assert resolved(ranks=2, scheme="dsgd") == resolved(ranks=2, scheme="all-reduce") == resolved(ranks=2)
 
 
-def test_the_brackets_of_a_task_win_over_the_options():
+def test_a_tasks_brackets_override_the_options():
     given = {"ranks": 3, "scheme": "local-sgd[period=4]", "lr": 0.1}
     found = resolve_distribution(TeamOptions(ranks=2), given, "numpy", "cpu")
     assert (found.ranks, found.scheme, found.settings["period"]) == (3, "local-sgd", 4)
@@ -84,7 +84,7 @@ def test_the_distribution_is_part_of_the_specification_and_of_its_key():
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"ranks": 0}, UsageError, "from 1 on"),
+        ({"ranks": 0}, UsageError, "at least 1"),
         ({"ranks": True}, UsageError, "number of processes"),
         ({"scheme": "top-k"}, UsageError, "--ranks"),
         ({"ranks": 2, "scheme": "topk"}, UnknownNameError, "top-k"),
@@ -104,7 +104,7 @@ def test_the_distribution_is_part_of_the_specification_and_of_its_key():
         ({"ranks": 2, "scheme": "parameter-server[servers=2]"}, UsageError, "server"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(given, error, words):
+def test_impossible_distributions_are_refused_with_the_reason(given, error, words):
     with pytest.raises(error, match=words):
         resolved(**given)
 
@@ -122,14 +122,14 @@ def test_a_communicator_that_is_not_installed_is_missing(monkeypatch):
         resolved(ranks=2)
 
 
-def test_a_scheme_of_a_users_file_is_named_by_its_path(tmp_path):
+def test_a_scheme_from_a_file_is_named_by_its_path(tmp_path):
     path = tmp_path / "my_scheme.py"
     path.write_text(MINE)
     found = resolved(ranks=2, scheme=f"{path}[patience=5]")
     assert (found.scheme, found.settings["patience"]) == (str(path), 5)
 
 
-def test_an_edited_scheme_file_is_another_run_and_another_way_to_write_its_path_is_not(tmp_path, monkeypatch):
+def test_editing_a_scheme_file_changes_the_run_and_writing_its_path_differently_does_not(tmp_path, monkeypatch):
     path = tmp_path / "my_scheme.py"
     path.write_text(MINE)
     monkeypatch.chdir(tmp_path)

@@ -8,14 +8,14 @@ import pytest
 from tests.experiments.team_jobs import job, of_engine, said
 
 from levelbench.errors import UsageError
-from levelbench.experiments.jobfolder import Inbox, job_folder, messages_of, only_one, paths_told
+from levelbench.experiments.jobfolder import Inbox, job_folder, messages_of, only_one, record_paths
 from levelbench.experiments.jobs import Job, Message
 from levelbench.experiments.teams import run_team
 from levelbench.records import Store
 from levelbench.records.store import read_folder
 
 
-def test_messages_are_read_line_by_line_however_their_writes_are_torn(tmp_path):
+def test_messages_are_read_line_by_line_even_if_writes_are_split(tmp_path):
     line = msgspec.json.encode(said(1, "a long story \n" * 1000)) + b"\n"
     inbox = Inbox(tmp_path, 2)
     assert inbox.take() == []
@@ -27,7 +27,7 @@ def test_messages_are_read_line_by_line_however_their_writes_are_torn(tmp_path):
     assert seen == [0, 0, 1, 1]
 
 
-def test_the_folder_of_a_run_is_in_its_store_and_hidden_while_it_goes(tmp_path):
+def test_the_folder_of_a_run_is_hidden_in_its_store_while_the_run_lasts(tmp_path):
     with job_folder(job(tmp_path, data="data")) as folder:
         assert tmp_path in folder.parents
         messages_of(folder, 0).write_bytes(msgspec.json.encode(said(0, "x")) + b"\n")
@@ -38,7 +38,7 @@ def test_the_folder_of_a_run_is_in_its_store_and_hidden_while_it_goes(tmp_path):
     assert not folder.exists()
 
 
-def test_a_folder_whose_process_is_gone_is_removed_and_that_of_one_that_lives_stays(tmp_path):
+def test_folders_of_dead_processes_are_removed_and_those_of_live_ones_stay(tmp_path):
     with job_folder(job(tmp_path)) as folder:
         host, pid, start, _ = folder.name.split("+")
         left = folder.with_name(f"{host}+{pid}+{int(start) - 1}+other")
@@ -49,7 +49,7 @@ def test_a_folder_whose_process_is_gone_is_removed_and_that_of_one_that_lives_st
             assert [each.exists() for each in (folder, left, elsewhere)] == [True, False, True]
 
 
-def test_a_run_that_another_command_is_making_is_not_made_twice(tmp_path):
+def test_a_run_in_progress_in_another_command_is_refused(tmp_path):
     pytest.importorskip("mpi4py")
     given = job(tmp_path, specification=of_engine("mpi"))
     with only_one(given), pytest.raises(UsageError, match=f"process {os.getpid()} on .* is already running this"):
@@ -59,13 +59,13 @@ def test_a_run_that_another_command_is_making_is_not_made_twice(tmp_path):
     assert not list(tmp_path.glob(".jobs/*"))
 
 
-def test_other_seeds_are_other_runs(tmp_path):
+def test_other_seeds_have_other_locks(tmp_path):
     given = job(tmp_path)
     with only_one(given), only_one(msgspec.structs.replace(given, seed=1)):
         assert len(list(tmp_path.glob(".jobs/*"))) == 2
 
 
-def test_a_lock_that_a_killed_command_left_is_nobodys(tmp_path):
+def test_the_lock_of_a_killed_command_is_free(tmp_path):
     given = job(tmp_path)
     with only_one(given):
         (path,) = tmp_path.glob(".jobs/*")
@@ -75,7 +75,7 @@ def test_a_lock_that_a_killed_command_left_is_nobodys(tmp_path):
         assert path.read_text() == text
 
 
-def test_what_ranks_told_before_they_were_started_again_is_no_cause(tmp_path):
+def test_messages_from_before_a_restart_are_ignored(tmp_path):
     def tell(rank, restarts, message):
         with messages_of(tmp_path, rank, restarts).open("ab") as file:
             file.write(msgspec.json.encode(message) + b"\n")
@@ -87,8 +87,8 @@ def test_what_ranks_told_before_they_were_started_again_is_no_cause(tmp_path):
     tell(0, 1, Message(path="second.jsonl"))
     assert [each.path for each in inbox.take()] == ["second.jsonl"]
     assert inbox.restarts == 1
-    # Of a node without the first rank another one is the first to tell.
+    # On a node without the first rank, another one writes the first message.
     tell(1, 2, Message(path="third.jsonl"))
     assert [each.path for each in inbox.take()] == ["third.jsonl"]
     assert inbox.restarts == 2
-    assert paths_told(tmp_path) == [Path("first.jsonl"), Path("second.jsonl"), Path("third.jsonl")]
+    assert record_paths(tmp_path) == [Path("first.jsonl"), Path("second.jsonl"), Path("third.jsonl")]

@@ -1,4 +1,4 @@
-"""Checkpoints of a team: every scheme goes on from one bit by bit, and one counts only where all ranks wrote it."""
+"""Checkpoints of a team: schemes resume with the same bits, and a checkpoint counts only if all ranks wrote it."""
 
 from functools import partial
 
@@ -50,7 +50,7 @@ class Sureness(Quality):
 
 
 class Killed(Exception):
-    """What ends a run in the middle of it."""
+    """Ends a run in the middle."""
 
 
 class KillAt(Observer):
@@ -77,7 +77,7 @@ def dataset():
 
 
 def train(scheme, path, *, killed_at=None, resume=False, optimizer=None, every="3 steps"):
-    """What each of two ranks ends with: parameters by name, and what it observed."""
+    """The final parameters, by name, and the observations of each of two ranks."""
 
     def work(communicator):
         ranks = Ranks(communicator, scheme)
@@ -97,7 +97,7 @@ def train(scheme, path, *, killed_at=None, resume=False, optimizer=None, every="
         )  # fmt: skip
         ranks.require_kept()
         if kept is not None:
-            keeper.went_on(kept)
+            keeper.resume_observed(kept)
         outcome = trainer.run()
         ranks.close()
         parameters = {name: np.array(each) for name, each in trainer.executor.parameters.items()}
@@ -107,8 +107,8 @@ def train(scheme, path, *, killed_at=None, resume=False, optimizer=None, every="
     return run_ranks(2, work, timeout_s=120.0)
 
 
-def went_on(scheme, folder, optimizer=None):
-    """Twice what two ranks end with: without an interruption, and killed between two checkpoints and made to go on."""
+def resume_observed(scheme, folder, optimizer=None):
+    """The results of two ranks, without an interruption and killed between two checkpoints and resumed."""
     whole = train(scheme, folder / "whole.checkpoint.npz", optimizer=optimizer, every="100 steps")
     path = folder / "cut.checkpoint.npz"
     with pytest.raises((Killed, CommunicationError)):
@@ -127,11 +127,11 @@ def same_bits(whole, resumed):
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_scheme_of_each_kind_goes_on_bit_by_bit_as_if_nothing_had_happened(tmp_path, name):
-    same_bits(*went_on(named_scheme(name, SCHEMES[name]), tmp_path))
+def test_a_scheme_of_each_kind_resumes_with_the_same_bits(tmp_path, name):
+    same_bits(*resume_observed(named_scheme(name, SCHEMES[name]), tmp_path))
 
 
-def test_all_schemes_say_that_they_can_be_kept():
+def test_all_schemes_declare_that_their_state_can_be_saved():
     def unkept(communicator, scheme):
         backend, network = framework.open(), small().with_loss().training()
         executor = backend.executor(network, network.initialise(0))
@@ -147,12 +147,12 @@ def test_all_schemes_say_that_they_can_be_kept():
 
 
 @pytest.mark.parametrize("name", ["all-reduce", "parameter-server"])
-def test_so_do_optimizers_with_averages_of_their_own(tmp_path, name):
-    same_bits(*went_on(named_scheme(name), tmp_path, EMA(Adam(0.01), 0.9)))
+def test_optimizers_with_averages_resume_with_the_same_bits(tmp_path, name):
+    same_bits(*resume_observed(named_scheme(name), tmp_path, EMA(Adam(0.01), 0.9)))
 
 
-def test_what_a_rank_observed_before_is_still_known_afterwards(tmp_path):
-    whole, resumed = went_on(AllReduce(), tmp_path)
+def test_earlier_observations_of_a_rank_survive_a_checkpoint(tmp_path):
+    whole, resumed = resume_observed(AllReduce(), tmp_path)
     for (_, _, observed), (_, _, found) in zip(whole, resumed, strict=True):
         for name in ("step_time", "sent", "messages"):
             assert len(found[name][1]) == len(observed[name][1]) == 10
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_one_rank_could_not_write_does_not_count(tmp_path, mon
     assert part_of(path, 3, 1).is_file()
 
 
-def test_the_newest_checkpoint_replaces_the_parts_of_the_one_before(tmp_path):
+def test_a_new_checkpoint_replaces_the_parts_of_the_previous_one(tmp_path):
     path = tmp_path / "run.checkpoint.npz"
     train(AllReduce(), path, every="4 steps")
     assert sorted(tmp_path.iterdir()) == [path, part_of(path, 8, 1)]
@@ -193,9 +193,9 @@ def test_a_part_of_another_step_is_refused(tmp_path):
         train(AllReduce(), path, resume=True)
 
 
-def test_what_a_state_takes_into_the_parameters_is_kept_with_them(tmp_path, monkeypatch):
+def test_a_state_that_is_merged_into_the_parameters_is_saved_with_them(tmp_path, monkeypatch):
     monkeypatch.setattr(AllReduce, "start", lambda self, worker: TakesInWhatIsUnderWay(worker))
-    # As on an accelerator: what is on the host does not change with what is there.
+    # As on an accelerator, where copies on the host do not change with the device.
     monkeypatch.setattr(type(framework.open()), "host", lambda self, array: np.array(array))
     whole, path = train(AllReduce(), tmp_path / "whole.checkpoint.npz"), tmp_path / "cut.checkpoint.npz"
     with pytest.raises((Killed, CommunicationError)):
@@ -204,13 +204,13 @@ def test_what_a_state_takes_into_the_parameters_is_kept_with_them(tmp_path, monk
 
 
 @pytest.mark.parametrize("damage", [lambda part: part.unlink(), lambda part: part.write_bytes(b"no archive")])
-def test_without_a_part_a_checkpoint_is_refused_and_what_to_remove_is_the_first_ranks_file(tmp_path, damage):
+def test_a_checkpoint_with_a_missing_or_damaged_part_is_refused(tmp_path, damage):
     path = tmp_path / "run.checkpoint.npz"
     train(AllReduce(), path, every="4 steps")
     damage(part_of(path, 8, 1))
     with pytest.raises(DataError, match=r"No such file|not an archive of arrays") as caught:
         train(AllReduce(), path, resume=True)
-    assert caught.value.do == f"remove {path}, and the run starts from the beginning"
+    assert caught.value.do == f"remove {path}; the run then starts over"
 
 
 class Forgetful(BaseStepper):
@@ -218,7 +218,7 @@ class Forgetful(BaseStepper):
         self.update(gradients, step, factor)
 
 
-def test_a_scheme_that_does_not_say_what_it_keeps_is_refused(tmp_path, monkeypatch):
+def test_a_scheme_that_does_not_declare_its_state_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(AllReduce, "start", lambda self, worker: Forgetful(worker))
     with pytest.raises(UnsupportedError, match="Forgetful does not declare"):
         train(AllReduce(), tmp_path / "run.checkpoint.npz")

@@ -1,4 +1,4 @@
-"""Going on until the verdicts are clear: how often is looked, and when it ends."""
+"""Continuing until the verdicts are clear: when to look, and when to stop."""
 
 from itertools import islice
 
@@ -16,7 +16,7 @@ def times(factor, count):
 
 
 def looked(until, factor, count=5, clear_from=0):
-    """The counts that were made, and the looks, where it is clear from some count on."""
+    """The counts that were made, and the looks, if the verdict is clear from some count on."""
     made, looks = [], []
 
     def make(runs):
@@ -28,13 +28,13 @@ def looked(until, factor, count=5, clear_from=0):
     return made, looks, found
 
 
-def test_without_it_the_number_is_that_of_the_user_and_nothing_is_said():
+def test_without_until_clear_the_users_number_of_runs_is_made_without_looks():
     made, looks, found = looked(None, 2.0, count=3)
     assert (made, looks, found.n_a) == ([3], [], 3)
 
 
 @pytest.mark.parametrize("clear_from", [LOOKS[0], LOOKS[3]])
-def test_it_looks_again_until_the_verdict_is_clear(clear_from):
+def test_looks_continue_until_the_verdict_is_clear(clear_from):
     made, looks, found = looked(UntilClear(0.05), 2.0, clear_from=clear_from)
     assert made == LOOKS[: LOOKS.index(clear_from) + 1]
     assert [each.count for each in looks] == made
@@ -43,7 +43,7 @@ def test_it_looks_again_until_the_verdict_is_clear(clear_from):
     assert looks[-1].verdicts == [("b", found)]
 
 
-def test_it_ends_when_the_time_is_spent():
+def test_looks_end_when_the_time_is_spent():
     made, looks, _ = looked(UntilClear(0.05, limit_s=1e-9), 2.0, clear_from=99)
     assert made == [5]
     assert not looks[0].clear

@@ -1,4 +1,4 @@
-"""What a benchmark of networks has still to run, and why."""
+"""Plans of network benchmarks: what is left to run, and why."""
 
 import pytest
 from tests.experiments.network_runs import NOW, plan_of, specification
@@ -32,7 +32,7 @@ def anything_is_here(monkeypatch):
 
 
 @pytest.mark.usefixtures("anything_is_here")
-def test_without_records_all_is_to_go_and_arms_take_turns_at_each_case(tmp_path):
+def test_without_records_everything_is_to_go_and_arms_take_turns_in_each_case(tmp_path):
     grid = [[specification(name, batch) for name in ("a", "b")] for batch in (1, 8)]
     plan = plan_of(grid, 3, tmp_path)
     orders = [[turn.arm for turn in plan.to_go if turn.seed == seed] for seed in range(3)]
@@ -41,7 +41,7 @@ def test_without_records_all_is_to_go_and_arms_take_turns_at_each_case(tmp_path)
     assert [(each.case.batch, each.arm.framework) for each in plan.arms] == [(1, "a"), (1, "b"), (8, "a"), (8, "b")]
 
 
-def test_a_process_that_is_done_is_not_made_again(tmp_path):
+def test_a_finished_process_is_not_repeated(tmp_path):
     write(tmp_path, specification(), 1)
     plan = plan_of([[specification()]], 3, tmp_path)
     assert list(plan.done) == [(0, 1)]
@@ -58,24 +58,24 @@ def test_a_process_that_is_done_is_not_made_again(tmp_path):
         ({"version": "0.0.0"}, "levelbench 0.0.0"),
     ],
 )
-def test_a_process_that_does_not_count_is_made_again_and_the_plan_says_why(tmp_path, record, why):
+def test_a_process_that_does_not_count_is_repeated_and_the_plan_says_why(tmp_path, record, why):
     write(tmp_path, specification(), **record)
     plan = plan_of([[specification()]], 1, tmp_path)
     assert not plan.done
     assert why in plan.lines()[1]
 
 
-def test_fresh_counts_nothing_as_done(tmp_path):
+def test_with_fresh_nothing_counts_as_done(tmp_path):
     write(tmp_path, specification())
     assert len(plan_of([[specification()]], 1, tmp_path, fresh=True).to_go) == 1
 
 
-def test_a_process_that_is_at_it_right_now_is_not_joined(tmp_path):
+def test_a_process_in_progress_is_refused(tmp_path):
     with begin(tmp_path, specification()), pytest.raises(UsageError, match="another process is already running it"):
         plan_of([[specification()]], 1, tmp_path)
 
 
-def test_a_device_that_is_not_here_is_missing_before_anything_is_measured(tmp_path):
+def test_a_missing_device_is_reported_before_anything_is_measured(tmp_path):
     elsewhere = specification(arm=NetworkArm("numpy", "", "cuda"))
     with pytest.raises(MissingError, match="numpy runs on cpu only"):
         plan_of([[elsewhere]], 1, tmp_path)

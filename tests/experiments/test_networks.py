@@ -1,4 +1,4 @@
-"""Benchmarks of networks, a process each: resumed after a kill, and crashes are told."""
+"""Benchmarks of networks in separate processes: resumed after a kill, with crashes reported."""
 
 import os
 import signal
@@ -28,20 +28,20 @@ def model_file(tmp_path_factory):
     return path
 
 
-def test_a_process_that_was_killed_says_at_which_stage():
+def test_the_error_of_a_killed_process_names_its_stage():
     notes = [NetworkNote(path="x", stage="open"), NetworkNote(path="x", stage="first")]
     with pytest.raises(CrashError, match=r"on numpy: its process was killed by signal 11 at first \(last words\)"):
         networks._raise_failure(NetworkJob(specification(), "."), notes, -11, "first\nlast words\n")
 
 
-def test_what_a_process_told_is_raised_as_it_told_it():
+def test_the_error_that_a_process_reported_is_raised():
     notes = [NetworkNote(error=("this", "that", "do it"), exit_code=3, trace="the trace")]
     with pytest.raises(LevelbenchError, match=r"this: that\. Do it\.") as raised:
         networks._raise_failure(NetworkJob(specification(), "."), notes, 3, "")
     assert (raised.value.exit_code, raised.value.trace) == (3, "the trace")
 
 
-def test_a_crash_is_recorded_by_the_next_process_and_the_rest_goes_on(monkeypatch):
+def test_a_crash_is_recorded_by_the_next_process_and_the_others_continue(monkeypatch):
     tried = []
 
     def process(job, on_note):
@@ -56,7 +56,7 @@ def test_a_crash_is_recorded_by_the_next_process_and_the_rest_goes_on(monkeypatc
     assert notes[0].path == "y"
 
 
-def test_a_process_that_somebody_killed_is_no_crash(monkeypatch):
+def test_a_killed_process_is_not_a_crash(monkeypatch):
     def process(job, on_note):
         networks._raise_failure(job, [NetworkNote(path="x", stage="first")], -9, "")
 
@@ -65,13 +65,13 @@ def test_a_process_that_somebody_killed_is_no_crash(monkeypatch):
         networks._survived(NetworkJob(specification(), "."), lambda: None, lambda note: None)
 
 
-def test_a_reference_whose_process_dies_costs_the_comparison_only(monkeypatch, tmp_path):
+def test_if_the_reference_process_dies_only_the_comparison_is_lost(monkeypatch, tmp_path):
     monkeypatch.setattr(networks, "listen", lambda *given: ([], -11, "Segmentation fault"))
     job = networks._reference(NetworkJob(specification(), "."), tmp_path / "r.npz", kernel.Watcher())
-    assert (job.reference, job.no_reference) == ("", "the process of the reference was killed by signal 11")
+    assert (job.reference, job.no_reference) == ("", "the process that computes the reference was killed by signal 11")
 
 
-def test_a_network_that_cannot_be_made_ends_the_benchmark_with_its_reason(tmp_path):
+def test_a_network_that_cannot_be_built_ends_the_benchmark_with_the_reason(tmp_path):
     spec = specification(path=tmp_path / "nowhere.onnx")
     plan = plan_of([[spec]], 1, tmp_path)
     with pytest.raises(LevelbenchError, match=r"nowhere\.onnx"):
@@ -97,7 +97,7 @@ class Watcher(kernel.Watcher):
 
 @pytest.fixture
 def known_ceilings(monkeypatch):
-    """The ceilings take two seconds a framework, and have tests of their own."""
+    """Ceilings take two seconds per framework, and are tested elsewhere."""
     monkeypatch.setattr(networks, "_ceilings", lambda plan, store, watcher: {"flop_s": {}, "bandwidth_b_s": {}})
 
 
@@ -147,7 +147,7 @@ def sound():
 
 
 @pytest.mark.usefixtures("known_ceilings")
-def test_a_framework_that_crashes_has_a_record_that_says_so_and_the_rest_is_measured(tmp_path, warm_torch):
+def test_a_crash_of_a_framework_is_recorded_and_the_others_are_measured(tmp_path, warm_torch):
     pytest.importorskip("torch")
     path = tmp_path / "crashing.py"
     path.write_text(CRASHING)
@@ -159,11 +159,11 @@ def test_a_framework_that_crashes_has_a_record_that_says_so_and_the_rest_is_meas
     assert (crashed.status, crashed.outcome.status) == ("done", "failed")
     assert "killed by signal 11 at first" in crashed.outcome.reason
     assert sound.outcome.status == "measured"
-    assert sound.outcome.checked == "not checked: a native model has no other to be compared with"
+    assert sound.outcome.checked == "not checked: there is no other implementation of a native model"
     assert sound.facts.parameters == 10
 
 
-def test_ceilings_are_measured_once_a_framework_and_dtype(tmp_path, monkeypatch):
+def test_ceilings_are_measured_once_per_framework_and_dtype(tmp_path, monkeypatch):
     asked = []
 
     def process(job):
@@ -204,7 +204,7 @@ def campaign(spec, store):
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def test_after_a_kill_the_same_command_resumes_and_makes_only_what_is_missing(tmp_path, model_file):
+def test_after_a_kill_the_same_command_makes_only_what_is_missing(tmp_path, model_file):
     spec = specification(path=model_file, budget_s=0.5, samples=10**6)
     first = campaign(spec, tmp_path)
     try:

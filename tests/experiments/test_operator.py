@@ -1,4 +1,4 @@
-"""Planning a benchmark: what is done counts, what was interrupted is made again, frameworks take turns."""
+"""Plans of operator benchmarks: finished processes count, interrupted ones are repeated, frameworks take turns."""
 
 import pytest
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ def plan_of(arms, count, store, **options):
     return make_plan(OperatorBenchmarks(store, "float32"), arms, range(count), NOW, **options)
 
 
-def test_without_records_all_is_to_go_and_frameworks_take_turns(tmp_path, monkeypatch):
+def test_without_records_everything_is_to_go_and_frameworks_take_turns(tmp_path, monkeypatch):
     here = type("Here", (), {"lacks": lambda self, device: None})
     monkeypatch.setattr(frameworks, "load_framework", lambda name: here())
     plan = plan_of([specification("a"), specification("b")], 3, tmp_path)
@@ -51,7 +51,7 @@ def test_without_records_all_is_to_go_and_frameworks_take_turns(tmp_path, monkey
     assert [turn.arm for turn in plan.to_go[1::2]] == [1 - arm for arm in first]
 
 
-def test_a_process_that_is_done_is_not_made_again(tmp_path):
+def test_a_finished_process_is_not_repeated(tmp_path):
     write(tmp_path, specification(), 1)
     plan = plan_of([specification()], 3, tmp_path)
     assert list(plan.done) == [(0, 1)]
@@ -68,47 +68,47 @@ def test_a_process_that_is_done_is_not_made_again(tmp_path):
         ({"version": "0.0.0"}, "levelbench 0.0.0"),
     ],
 )
-def test_a_process_that_does_not_count_is_made_again_and_the_plan_says_why(tmp_path, record, why):
+def test_a_process_that_does_not_count_is_repeated_and_the_plan_says_why(tmp_path, record, why):
     write(tmp_path, specification(), **record)
     plan = plan_of([specification()], 1, tmp_path)
     assert not plan.done
     assert why in plan.lines()[1]
 
 
-def test_another_specification_counts_for_nothing(tmp_path):
+def test_records_of_another_specification_do_not_count(tmp_path):
     write(tmp_path, specification(cache="cold"))
     assert not plan_of([specification()], 1, tmp_path).done
 
 
-def test_fresh_counts_nothing_as_done(tmp_path):
+def test_with_fresh_nothing_counts_as_done(tmp_path):
     write(tmp_path, specification())
     assert len(plan_of([specification()], 1, tmp_path, fresh=True).to_go) == 1
 
 
-def test_a_process_that_is_at_it_right_now_is_not_joined(tmp_path):
+def test_a_process_in_progress_is_refused(tmp_path):
     with begin(tmp_path, specification()), pytest.raises(UsageError, match="another process is already running it"):
         plan_of([specification()], 1, tmp_path)
 
 
-def test_a_device_that_is_not_here_is_missing_before_anything_is_measured(tmp_path):
+def test_a_missing_device_is_reported_before_anything_is_measured(tmp_path):
     with pytest.raises(MissingError, match="numpy runs on cpu only"):
         plan_of([specification(device="cuda")], 1, tmp_path)
 
 
-def test_what_a_process_told_is_raised_as_it_told_it():
+def test_the_error_that_a_process_reported_is_raised():
     notes = [Note(error=("this", "that", "do it"), exit_code=3, trace="the trace")]
     with pytest.raises(LevelbenchError, match=r"this: that\. Do it\.") as raised:
         benchmarks._raise_failure(BenchmarkJob(specification(), "."), notes, 3, "")
     assert (raised.value.exit_code, raised.value.trace) == (3, "the trace")
 
 
-def test_a_process_that_was_killed_says_at_which_problem():
+def test_the_error_of_a_killed_process_names_its_problem():
     job = BenchmarkJob(specification(), ".", seed=0)
     with pytest.raises(LevelbenchError, match=r"killed by signal 11 at Relu X=4 \(last words\)"):
         benchmarks._raise_failure(job, [Note(path="x")], -11, "first\nlast words\n")
 
 
-def test_a_crash_costs_its_problem_and_not_the_others(monkeypatch):
+def test_a_crash_loses_only_its_own_problem(monkeypatch):
     problems = tuple(parse_problem("Relu", [f"X={size}"]) for size in (4, 5, 6))
     job = BenchmarkJob(specification(problems=problems), ".", seed=0)
     tried = []
@@ -127,7 +127,7 @@ def test_a_crash_costs_its_problem_and_not_the_others(monkeypatch):
     assert len(begun) == 2
 
 
-def test_a_process_that_somebody_killed_is_no_crash(monkeypatch):
+def test_a_killed_process_is_not_a_crash(monkeypatch):
     job = BenchmarkJob(specification(), ".", seed=0)
 
     def process(job, starter, on_note):

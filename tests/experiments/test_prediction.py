@@ -39,7 +39,7 @@ def test_without_runs_on_several_ranks_nothing_is_taken_to_be_fixed():
 
 
 def test_workers_that_share_cores_say_nothing_about_it():
-    crowded = team(4, 3000, suspect=["4 ranks share 2 cores: its times say nothing about how it scales"])
+    crowded = team(4, 3000, suspect=["4 ranks share 2 cores, so its times say nothing about scaling"])
     assert _with_fixed_part(ONE, [crowded]) == ONE
 
 

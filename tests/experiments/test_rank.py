@@ -1,4 +1,4 @@
-"""A rank of a run: its device, and which errors are those of a lost rank."""
+"""A rank of a run: its device, and which errors mean a lost rank."""
 
 import types
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ def member(size=2):
 
 
 @pytest.mark.parametrize(("asked", "opened"), [("cuda", "cuda:1"), ("cpu", "cpu")])
-def test_each_rank_of_a_machine_opens_an_accelerator_of_its_own(asked, opened):
+def test_each_rank_of_a_machine_opens_its_own_accelerator(asked, opened):
     assert member().device(asked) == opened
 
 
@@ -26,7 +26,7 @@ def test_one_accelerator_for_all_ranks_is_refused():
         member().device("cuda:1")
 
 
-def test_a_rank_is_lost_where_the_communicator_says_so_and_not_where_a_scheme_does():
+def test_only_errors_of_the_communicator_mean_a_lost_rank():
     def raised(raising):
         with pytest.raises(LevelbenchError) as caught:
             raising()
@@ -42,8 +42,8 @@ def test_a_rank_is_lost_where_the_communicator_says_so_and_not_where_a_scheme_do
     assert not member().lost(raised(lambda: member().device("cuda:0")))
 
 
-def test_ranks_of_another_number_than_the_runs_do_not_train(tmp_path):
+def test_a_wrong_number_of_ranks_does_not_train(tmp_path):
     told = []
     code = _take_part(job(tmp_path), RankPlace(0, 2, 0, "127.0.0.1", 29500, "torchrun"), told.append, tmp_path, 0)
     (message,) = told
-    assert (code, message.error[:2]) == (2, ("a run of 3 ranks", "its launcher started 2"))
+    assert (code, message.error[:2]) == (2, ("a run on 3 ranks", "its launcher started 2"))

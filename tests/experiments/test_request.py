@@ -12,31 +12,31 @@ from levelbench.experiments.training import labels
 NUMPY = Options(framework="numpy")
 
 
-def test_a_default_left_out_and_written_down_are_the_same_run():
+def test_an_omitted_default_and_a_stated_one_are_the_same_run():
     assert resolve("digits", {}, NUMPY).key == resolve("digits", {"lr": 0.05, "recipe": "mlp"}, NUMPY).key
 
 
-def test_what_is_in_the_brackets_wins_over_the_options():
+def test_brackets_override_options():
     arm = resolve("digits", {"framework": "numpy", "target": 0.5}, Options(framework="torch", target=0.9))
     assert (arm.specification.framework, arm.specification.target.threshold) == ("numpy", 0.5)
 
 
 @pytest.mark.parametrize("every", ["1 epoch", "1 epochs", "  1   epoch "])
-def test_ways_to_write_one_interval_are_one_key(every):
+def test_equal_intervals_written_differently_have_the_same_key(every):
     assert (
         resolve("digits", {}, Options(framework="numpy", evaluate_every=every)).key == resolve("digits", {}, NUMPY).key
     )
 
 
-def test_another_clock_is_the_same_key():
+def test_another_clock_has_the_same_key():
     assert resolve("digits", {}, Options(framework="numpy", clock="mlperf")).key == resolve("digits", {}, NUMPY).key
 
 
-def test_another_setting_is_another_key():
+def test_another_setting_has_another_key():
     assert resolve("digits", {"lr": 0.1}, NUMPY).key != resolve("digits", {}, NUMPY).key
 
 
-def test_the_place_of_the_data_is_no_part_of_the_key(tmp_path, monkeypatch):
+def test_the_location_of_the_data_is_not_part_of_the_key(tmp_path, monkeypatch):
     monkeypatch.setattr(type(load_task("digits").data), "fetch", lambda self, folder=None: None)
     assert resolve("digits", {}, Options(framework="numpy", data=tmp_path)).key == resolve("digits", {}, NUMPY).key
 
@@ -71,7 +71,7 @@ def test_a_schedule_of_fixed_length_is_judged_at_its_end():
         ("no_such_file.py", {}, NUMPY, UsageError, "no such file"),
     ],
 )
-def test_a_request_that_cannot_be_meant_is_refused_before_anything_runs(reference, given, options, error, says):
+def test_an_impossible_request_is_refused_before_anything_runs(reference, given, options, error, says):
     with pytest.raises(error, match=says):
         resolve(reference, given, options)
 
@@ -101,7 +101,7 @@ def test_the_source_of_a_task_file_is_its_text(task_file):
     assert arm.source.text == task_file.read_text()
 
 
-def test_a_file_that_adds_a_recipe_to_a_task_means_that_recipe(adding):
+def test_a_file_that_adds_one_recipe_selects_it(adding):
     path = adding("wide")
     arm = resolve(path, {}, NUMPY)
     assert (arm.specification.task, arm.specification.recipe, arm.usual) == ("digits", "wide", False)
@@ -109,7 +109,7 @@ def test_a_file_that_adds_a_recipe_to_a_task_means_that_recipe(adding):
     assert resolve(path, {"recipe": "mlp"}, NUMPY).specification.recipe == "mlp"
 
 
-def test_of_a_file_that_adds_several_one_has_to_be_named(adding):
+def test_a_recipe_must_be_named_if_the_file_adds_several(adding):
     path = adding("wide", "slim")
     with pytest.raises(UsageError, match=r"it adds 2 recipes to digits: wide, slim. Name one: .*recipe=wide"):
         resolve(path, {}, NUMPY)
@@ -120,30 +120,30 @@ def test_of_a_file_that_adds_several_one_has_to_be_named(adding):
     ("names", "own", "meant"),
     [((), ("mlp", "onecycle"), ("mlp",)), (("wide", "slim"), ("wide", "slim"), ("wide", "slim"))],
 )
-def test_a_file_is_asked_for_the_recipes_that_it_adds_else_for_the_tasks(adding, names, own, meant):
+def test_own_recipes_are_those_that_a_file_adds_or_all_of_the_tasks(adding, names, own, meant):
     path = adding(*names)
     task = load_task(path)
     assert (own_recipes(task, path), meant_recipes(task, path)) == (own, meant)
 
 
-def test_a_task_of_ones_own_means_its_first_recipe(task_file):
+def test_a_users_task_selects_its_first_recipe(task_file):
     task_file.write_text(f"{task_file.read_text()}\n\n@task.recipe\ndef other():\n    return small()\n")
     task = load_task(str(task_file))
     assert own_recipes(task, str(task_file)) == ("small", "other")
     assert meant_recipes(task, str(task_file)) == ("small",)
 
 
-def test_a_file_cannot_take_the_place_of_a_recipe_that_the_task_has(adding):
+def test_a_file_cannot_replace_a_recipe_of_the_task(adding):
     with pytest.raises(DefinitionError, match=r"recipe 'mlp' of task 'digits'.*already has one .*digits\.py"):
         resolve(adding("mlp"), {}, NUMPY)
 
 
-def test_a_recipe_that_is_not_the_tasks_default_is_in_the_label_of_its_runs(adding, store):
+def test_labels_name_a_recipe_that_is_not_the_default(adding, store):
     plans = [plan_of([resolve(each, {}, NUMPY)], range(1), store) for each in (adding("wide"), "digits")]
     assert [labels(plan.arms) for plan in plans] == [["digits[recipe=wide]"], ["digits"]]
 
 
-def test_labels_show_what_was_set_and_no_defaults(store):
+def test_labels_show_changed_settings_and_no_defaults(store):
     def called(*given):
         return labels(plan_of([resolve("digits", dict(each), NUMPY) for each in given], range(1), store).arms)
 
@@ -154,7 +154,7 @@ def test_labels_show_what_was_set_and_no_defaults(store):
 
 @pytest.fixture
 def helped(tmp_path, monkeypatch, task_text):
-    """A task file that imports a module beside it, which has a quality and imports another one when it is called."""
+    """A task file that imports a module next to it, which has a quality and imports another one when it is called."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_scale.py").write_text("FACTOR = 1.0\n")
     (tmp_path / "own_helper.py").write_text("def factor():\n    from own_scale import FACTOR\n    return FACTOR\n")
@@ -165,7 +165,7 @@ def helped(tmp_path, monkeypatch, task_text):
         sys.modules.pop(name, None)
 
 
-def test_the_source_of_a_task_file_knows_the_users_own_modules_and_no_others(helped, task_file):
+def test_the_source_of_a_task_file_includes_only_the_users_own_modules(helped, task_file):
     source = resolve(str(helped), {}, NUMPY).source
     texts = {name: (helped.parent / f"{name}.py").read_bytes() for name in ("own_helper", "own_scale")}
     assert source.modules == {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
@@ -174,13 +174,13 @@ def test_the_source_of_a_task_file_knows_the_users_own_modules_and_no_others(hel
     assert (plain.modules, plain.whole) == ({}, plain.digest)
 
 
-def test_whether_an_own_module_was_loaded_before_makes_no_difference(helped):
+def test_a_previously_loaded_module_makes_no_difference(helped):
     first = resolve(str(helped), {}, NUMPY).source
     sys.modules["own_helper"].factor()
     assert resolve(str(helped), {}, NUMPY).source == first
 
 
-def test_a_changed_module_of_the_users_own_is_another_source(helped):
+def test_a_changed_module_changes_the_source(helped):
     before = resolve(str(helped), {}, NUMPY).source
     (helped.parent / "own_scale.py").write_text("FACTOR = 2.0\n")
     after = resolve(str(helped), {}, NUMPY).source

@@ -1,4 +1,4 @@
-"""Ranks that are started again: where they go on, and what is lost."""
+"""Restarted ranks: where they resume, and which time is lost."""
 
 import msgspec
 import pytest
@@ -24,31 +24,31 @@ def at(monkeypatch):
 
 
 @pytest.mark.parametrize(("environment", "times"), [({}, 0), ({"TORCHELASTIC_RESTART_COUNT": "2"}, 2)])
-def test_how_often_ranks_were_started_again_is_what_torchrun_says(environment, times):
+def test_the_number_of_restarts_is_torchruns(environment, times):
     assert restarts_of(environment) == times
 
 
-def test_each_node_counts_the_starts_of_its_ranks_as_its_launcher_counts_only_its_own_failures(tmp_path):
+def test_each_node_counts_the_starts_of_its_ranks(tmp_path):
     told = [{"TORCHELASTIC_RESTART_COUNT": "0"} for _ in range(3)]
     assert [count_start(tmp_path, 1, each) for each in told] == [0, 1, 2]
     assert [restarts_of(each) for each in told] == [0, 1, 2]
     assert count_start(tmp_path, 0, {"TORCHELASTIC_RESTART_COUNT": "2"}) == 2
 
 
-def test_lost_is_what_passed_since_the_first_start_and_is_not_on_the_runs_clock(tmp_path, at):
+def test_lost_time_is_the_time_since_the_first_start_that_is_not_on_the_runs_clock(tmp_path, at):
     at(1000)
     began(tmp_path, before_ns=50)
     at(1400)
     began(tmp_path, before_ns=70)
-    # Of 400 ns, 120 - 50 are training that the checkpoint knows of.
+    # Of 400 ns, 120 - 50 are training that the checkpoint contains.
     assert lost_ns(tmp_path, before_ns=120) == 400 - 70
 
 
-def test_nothing_is_lost_where_the_ranks_were_never_ready(tmp_path):
+def test_no_time_is_lost_if_the_ranks_were_never_ready(tmp_path):
     assert lost_ns(tmp_path, 0) == 0
 
 
-def test_the_clock_of_another_machine_says_nothing(tmp_path, at, monkeypatch):
+def test_the_clock_of_another_machine_is_refused(tmp_path, at, monkeypatch):
     at(1000)
     began(tmp_path, 0)
     monkeypatch.setattr(rank, "machine", lambda: "elsewhere")
@@ -56,7 +56,7 @@ def test_the_clock_of_another_machine_says_nothing(tmp_path, at, monkeypatch):
         lost_ns(tmp_path, 0)
 
 
-def test_ranks_go_on_from_the_newest_checkpoint_that_is_there(tmp_path):
+def test_ranks_resume_from_the_newest_existing_checkpoint(tmp_path):
     given = tmp_path / "given.checkpoint.npz"
     assert last_checkpoint(tmp_path, given) == given
     records = [tmp_path / name for name in ("first.jsonl", "second.jsonl", "third.jsonl")]

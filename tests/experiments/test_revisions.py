@@ -1,4 +1,4 @@
-"""Git revisions beside each other, and what is read of the working tree all the same."""
+"""Git revisions checked out next to each other, and what is still read from the working tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from levelbench.experiments.revisions import TreeReads, revisions
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """A repository with two commits, of which the second sleeps longer; this is its folder ``part``."""
+    """The folder ``part`` of a repository with two commits, the second of which sleeps longer."""
     folder = tmp_path / "repository" / "part"
     folder.mkdir(parents=True)
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
@@ -35,7 +35,7 @@ def repository(tmp_path, monkeypatch):
     return folder
 
 
-def test_each_revision_is_checked_out_beside_the_others_and_removed_at_the_end(repository):
+def test_each_revision_is_checked_out_in_its_own_folder_and_removed_at_the_end(repository):
     with revisions(["HEAD~1", "HEAD"]) as (found, _, remarks):
         assert remarks == []
         names, commits, folders = zip(*found, strict=True)
@@ -47,8 +47,8 @@ def test_each_revision_is_checked_out_beside_the_others_and_removed_at_the_end(r
     assert len(listed.splitlines()) == 1
 
 
-def test_what_is_no_revision_is_refused_and_leaves_nothing(repository):
-    with pytest.raises(UsageError, match="no revision"), revisions(["HEAD", "nowhere"]):
+def test_an_unknown_revision_is_refused_and_leaves_no_folder(repository):
+    with pytest.raises(UsageError, match="not a revision"), revisions(["HEAD", "nowhere"]):
         pass
 
 
@@ -61,14 +61,14 @@ def test_names_of_the_same_commit_are_refused(repository):
         pass
 
 
-def test_outside_of_a_repository_there_are_no_revisions(tmp_path, monkeypatch):
+def test_outside_a_repository_revisions_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(UsageError, match="not a git repository"), revisions(["a", "b"]):
         pass
 
 
-def test_changes_that_are_in_no_revision_and_submodules_are_told(repository):
+def test_uncommitted_changes_and_submodules_are_remarked(repository):
     (repository / "run.sh").write_text("sleep 9")
     (repository.parent / ".gitmodules").write_text("")
     with revisions(["HEAD~1", "HEAD"]) as (_, _, remarks):
@@ -88,7 +88,7 @@ def tree(tmp_path):
 
 
 @needs_inotify
-def test_what_is_imported_from_the_working_tree_is_seen_with_and_without_bytecode(tree):
+def test_imports_from_the_working_tree_are_seen_with_and_without_bytecode(tree):
     code = [sys.executable, "-c", "import pkg.a"]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}
     with TreeReads(tree, ["pkg/a.py", "data.txt"]) as reads:
@@ -102,7 +102,7 @@ def test_what_is_imported_from_the_working_tree_is_seen_with_and_without_bytecod
 
 
 @needs_inotify
-def test_libraries_that_were_built_there_are_seen_and_other_files_are_not(tree):
+def test_built_libraries_are_seen_and_other_files_are_not(tree):
     with TreeReads(tree, ["pkg/a.py"]) as reads:
         for name in ("fast.cpython-311-x86_64-linux-gnu.so", "lib.so.1", "results.csv", "so.txt"):
             (tree / "pkg" / name).write_text("")
@@ -110,7 +110,7 @@ def test_libraries_that_were_built_there_are_seen_and_other_files_are_not(tree):
 
 
 @needs_inotify
-def test_to_list_a_folder_is_not_to_read_it(tree):
+def test_listing_a_folder_is_not_reading_it(tree):
     with TreeReads(tree, ["pkg/a.py"]) as reads:
         assert list((tree / "pkg").iterdir())
         assert reads.take() == []
@@ -124,7 +124,7 @@ def test_without_inotify_nothing_is_seen(tree, monkeypatch):
 
 
 @needs_inotify
-def test_revisions_that_run_what_is_installed_from_the_working_tree_are_doubted(repository):
+def test_revisions_that_run_code_of_the_working_tree_are_doubted(repository):
     with revisions(["HEAD~1", "HEAD"]) as (places, reads, _):
         own, installed = (
             make_command(f"sh {script}", places[0].folder, reads=reads) for script in ("run.sh", repository / "run.sh")
@@ -134,7 +134,7 @@ def test_revisions_that_run_what_is_installed_from_the_working_tree_are_doubted(
     assert "it read part/run.sh of the working tree" in doubt
 
 
-def test_the_checkouts_of_a_levelbench_that_was_killed_are_removed(repository, tmp_path):
+def test_checkouts_of_a_killed_levelbench_are_removed(repository, tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
     left, own = tmp_path / f"levelbench-{gone.pid}-abc" / "0", tmp_path / f"levelbench-{os.getpid()}-abc" / "0"

@@ -1,4 +1,4 @@
-"""All processes of a command start in one way: forked where every framework allows it."""
+"""All processes of a command start in the same way: forked if every framework allows it."""
 
 import os
 import tempfile
@@ -17,7 +17,7 @@ needs_fork = pytest.mark.skipif(not can_fork(), reason="this system cannot fork 
 
 @needs_fork
 @pytest.mark.usefixtures("cold")
-def test_a_run_says_how_it_was_started(task_file, store):
+def test_a_record_says_how_its_process_was_started(task_file, store):
     arm = resolve(str(task_file), {}, NUMPY)
     forked = carry_out(plan_of([arm], [0], store), store, None, Quiet())[0, 0]
     spawned = carry_out(plan_of([arm], [1], store), store, None, Quiet(), Extras(fork=False))[0, 1]
@@ -25,7 +25,7 @@ def test_a_run_says_how_it_was_started(task_file, store):
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
-def test_what_a_framework_imports_leaves_no_thread_behind(framework):
+def test_importing_a_framework_leaves_no_threads(framework):
     found = load_framework(framework)
     if found.lacks():
         pytest.skip(found.lacks())
@@ -36,7 +36,7 @@ def test_what_a_framework_imports_leaves_no_thread_behind(framework):
 
 @pytest.fixture
 def echo(tmp_path, monkeypatch):
-    """Starts a process on NumPy with a starter, and has its parent's process group and its hashes."""
+    """Starts a process on NumPy with a starter; returns its parent's process group and its hashes."""
     monkeypatch.chdir(tmp_path)
     text = "from levelbench.measure.forking import how_started\nprint(how_started(), hash('levelbench'))\n"
     (tmp_path / "echo.py").write_text(text)
@@ -54,7 +54,7 @@ def echo(tmp_path, monkeypatch):
 
 @needs_fork
 @pytest.mark.usefixtures("cold")
-def test_processes_of_a_few_rounds_share_a_server_and_the_next_have_a_new_one(echo):
+def test_processes_of_a_round_share_a_server_and_the_next_round_has_a_new_one(echo):
     with Starter("echo", [("numpy", "cpu")]) as starter:
         found = []
         for number in (0, ROUNDS - 1, ROUNDS):
@@ -65,7 +65,7 @@ def test_processes_of_a_few_rounds_share_a_server_and_the_next_have_a_new_one(ec
 
 
 @needs_fork
-def test_where_one_framework_cannot_be_forked_no_process_is(echo, tmp_path, monkeypatch):
+def test_if_one_framework_cannot_be_forked_no_process_is(echo, tmp_path, monkeypatch):
     (tmp_path / "threaded.py").write_text(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
     )
@@ -76,7 +76,7 @@ def test_where_one_framework_cannot_be_forked_no_process_is(echo, tmp_path, monk
         assert echo(starter)[0] == "spawn"
 
 
-def test_on_another_device_or_when_asked_all_are_new_interpreters(echo):
+def test_on_an_accelerator_or_on_request_all_processes_are_new_interpreters(echo):
     for starter in (
         Starter("echo", [("numpy", "cpu"), ("torch", "cuda")]),
         Starter("echo", [("numpy", "cpu")], fork=False),

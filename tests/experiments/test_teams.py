@@ -1,4 +1,4 @@
-"""Runs of several ranks: for real, two processes and one record; and what becomes of their errors."""
+"""Runs on several ranks: two real processes that leave one record, and how their errors are reported."""
 
 import re
 from pathlib import Path
@@ -38,7 +38,7 @@ def small(hidden: int = 16) -> Recipe:
 
 
 class Enough(Exception):
-    """What was to be seen has been seen."""
+    """The test has seen enough."""
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_two_ranks_leave_one_record_with_both_in_it(task_file, store):
 
 
 @pytest.mark.slow
-def test_the_steps_of_the_first_rank_are_seen_while_the_ranks_train(task_file, store):
+def test_steps_of_the_first_rank_are_visible_during_training(task_file, store):
     options = Options(framework="numpy", team=TeamOptions(ranks=2))
     arm = resolve(str(task_file), {"epochs": 100_000, "target": 0.999}, options)
 
@@ -90,7 +90,7 @@ def test_the_steps_of_the_first_rank_are_seen_while_the_ranks_train(task_file, s
 
 
 @pytest.mark.slow
-def test_a_rank_that_raises_ends_the_run_with_its_error_and_not_with_that_of_those_who_waited(tmp_path, store):
+def test_the_error_of_the_rank_that_raised_is_reported_and_not_that_of_waiting_ranks(tmp_path, store):
     pytest.importorskip("mpi4py")
     path = tmp_path / "broken.py"
     path.write_text(BROKEN.replace("{what}", "raise RuntimeError('no such thing')"))
@@ -104,7 +104,7 @@ def test_a_rank_that_raises_ends_the_run_with_its_error_and_not_with_that_of_tho
 
 
 @pytest.mark.slow
-def test_a_rank_that_is_killed_is_named_and_the_run_is_interrupted_and_made_again(tmp_path, store):
+def test_a_killed_rank_is_named_and_its_run_is_interrupted_and_repeated(tmp_path, store):
     pytest.importorskip("mpi4py")
     path = tmp_path / "broken.py"
     path.write_text(BROKEN.replace("{what}", "os.kill(os.getpid(), 9)"))
@@ -133,17 +133,17 @@ CLOSED = said(0, "a rank was lost: Connection closed by peer", lost=True)
         (failed(1, 1, lines=("out of memory",)), [CLOSED], "rank 1 ended with code 1 (out of memory)"),
         (failed(None, 1), [CLOSED, said(2, "no such file")], "no such file"),
         (failed(0, 75), [CLOSED, said(5, "of another node")], "of another node"),
-        (None, [CLOSED], "without a word"),
+        (None, [CLOSED], "without reporting an error"),
     ],
 )
-def test_the_cause_that_is_told_is_that_of_the_rank_that_failed_first(tmp_path, failure, told, found):
+def test_the_reported_cause_is_that_of_the_rank_that_failed_first(tmp_path, failure, told, found):
     assert found in _error(job(tmp_path), failure, told).found
 
 
-def test_a_run_whose_ranks_all_ended_well_has_no_error(tmp_path):
+def test_a_run_whose_ranks_all_finished_has_no_error(tmp_path):
     assert _error(job(tmp_path), None, [Message(phase="done")]) is None
 
 
-def test_ranks_are_not_started_again_where_they_keep_no_checkpoint(tmp_path):
-    with pytest.raises(UsageError, match="no checkpoint from which"):
+def test_restarts_without_checkpoints_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="without checkpoints they could not resume"):
         run_team(job(tmp_path, specification=of_engine("torchrun[max_restarts=2]")))

@@ -1,4 +1,4 @@
-"""A run whose launchers start its ranks again: on two nodes, which are network namespaces, where there are such."""
+"""A run whose launchers restart its ranks, on two nodes that are network namespaces."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from levelbench.records import Store
 
 VICTIM = '''
 def victim():
-    """The process of the last rank, which is on the other node; namespaces of networks see all processes."""
+    """The process of the last rank, which is on the other node; network namespaces share all processes."""
     for each in Path("/proc").iterdir():
         try:
             environment = (each / "environ").read_bytes().split(b"\\0")
@@ -32,7 +32,7 @@ def victim():
 
 
 def commands(task, store, hosts):
-    """The same command on each node; two nodes where there are hosts."""
+    """The same command on each node; two nodes if there are hosts."""
     words = ["run", str(task), "--framework", "numpy", "--ranks", "2", "-n", "1", "--store", str(store)]
     words = [sys.executable, "-m", "levelbench", *words, "--checkpoint", "10 steps", "--timeout", "60", "--engine"]
     if hosts is None:
@@ -42,7 +42,7 @@ def commands(task, store, hosts):
 
 
 @pytest.mark.slow
-def test_torchrun_starts_the_ranks_again_on_all_nodes_and_what_was_lost_is_on_the_clock(tmp_path, monkeypatch):
+def test_torchrun_restarts_ranks_on_all_nodes_and_lost_time_is_on_the_clock(tmp_path, monkeypatch):
     pytest.importorskip("mpi4py")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     task, store = tmp_path / "dying.py", Store(tmp_path / "store")
@@ -53,14 +53,14 @@ def test_torchrun_starts_the_ranks_again_on_all_nodes_and_what_was_lost_is_on_th
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         nodes = [subprocess.Popen(each, env=dict(os.environ), **pipes) for each in commands(task, store.path, hosts)]
         said = [node.communicate(timeout=150)[0] for node in nodes]
-    # Its target is out of reach, which every command tells.
+    # Every command reports that the target was missed, because it is out of reach.
     assert {node.returncode for node in nodes} == {1}, said
     records = store.records()
     assert sorted(each.status for each in records) == ["done", "interrupted"]
     record = next(each for each in records if each.status == "done")
     assert record.end.environment_after["team"]["restarts"] == 1
-    assert any("started again (times: 1), last from the checkpoint at step 30" in each for each in record.end.suspect)
-    # To start two processes that import PyTorch takes longer than all of the training.
+    assert any("restarted (times: 1), last from the checkpoint at step 30" in each for each in record.end.suspect)
+    # Starting two processes that import PyTorch takes longer than the whole training.
     assert record.end.phases_ns["other"] > sum(ns for name, ns in record.end.phases_ns.items() if name != "other")
-    # The sum of two is the same bits over any communicator.
+    # The sum of two numbers has the same bits over any communicator.
     alike(record, launched(task, Store(tmp_path / "whole"), "mpi")[0])

@@ -1,4 +1,4 @@
-"""What ranks know of themselves, brought together."""
+"""Facts about a team, collected from its ranks."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def shares(*machines_and_cores, **same):
         ([("a", [0, 1]), ("b", [0]), ("b", [0])], [1, 2], [2, 1], True),
     ],
 )
-def test_ranks_are_too_many_where_those_of_a_machine_outnumber_the_cores_of_all_of_them(team, ranks, cores, crowded):
+def test_a_team_is_crowded_if_ranks_outnumber_cores_on_a_machine(team, ranks, cores, crowded):
     found = together(shares(*team), 0, [PEAK])
     assert found.facts["ranks_by_host"] == ranks
     assert found.facts["cores_by_host"] == cores
@@ -36,12 +36,12 @@ def test_ranks_are_too_many_where_those_of_a_machine_outnumber_the_cores_of_all_
     assert [f"{ranks[-1]} ranks share {cores[-1]} core" in each for each in found.doubts] == [True] * crowded
 
 
-def test_others_on_the_machine_of_a_rank_spent_what_they_say_and_those_elsewhere_nothing():
+def test_only_ranks_on_the_same_machine_count_as_others():
     team = [Share("a", [0], 1.0), Share("a", [0], 2.5), Share("b", [0], 7.0)]
     assert together(team, 0, []).others_cpu_s == 2.5
 
 
-def test_the_peak_memory_of_a_team_is_that_of_the_rank_that_had_most():
+def test_the_peak_memory_of_a_team_is_the_largest_of_its_ranks():
     team = [Share("a", [0], 0.0, 2, each, "vmhwm-reset") for each in (5.0, 9.0)]
     found = together(team, 0, [PEAK, ENERGY])
     assert found.readings[0] == Reading("peak_memory", "B", 9.0, "vmhwm-reset, the largest of 2 ranks")
@@ -50,13 +50,13 @@ def test_the_peak_memory_of_a_team_is_that_of_the_rank_that_had_most():
     assert found.facts["threads_by_rank"] == [2, 2]
 
 
-def test_the_peak_memory_of_a_team_is_not_known_where_that_of_one_rank_is_not():
+def test_the_peak_memory_of_a_team_is_unknown_if_that_of_a_rank_is():
     team = [Share("a", [0], 0.0, None, 5.0, "m"), Share("a", [0], 0.0, reason="no counter")]
     reading = together(team, 0, [PEAK]).readings[0]
     assert (reading.value, reading.reason) == (None, "rank 1: no counter")
 
 
-def test_every_rank_gets_what_all_say_however_long_it_is():
+def test_every_rank_gets_the_shares_of_all_of_any_length():
     def work(communicator):
         return gather_shares(communicator, own_share(1.0, {"intra": "x" * 10**communicator.rank}, [PEAK]))
 
@@ -74,5 +74,5 @@ def test_every_rank_gets_what_all_say_however_long_it_is():
         ({}, None),
     ],
 )
-def test_the_threads_of_a_rank_are_its_frameworks_or_its_libraries(environment, threads):
+def test_the_threads_of_a_rank_are_those_of_its_framework_or_its_libraries(environment, threads):
     assert threads_of(environment) == threads

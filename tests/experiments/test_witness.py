@@ -1,4 +1,4 @@
-"""The parent watches the clock of each run: what both sides note, and which tricks on a clock are found."""
+"""The parent watches the clock of each run: what both sides note, and which manipulations are detected."""
 
 import shutil
 import subprocess
@@ -41,7 +41,7 @@ Timeline.totals_ns = lambda self: {name: ns // 10 for name, ns in true(self).ite
 """
 
 
-def test_a_run_holds_what_its_parent_saw_and_nothing_disagrees(arm, store):
+def test_a_record_contains_the_parents_readings_and_they_agree(arm, store):
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
     witness = record.end.witness
     assert (witness.absent, witness_contradictions(record)) == ("", [])
@@ -59,7 +59,7 @@ def test_a_task_that_slows_its_clock_is_refused(task_text, tmp_path, store, tric
         monkeypatch.setattr(place, name, vars(place)[name])
     path = tmp_path / "slow.py"
     path.write_text(task_text.replace("epochs: int = 10", "epochs: int = 60") + trick)
-    # Long enough for other clocks to disagree whatever else the machine does.
+    # Long enough for other clocks to disagree on a busy machine.
     words = [sys.executable, "-m", "levelbench", "run", path, "-n", "1", "--framework", "numpy", "--target", "0.999"]
     done = subprocess.run([*words, "--store", store.path], capture_output=True, text=True, check=False)
     (record,) = store.records()
@@ -70,7 +70,7 @@ def test_a_task_that_slows_its_clock_is_refused(task_text, tmp_path, store, tric
     assert "reached" not in done.stdout
     again = plan_of([resolve(str(path), {}, replace(NUMPY, target=0.999))], range(1), store)
     assert [(step.why, step.replaces) for step in again.to_go] == [
-        ("the run before contradicts itself", (record.path,))
+        ("the previous run contradicts itself", (record.path,))
     ]
 
 
@@ -96,15 +96,15 @@ def test_a_team_is_watched_by_its_launcher(task_file, store):
     assert witness.sights[-1].parent_ns is not None
 
 
-def test_a_record_without_its_parents_words_is_set_aside(arm, store, monkeypatch):
+def test_a_record_without_the_parents_readings_is_renamed(arm, store, monkeypatch):
     monkeypatch.setattr(training, "held", lambda witness, testimony: False)
-    with pytest.raises(RecordError, match="does not hold what the process that started it saw"):
+    with pytest.raises(RecordError, match="does not contain the clock readings of the process"):
         carry_out(plan_of([arm], range(1), store), store, None, Quiet())
     assert store.records() == []
     assert len(list(store.path.rglob("*.refused"))) == 1
 
 
-def test_a_run_that_goes_on_from_a_checkpoint_counts_from_there():
+def test_a_resumed_run_is_watched_from_its_checkpoint():
     clock = FakeClock(tick_ns=10)
     sights = Sights(clock, lambda message: None, no_parent)
     sights.begin(evaluations=3)
@@ -117,7 +117,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_counts_from_there():
     assert first.run_ns[0] < 5_000 < second.run_ns[0]
 
 
-def test_the_parent_is_told_of_few_evaluations_and_of_the_end_of_training():
+def test_the_parent_gets_few_evaluations_and_the_end_of_training():
     told = []
     sights = Sights(FakeClock(tick_ns=10), told.append, no_parent)
     sights.begin()
@@ -131,7 +131,7 @@ def test_the_parent_is_told_of_few_evaluations_and_of_the_end_of_training():
     assert len(told) < 53
 
 
-def test_a_message_lies_between_the_look_that_found_nothing_and_the_one_that_found_it():
+def test_a_message_was_sent_between_the_empty_look_and_the_one_that_found_it():
     parent = Parent()
     parent.look()
     assert parent.found([Message(moment="start")]) is not None
@@ -148,13 +148,13 @@ def test_a_message_lies_between_the_look_that_found_nothing_and_the_one_that_fou
     assert parent.testimony == (start, evaluation, end)
 
 
-def test_ranks_that_are_started_again_begin_their_testimony_again():
+def test_restarted_ranks_begin_a_new_testimony():
     parent = Parent()
     parent.found([Message(moment="start"), Message(moment="evaluation")])
     assert len(parent.found([Message(moment="start")])) == 1
 
 
-def test_a_record_holds_the_parents_words_or_it_does_not():
+def test_a_record_is_compared_with_the_parents_readings():
     sights = [Sight(0, (0, 0), (0, 0), (0, 0), None), Sight(1, (9, 9), (5, 7), (9, 9), None)]
     assert held(Witness(sights), [(100, 100), (105, 107)])
     assert not held(Witness(sights), [(100, 100), (105, 108)])
@@ -162,19 +162,19 @@ def test_a_record_holds_the_parents_words_or_it_does_not():
     assert not held(None, [(100, 100)])
 
 
-def test_an_answer_that_does_not_come_is_said():
+def test_a_missing_answer_is_recorded():
     sights = Sights(FakeClock(tick_ns=10), lambda message: None, lambda: "its parent is gone")
     sights.begin()
     assert sights.end().absent == "its parent is gone"
 
 
-def test_a_second_clock_is_not_moved_by_what_replaces_the_first(monkeypatch):
+def test_replacing_the_first_clock_does_not_change_the_second(monkeypatch):
     monkeypatch.setattr("time.clock_gettime_ns", lambda source: 0)
     monkeypatch.setattr("time.monotonic_ns", lambda: 0)
     assert SECOND.now_ns() > 0
 
 
-def test_the_kernels_count_lies_between_its_bounds():
+def test_the_kernels_uptime_is_between_its_bounds():
     found = uptime_ns()
     if found is not None:
         assert found[1] - found[0] == 10_000_000

@@ -247,14 +247,15 @@ def test_an_evaluation_that_reaches_the_target_is_the_last_one(found, make_heade
     assert any("the target was reached, and training went on" in each for each in found(events=rows, header=header))
 
 
-def test_a_resumed_run_may_have_the_time_of_an_earlier_process_on_its_clock(found, make_header, make_events):
+@pytest.mark.parametrize("words", ["it resumed from", "it went on from"], ids=["now", "older records"])
+def test_a_resumed_run_may_have_the_time_of_an_earlier_process_on_its_clock(found, make_header, make_events, words):
     environment = {"machine": MACHINE, "load": {"counters": counters(100.0, 1.0, 1.0)}}
     head = msgspec.structs.replace(make_header(), environment=environment)
     after = {"load": {"counters": counters(101.5, 2.0, 2.0)}}
-    said = {"before_ns": 2 * SECOND, "suspect": ["it went on from a checkpoint at step 10: what came after is lost"]}
+    said = {"before_ns": 2 * SECOND, "suspect": [f"{words} a checkpoint at step 10: what came after is lost"]}
     assert found(events=make_events(environment_after=after, **said), header=head) == []
     (unsaid,) = found(events=make_events(environment_after=after, before_ns=2 * SECOND), header=head)
-    assert "it does not say that it went on" in unsaid
+    assert "it does not say that it resumed" in unsaid
     assert found(events=make_events(environment_after=after), header=head) != []
 
 

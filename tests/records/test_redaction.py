@@ -44,7 +44,7 @@ def test_a_secret_is_removed_and_the_text_around_it_stays(text):
         "torch 2.9.1+cpu, numpy 2.3.4, cuda 12.8.0.1",
         "digits-images-idx3-ubyte 359cd13f0f514122884198b78a131df597421cbf5e93a76678fa96fc548f0d96",
         "other programs kept 1.0 of 2 cores busy during the measurement: stop them and measure again",
-        "its ranks were started again (times: 1)",
+        "its ranks were restarted (times: 1)",
         "python generate.py --max_tokens=20 --num-tokens 5 --tokenizer bpe",
     ],
 )

@@ -178,7 +178,7 @@ def foreign(
     bound = dict(make_cases(named, None, sizes, ())[0].sizes) if data is None else {}
     model = Model(named.name, "zoo" if named.kind == "zoo" else "file", named.path, named.digest)
     if data is None:
-        _check_target(target_accuracy, None, "made-up inputs have no right answers")
+        _check_target(target_accuracy, None, "synthetic inputs have no right answers")
         return Foreign(model, Data("synthetic", "made-up inputs", sizes=bound), fixed)
     found_data = Data(
         "file",

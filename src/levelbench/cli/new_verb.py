@@ -73,7 +73,7 @@ def _refuse(kind: str, name: str, path: Path, title: str, *, taken: bool) -> Non
 
     asked = f"levelbench new {kind} {name}"
     if not name.isidentifier() or keyword.iskeyword(name) or not title:
-        found = "the file and its class need a name of letters, digits and underscores that is no keyword"
+        found = "the file and its class need a name of letters, digits and underscores that is not a keyword"
         raise UsageError(asked, found, f"levelbench new {kind} my_{kind}")
     if path.exists() or path.is_symlink():
         raise UsageError(asked, f"{path} exists already", "choose another name, or move the file away")

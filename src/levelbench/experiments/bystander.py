@@ -1,8 +1,8 @@
-"""A process that looks at a clock of its own whenever a tracked program says that a moment has come.
+"""A process that reads its own clock whenever a tracked program announces a moment.
 
-Started with two pipes by ``levelbench.experiments.tracked``. A byte on standard input is a moment: the program waits
-until it is answered, so that the moment lies at this clock's reading. After an ``e``, the end, all readings are
-printed. It imports little, ignores Ctrl-C, which is the program's, and ends with the pipe.
+``levelbench.experiments.tracked`` starts it with two pipes. A byte on standard input is a moment: the program waits for
+the answer, so this clock's reading is the time of the moment. After an ``e``, the end, all readings are printed. The
+process imports little, ignores Ctrl-C, which is meant for the program, and ends when the pipe is closed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ANSWER_S = 10.0
 
 
 def main(asked: int = 0, answers: int = 1) -> None:
-    """Say that it is ready, then read moments from the descriptor ``asked`` until it ends; answer on ``answers``."""
+    """Report that it is ready, then answer moments from the descriptor ``asked`` on ``answers`` until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     seen: list[int] = []
     os.write(answers, b"\n")
@@ -41,7 +41,7 @@ def main(asked: int = 0, answers: int = 1) -> None:
 
 @final
 class Bystander:
-    """The process that looks at a clock of its own at each moment of the run, and waits for nothing else."""
+    """The program's side: starts the process and tells it each moment of the run."""
 
     def __init__(self) -> None:
         self._absent, self._seen = "", ""
@@ -60,7 +60,7 @@ class Bystander:
         self._answer()
 
     def tell(self, message: Message) -> None:
-        """A moment has come: wait until it was looked at."""
+        """Tell it a moment, and wait until it has read its clock."""
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError, ValueError):
                 self._process.stdin.write(b"e" if message.moment == "end" else b".")
@@ -79,7 +79,7 @@ class Bystander:
         return line.decode().strip()
 
     def hear(self) -> list[Between] | str:
-        """All that it saw, at the end; why there is nothing."""
+        """All its readings, at the end of the run, or why there are none."""
         return self._absent or [(int(each), int(each)) for each in self._seen.split()]
 
     def close(self) -> None:

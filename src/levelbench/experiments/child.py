@@ -1,11 +1,11 @@
-"""One run, in a process of its own: ``python -m levelbench.experiments.child`` reads a job and leaves a record.
+"""One run in a separate process: ``python -m levelbench.experiments.child`` reads a job and leaves a record.
 
-The framework is opened, the header written, then come the training and the end. A rank of a team does what a process
-alone does, up to the record: the first rank writes it, the others a file each with what they observed, and the first
-one takes these into the record before it ends.
+It opens the framework, writes the header, trains, and writes the end. A rank of a team does the same, except for the
+record: the first rank writes it, each other rank writes a file with what it observed, and the first one merges these
+files into the record before its end.
 
 This is the boundary at which any exception becomes a recorded status. The parent learns what happened from the record
-and, where there is none, from a message of three parts on the pipe it gave us.
+or, if there is none, from a message on its pipe.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ __all__ = ["boundary", "execute", "main", "message_of"]
 def execute(
     job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
 ) -> None:
-    """Carry out a job: open the framework, write the header, train, write the end; ``member`` of a team, or alone.
+    """Carry out a job: open the framework, write the header, train, write the end; as ``member`` of a team, or alone.
 
-    ``pulse`` is where whoever looks on sees the steps, ``hear`` waits for what the parent answers as a witness.
+    ``pulse`` shows the number of steps to the parent; ``hear`` waits for the parent's answer as a witness.
     """
     member = member or AloneMember()
-    # Before the task is imported, so that what this takes is not the task's.
+    # Before the task is imported, so that its time is not attributed to the task.
     backend = open_framework(job.specification.framework, member.device(job.specification.device))
     if not isinstance(backend, Backend):
         raise DefinitionError(
@@ -96,7 +96,7 @@ def execute(
     source = source_of(task, job.specification.recipe)
     if job.source not in ("", source.whole):
         raise DefinitionError(
-            f"a run of {task.name}", "the task's source changed while the runs were made", "start the command again"
+            f"a run of {task.name}", "the task's source changed while the runs were made", "repeat the command"
         )
     job, resume = member.resumed(job)
     _require_same(job, resume)
@@ -117,7 +117,7 @@ def execute(
         gauges = meters()
         for gauge in gauges:
             gauge.start()
-        # What the imports left behind is not the run's: without this a collection of it falls somewhere on the clock.
+        # Otherwise the garbage of imports would be collected at some moment on the clock.
         _collect()
         _freeze()
         clock = backend.clock()
@@ -167,14 +167,14 @@ def _header(job: Job, environment: dict[str, object], source: Source) -> Header:
 
 
 def _warm_up(backend: Backend) -> None:
-    """A framework's first array and first optimizer bring modules with them, which are not the run's."""
+    """Load the modules that a framework imports with its first array and first optimizer, before the clock starts."""
     array = backend.array(np.zeros(1, np.float32))
     namespace(array)
     SGD(1.0).start(backend, {"": array})
 
 
 def _signatures(reference: str, task: Task, importing: Importing) -> dict[str, str]:
-    """How the task's figures are computed; what its file does when it is asked goes to what it did at import."""
+    """How the task's figures are computed; what its file does when asked counts as part of its import."""
     with nullcontext(importing) if is_ours(reference) else watched() as seen:
         found = {each.metric: text for each in (task.quality, *task.also) if (text := each.signature)}
     if seen is not importing:
@@ -186,13 +186,13 @@ def _signatures(reference: str, task: Task, importing: Importing) -> dict[str, s
 def _require_same(job: Job, kept: Snapshot | None) -> None:
     if kept is not None and (kept.facts.key, kept.facts.seed) != (job.key, job.seed):
         raise DataError(
-            f"the checkpoint {job.resume}", "it is another run's", "remove it, and the run starts from the beginning"
+            f"the checkpoint {job.resume}", "it belongs to another run", "remove it; the run then starts over"
         )
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One run that is about to be on the clock."""
+    """One run, right before its clock starts."""
 
     job: Job
     task: Task
@@ -209,11 +209,11 @@ class _Run:
     importing: Importing
 
     def train(self, before_ns: int, began_ns: tuple[int, int]) -> None:
-        """What is on the clock, which began at ``before_ns``; then what the meters read, then the end.
+        """Do everything on the clock, which began at ``before_ns``; then write the meters' readings and the end.
 
-        ``began_ns`` are the host's clock before and after the timeline began, less ``before_ns``.
+        ``began_ns`` are readings of the host's clock before and after the timeline began, minus ``before_ns``.
         """
-        self._repeat_what_was()
+        self._copy_earlier_events()
         loaded: list[Path] = []
         read: list[Path] = []
         heard = loaded
@@ -221,7 +221,7 @@ class _Run:
         def note(path: Path) -> None:
             heard.append(path)
 
-        # One for both, so that in the recipe it is known what load() has made.
+        # Around both, so that files made by load() are known when the recipe reads them.
         with nullcontext() if is_ours(self.job.reference) else files_read(note):
             dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
             heard = read
@@ -248,7 +248,7 @@ class _Run:
         if settings := self._settings_files():
             after["settings_files"] = settings
         if counters := after.get("load", {}).get("counters"):
-            # What the other ranks on this machine do is no load from elsewhere.
+            # The other ranks on this machine are not load from elsewhere.
             counters["own_s"] += together.others_cpu_s
         if together.facts:
             after["team"] = together.facts
@@ -265,17 +265,15 @@ class _Run:
             end.suspect.extend([*doubt, *augmentation_doubts(trainer), *replaced_code()])
             if opened:
                 names = ", ".join(sorted(opened))
-                end.suspect.append(
-                    f"while it computed a step it opened data ({names}): what it learns from them is open"
-                )
+                end.suspect.append(f"while it computed a step it opened data ({names}): it may have learned from them")
             if self.job.specification.distribution is None:
                 end.suspect.extend(quality_again(trainer, dataset.validation, self.task.quality, outcome))
             if trainer.changed_by_evaluation:
-                end.suspect.append("measuring its quality changed its weights: what it learns then is on no clock")
+                end.suspect.append("measuring its quality changed its weights: that training is on no clock")
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     def _settings_files(self) -> dict[str, str]:
-        """The small files next to the task's file that it read before it trained, with their SHA-256."""
+        """The small files next to the task's file that it read before training, with their SHA-256."""
         folder = Path(self.job.reference).resolve().parent
         return {
             str(Path(path).relative_to(folder)): digest
@@ -284,29 +282,29 @@ class _Run:
         }
 
     def _went_on(self) -> list[str]:
-        """What is to be said of a run that several processes made one after the other."""
+        """Doubts about a run that several processes made one after the other."""
         last = "energy and peak memory are those of the last process alone"
         if self.member.restarts:
             from_step = "its beginning" if self.resume is None else f"the checkpoint at step {self.resume.facts.step}"
             return [
-                f"its ranks were started again (times: {self.member.restarts}), last from {from_step}: the time that "
-                f"was lost is on the clock, as {Phase.OTHER.label}, and {last}"
+                f"its ranks were restarted (times: {self.member.restarts}), last from {from_step}: the lost time is on "
+                f"the clock, in phase {Phase.OTHER.label}, and {last}"
             ]
         if self.resume is None:
             return []
         return [
-            f"it went on from a checkpoint at step {self.resume.facts.step}: what an earlier process did beyond it is "
+            f"it resumed from a checkpoint at step {self.resume.facts.step}: what an earlier process did after it is "
             f"off the clock, and {last}"
         ]
 
-    def _repeat_what_was(self) -> None:
-        """The events up to the checkpoint, so that this record is whole."""
+    def _copy_earlier_events(self) -> None:
+        """Copy the events up to the checkpoint, so that this record is complete."""
         if self.resume is None or self.job.resume is None or not self.member.first:
             return
         facts = self.resume.facts
         before = read_record(record_of(Path(self.job.resume))).samples.get("step_time")
         if before is not None:
-            # One a step, but for those since the last evaluation, which come with the next one.
+            # One per step, except those since the last evaluation, which come with the next one.
             self.writer.append(Samples("step_time", "ns", before.values[: facts.step - len(facts.step_times_ns)]))
         for evaluation in facts.evaluations:
             self.writer.append(evaluation)
@@ -361,7 +359,7 @@ def _end(
     apart_ns = max(wall_ns[0] - elapsed_ns, elapsed_ns - wall_ns[1])
     if apart_ns > 0.01 * wall_ns[0] + 1_000_000:
         sums = f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns[0] / 1e9:.3f} s"
-        suspect.append(f"{sums}: look for what changes a clock")
+        suspect.append(f"{sums}: something changes one of the clocks")
     facts = DatasetFacts(
         dataset.name,
         dataset.sizes(),
@@ -380,7 +378,7 @@ def _end(
     )
 
 
-# A task's file may put something else in its place.
+# Bound here, because a task's file may replace them.
 _collect, _freeze, _thread_s = gc.collect, gc.freeze, time.thread_time
 
 _ANSWER_S = 60.0
@@ -389,7 +387,7 @@ _COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE)
 
 
 def message_of(error: LevelbenchError, file: Path | None = None) -> Message:
-    """The error that is being handled, in its parts; ``file`` is the user's own."""
+    """The error that is being handled, in its parts; ``file`` is the user's file."""
     return Message(
         error=(error.asked, error.found, error.do),
         exit_code=error.exit_code,
@@ -401,10 +399,10 @@ def message_of(error: LevelbenchError, file: Path | None = None) -> Message:
 def boundary(
     job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
 ) -> int:
-    """Carry out the job (see ``execute``); any error is reported to the parent and becomes the exit code."""
+    """Carry out the job (see ``execute``); any error is reported to the parent and determines the exit code."""
     try:
         if job.keep_model:
-            _keeping(job, tell, member, pulse, hear)
+            _run_and_keep(job, tell, member, pulse, hear)
         else:
             execute(job, tell, member, pulse, hear)
         tell(Message(phase="done"))
@@ -425,8 +423,8 @@ def boundary(
     return 0
 
 
-def _keeping(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, hear: Hear) -> None:
-    """The same, and its network is kept; ``StoreError`` where that fails, though the run is done and counts."""
+def _run_and_keep(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, hear: Hear) -> None:
+    """Carry out the job and keep its network; ``StoreError`` if that fails, although the run is done and counts."""
     from levelbench.experiments.inference.making import LastWeights, keep_network
 
     if member is not None:
@@ -436,23 +434,23 @@ def _keeping(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, h
     execute(job, tell, keeper, pulse, hear)
     try:
         keep_network(job, keeper.path, weights, for_inference=False)
-    except Exception as error:  # what ONNX raises is not ours, and no fault of the task
+    except Exception as error:  # ONNX may raise anything, and it is not the task's fault
         found, do = f"{type(error).__name__}: {error}", ""
         if isinstance(error, LevelbenchError):
             found, do = error.found, f"{error.do}; "
         raise StoreError(
             f"the trained network of {job.specification.task}, seed {job.seed}",
             f"it was not kept ({found}); its run is done and counts",
-            f"{do}the same command with --fresh repeats the run",
+            f"{do}repeat the run with --fresh to try again",
         ) from error
 
 
 def main(arguments: list[str]) -> int:
-    """Read a job from standard input, and run it; the file descriptor that is named first is a socket to the parent.
+    """Read a job from standard input and run it; the first argument is the descriptor of a socket to the parent.
 
-    The second one, if there is one, is that of the memory that the parent reads steps from.
+    The second one, if given, is the descriptor of the memory from which the parent reads steps.
     """
-    # The parent decides what an interrupt means; here it ends the process at once, and the record stays readable.
+    # The parent decides what an interrupt means; here it ends the process immediately, and the record stays readable.
     end_on_interrupt()
     die_with_parent()
     pipe, *steps = map(int, arguments)

@@ -1,7 +1,7 @@
 """A sweep over a communicator: starts its ranks, and collects what the first of them measures.
 
-A rank is ``python -m levelbench.experiments.communicators FOLDER``, started by an engine. Rank 0 writes each point down
-as soon as it is measured, so that whoever waits sees it.
+An engine starts each rank as ``python -m levelbench.experiments.communicators FOLDER``. Rank 0 writes each point as
+soon as it is measured, so that the parent can show it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from levelbench.distributed.launching.base import PEER_LOST, Engine, RunningJob
 from levelbench.distributed.launching.environment import RankPlace, place_of
 from levelbench.distributed.sweep import SweepPoint, rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
-from levelbench.experiments.processes import told_error
+from levelbench.experiments.processes import reported_error
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
@@ -35,12 +35,12 @@ _LOOK_S = 0.2
 
 
 def default_communicator(engine: str | None) -> str:
-    """The default communicator: the engine's own communicator, or gloo."""
+    """The default communicator: the engine's first one, or gloo."""
     return ENGINES[engine].communicators[0] if engine is not None and engine in ENGINES else "gloo"
 
 
 def engine_for(name: str | None, communicator: str) -> Engine:
-    """The engine of that name, or the first that opens such communicators; raises what stands in the way."""
+    """The engine of that name, or the first that supports ``communicator``; raises an error if none can run it."""
     if name is not None and name not in ENGINES:
         raise UnknownNameError("engine", name, ENGINES)
     offered = {each for engine in ENGINES.values() for each in engine.communicators}
@@ -66,9 +66,9 @@ def measure_communicator(
     on_point: Callable[[SweepPoint], None],
     options: Mapping[str, object] | None = None,
 ) -> list[SweepPoint]:
-    """Carry out ``job`` on ``ranks`` ranks; ``on_point`` is called as points come.
+    """Carry out ``job`` on ``ranks`` ranks; ``on_point`` gets each point as it is measured.
 
-    Raises what a rank raised, and ``CommunicationError`` where one died; all ranks have ended when this returns.
+    Raises what a rank raised, and ``CommunicationError`` if one died; all ranks have ended when this returns.
     """
     with tempfile.TemporaryDirectory(prefix="levelbench-") as name:
         folder = Path(name)
@@ -81,12 +81,12 @@ def measure_communicator(
                 return points
         told = _errors_of(folder / ERRORS)
         own = [each for each in told if not each.lost]
-        # Ranks that waited only know that one was lost; how that one ended says more.
+        # Ranks that waited only know that another was lost; how that one ended is more informative.
         if own or (told and failure.code == PEER_LOST):
             first = (own or told)[0]
-            raise told_error((first.asked, first.found, first.do), first.exit_code, first.trace)
+            raise reported_error((first.asked, first.found, first.do), first.exit_code, first.trace)
         error = failure.error(f"{job.communicator} on {ranks} ranks started by {engine.name}")
-        # The log goes with the folder; its end is kept.
+        # The folder with the log is removed; the error keeps the log's end.
         error.do = "see the end of its log with --debug"
         raise error
 
@@ -97,7 +97,7 @@ def _follow(running: RunningJob, path: Path, on_point: Callable[[SweepPoint], No
         ended, begun = False, b""
         while not ended:
             ended = running.wait(_LOOK_S)
-            # A line may be seen, or left by a rank that was killed, before it is whole.
+            # The last line may be incomplete, for now or because its rank was killed.
             *lines, begun = (begun + file.read()).split(b"\n")
             for line in lines:
                 points.append(msgspec.json.decode(line, type=SweepPoint))
@@ -106,19 +106,19 @@ def _follow(running: RunningJob, path: Path, on_point: Callable[[SweepPoint], No
 
 
 def _errors_of(path: Path) -> list[RankError]:
-    """The errors of ranks, in the order in which they came."""
+    """The errors of ranks, in the order in which they were written."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     return [msgspec.json.decode(line, type=RankError) for line in lines]
 
 
 JOB, POINTS, ERRORS = "job.json", "points.jsonl", "errors.jsonl"
-"""The files in the folder: what is to be done, what was measured, what went wrong."""
+"""The files in the folder: the job, the measured points, and errors."""
 _DEVICES = {"gloo": ("torch", "cpu"), "nccl": ("torch", "cuda"), "mpi": ("numpy", "cpu")}
-"""Whose arrays are sent, and from which device: each library is given what it takes without a copy."""
+"""The framework and device of the arrays that are sent: those that the library sends without a copy."""
 
 
 class SweepJob(msgspec.Struct, frozen=True):
-    """Which operations at which sizes (bytes), for about so many seconds in all."""
+    """Which operations to measure, at which sizes in bytes, for about ``seconds`` in total."""
 
     communicator: str
     operations: tuple[str, ...]
@@ -128,7 +128,7 @@ class SweepJob(msgspec.Struct, frozen=True):
 
 
 class RankError(msgspec.Struct, frozen=True):
-    """An error of a rank in its three parts; ``lost``: it is that of another rank."""
+    """An error of a rank in its three parts; ``lost`` if it is only the loss of another rank."""
 
     rank: int
     asked: str
@@ -140,7 +140,7 @@ class RankError(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Find the other ranks, and measure with them; the exit code."""
+    """Connect to the other ranks and measure with them; returns the exit code."""
     end_on_interrupt()
     die_with_parent()
     folder = Path(arguments[0])
@@ -178,6 +178,6 @@ if __name__ == "__main__":
     sys.stdout.flush()
     sys.stderr.flush()
     if ended:
-        # A library's own tidying up may wait for ranks that will never come.
+        # A library's own cleanup may wait forever for lost ranks.
         os._exit(ended)
     sys.exit(ended)

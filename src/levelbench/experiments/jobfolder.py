@@ -1,7 +1,7 @@
-"""The folder of a run on several ranks: what they are to do, what they say, their logs; gone with the run.
+"""The folder of a run on several ranks: the job, the ranks' messages and logs. It is removed when the run ends.
 
-It lies hidden in the store, which all machines share anyway, and its name says which process made it. So
-what a killed one left is known as such, and is removed by the next command.
+It is a hidden folder in the store, which all machines share anyway, and its name says which process made it. So the
+next command recognises and removes what a killed process left.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from levelbench.experiments.jobs import Job, Message
 from levelbench.records.locks import hold, store_fault
 from levelbench.records.writer import path_part
 
-__all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "paths_told"]
+__all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "record_paths"]
 
 JOB = "job.json"
 """The job's file in its folder."""
 PULSE = "steps"
-"""The file there through which the first rank shows how far it is."""
+"""The file through which the first rank shows its progress."""
 ANSWERS = "answers.jsonl"
-"""The file there in which the launcher answers the first rank as the witness of its clock, a line each time."""
+"""The file in which the launcher, as the witness of its clock, answers the first rank, one line per answer."""
 JOBS = ".jobs"
-"""Where the folders are in a store; what begins with a dot holds no records."""
+"""The folder of these folders in a store; names that begin with a dot hold no records."""
 
 
 def messages_of(folder: Path, rank: int, restarts: int = 0) -> Path:
-    """The file in which a rank that was started again so many times leaves its messages, a line each."""
+    """The file for the messages of a rank that was restarted ``restarts`` times, one line per message."""
     return folder / f"messages-{rank}{f'.{restarts}' if restarts else ''}.jsonl"
 
 
-def paths_told(folder: Path) -> list[Path]:
-    """The records that ranks have named in messages, the oldest start first."""
+def record_paths(folder: Path) -> list[Path]:
+    """The records that ranks have named in messages, in the order of their starts."""
     found: dict[Path, None] = {}
     for _, path in sorted(_by_restarts(folder)):
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -50,16 +50,16 @@ def paths_told(folder: Path) -> list[Path]:
 
 
 def _by_restarts(folder: Path) -> list[tuple[int, Path]]:
-    """The files of messages here, each with how often its rank had been started again."""
+    """The message files in ``folder``, each with the number of restarts of its rank."""
     named = [(re.fullmatch(r"messages-\d+(?:\.(\d+))?\.jsonl", path.name), path) for path in folder.iterdir()]
     return [(int(found[1] or 0), path) for found, path in named if found]
 
 
 @contextmanager
 def job_folder(job: Job) -> Iterator[Path]:
-    """A new folder with the job in it, removed at the end; those that killed processes left are removed before.
+    """A new folder that contains the job and is removed at the end; first removes those of killed processes.
 
-    Raises ``StoreError`` where the store cannot be written.
+    Raises ``StoreError`` if the store cannot be written.
     """
     place = Path(job.store).resolve() / JOBS
     pid = os.getpid()
@@ -79,9 +79,9 @@ def job_folder(job: Job) -> Iterator[Path]:
 
 @contextmanager
 def only_one(job: Job) -> Iterator[None]:
-    """Be the one process that makes this run in its store; ``UsageError`` where another one does.
+    """Hold the lock on this run in its store; ``UsageError`` if another process holds it.
 
-    A record says that its run goes on only once the first rank has begun it, and ranks take a while to be there.
+    The record alone does not prevent two processes from making a run: it begins only once the ranks have started.
     """
     place = Path(job.store).resolve() / JOBS
     path = place / f"{path_part(job.key)[:8]}-s{job.seed}.lock"
@@ -98,7 +98,7 @@ def only_one(job: Job) -> Iterator[None]:
 
 
 def _locked(path: Path, job: Job) -> int:
-    """The open file at ``path``, with its lock, and who this is in it."""
+    """Open and lock the file at ``path``, and write this process and host into it."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -111,7 +111,7 @@ def _locked(path: Path, job: Job) -> int:
                 f"{who} is already running this",
                 "wait for it, or choose other seeds with --seed",
             ) from None
-        # Whoever had it may have removed it in between: then no other process will find this file.
+        # Its last owner may have removed it in between: then no other process would find this file.
         with suppress(FileNotFoundError):
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 os.ftruncate(descriptor, 0)
@@ -121,7 +121,7 @@ def _locked(path: Path, job: Job) -> int:
 
 
 def _here() -> str:
-    """The host and, as containers on it may share its name, the namespace in which ids of processes mean something."""
+    """The host and the namespace of process ids, since containers on a host may share its name."""
     try:
         ids = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -139,12 +139,12 @@ def _remove_stale(place: Path) -> None:
 
 
 class Inbox:
-    """The messages of all ranks, read as they come: of the last time that they were started."""
+    """Reads the messages of all ranks as they arrive, since their last start."""
 
     def __init__(self, folder: Path, ranks: int) -> None:
         self._folder, self._ranks = folder, ranks
         self.restarts = 0
-        """How often the ranks were started again."""
+        """How often the ranks were restarted."""
         self._begin()
 
     def _begin(self) -> None:
@@ -152,8 +152,8 @@ class Inbox:
         self._read = [0] * self._ranks
 
     def take(self) -> list[Message]:
-        """The whole lines that have come since the last time, by rank."""
-        # Any rank's file: the first rank may be on another node, whose command has a folder of its own.
+        """The complete lines that have arrived since the last call, by rank."""
+        # Any rank's file: the first rank may be on another node, whose command has a separate folder.
         newest = max((restarts for restarts, _ in _by_restarts(self._folder)), default=0)
         if newest > self.restarts:
             self.restarts = newest
@@ -161,7 +161,7 @@ class Inbox:
         return [message for rank in range(len(self._paths)) for message in self._of(rank)]
 
     def _of(self, rank: int) -> list[Message]:
-        # Opened again each time: a file system over a network looks for what another machine wrote when one opens it.
+        # Reopened each time: a network file system fetches what another machine wrote when a file is opened.
         try:
             with self._paths[rank].open("rb") as file:
                 file.seek(self._read[rank])

@@ -1,12 +1,12 @@
-"""What passes between a command and the process of one run: a job, messages, the record's events, and a second clock.
+"""The interface between a command and the process of one run: job, messages, events of the record, a second clock.
 
-The parent is the witness of a run: it looks at a clock of its own whenever the run says that a moment has come. Both
-sides note between which two readings a moment lies. The parent knows that a message was sent after it last found none,
-and before it read it; the run reads its clocks before and after it sends. At the start and at the end the run waits for
-the parent's answer, off its clock, which bounds the whole from both sides. ``records/witness.py`` compares.
+The parent is the witness of a run: it reads its own clock whenever the run announces a moment. Both sides record two
+readings that enclose the moment. For the parent, a message was sent after it last found none and before it read this
+one; the run reads its clocks before and after it sends. At the start and at the end the run waits for the parent's
+answer, off its clock, so that the whole run is bounded from both sides. ``records/witness.py`` compares the two.
 
-A process alone is a team of one with nothing but the record, so the run is carried out by one piece of code; who writes
-what is decided by its ``Member``.
+A single process is a team of one, so the same code carries out both kinds of runs; a ``Member`` decides who writes
+what.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CATCH_UP_NS = 30_000_000_000
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What the parent asks for. ``data`` is the folder of the dataset, if the user gave one."""
+    """A run to be made. ``data`` is the dataset's folder, if the user named one."""
 
     reference: str
     specification: Specification
@@ -51,25 +51,25 @@ class Job(msgspec.Struct, frozen=True):
     store: str
     data: str | None = None
     source: str = ""
-    """The digest of the task's source as the parent read it; empty if that does not matter."""
+    """The digest of the task's source as the parent read it; empty if any source is accepted."""
     resume: str | None = None
-    """The checkpoint from which it goes on."""
+    """The checkpoint to resume from."""
     checkpoint: str | None = None
-    """How often it keeps one: "1 epoch"."""
+    """How often to write a checkpoint, such as "1 epoch"."""
     observe: list[str] = []
-    """Who looks on, in the words of the command: ``["csv=logs"]``."""
+    """Observers as named on the command line: ``["csv=logs"]``."""
     timeout_s: float = 300.0
-    """How long a rank waits for another one before it takes it for lost."""
+    """How long a rank waits for another one before it considers it lost."""
     keep_model: bool = False
-    """Whether the trained network is kept in the store, where ``levelbench infer`` finds it; of one process alone."""
+    """Whether to keep the trained network in the store for ``levelbench infer``; only for runs of one process."""
     doubts: list[str] = []
-    """What the command has found to doubt about the task before the first run."""
+    """Doubts about the task that the command found before the first run."""
     planned_effect: float | None = None
-    """The effect that looks at the comparison are planned for, where it goes on until it is clear."""
+    """The effect for which looks at the comparison are planned, if it continues until it is clear."""
     planned_runs: int = 0
     """How many runs of each arm the command asked for."""
     replaced: int = 0
-    """How many ended runs of this arm and seed were set aside, one after the other, for this one."""
+    """How many finished runs of this arm and seed this one replaces, including those that they had replaced."""
 
 
 Tell = Callable[["Message"], None]
@@ -85,22 +85,22 @@ class Message(msgspec.Struct, frozen=True):
     trace: str = ""
     rank: int = 0
     lost: bool = False
-    """Whether the error is that another rank was lost, and so not the cause."""
+    """Whether the error is the loss of another rank, and therefore not the cause."""
     fault: str = ""
-    """What a record keeps of the error: its type and its place, never its text."""
+    """The part of the error that a record keeps: its type and place, never its text."""
     moment: Literal["", "start", "evaluation", "end"] = ""
-    """What has come, so that the parent looks at its clock; at the start and the end the run waits for its answer."""
+    """A moment at which the parent reads its clock; at the start and the end the run waits for its answer."""
 
 
 class Appends(Protocol):
-    """What takes events: a record."""
+    """Anything to which events can be appended, such as a record."""
 
     def append(self, event: Event) -> None:
-        """Write one down."""
+        """Append one event."""
 
 
 class Recorder(Observer):
-    """Appends each evaluation, and the raw step times before it, to the record; lets meters keep up."""
+    """Appends each evaluation, and the raw step times before it, to the record; updates meters that could wrap."""
 
     def __init__(self, writer: Appends, tell: Tell, gauges: Sequence[Meter] = ()) -> None:
         self._writer = writer
@@ -113,7 +113,7 @@ class Recorder(Observer):
         self._tell(Message(phase="train"))
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """Two lines, and now and then a look at the counters that would wrap unseen in a long run."""
+        """Append two lines, and read from time to time the counters that could wrap unnoticed in a long run."""
         self._writer.append(Samples("step_time", "ns", step_times_ns))
         self._writer.append(evaluation)
         if evaluation.t_ns - self._caught_up_ns > _CATCH_UP_NS:
@@ -127,17 +127,17 @@ class Recorder(Observer):
 
 
 _APART_NS = 100_000_000
-"""The parent gets an evaluation message at most this often, so that waking it up costs a run nothing on one core."""
+"""The least time between two evaluation messages: on a single core, waking the parent takes time from the run."""
 
 Hear = Callable[[], list[Between] | str]
-"""Waits for the parent's answer: all that it saw, or why there is none."""
+"""Waits for the parent's answer: all its readings, or why there are none."""
 
 
 @final
 class Parent:
-    """The parent's side: what it saw, by its own clock, of the run that it listens to.
+    """The parent's side of the witness: readings of its own clock at the run's moments.
 
-    ``testimony`` is what it answered last, which the record has to hold.
+    ``testimony`` is its last answer, which the record must contain.
     """
 
     def __init__(self) -> None:
@@ -146,17 +146,17 @@ class Parent:
         self.testimony: tuple[Between, ...] = ()
 
     def look(self) -> None:
-        """Right before it looks for messages."""
+        """To be called right before looking for messages."""
         self._nothing_ns, self._looking_ns = self._looking_ns, SECOND.now_ns()
 
     def found(self, messages: Sequence[Message]) -> list[Between] | None:
-        """What came of the look; the answer, where one is waited for."""
+        """Note the moments among the ``messages`` found; returns the answer if the run waits for one."""
         now, answer = SECOND.now_ns(), None
         for message in messages:
             if message.moment == "start":
                 self._seen = []
             if message.moment:
-                # Whoever waits for an answer is still waiting now.
+                # A run that waits for an answer is still waiting now.
                 waits = message.moment != "evaluation"
                 self._seen.append((now, now) if waits else (self._nothing_ns, now))
             if message.moment in ("start", "end"):
@@ -166,22 +166,22 @@ class Parent:
 
 
 def no_parent() -> str:
-    """The answer where no other process has started the run: none, and nothing that it lacks."""
+    """The answer if no other process started the run: no readings, and no reason to miss them."""
     return ""
 
 
 @final
 class Sights(Observer):
-    """The run's side: what its clocks were at each moment. An observer, the first of all, as it tells the time.
+    """The run's side of the witness: readings of its clocks at each moment. It must be the first observer.
 
-    It looks at the start before the timeline is made, as a wait for the parent is not on the clock.
+    It reads the start before the timeline begins, so that waiting for the parent is off the clock.
     """
 
     def __init__(self, clock: Clock, tell: Tell, hear: Hear) -> None:
         self._now_ns, self._tell, self._hear = clock.now_ns, tell, hear
         self._absent = ""
-        self._told: list[int] = []
-        """Which of the moments the parent got a message for."""
+        self._sent: list[int] = []
+        """The indices of the moments that were sent to the parent."""
         self._moments: list[tuple[int, Between, Between, Between | None]] = []
         self._last_ns = 0
         self._evaluations = 0
@@ -189,7 +189,7 @@ class Sights(Observer):
         self._slept_ns = -_slept_ns()
 
     def begin(self, evaluations: int = 0) -> None:
-        """The moment before the clock starts; ``evaluations`` are those of an earlier process."""
+        """Note the moment before the clock starts; ``evaluations`` is the number made by an earlier process."""
         self._evaluations = evaluations
         self._look("start")
 
@@ -198,24 +198,24 @@ class Sights(Observer):
         self._zero_ns = timeline.started_ns
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """Right after it."""
+        """Note the moment right after an evaluation."""
         self.evaluated()
 
     def evaluated(self) -> None:
-        """An evaluation was made."""
+        """Note the moment right after an evaluation."""
         self._evaluations += 1
         self._look("evaluation")
 
     def on_end(self, progress: Progress) -> None:
-        """When training is over."""
+        """Note the end of training."""
         self._look("evaluation", always=True)
 
     def end(self) -> Witness:
-        """The last moment, and what all have seen; right after the clock was read for the last time."""
+        """Note the last moment and return all readings; to be called right after the clock's last reading."""
         seen = self._look("end")
-        if isinstance(seen, str) or len(seen) != len(self._told):
-            self._absent, seen = seen if isinstance(seen, str) else "its answer is of other moments", []
-        parents = dict(zip(self._told, seen, strict=False))
+        if isinstance(seen, str) or len(seen) != len(self._sent):
+            self._absent, seen = seen if isinstance(seen, str) else "its answer is about other moments", []
+        parents = dict(zip(self._sent, seen, strict=False))
         sights = []
         for at, (evaluations, run, second, uptime) in enumerate(self._moments):
             first = self._moments[0]
@@ -236,7 +236,7 @@ class Sights(Observer):
         answer: list[Between] | str = []
         uptime: Between | None = None
         if moment != "evaluation" or always or early_second - self._last_ns > _APART_NS:
-            self._told.append(len(self._moments))
+            self._sent.append(len(self._moments))
             self._last_ns = early_second
             before = uptime_ns()
             self._tell(Message(moment=moment))
@@ -250,7 +250,7 @@ class Sights(Observer):
 
 
 def held(witness: Witness | None, testimony: Sequence[Between]) -> bool:
-    """Whether a record holds what the parent said. A run that never asked it must not have its words, either."""
+    """Whether a record contains exactly the parent's readings: none if the run never asked for them."""
     told = [each.parent_ns for each in witness.sights if each.parent_ns is not None] if witness else []
     return told == [_since(each, testimony[0][0]) for each in testimony]
 
@@ -260,20 +260,20 @@ def _since(moment: Between, zero: int) -> Between:
 
 
 def _slept_ns() -> int:
-    """How long this machine was suspended since it started, as far as its clocks tell."""
+    """How long this machine has been suspended since it started; 0 if its clocks do not show that."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return 0
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 class Written(AbstractContextManager["Written"]):
-    """A record that is being written, or the place of one that another rank writes."""
+    """A record that this process writes, or only the path of one that another rank writes."""
 
     def __init__(self, path: Path, writer: RecordWriter | None) -> None:
         self.path, self._writer = path, writer
 
     def append(self, event: Event) -> None:
-        """Write an event, where this rank writes the record."""
+        """Append an event if this rank writes the record."""
         if self._writer is not None:
             self._writer.append(event)
 
@@ -286,10 +286,10 @@ class Written(AbstractContextManager["Written"]):
 
 @dataclass(frozen=True)
 class Together:
-    """What the members of a run have together at its end.
+    """What the members of a run have collected at its end.
 
-    ``readings`` of meters, reasons to doubt the run, ``facts`` about the team for the record, and the seconds that
-    other members on this machine spent on its processors.
+    These are ``readings`` of meters, ``doubts`` about the run, ``facts`` about the team for the record, and the CPU
+    seconds of the other members on this machine.
     """
 
     readings: tuple[Reading, ...]
@@ -299,42 +299,42 @@ class Together:
 
 
 class Member(ABC):
-    """A process among those that carry out a run."""
+    """One of the processes that carry out a run."""
 
     team: Team
     first: bool
-    """Whether it writes the record, and tells those who look on."""
+    """Whether it writes the record and informs observers."""
     ends_failures: bool = True
-    """Whether it writes the end of a run that failed: alone it knows the cause, and of a team whoever started it."""
+    """Whether it writes the end of a failed run. In a team only the launching process knows the cause."""
 
     restarts: int = 0
-    """How often the members were started again after one of them was lost."""
+    """How often the members were restarted after one of them was lost."""
 
     def device(self, asked: str) -> str:
-        """The device that this member opens where the run's is ``asked``."""
+        """The device that this member opens if the run's device is ``asked``."""
         return asked
 
     def lost(self, error: LevelbenchError) -> bool:
-        """Whether the error is that another member was lost."""
+        """Whether the error is the loss of another member."""
         return False
 
     def resumed(self, job: Job) -> tuple[Job, Snapshot | None]:
-        """The job, and the state from which this member goes on; before the clock starts.
+        """The job, and the state from which this member resumes; called before the clock starts.
 
-        ``DataError`` where a checkpoint cannot be read.
+        Raises ``DataError`` if a checkpoint cannot be read.
         """
         return job, load(Path(job.resume)) if job.resume else None
 
     def before_ns(self, resume: Snapshot | None) -> dict[str, int]:
-        """The nanoseconds by phase with which the clock starts; right before it does."""
+        """The nanoseconds by phase with which the clock starts; called right before that."""
         return dict(resume.facts.totals_ns) if resume else {}
 
     def saving(self, path: Path, every: Evaluate, key: str) -> Saving:
-        """How this member keeps its state."""
+        """How this member saves its state."""
         return Saving(path, every, key)
 
     def started(self, resume: Snapshot | None, saves: bool) -> None:  # noqa: B027  # alone there is nothing to do
-        """The trainer stands, with the state of ``resume``; ``UnsupportedError`` for one that cannot be kept."""
+        """The trainer is ready, with the state of ``resume``; ``UnsupportedError`` if its state cannot be saved."""
 
     @abstractmethod
     def begin(self, store: Path, header: Header) -> Written:
@@ -342,24 +342,24 @@ class Member(ABC):
 
     @abstractmethod
     def ready(self) -> None:
-        """Right before the clock starts."""
+        """Called right before the clock starts."""
 
     @abstractmethod
     def observers(self) -> Sequence[Observer]:
-        """Who looks on for this member."""
+        """The observers of this member."""
 
     @abstractmethod
     def end(self, readings: Sequence[Reading]) -> Together:
-        """Bring together what the members have, ``readings`` of this one's meters. Before the record's last line."""
+        """Collect what the members have; ``readings`` are of this one's meters. Called before the record's end."""
 
     @abstractmethod
     def leave(self) -> None:
-        """After the record's last line."""
+        """Called after the record's last line."""
 
 
 @final
 class AloneMember(Member):
-    """The one process of a run, with those who look on for it; ``path`` is its record, once it has begun."""
+    """The only process of a run, with its observers; ``path`` is its record once that has begun."""
 
     def __init__(self, *observers: Observer) -> None:
         self.team, self.first = Alone(), True
@@ -367,7 +367,7 @@ class AloneMember(Member):
         self._observers = observers
 
     def begin(self, store: Path, header: Header) -> Written:
-        """Its record."""
+        """Begin its record."""
         writer = RecordWriter.create(store, header)
         self.path = writer.path
         return Written(writer.path, writer)
@@ -376,11 +376,11 @@ class AloneMember(Member):
         """No-op."""
 
     def observers(self) -> Sequence[Observer]:
-        """Those that it was given."""
+        """The observers passed to it."""
         return self._observers
 
     def end(self, readings: Sequence[Reading]) -> Together:
-        """Nothing to bring together."""
+        """Its own readings."""
         return Together(tuple(readings))
 
     def leave(self) -> None:

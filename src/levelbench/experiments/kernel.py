@@ -1,11 +1,11 @@
-"""The kernel of all that is measured in processes of its own: one plan, one order, one way to carry it out.
+"""The kernel of everything that is measured in separate processes: one plan, one order, one way to carry it out.
 
-The same command resumes: a plan says what is wanted, what the store holds already and what is to go, and why anything
-is made again. What is special to training runs, operators, networks and inference is a `Kind` each, which finds its
-records, says which of them count, and makes one.
+Repeating a command resumes it: a plan says what is wanted, what the store already holds, what is left to do, and why
+anything is repeated. Training runs, operators, networks, inference and communicators each have a `Kind`, which finds
+its records, says which of them count, and makes new ones.
 
-The processes of some kinds import this too, before the framework whose start they measure: nothing heavy is imported
-at the top.
+Child processes import this module before the framework whose start they measure, so nothing heavy is imported at the
+top.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ += ["UntilClear", "Watcher"]
 __all__ += ["carry_out", "disagreement", "go_on", "make_plan", "need_frameworks"]
 
 Place = tuple[int, int]
-"""What a run or process is known by in a plan: the place of its arm, and its seed."""
+"""Identifies a run or process in a plan: the index of its arm, and its seed."""
 
 
 class _Header(Protocol):
@@ -43,19 +43,19 @@ class _Header(Protocol):
 
 
 class MadeRecord(Protocol):
-    """What a plan needs to know of a record."""
+    """What a plan needs to know about a record."""
 
     @property
     def path(self) -> Path:
-        """Its file."""
+        """The record's file."""
 
     @property
     def header(self) -> _Header:
-        """Its first line."""
+        """The record's first line."""
 
     @property
     def status(self) -> str:
-        """Whether it is running, done, failed or interrupted."""
+        """``running``, ``done``, ``failed`` or ``interrupted``."""
 
 
 W = TypeVar("W")
@@ -65,10 +65,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Turn:
-    """One run or process to make: which arm, which seed, and why it is made (empty if it was never tried).
+    """One run or process to make: which arm, which seed, and why it is repeated (empty if it was never tried).
 
-    ``resume`` is the checkpoint from which it goes on, if an interrupted run left one; ``replaces`` are the records
-    that it supersedes once it is done, and ``replaced`` counts these with those that they themselves had replaced.
+    ``resume`` is the checkpoint to resume from, if an interrupted run left one; ``replaces`` are the records that this
+    one supersedes once it is done, and ``replaced`` counts them, including those that they had replaced themselves.
     """
 
     arm: int
@@ -80,18 +80,18 @@ class Turn:
 
     @property
     def place(self) -> Place:
-        """What it is known by."""
+        """Its arm and seed."""
         return self.arm, self.seed
 
 
 @dataclass(frozen=True)
 class Plan(Generic[W, R]):
-    """``done`` holds the records that count already, by arm and seed; ``to_go`` what is to be made, interleaved.
+    """``done`` holds the records that already count, by arm and seed; ``to_go`` what is left to make, interleaved.
 
-    ``arms`` are those of ``cases`` cases, one case after the other, each with the same arms. ``failed`` are records of
-    the same seeds that failed before: they are made again, and count as failures all the same. ``earlier`` are records
-    by arm that ended and are no part of this plan, the newest last. ``known`` are the ids of all records that were
-    looked at, ``environment`` is that of this machine.
+    ``arms`` lists the arms of ``cases`` cases, one case after the other, each with the same arms. ``failed`` are
+    earlier records of the same seeds that failed: they are repeated, but still count as failures. ``earlier`` are
+    finished records by arm that are not part of this plan, the newest last. ``known`` are the ids of all records that
+    were considered; ``environment`` is that of this machine.
     """
 
     arms: tuple[W, ...]
@@ -104,25 +104,25 @@ class Plan(Generic[W, R]):
     known: frozenset[str] = frozenset()
     environment: Mapping[str, Any] = field(default_factory=dict)
     processes: bool = False
-    """Whether these are processes of a benchmark, and no runs."""
+    """Whether these are processes of a benchmark instead of runs."""
 
     @property
     def wanted(self) -> int:
-        """Runs or processes in all."""
+        """The total number of runs or processes."""
         return len(self.arms) * len(self.seeds)
 
     def case_of(self, turn: Turn) -> int:
-        """The place of its case."""
+        """The index of the turn's case."""
         return turn.arm * self.cases // len(self.arms)
 
     def arranged(self, records: Mapping[Place, R]) -> list[list[list[R]]]:
-        """The records by case, arm and seed, as summaries take them."""
+        """The records by case, arm and seed, as summaries expect them."""
         width = len(self.arms) // self.cases
         rows = [[records[arm, seed] for seed in self.seeds] for arm in range(len(self.arms))]
         return [rows[at : at + width] for at in range(0, len(rows), width)]
 
     def lines(self) -> list[str]:
-        """The plan in words: the counts, then a line for each reason that something is made again."""
+        """The plan in words: the counts, then a line for each reason why something is repeated."""
         kind = f" process{'es' if self.wanted != 1 else ''}" if self.processes else ""
         reasons: dict[str, list[Turn]] = {}
         for turn in self.to_go:
@@ -142,10 +142,10 @@ class Plan(Generic[W, R]):
 
 @dataclass(frozen=True)
 class Standing:
-    """How a record stands in a plan: why it does not count (empty: it does), and what that means for the next one.
+    """A record's role in a plan: why it does not count (empty if it does), and what that means for its repetition.
 
-    ``replaced``: the next one supersedes it. ``failed``: it counts as a failure all the same. ``resume`` is the
-    checkpoint from which the next one goes on.
+    ``replaced``: the repetition supersedes it. ``failed``: it still counts as a failure. ``resume`` is the checkpoint
+    from which the repetition resumes.
     """
 
     why: str = ""
@@ -155,16 +155,16 @@ class Standing:
 
 
 class Watcher(Generic[R]):
-    """Looks on while a plan is carried out; this one says nothing."""
+    """Gets the events of a plan that is carried out; this one ignores them."""
 
     def doubted(self, doubts: list[str]) -> None:
-        """Why the runs of the arm that is next will be doubted, whatever they show."""
+        """The next arm's runs will carry these doubts, whatever they show."""
 
     def preparing(self, what: str) -> None:
-        """Something begins that all processes need, as measuring the ceilings with a framework."""
+        """A preparation for all processes begins, such as measuring the ceilings with a framework."""
 
     def started(self, turn: Turn, number: int, total: int) -> None:
-        """The process with this number (from 1) of so many begins."""
+        """Process ``number`` (from 1) of ``total`` begins."""
 
     def progress(
         self,
@@ -174,26 +174,26 @@ class Watcher(Generic[R]):
         events: Sequence[object] = (),
         steps: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
-        """What it is at (``train``), how long it has been, which events of its record are new, and its steps.
+        """The current stage (such as ``train``), the elapsed time, new events of the record, and the steps.
 
-        ``steps`` are those done, the most that there can be, and the examples of one; 0 while unknown.
+        ``steps`` are the number done, the maximum, and the examples of one; 0 while unknown.
         """
 
     def finished(self, turn: Turn, record: R | None) -> None:
-        """The process has ended; there is no record where it never came so far."""
+        """The process has ended; ``record`` is ``None`` if it ended before it began one."""
 
 
 Make = Callable[[Turn, Callable[[], None]], tuple[R | None, LevelbenchError | None]]
-"""Makes a record for a turn, and says each time that its process begins; the error is raised once it was shown."""
+"""Makes a turn's record and calls the function each time that a process begins; the error is raised after display."""
 
 
 class Kind(ABC, Generic[W, R]):
-    """What is special to a kind of measurement."""
+    """What distinguishes a kind of measurement."""
 
     processes = True
-    """Whether the plan counts processes, and not runs."""
+    """Whether the plan counts processes instead of runs."""
     waits = False
-    """Whether what another process is making right now is waited for; else it is refused."""
+    """Whether to wait for a record that another process is making; otherwise it is refused."""
 
     @abstractmethod
     def check(self, arms: Sequence[W]) -> None:
@@ -201,24 +201,24 @@ class Kind(ABC, Generic[W, R]):
 
     @abstractmethod
     def key(self, wanted: W) -> str:
-        """The digest of what is wanted."""
+        """The digest of the specification."""
 
     @abstractmethod
     def title(self, wanted: W) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     @abstractmethod
     def find(self, wanted: W) -> Iterable[R]:
-        """The records of it, the one that counts last."""
+        """Its records in the store; of several for one seed the last counts."""
 
     @abstractmethod
     def why_not(self, record: R, wanted: W, environment: Mapping[str, object]) -> str:
-        """Why a record that came to its end does not count in this environment; empty where it does."""
+        """Why a finished record does not count in this environment; empty if it does."""
 
     def standing(self, record: R, wanted: W, environment: Mapping[str, Any]) -> Standing:
-        """How a record stands in a plan."""
+        """The record's role in a plan."""
         done = record.status == "done"
-        return Standing(self.why_not(record, wanted, environment) if done else "the process before was interrupted")
+        return Standing(self.why_not(record, wanted, environment) if done else "the previous process was interrupted")
 
     def is_replaced(self, record: R, wanted: W, environment: Mapping[str, object]) -> bool:
         """Whether a repetition replaces this record."""
@@ -226,7 +226,7 @@ class Kind(ABC, Generic[W, R]):
 
     @abstractmethod
     def opened(self, plan: Plan[W, R], watcher: Watcher[R]) -> AbstractContextManager[Make[R]]:
-        """Prepare what all processes of the plan need; what makes one, while this is open."""
+        """Prepare what all processes of the plan need; yields the function that makes a record."""
 
 
 def make_plan(
@@ -239,11 +239,11 @@ def make_plan(
     fresh: bool = False,
     since: str = "",
 ) -> Plan[W, R]:
-    """Look for what is done, and interleave what is to go: the arms in drawn turns, with the seeds shared.
+    """Find what is done and interleave the rest: arms take turns in random order and share their seeds.
 
-    ``environment`` is that of this machine now, as ``capture`` gives it; with ``fresh`` only what started ``since``
-    (ISO 8601; nothing without it) counts as done, and what is made replaces the rest. Raises what ``kind`` refuses,
-    and ``UsageError`` for what another process is making right now, where that is not waited for.
+    ``environment`` is that of this machine now, from ``capture``. With ``fresh``, only records that started ``since``
+    (ISO 8601; none without it) count as done, and new ones replace the others. Raises what ``kind`` refuses, and
+    ``UsageError`` for a record that another process is making, unless the kind waits for it.
     """
     kind.check(arms)
     done: dict[Place, R] = {}
@@ -305,7 +305,7 @@ def _turn(place: Place, standing: Standing, before: Sequence[Any]) -> Turn:
 
 
 def _interleaved(arms: int, cases: int, seeds: Sequence[int], key: str) -> list[Place]:
-    """All places: one seed after the other, in each the cases, in each the arms, or the arms in return."""
+    """All places: by seed, then case, then arm, with the order of the arms reversed in random turns."""
     from levelbench.measure.design import turns
 
     places = []
@@ -317,10 +317,10 @@ def _interleaved(arms: int, cases: int, seeds: Sequence[int], key: str) -> list[
 
 
 def carry_out(plan: Plan[W, R], kind: Kind[W, R], watcher: Watcher[R]) -> dict[Place, R]:
-    """Make what is to go, one after the other. All records that count, by place: those done before, and the new ones.
+    """Make what is left to do, one after the other; returns all records that count, old and new, by place.
 
-    The first that cannot be made ends it, and its error is raised, since what stops one (a corrupt dataset, a task that
-    raises) mostly stops all; what was finished before is kept, and the same command goes on from there.
+    The first failure ends this and is raised, since its cause (a corrupt dataset, a task that raises) usually affects
+    the others too. Finished records are kept, and the same command resumes from there.
     """
     records = dict(plan.done)
     if not plan.to_go:
@@ -341,7 +341,7 @@ def carry_out(plan: Plan[W, R], kind: Kind[W, R], watcher: Watcher[R]) -> dict[P
 
 
 def need_frameworks(wanted: Iterable[tuple[str, str]]) -> None:
-    """``MissingError`` for a (framework, device) that is not here."""
+    """Raise ``MissingError`` for a (framework, device) that is not available here."""
     from levelbench.operators.frameworks import load_framework
 
     for framework, device in dict.fromkeys(wanted):
@@ -352,11 +352,11 @@ def need_frameworks(wanted: Iterable[tuple[str, str]]) -> None:
 
 _MUST_AGREE = {
     "machine.id": "recorded on another machine",
-    "machine.cores_allowed": "recorded with another number of cores allowed",
-    "machine.cgroup_cores": "recorded with another limit of cores",
-    "accelerators": "recorded with other accelerators",
-    "threads.settings": "recorded with other settings of threads (OMP_NUM_THREADS and the like)",
-    "malloc": "recorded with other MALLOC_* settings",
+    "machine.cores_allowed": "recorded with a different number of allowed cores",
+    "machine.cgroup_cores": "recorded with a different limit on cores",
+    "accelerators": "recorded with different accelerators",
+    "threads.settings": "recorded with different thread settings (such as OMP_NUM_THREADS)",
+    "malloc": "recorded with different MALLOC_* settings",
 }
 
 
@@ -369,10 +369,10 @@ def disagreement(
     *,
     elsewhere: bool = False,
 ) -> str:
-    """Why a record of levelbench ``version`` in the environment ``then`` does not count now; empty where it does.
+    """Why a record of levelbench ``version`` in the environment ``then`` does not count now; empty if it does.
 
-    ``threads`` are settings that a run gets unless the user has set them. ``elsewhere`` says that runs are made on
-    other machines than this, whose kind and cores are then not compared.
+    ``threads`` are settings that a run gets unless the user has set them. ``elsewhere`` means that runs are made on
+    other machines, so machine and cores are not compared.
     """
     if version != __version__:
         return f"recorded by levelbench {version}, and this is {__version__}"
@@ -392,19 +392,19 @@ def disagreement(
 
 
 def _at(tree: Any, path: str) -> Any:
-    """What lies at ``path`` in a tree of unknown shape; ``None`` where it ends before."""
+    """The value at the dotted ``path`` of nested mappings; ``None`` if there is none."""
     for name in path.split("."):
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree
 
 
 CLEAR_WITHIN_S = 600.0
-"""What ``--until-clear`` takes at most by default."""
+"""The default time limit of ``--until-clear``."""
 
 
 @dataclass(frozen=True)
 class UntilClear:
-    """Looks planned for a relative difference of ``effect``; no more is begun after ``limit_s`` seconds."""
+    """Looks planned for a relative difference of ``effect``; none begins after ``limit_s`` seconds."""
 
     effect: float
     limit_s: float = CLEAR_WITHIN_S
@@ -412,7 +412,7 @@ class UntilClear:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a look shows after ``count`` of each arm: verdicts by the name of the arm, or why there are none."""
+    """The result of a look after ``count`` of each arm: verdicts by the name of the arm, or why there are none."""
 
     count: int
     verdicts: Sequence[tuple[str, Verdict]]
@@ -421,7 +421,7 @@ class Looked:
 
     @property
     def clear(self) -> bool:
-        """Whether no look is needed any more."""
+        """Whether no further look is needed."""
         from levelbench.measure.verdict import VerdictKind
 
         return all(verdict.kind != VerdictKind.UNCLEAR for _, verdict in self.verdicts)
@@ -433,11 +433,11 @@ Judge = Callable[[T], "tuple[Sequence[tuple[str, Verdict]], str]"]
 def go_on(
     until: UntilClear | None, count: int, make: Callable[[int], T], judge: Judge[T], say: Callable[[Looked], None]
 ) -> T:
-    """What ``make`` gives for ``count`` of each arm, or with ``until`` for as many as it takes; ``say`` gets each look.
+    """What ``make`` returns for ``count`` of each arm, or with ``until`` for as many as it takes.
 
-    When to look, and how wide an interval must be for that, is in ``measure/sequential.py``; records say which effect
-    the looks were planned for, so that whoever reads them later takes the same width. ``judge`` has the verdicts on
-    what was made, and why there are none.
+    ``measure/sequential.py`` decides when to look and how wide intervals must be. Records store the effect for which
+    the looks were planned, so that later readers use the same widths. ``judge`` returns the verdicts on what was made,
+    and why there are none; ``say`` gets each look.
     """
     from levelbench.measure.sequential import looks_at
 

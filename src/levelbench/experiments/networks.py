@@ -1,7 +1,7 @@
-"""Benchmarks of networks: what a replicate is, one process a case, an arm and a number, and what it executes.
+"""Benchmarks of networks: each replicate is one process, identified by its case, arm and number.
 
-A replicate counts as done if its record came to its end, on this machine with these libraries. Nothing heavy is
-imported at the top, so that the first that is, the framework, is measured as it starts.
+A replicate counts as done if its record is finished and was made on this machine with these libraries. Nothing heavy is
+imported at the top, so that the start of the framework can be measured.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from msgspec import structs
 
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
 from levelbench.experiments.processes import (
-    Telling,
+    ProcessNote,
     framework_ceilings,
     listen,
     need_folder,
-    raise_told,
+    raise_reported,
     serve,
     survived,
 )
@@ -36,11 +36,11 @@ _CHILD = "levelbench.experiments.networks"
 
 
 class NetworkJob(msgspec.Struct, frozen=True):
-    """What to do: measure a replicate, the framework's ceilings in ``dtype``, or compute the case's reference.
+    """Measure a replicate, measure the framework's ceilings in ``dtype``, or compute the case's reference.
 
-    ``reference`` is the file that the reference goes to or is read from, empty for none, which ``no_reference``
-    explains. ``crashed`` says how a process before this one was brought down: it is recorded, and not tried again.
-    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
+    ``reference`` is the file of the reference, to be written or read; if it is empty, ``no_reference`` says why.
+    ``crashed`` says how an earlier process crashed: that is recorded, and the measurement is not tried again.
+    ``planned`` holds, for the header, the effect for which looks are planned and the number of processes.
     """
 
     specification: NetworkSpecification
@@ -56,19 +56,19 @@ class NetworkJob(msgspec.Struct, frozen=True):
     planned: tuple[float | None, int] = (None, 0)
 
 
-class NetworkNote(Telling, frozen=True, kw_only=True):
-    """A line to the parent: what any process tells, a stage that begins, or the outcome."""
+class NetworkNote(ProcessNote, frozen=True, kw_only=True):
+    """A line to the parent: also a stage that begins, or the outcome."""
 
     stage: str = ""
     outcome: NetworkOutcome | None = None
 
 
 def main(arguments: list[str]) -> int:
-    """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
+    """Read a job from standard input and carry it out; the first argument is the file descriptor for notes."""
     return serve(arguments, NetworkJob, _carry_out)
 
 
-def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
+def _carry_out(job: NetworkJob, tell: Callable[[ProcessNote], None]) -> None:
     if job.purpose == "ceilings":
         arm = job.specification.arm
         tell(NetworkNote(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
@@ -96,37 +96,37 @@ def _carry_out(job: NetworkJob, tell: Callable[[Telling], None]) -> None:
 class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
     """Processes that measure networks; each case has the same arms.
 
-    ``effect`` is what looks at the comparison are planned for, if they are. A process that crashes has a record that
-    says so, and the rest goes on.
+    ``effect`` is the effect for which looks at the comparison are planned, if they are. If a process crashes, its
+    record says so, and the others continue.
     """
 
     def __init__(self, store: Path, *, effect: float | None = None) -> None:
         self._store, self._effect = store, effect
 
     def check(self, arms: Sequence[NetworkSpecification]) -> None:
-        """``MissingError`` for a framework or device that is not here."""
+        """Raise ``MissingError`` for a framework or device that is not available."""
         need_frameworks((each.arm.framework, each.arm.device) for each in arms)
 
     def key(self, wanted: NetworkSpecification) -> str:
-        """Its records' own."""
+        """The key of its records."""
         return key_of(wanted)
 
     def title(self, wanted: NetworkSpecification) -> str:
-        """That of its arm."""
+        """The title of its arm."""
         return wanted.arm.title
 
     def find(self, wanted: NetworkSpecification) -> Iterable[NetworkRecord]:
-        """In the store."""
+        """Its records in the store."""
         return NetworkRecord.find(self._store, key_of(wanted))
 
     def why_not(self, record: NetworkRecord, wanted: NetworkSpecification, environment: Mapping[str, object]) -> str:
-        """Another machine or levelbench, or other libraries."""
+        """It was made on another machine, by another version, or with other libraries."""
         libraries = ("numpy", "onnx", wanted.arm.framework)
         return disagreement(record.header.version, record.header.environment, environment, libraries)
 
     @contextmanager
     def opened(self, plan: NetworkPlan, watcher: Watcher[NetworkRecord]) -> Iterator[Make[NetworkRecord]]:
-        """Measure the ceilings and compute the references once."""
+        """Measure the ceilings and compute the references, once for all processes."""
         need_folder(self._store / FOLDER)
         ceilings = _ceilings(plan, self._store, watcher)
         with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
@@ -155,7 +155,7 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
 
 
 def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -> dict[str, object]:
-    """The largest that any framework of the plan reached, in each dtype in which something is to be computed."""
+    """The highest ceilings that any framework of the plan reached, in each dtype that is used."""
     from levelbench.operators.benchmark.measuring import merged
 
     found = []
@@ -173,7 +173,7 @@ def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -
 
 
 def _other_dtypes(arm: NetworkArm) -> list[str]:
-    """The dtypes to which its transforms change the network, as ``precision:bfloat16`` does."""
+    """The dtypes to which its transforms convert the network, such as ``precision:bfloat16``."""
     words = [word.partition(";")[0].partition(":")[2] for word in arm.transforms]
     return [word for word in words if word in ("bfloat16", "float16", "float64")]
 
@@ -181,10 +181,10 @@ def _other_dtypes(arm: NetworkArm) -> list[str]:
 def _reference(job: NetworkJob, path: Path, watcher: Watcher[NetworkRecord]) -> NetworkJob:
     """``job`` with the file of its case's reference, or with the reason why there is none.
 
-    Raises what the process reported; if it died, the arms are measured without a reference.
+    Raises the error that the process reported; if it died, the arms are measured without a reference.
     """
     if job.specification.case.kind == "native":
-        return structs.replace(job, no_reference="a native model has no other to be compared with")
+        return structs.replace(job, no_reference="there is no other implementation of a native model")
     watcher.preparing(f"computing the reference of {job.specification.case.title}")
     asked = structs.replace(job, purpose="reference", reference=str(path))
     notes, code, output = listen(_CHILD, asked, NetworkNote)
@@ -192,11 +192,11 @@ def _reference(job: NetworkJob, path: Path, watcher: Watcher[NetworkRecord]) -> 
         _raise_failure(asked, notes, code, output)
         return structs.replace(job, reference=str(path))
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    return structs.replace(job, no_reference=f"the process of the reference {ended}")
+    return structs.replace(job, no_reference=f"the process that computes the reference {ended}")
 
 
 def _survived(job: NetworkJob, begin: Callable[[], None], on_note: Callable[[NetworkNote], None]) -> list[NetworkNote]:
-    """The notes of a process that came to its end: after a crash, of one that records it."""
+    """The notes of a process that finished: after a crash, of one that records the crash."""
 
     def attempt(crashed: dict[int, str]) -> list[NetworkNote]:
         begin()
@@ -206,7 +206,7 @@ def _survived(job: NetworkJob, begin: Callable[[], None], on_note: Callable[[Net
 
 
 def _process(job: NetworkJob, on_note: Callable[[NetworkNote], None] | None = None) -> list[NetworkNote]:
-    """Carry out a job in a fresh process, alone; its notes. Raises what it reported, or how it died."""
+    """Carry out a job in a fresh process; returns its notes. Raises what it reported, or how it died."""
     notes, code, output = listen(_CHILD, job, NetworkNote, on_note)
     _raise_failure(job, notes, code, output)
     return notes
@@ -216,7 +216,7 @@ def _raise_failure(job: NetworkJob, notes: Sequence[NetworkNote], code: int, out
     stage = next((note.stage for note in reversed(notes) if note.stage), "")
     specification = job.specification
     asked = f"{job.purpose} of {specification.case.title} on {specification.arm.title}"
-    raise_told(notes, code, output, asked, f" at {stage}" if stage else "", 0)
+    raise_reported(notes, code, output, asked, f" at {stage}" if stage else "", 0)
 
 
 if __name__ == "__main__":

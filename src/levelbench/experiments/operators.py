@@ -1,7 +1,7 @@
 """Benchmarks of operators: what a replicate is, and what its process executes.
 
-A replicate counts as done if its record came to its end, on this machine with these libraries; one that was interrupted
-is made again, since its problems belong to a process that is gone.
+A replicate counts as done if its record is finished and was made on this machine with these libraries. An interrupted
+one is repeated, since all problems of a replicate have to be measured in one process.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from msgspec import structs
 
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
 from levelbench.experiments.processes import (
+    ProcessNote,
     Starter,
-    Telling,
     framework_ceilings,
     listen,
     need_folder,
-    raise_told,
+    raise_reported,
     serve,
     survived,
 )
@@ -36,10 +36,10 @@ __all__ = ["BenchmarkJob", "Note", "OperatorBenchmarks", "main", "unmeasured"]
 
 
 class BenchmarkJob(msgspec.Struct, frozen=True):
-    """A replicate to make or, if ``seed`` is ``None``, the framework's ceilings to measure in ``dtype``.
+    """A replicate to measure or, if ``seed`` is ``None``, the framework's ceilings in ``dtype``.
 
-    ``crashed`` says of problems at which a process before was brought down, and how: they are not tried again.
-    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
+    ``crashed`` holds the problems at which an earlier process crashed, and how: they are not tried again.
+    ``planned`` holds, for the header, the effect for which looks are planned and the number of processes.
     """
 
     specification: BenchmarkSpecification
@@ -53,18 +53,18 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     planned: tuple[float | None, int] = (None, 0)
 
 
-class Note(Telling, frozen=True, kw_only=True):
-    """A line to the parent: what any process tells, or a case."""
+class Note(ProcessNote, frozen=True, kw_only=True):
+    """A line to the parent: also a measured case."""
 
     case: Case | None = None
 
 
 def main(arguments: list[str]) -> int:
-    """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
+    """Read a job from standard input and carry it out; the first argument is the file descriptor for notes."""
     return serve(arguments, BenchmarkJob, _carry_out)
 
 
-def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
+def _carry_out(job: BenchmarkJob, tell: Callable[[ProcessNote], None]) -> None:
     if job.seed is None:
         arm = job.specification
         tell(Note(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
@@ -91,19 +91,19 @@ _CHILD = "levelbench.experiments.operators"
 class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
     """Processes that measure operators; the arms are frameworks.
 
-    ``dtype`` is that of the ceilings, ``fork`` whether processes may be forked from one that has done the imports, and
-    ``effect`` what looks at the comparison are planned for, if they are.
+    ``dtype`` is that of the ceilings, ``fork`` says whether processes may be forked from one that has done the imports,
+    and ``effect`` is the effect for which looks at the comparison are planned, if they are.
     """
 
     def __init__(self, store: Path, dtype: str, *, fork: bool = True, effect: float | None = None) -> None:
         self._store, self._dtype, self._fork, self._effect = store, dtype, fork, effect
 
     def check(self, arms: Sequence[BenchmarkSpecification]) -> None:
-        """``MissingError`` for a framework or device that is not here."""
+        """Raise ``MissingError`` for a framework or device that is not available."""
         need_frameworks((arm.framework, arm.device) for arm in arms)
 
     def key(self, wanted: BenchmarkSpecification) -> str:
-        """Its records' own."""
+        """The key of its records."""
         return key_of(wanted)
 
     def title(self, wanted: BenchmarkSpecification) -> str:
@@ -111,13 +111,13 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
         return wanted.framework
 
     def find(self, wanted: BenchmarkSpecification) -> Iterable[BenchmarkRecord]:
-        """In the store."""
+        """Its records in the store."""
         return BenchmarkRecord.find(self._store, key_of(wanted))
 
     def why_not(
         self, record: BenchmarkRecord, wanted: BenchmarkSpecification, environment: Mapping[str, object]
     ) -> str:
-        """Another machine or levelbench, or other libraries."""
+        """It was made on another machine, by another version, or with other libraries."""
         libraries = ("numpy", wanted.framework)
         return disagreement(record.header.version, record.header.environment, environment, libraries)
 
@@ -125,7 +125,7 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
     def opened(
         self, plan: Plan[BenchmarkSpecification, BenchmarkRecord], watcher: Watcher[BenchmarkRecord]
     ) -> Iterator[Make[BenchmarkRecord]]:
-        """Measure the ceilings once."""
+        """Measure the ceilings, once for all processes."""
         need_folder(self._store / FOLDER)
         store, dtype = str(self._store), self._dtype
         own: dict[int, dict[str, Any]] = {}
@@ -156,13 +156,13 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
 
 
 def unmeasured(cases: Sequence[Case]) -> str:
-    """How many of the problems were not measured, by what became of them: `` · 2 failed``; empty where all were."""
+    """How many problems were not measured, by status: `` · 2 failed``; empty if all were measured."""
     found = Counter(case.status for case in cases if case.status != "measured")
     return "".join(f" · {count} {status}" for status, count in found.items())
 
 
 def _stage(wanted: BenchmarkSpecification, cases: Sequence[Case]) -> str:
-    """How many problems are done, and which one is next."""
+    """The number of problems done, and the name of the next one."""
     problems = wanted.problems
     following = f" · {problems[len(cases)].name}" if len(cases) < len(problems) else ""
     return f"{len(cases)} of {len(problems)}{unmeasured(cases)}{following}"
@@ -171,7 +171,7 @@ def _stage(wanted: BenchmarkSpecification, cases: Sequence[Case]) -> str:
 def _survived(
     job: BenchmarkJob, starter: Starter, begin: Callable[[], None], on_note: Callable[[Note], None]
 ) -> list[Note]:
-    """The notes of a process that came to its end: problems at which one crashed are left out of the next."""
+    """The notes of a process that finished: a problem at which one crashed is left out of the next."""
 
     def attempt(crashed: dict[int, str]) -> list[Note]:
         begin()
@@ -181,7 +181,7 @@ def _survived(
 
 
 def _process(job: BenchmarkJob, starter: Starter, on_note: Callable[[Note], None] | None = None) -> list[Note]:
-    """Carry out a job in a process of its own, alone; its notes. Raises what it reported, or how it died."""
+    """Carry out a job in a separate process; returns its notes. Raises what it reported, or how it died."""
     begin = partial(starter.start, job.specification.framework)
     notes, code, output = listen(_CHILD, job, Note, on_note, begin)
     _raise_failure(job, notes, code, output)
@@ -192,7 +192,7 @@ def _raise_failure(job: BenchmarkJob, notes: Sequence[Note], code: int, output: 
     problems = job.specification.problems
     measured = sum(note.case is not None for note in notes)
     at = f" at {problems[measured].name}" if measured < len(problems) else ""
-    raise_told(notes, code, output, f"a benchmark on {job.specification.framework}", at, measured)
+    raise_reported(notes, code, output, f"a benchmark on {job.specification.framework}", at, measured)
 
 
 if __name__ == "__main__":

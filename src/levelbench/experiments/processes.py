@@ -1,19 +1,19 @@
-"""Fresh processes that measure: how they are started, how a parent listens to one, and how the child answers and fails.
+"""Processes that measure: how they are started, how the parent follows one, and how the child reports and fails.
 
-All processes of a command start in the same way, as runs that were started in two ways are compared with a doubt. They
-are forked where every framework of the command allows it: on Linux and on a CPU, where what it imports leaves no thread
-behind. Elsewhere all are new interpreters, and with ``--spawn``.
+All processes of a command start in the same way, since comparing runs that were started differently raises a doubt.
+They are forked if every framework of the command allows it: on Linux and on a CPU, if its import leaves no threads.
+Otherwise, and with ``--spawn``, all are new interpreters.
 
-Each framework has a server of its own, which has imported levelbench's part of a run and the framework, and no code of
-a user. Arms on one framework share it, so that they are compared in one layout of addresses and with one seed of
-hashes. After ``ROUNDS`` processes of each arm all servers are new. What a run allocates lies elsewhere in memory each
-time, as in a new interpreter, since the kernel chooses the pages of each process; what one server hides is how virtual
-addresses lie and how strings hash. The five runs of a default command share these, so their interval is one of this
-layout; the twenty that settle a small difference are spread over four. With fewer runs a server would cost what forking
-saves: to import PyTorch takes as long as twenty runs of ``digits``.
+Each framework has a server, which has imported levelbench's part of a run and the framework, but no user code. Arms on
+the same framework share it, so that they are compared with the same layout of addresses and the same hash seed. After
+``ROUNDS`` processes of each arm all servers are replaced. As in a new interpreter, the kernel chooses the physical
+pages of each process; what one server hides is the variation of virtual addresses and of string hashes. The five runs
+of a default command share these, so their interval holds for one layout; the twenty runs that settle a small difference
+are spread over four. With fewer runs per server, forking would save nothing: importing PyTorch takes as long as twenty
+runs of ``digits``.
 
-What happened is in the record; the pipe only says where it is, how far the process has come, and why there is no
-record. A process that dies says nothing, so the parent reports how it died and what it printed last.
+Results are in the record; the pipe only says where that is, how far the process is, and why there is no record. A
+process that dies reports nothing, so the parent reports how it died and what it printed last.
 """
 
 from __future__ import annotations
@@ -36,15 +36,25 @@ from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
 from levelbench.measure.forking import Child, ForkServer, Start, can_fork, die_with_parent, end_on_interrupt
 from levelbench.records.locks import store_fault
 
-__all__ = ["ROUNDS", "CrashError", "Starter", "Telling", "listen", "need_folder", "raise_told", "serve", "spawn"]
-__all__ += ["death", "framework_ceilings", "survived", "told_error"]
+__all__ = [
+    "ROUNDS",
+    "CrashError",
+    "ProcessNote",
+    "Starter",
+    "listen",
+    "need_folder",
+    "raise_reported",
+    "serve",
+    "spawn",
+]
+__all__ += ["death", "framework_ceilings", "reported_error", "survived"]
 
 ROUNDS: Final = 5
-"""After so many processes of each arm the servers are new."""
+"""Servers are replaced after this many processes of each arm."""
 
 
 def spawn(module: str, arguments: Sequence[str], output: int, pass_fds: Sequence[int]) -> Child:
-    """``python -m module`` with ``arguments``, as a new interpreter that prints to the descriptor ``output``."""
+    """Start ``python -m module`` with ``arguments``, as a new interpreter that prints to the descriptor ``output``."""
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,
@@ -56,9 +66,9 @@ def spawn(module: str, arguments: Sequence[str], output: int, pass_fds: Sequence
 
 @final
 class Starter(AbstractContextManager["Starter"]):
-    """Starts processes that run ``module`` on ``arms``, each a framework and a device; leaving it ends its servers.
+    """Starts processes that run ``module`` on ``arms``, pairs of framework and device; a context with its servers.
 
-    With ``fork`` false all are new interpreters.
+    If ``fork`` is false, all processes are new interpreters.
     """
 
     def __init__(self, module: str, arms: Iterable[tuple[str, str]], *, fork: bool = True) -> None:
@@ -72,7 +82,7 @@ class Starter(AbstractContextManager["Starter"]):
         self._close()
 
     def begin(self, number: int) -> None:
-        """Make ready for process ``number`` (from 0) of each arm, with new servers where their turn has come."""
+        """Prepare for process ``number`` (from 0) of each arm, with new servers when a round begins."""
         if self.how == "spawn" or number // ROUNDS == self._round:
             return
         self._close()
@@ -83,7 +93,7 @@ class Starter(AbstractContextManager["Starter"]):
             for framework in dict.fromkeys(name for name, _ in self._arms):
                 imports = load_framework(framework).imports
                 self._servers[framework] = ForkServer([self._module, *imports])
-            # They import side by side, and nothing is measured meanwhile.
+            # They import in parallel; nothing is measured meanwhile.
             for server in self._servers.values():
                 server.wait_ready()
         except UnsupportedError:
@@ -91,13 +101,13 @@ class Starter(AbstractContextManager["Starter"]):
             self.how = "spawn"
 
     def start(self, framework: str, arguments: Sequence[str], output: int, pass_fds: Sequence[int]) -> Child:
-        """A process on ``framework`` that prints to the descriptor ``output``; its job goes to its ``stdin``."""
+        """Start a process on ``framework`` that prints to the descriptor ``output``; its job goes to its ``stdin``."""
         if self.how == "fork":
             server = self._servers[framework]
             try:
                 return server.start(self._module, arguments, stdout=output, stderr=output, pass_fds=tuple(pass_fds))
             except UnsupportedError:
-                # It was killed, as the kernel does when memory is short.
+                # The server was killed, as the kernel does when memory is short.
                 self._close()
                 self.how = "spawn"
         return spawn(self._module, arguments, output, pass_fds)
@@ -108,11 +118,11 @@ class Starter(AbstractContextManager["Starter"]):
         self._servers.clear()
 
 
-# What a process dies of by its own fault: others send SIGKILL and SIGTERM.
+# Signals of a process's own crash; SIGKILL and SIGTERM come from others.
 _CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
 
 
-class Telling(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessNote(msgspec.Struct, frozen=True, kw_only=True):
     """A line to the parent: the record's path, the ceilings, the end, or an error in its three parts."""
 
     path: str | None = None
@@ -124,19 +134,19 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrashError(LevelbenchError):
-    """A process that a framework brought down at ``index`` of what it had to do."""
+    """A process crashed in a framework, at the item ``index`` of its work."""
 
     exit_code = 3
     index = 0
 
 
-N = TypeVar("N", bound=Telling)
+N = TypeVar("N", bound=ProcessNote)
 J = TypeVar("J")
 T = TypeVar("T")
 
 
 Begin = Callable[[Sequence[str], int, Sequence[int]], Child]
-"""Starts a process with these arguments, which prints to a descriptor and is given others."""
+"""Starts a process with these arguments, which prints to a descriptor and inherits others."""
 
 
 def listen(
@@ -176,17 +186,17 @@ def listen(
         return notes, process.wait(), output.read().decode(errors="replace")
 
 
-def told_error(parts: tuple[str, str, str], exit_code: int, trace: str) -> LevelbenchError:
-    """An error that another process reported in its three parts."""
+def reported_error(parts: tuple[str, str, str], exit_code: int, trace: str) -> LevelbenchError:
+    """The error that another process reported in its three parts."""
     error = LevelbenchError(*parts)
     error.exit_code, error.trace = exit_code, trace
     return error
 
 
 def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = False) -> LevelbenchError:
-    """How a process died that reported nothing, and what it printed last; ``at`` names what it was at.
+    """The error for a process that died without a report: how, at which stage (``at``), and what it printed last.
 
-    With ``crash`` it is a ``CrashError`` for a signal of a crash, such as SIGSEGV.
+    With ``crash`` it is a ``CrashError`` if the signal is that of a crash, such as SIGSEGV.
     """
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     last = output.strip().splitlines()[-1:] or ["nothing printed"]
@@ -197,15 +207,15 @@ def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = Fal
     return error
 
 
-def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at: str, index: int) -> None:
+def raise_reported(notes: Sequence[ProcessNote], code: int, output: str, asked: str, at: str, index: int) -> None:
     """Raise what a process reported, or how it died; return if it finished.
 
-    ``at`` names what it was at, as `` at Conv``, and ``index`` is its place. It died of a crash, a ``CrashError``,
-    where its record had begun, ``at`` is not empty and the signal is that of a crash.
+    ``at`` names its stage, such as `` at Conv``, and ``index`` is its position. The error is a ``CrashError`` if the
+    record had begun, ``at`` is not empty and the signal is that of a crash.
     """
     told = next((note for note in notes if note.error is not None), None)
     if told is not None and told.error is not None:
-        raise told_error(told.error, told.exit_code, told.trace)
+        raise reported_error(told.error, told.exit_code, told.trace)
     if code == 0 and any(note.done for note in notes):
         return
     error = death(asked, code, output, at, crash=bool(at) and any(note.path for note in notes))
@@ -215,9 +225,9 @@ def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at:
 
 
 def survived(attempt: Callable[[dict[int, str]], T]) -> T:
-    """The result of ``attempt``, which gets the places where processes crashed before, and how.
+    """The result of ``attempt``, which gets the positions of earlier crashes and their reasons.
 
-    A process that crashes is followed by one that leaves that place out; a second crash at the same place is raised.
+    After a crash, the next attempt skips that position; a second crash at the same position is raised.
     """
     crashed: dict[int, str] = {}
     while True:
@@ -229,13 +239,13 @@ def survived(attempt: Callable[[dict[int, str]], T]) -> T:
             crashed = {**crashed, crash.index: crash.found}
 
 
-def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[Telling], None]], None]) -> int:
-    """The child: read a job from standard input, carry it out, and tell on the file descriptor named first."""
+def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[ProcessNote], None]], None]) -> int:
+    """The child's side: read a job from standard input, carry it out, and write notes to the descriptor named first."""
     end_on_interrupt()
     die_with_parent()
     pipe = int(arguments[0])
 
-    def tell(note: Telling) -> None:
+    def tell(note: ProcessNote) -> None:
         line = msgspec.json.encode(note) + b"\n"
         while line:
             line = line[os.write(pipe, line) :]
@@ -243,22 +253,22 @@ def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callab
     given = msgspec.json.decode(sys.stdin.buffer.read(), type=job)
     try:
         carry_out(given, tell)
-        tell(Telling(done=True))
+        tell(ProcessNote(done=True))
     except LevelbenchError as error:
         parts = error.asked, error.found, error.do
-        tell(Telling(error=parts, exit_code=error.exit_code, trace=traceback.format_exc()))
+        tell(ProcessNote(error=parts, exit_code=error.exit_code, trace=traceback.format_exc()))
         return error.exit_code
     except Exception as error:  # noqa: BLE001  # the process's boundary: reported to the parent
         found = f"it raised {type(error).__name__}: {error}"
         failure = DefinitionError("a benchmark's process", found, "--debug shows where; correct the adapter")
         parts = failure.asked, failure.found, failure.do
-        tell(Telling(error=parts, exit_code=failure.exit_code, trace=traceback.format_exc()))
+        tell(ProcessNote(error=parts, exit_code=failure.exit_code, trace=traceback.format_exc()))
         return failure.exit_code
     return 0
 
 
 def framework_ceilings(framework: str, device: str, dtype: str) -> dict[str, object]:
-    """What a framework reaches at best on a device, as records have it; in the process that measures it."""
+    """Measure a framework's ceilings on a device, in this process, in the form that records use."""
     from levelbench.operators.benchmark.measuring import backend_ceilings
     from levelbench.operators.frameworks import load_framework
 
@@ -267,7 +277,7 @@ def framework_ceilings(framework: str, device: str, dtype: str) -> dict[str, obj
 
 
 def need_folder(folder: Path) -> None:
-    """Make the folder of the records before anything is measured for it: ``StoreError`` where that fails."""
+    """Make the folder of the records before anything is measured: ``StoreError`` if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -1,19 +1,19 @@
-"""One rank of a run: ``python -m levelbench.experiments.rank FOLDER``, started by an engine, carries out its part.
+"""One rank of a run: an engine starts ``python -m levelbench.experiments.rank FOLDER``, which carries out its part.
 
-Where it is among the ranks it learns from its environment, as every engine sets it, and all else from the job's file in
-the folder. What it has to say goes as a line to a file of its own there, which whoever started the team reads; that one
-alone knows which rank failed first, and so writes the end of a run that failed.
+The environment, which every engine sets, tells the rank its position; everything else is in the job's file in the
+folder. It writes its messages, one per line, to its own file there, which the launching process reads. Only that
+process knows which rank failed first, so it writes the end of a failed run.
 
-No rank judges from what it sees alone. Each says what it has; whether ranks share cores is judged for every machine by
-the cores of all ranks on it, so also where each rank is bound to cores of its own.
+Facts about the team are computed from what all ranks report. Whether ranks share cores, for example, follows from the
+cores of all ranks on a machine, even if each rank is bound to its own cores.
 
-Each rank keeps its own part of a checkpoint, and one counts only where all have written theirs. The first rank's file
-is the checkpoint. It is put there last, once the others' parts of that step are on the disk, and the parts of the step
-before go away after it; so whenever all are killed, the file that is there has all its parts.
+Each rank writes its own part of a checkpoint, and a checkpoint counts only if all parts were written. The first rank's
+file is the checkpoint. It is written last, once the others' parts of that step are on the disk, and the parts of the
+previous step are removed after it. So whenever the ranks are killed, the existing file has all its parts.
 
-A launcher may start the ranks again after one died. What was lost is the time since the team was first ready, less what
-the checkpoint has on its clock. The clock is the machine's own, which all processes on it read alike, so it does not
-matter when a rank died.
+A launcher may restart the ranks after one died. The lost time is the time since the team was first ready, minus what
+the checkpoint has on its clock. This uses the machine's clock, which all its processes share, so it does not matter
+when a rank died.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from levelbench.distributed.launching.launchers import RESTARTS
 from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DataError, DefinitionError, LevelbenchError, UsageError
 from levelbench.experiments.child import boundary, message_of
-from levelbench.experiments.jobfolder import ANSWERS, JOB, PULSE, messages_of, paths_told
+from levelbench.experiments.jobfolder import ANSWERS, JOB, PULSE, messages_of, record_paths
 from levelbench.experiments.jobs import Hear, Job, Member, Message, Tell, Together, Written
 from levelbench.measure.clocks import HOST
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
@@ -73,10 +73,10 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What one rank says: its machine, the cores it may use, the CPU seconds it spent, its threads, its memory.
+    """What one rank reports: its machine, the cores that it may use, its CPU seconds, its threads, its memory.
 
-    ``threads`` are those of its framework, or of each numeric library by name; ``peak_memory`` is what its meter read,
-    or why it could not.
+    ``threads`` are those of its framework, or of each numeric library by name. ``peak_memory`` is its meter's reading
+    in bytes; without one, ``reason`` says why.
     """
 
     machine: str
@@ -89,7 +89,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 def machine() -> str:
-    """What names this machine among others: the kernel's own name of this boot, else the name of the host."""
+    """A name for this machine: the kernel's id of this boot, or else the host's name."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -97,7 +97,7 @@ def machine() -> str:
 
 
 def threads_of(environment: Mapping[str, Any]) -> Any:
-    """What a framework says of its threads; where it says nothing, those of the numeric libraries that are loaded."""
+    """The threads that the framework reports; otherwise those of the loaded numeric libraries."""
     own = environment.get("framework", {}).get("threads")
     if own is not None:
         return own
@@ -106,7 +106,7 @@ def threads_of(environment: Mapping[str, Any]) -> Any:
 
 
 def own_share(cpu_s: float, threads: object, readings: Sequence[Reading]) -> Share:
-    """That of this process."""
+    """The share of this process."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
     peak = next((each for each in readings if each.name == PEAK_MEMORY), None)
     if peak is None:
@@ -115,10 +115,10 @@ def own_share(cpu_s: float, threads: object, readings: Sequence[Reading]) -> Sha
 
 
 def gather_shares(communicator: Communicator, own: Share) -> list[Share]:
-    """Those of all ranks, by rank. Collective."""
+    """The shares of all ranks, by rank. Collective."""
     text = np.frombuffer(msgspec.json.encode(own), np.uint8)
     lengths = [int(each[0]) for each in communicator.all_gather(np.array([len(text)], np.int64))]
-    # A collective takes arrays of one shape.
+    # A collective needs arrays of the same shape.
     padded = np.zeros(max(lengths), np.uint8)
     padded[: len(text)] = text
     texts = communicator.all_gather(padded)
@@ -129,9 +129,9 @@ def gather_shares(communicator: Communicator, own: Share) -> list[Share]:
 
 
 def together(shares: Sequence[Share], rank: int, readings: Sequence[Reading]) -> Together:
-    """What ``rank`` writes down of ``shares``: facts about the team, and a doubt where ranks outnumber cores.
+    """What ``rank`` records of ``shares``: facts about the team, and a doubt if ranks outnumber cores.
 
-    The peak memory among ``readings`` becomes the largest of all ranks'.
+    The peak memory among ``readings`` is replaced by the largest of all ranks.
     """
     machines = list(dict.fromkeys(share.machine for share in shares))
     by_machine = [[share for share in shares if share.machine == name] for name in machines]
@@ -153,11 +153,11 @@ def together(shares: Sequence[Share], rank: int, readings: Sequence[Reading]) ->
 
 
 def _doubt(ranks: int, cores: int) -> str:
-    return f"{ranks} ranks share {cores} core{'s' * (cores > 1)}: its times say nothing about how it scales"
+    return f"{ranks} ranks share {cores} core{'s' * (cores > 1)}, so its times say nothing about scaling"
 
 
 def _largest(reading: Reading, shares: Sequence[Share]) -> Reading:
-    """The peak memory of the rank that had most; none where one rank's is not known."""
+    """The largest peak memory of all ranks; none if that of any rank is unknown."""
     known = [share.peak_memory for share in shares if share.peak_memory is not None]
     for rank, share in enumerate(shares):
         if share.peak_memory is None:
@@ -180,14 +180,14 @@ class RankCheckpoints:
         """This rank's newest part; the first rank has none."""
 
     def observed(self, taken: Observed) -> None:
-        """Remember what this rank has observed: a checkpoint holds all of it, as a new process starts a new file."""
+        """Remember what this rank observed: checkpoints contain all of it, since a new process starts a new file."""
         for name, (unit, values) in taken.items():
             self._observed.setdefault(name, (unit, []))[1].extend(values)
 
     def write(self, path: Path, snapshot: Snapshot) -> None:
-        """Put the checkpoint of all ranks at ``path``. Collective; ``StoreError`` where a rank cannot write its part.
+        """Write the checkpoint of all ranks to ``path``. Collective; ``StoreError`` if a rank cannot write its part.
 
-        What the ranks observed up to now must have been given to :meth:`observed`.
+        Everything that the ranks have observed must have been passed to :meth:`observed`.
         """
         whole = replace(snapshot, arrays={**snapshot.arrays, **self._arrays()})
         part = part_of(path, snapshot.facts.step, self._rank)
@@ -202,7 +202,7 @@ class RankCheckpoints:
     def read(self, path: Path | None) -> tuple[Path | None, Snapshot | None]:
         """The checkpoint at the first rank's ``path``, and this rank's part of it. Collective.
 
-        ``DataError`` where it cannot be read, or is of another step.
+        Raises ``DataError`` if it cannot be read, or a part belongs to another step.
         """
         read: list[Snapshot] = []
 
@@ -221,18 +221,18 @@ class RankCheckpoints:
         return Path(name), read[0]
 
     def _part(self, path: Path, step: int) -> Snapshot:
-        part, do = part_of(path, step, self._rank), f"remove {path}, and the run starts from the beginning"
+        part, do = part_of(path, step, self._rank), f"remove {path}; the run then starts over"
         try:
             found = load(part)
         except DataError as error:
-            # Without its part the first rank's file would still be gone on from.
+            # The whole checkpoint has to go: the first rank's file alone would look like a complete one.
             raise DataError(error.asked, error.found, do) from error
         if found.facts.step != step:
-            raise DataError(f"the checkpoint {part}", "it is of another step", do)
+            raise DataError(f"the checkpoint {part}", "it belongs to another step", do)
         return found
 
-    def went_on(self, snapshot: Snapshot) -> None:
-        """Go on with what this rank had observed."""
+    def resume_observed(self, snapshot: Snapshot) -> None:
+        """Continue with what this rank had observed."""
         self._observed = {}
         self._ranks.go_on(_observed_in(snapshot.of(_OBSERVED)))
 
@@ -255,7 +255,7 @@ _BEGAN = "began.json"
 
 
 class _Began(msgspec.Struct, frozen=True):
-    """When the leading rank of a node was first ready, on the clock of its machine, with how much on the run's own."""
+    """When a node's leading rank was first ready, on its machine's clock, and how much was on the run's clock then."""
 
     machine: str
     now_ns: int
@@ -263,17 +263,17 @@ class _Began(msgspec.Struct, frozen=True):
 
 
 def restarts_of(environment: Mapping[str, str]) -> int:
-    """How often the ranks were started again; 0 under a launcher that never does."""
+    """How often the ranks were restarted; 0 under a launcher that never restarts."""
     text = environment.get(RESTARTS, "0")
     return int(text) if text.isdecimal() else 0
 
 
 def count_start(folder: Path, local_rank: int, environment: MutableMapping[str, str]) -> int:
-    """How often the rank of this process was started before; put in the place of torchrun's number in ``environment``.
+    """How often this process's rank was started before; this replaces torchrun's number in ``environment``.
 
-    torchrun's launcher on each node counts the failures of its own ranks alone, so on several nodes ranks that start
-    together would get different numbers. All are started together, so each counts its own starts, in a file of
-    ``folder``, which is its node's own.
+    torchrun's launcher on each node counts only the failures of its own ranks, so on several nodes ranks that start
+    together would get different numbers. Since all are started together, each counts its own starts in a file of
+    ``folder``, which belongs to its node.
     """
     with (folder / f"starts-{local_rank}").open("ab") as file:
         before = file.tell()
@@ -284,24 +284,24 @@ def count_start(folder: Path, local_rank: int, environment: MutableMapping[str, 
 
 
 def last_checkpoint(folder: Path, otherwise: Path | None) -> Path | None:
-    """The newest checkpoint that the ranks started before have kept; else the one with which the job began."""
-    kept = [checkpoint_of(path) for path in paths_told(folder)]
+    """The newest checkpoint of the ranks that were started before; ``otherwise`` if there is none."""
+    kept = [checkpoint_of(path) for path in record_paths(folder)]
     return next((path for path in reversed(kept) if path.is_file()), otherwise)
 
 
 def began(folder: Path, before_ns: int) -> None:
-    """Note that this node's leading rank is ready, ``before_ns`` on the run's clock; only the first time counts."""
+    """Note that this node's leading rank is ready, at ``before_ns`` on the run's clock; only the first call counts."""
     path = folder / _BEGAN
     if not path.exists():
         path.write_bytes(msgspec.json.encode(_Began(machine(), HOST.now_ns(), before_ns)))
 
 
 def lost_ns(folder: Path, before_ns: int) -> int:
-    """The nanoseconds since this node's leading rank was first ready that are not among ``before_ns``.
+    """The nanoseconds since this node's leading rank was first ready that are not included in ``before_ns``.
 
-    0 where none ever was; ``DataError`` where it was on another machine, whose clock says nothing here.
+    0 if none ever was; ``DataError`` if it was on another machine, whose clock cannot be compared.
     """
-    asked = "the time that was lost before the ranks were started again"
+    asked = "the time that was lost before the ranks were restarted"
     try:
         first = msgspec.json.decode((folder / _BEGAN).read_bytes(), type=_Began)
     except FileNotFoundError:
@@ -323,10 +323,7 @@ class RankMember(Member):
     def __init__(
         self, ranks: Ranks, local_rank: int, library: str, folder: Path | None = None, restarts: int = 0
     ) -> None:
-        """``library`` is the module of the communicator, where errors come from that mean a lost rank.
-
-        ``folder`` is the job's; the ranks were started again ``restarts`` times.
-        """
+        """``library`` is the communicator's module; its errors mean a lost rank. ``folder`` is the job's folder."""
         self._folder, self.restarts = folder, restarts
         self.team = self._ranks = ranks
         self._local_rank, self._library = local_rank, library
@@ -343,7 +340,7 @@ class RankMember(Member):
         self._keeps = False
 
     def device(self, asked: str) -> str:
-        """An accelerator for each rank of a machine; ``UsageError`` where all are asked onto one."""
+        """The accelerator for this rank on its machine; ``UsageError`` if a single one is asked for."""
         kind, _, index = asked.partition(":")
         if kind != "cuda":
             return asked
@@ -351,34 +348,34 @@ class RankMember(Member):
             raise UsageError(
                 f"device {asked!r} on {self._ranks.communicator.size} ranks",
                 "all of them would share one accelerator",
-                f"use --device {kind}: each rank takes the one of its number on its machine",
+                f"use --device {kind}: each rank then uses the accelerator with its local number",
             )
         return f"{kind}:{self._local_rank}"
 
     def lost(self, error: LevelbenchError) -> bool:
-        """Whether it came from the communicator itself: a scheme may raise the same class for reasons of its own."""
+        """Whether the communicator itself raised it: a scheme may raise the same class for other reasons."""
         if not isinstance(error, CommunicationError) or error.__traceback__ is None:
             return False
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        # A framework's own data parallelism talks past the communicator.
+        # A framework's own data parallelism bypasses the communicator.
         return frame.f_globals.get("__name__") in (self._library, "levelbench.frameworks.torch.communicator")
 
     def resumed(self, job: Job) -> tuple[Job, Snapshot | None]:
-        """As the first rank finds; each reads its part."""
+        """The first rank finds the checkpoint; each rank reads its part."""
         path = Path(job.resume) if job.resume else None
         if self.restarts and self._folder is not None:
-            # Another record, as the one before is that of the ranks that were lost.
+            # A new record, since the previous one belongs to the ranks that were lost.
             job = msgspec.structs.replace(job, id=new_id())
             path = last_checkpoint(self._folder, path)
         found, snapshot = self._checkpoints.read(path)
         return msgspec.structs.replace(job, resume=str(found) if found else None), snapshot
 
     def before_ns(self, resume: Snapshot | None) -> dict[str, int]:
-        """With what was lost since the ranks were first started: the first rank's clock is the run's."""
+        """Also the time that was lost since the ranks were first started: the first rank's clock is the run's."""
         before = super().before_ns(resume)
         if self._leads and self._folder is not None:
             spent_ns = sum(before.values())
-            # On each node: the first rank may be on another one when all are started again.
+            # On each node: after a restart the first rank may be on another one.
             began(self._folder, spent_ns)
             if self.restarts and self.first:
                 other = Phase.OTHER.label
@@ -386,7 +383,7 @@ class RankMember(Member):
         return before
 
     def saving(self, path: Path, every: Evaluate, key: str) -> Saving:
-        """All ranks together."""
+        """Save together with all ranks."""
         self._keeps = True
         return Saving(path, every, key, self._write)
 
@@ -396,14 +393,14 @@ class RankMember(Member):
         self._checkpoints.write(path, snapshot)
 
     def started(self, resume: Snapshot | None, saves: bool) -> None:
-        """What it had observed is taken up; ``UnsupportedError`` for a scheme that cannot be kept."""
+        """Continue with earlier observations; ``UnsupportedError`` if the scheme's state cannot be saved."""
         if resume is not None:
-            self._checkpoints.went_on(resume)
+            self._checkpoints.resume_observed(resume)
         if saves:
             self._ranks.require_kept()
 
     def begin(self, store: Path, header: Header) -> Written:
-        """The record on the first rank, a file next to it on all."""
+        """Begin the record on the first rank, and a file next to it on each rank."""
         self._threads = threads_of(header.environment)
         self._key, self._seed = header.key, header.seed
         if self.first:
@@ -413,17 +410,17 @@ class RankMember(Member):
         return Written(path, self._writer)
 
     def ready(self) -> None:
-        """All clocks start together, with nothing left to be imported."""
+        """Finish all imports and synchronise, so that all clocks start together."""
         self._ranks.scheme.load()
         self._ranks.communicator.barrier()
         self._cpu_s = own_cpu_s()
 
     def observers(self) -> Sequence[Observer]:
-        """What this rank observes goes to its file at each evaluation."""
+        """Writes this rank's observations to its file at each evaluation."""
         return (_RankRecorder(self),)
 
     def observed(self) -> None:
-        """Write down what was observed since the last time."""
+        """Write what was observed since the last call."""
         if self._own is not None:
             taken = self._ranks.ledger.take()
             self._own.append(taken)
@@ -431,7 +428,7 @@ class RankMember(Member):
                 self._checkpoints.observed(taken)
 
     def end(self, readings: Sequence[Reading]) -> Together:
-        """All close their files and say what they have, then the first rank takes it in."""
+        """All ranks close their files and report, then the first rank merges the files."""
         ranks = self._ranks.communicator
         self._ranks.note_operations()
         self.observed()
@@ -446,7 +443,7 @@ class RankMember(Member):
         return replace(found, facts=facts, doubts=(*found.doubts, *self._missing.values()))
 
     def leave(self) -> None:
-        """The ranks' files have gone into the record, but those that could not be read."""
+        """Remove the ranks' files that were merged into the record; unreadable ones stay."""
         if self._writer is not None:
             remove_rank_files(self._writer.path, but=self._missing)
             remove_old_rank_files(self._writer.path, self._key, self._seed)
@@ -463,24 +460,24 @@ class _RankRecorder(Observer):
         self._member = member
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """A line for each quantity."""
+        """Write one line per quantity."""
         self._member.observed()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read the job, find the other ranks, and train with them; the exit code."""
+    """Read the job, connect to the other ranks, and train with them; returns the exit code."""
     end_on_interrupt()
     die_with_parent()
     folder = Path(arguments[0])
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     place = place_of(os.environ)
-    # Other launchers start no rank again, and their machines share the folder.
+    # Other launchers never restart ranks, and their machines share the folder.
     restarts = count_start(folder, place.local_rank, os.environ) if place.engine == "torchrun" else 0
     messages = messages_of(folder, place.rank, restarts)
     # On several nodes, the command of each waits for a message.
     leads = place.rank == 0 or place.local_rank == 0
     if leads:
-        # Its being there says that all ranks were started again.
+        # The existence of this file means that all ranks were restarted.
         messages.touch()
     lost = False
 
@@ -503,7 +500,7 @@ def _take_part(job: Job, place: RankPlace, tell: Tell, folder: Path, restarts: i
     try:
         if place.size != distribution.ranks:
             found = f"its launcher started {place.size}"
-            raise UsageError(f"a run of {distribution.ranks} ranks", found, "start as many as the run is of")
+            raise UsageError(f"a run on {distribution.ranks} ranks", found, f"start {distribution.ranks}")
         scheme = named_scheme(distribution.scheme, distribution.settings)
         communicator = open_communicator(distribution.communicator, place, job.timeout_s)
     except LevelbenchError as error:
@@ -512,16 +509,16 @@ def _take_part(job: Job, place: RankPlace, tell: Tell, folder: Path, restarts: i
     heartbeat_s = job.timeout_s / 3
     ranks = Ranks(communicator, scheme, distribution.scaling, distribution.lr_scale, heartbeat_s)
     member = RankMember(ranks, place.local_rank, type(communicator).__module__, folder, restarts)
-    # The command does not see it if this rank is on another machine.
+    # Ignored by the command if this rank is on another machine.
     pulse = Pulse.at(folder / PULSE) if member.first else None
-    code = boundary(job, tell, member, pulse, _hearing(folder / ANSWERS))
+    code = boundary(job, tell, member, pulse, _answers_in(folder / ANSWERS))
     if code:
         communicator.abort()
     return code
 
 
-def _hearing(path: Path) -> Hear:
-    """Waits for the next line that the launcher writes there."""
+def _answers_in(path: Path) -> Hear:
+    """A function that waits for the next line that the launcher writes to ``path``."""
     answered = path.read_bytes().count(b"\n") if path.exists() else 0
 
     def hear() -> list[Between] | str:
@@ -543,6 +540,6 @@ if __name__ == "__main__":
     sys.stdout.flush()
     sys.stderr.flush()
     if ended:
-        # A library's own tidying up may wait for ranks that will never come.
+        # A library's own cleanup may wait forever for lost ranks.
         os._exit(ended)
     sys.exit(ended)

@@ -1,6 +1,6 @@
-"""From what a user asked for to a specification: which task, recipe, framework and settings, all checked.
+"""Turns a user's request into a specification: task, recipe, framework and settings, all checked.
 
-Everything that can be wrong with a request is found here, before the first process starts.
+Every error in a request is found here, before the first process starts.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ __all__ += ["own_recipes", "resolve", "resolve_distribution", "source_of"]
 
 
 TEAM_WORDS = ("ranks", "scheme", "engine", "communicator", "scaling", "lr_scale")
-"""What may also stand in a task's brackets."""
+"""What a task's brackets may also contain."""
 
 
 @dataclass(frozen=True)
 class TeamOptions:
-    """What applies to all arms of a command; ``None`` leaves it to the default."""
+    """Options for ranks that apply to all arms of a command; ``None`` means the default."""
 
     ranks: int | None = None
     scheme: str | None = None
@@ -54,9 +54,9 @@ class TeamOptions:
 def resolve_distribution(
     options: TeamOptions, given: dict[str, Setting], framework: str, device: str
 ) -> Distribution | None:
-    """The distribution that ``options`` mean, what is in the brackets winning and taken out of ``given``.
+    """The distribution from ``options`` and ``given``, which wins and from which these settings are removed.
 
-    ``None`` for one rank: a run of one process, which no scheme slows down.
+    ``None`` for one rank: a run of one process without the overhead of a scheme.
     """
     words: dict[str, Any] = {name: given.pop(name, getattr(options, name)) for name in TEAM_WORDS}
     ranks = words["ranks"]
@@ -64,10 +64,10 @@ def resolve_distribution(
         _refuse_without_ranks(words)
         return None
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
-        raise UsageError(f"ranks={ranks}", "that is no number of processes", "give a whole number from 1 on")
+        raise UsageError(f"ranks={ranks}", "that is not a number of processes", "give a whole number of at least 1")
     scheme, settings, digest = _scheme(str(words["scheme"] or "all-reduce"), ranks, framework)
     engine, communicator = _engine(str(words["engine"] or "process"), words["communicator"], ranks, device)
-    _check_together(scheme, communicator)
+    _check_scheme_communicator(scheme, communicator)
     scaling, lr_scale = _scaling(words)
     if ranks == 1:
         return None
@@ -77,7 +77,7 @@ def resolve_distribution(
 def _refuse_without_ranks(words: dict[str, object]) -> None:
     for name, value in words.items():
         if value is not None:
-            raise UsageError(f"{name}={value}", "a run of one process has no such thing", "say how many: --ranks 2")
+            raise UsageError(f"{name}={value}", "it needs several ranks", "give their number, as in --ranks 2")
 
 
 def _scheme(text: str, ranks: int, framework: str) -> tuple[str, dict[str, Setting], str]:
@@ -89,32 +89,32 @@ def _scheme(text: str, ranks: int, framework: str) -> tuple[str, dict[str, Setti
     if scheme.frameworks and framework not in scheme.frameworks:
         raise UnsupportedError(
             f"scheme {scheme.name!r} on {framework}",
-            f"it is one of {', '.join(scheme.frameworks)}",
+            f"it runs on {', '.join(scheme.frameworks)}",
             f"use --framework {scheme.frameworks[0]}, or another scheme",
         )
     if lacking := scheme.lacks():
         raise MissingError(f"scheme {scheme.name!r}", lacking, "choose another scheme, or install what it needs")
     if ranks > 1:
         scheme.workers(ranks)
-    # An alias is stored as the scheme's own name; of a file the path that the ranks will open, wherever they are.
+    # An alias is stored as the scheme's name; a file as the path that the ranks will open, wherever they are.
     place, digest = file_of(name) if ".py" in name else (scheme.name, "")
     return place, settings_of(scheme), digest
 
 
-def _check_together(name: str, communicator: str) -> None:
+def _check_scheme_communicator(name: str, communicator: str) -> None:
     from levelbench.distributed.finding import named_scheme
 
     scheme = named_scheme(name)
     if scheme.communicators and communicator not in scheme.communicators:
         raise UnsupportedError(
             f"scheme {scheme.name!r} over {communicator}",
-            f"it talks through {', '.join(scheme.communicators)}",
+            f"it uses {', '.join(scheme.communicators)}",
             f"use --communicator {scheme.communicators[0]}, or another scheme",
         )
 
 
 def _engine(text: str, communicator: object, ranks: int, device: str) -> tuple[str, str]:
-    """The engine with its options as they were given, and the communicator."""
+    """The engine with the given options, and the communicator."""
     from levelbench.distributed.finding import communicator_kinds
     from levelbench.distributed.launching import ENGINES
 
@@ -127,8 +127,8 @@ def _engine(text: str, communicator: object, ranks: int, device: str) -> tuple[s
     if ranks > 1:
         engine.check(ranks, options)
         if device.startswith("cuda:"):
-            do = "say cuda: each rank takes the one of its number on its machine"
-            raise UsageError(f"--device {device} for {ranks} ranks", "it is one, and each rank needs its own", do)
+            do = "use --device cuda: each rank then uses the accelerator with its local number"
+            raise UsageError(f"--device {device} for {ranks} ranks", "each rank needs its own accelerator", do)
     usual = "nccl" if device.startswith("cuda") and "nccl" in engine.communicators else engine.communicators[0]
     chosen = str(communicator or usual)
     if chosen not in engine.communicators:
@@ -156,7 +156,7 @@ def _scaling(words: dict[str, Any]) -> tuple[str, str]:
     if scaling == "strong" and lr_scale != "none":
         raise UsageError(
             f"lr_scale={lr_scale} with strong scaling",
-            "the batch does not grow with the ranks, so the learning rate has no reason to",
+            "the batch does not grow with the ranks, so neither should the learning rate",
             "leave it out, or use weak scaling",
         )
     return scaling, lr_scale
@@ -164,14 +164,14 @@ def _scaling(words: dict[str, Any]) -> tuple[str, str]:
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
 STOPPING_RULES: tuple[Rule, ...] = ("confirmed", "final", "first", "sustained")
-"""The rules under which a run can be made; ``interpolated`` is a view of one that was."""
+"""The rules under which a run can be made; ``interpolated`` is only a view of a finished run."""
 
 _DEFAULT_FRAMEWORK = "torch", "numpy"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What applies to all arms of a command; ``None`` leaves it to the task or recipe."""
+    """Options that apply to all arms of a command; ``None`` means the task's or recipe's default."""
 
     recipe: str | None = None
     framework: str | None = None
@@ -191,10 +191,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Arm:
-    """One side of a comparison: how the task is found, and what its runs are to be.
+    """One side of a comparison: how its task is found, and the specification of its runs.
 
-    ``usual`` is whether the recipe is the task's default, ``changed`` has the settings that were set to something else
-    than the recipe's defaults.
+    ``usual`` is whether the recipe is the task's default; ``changed`` holds the settings that differ from the recipe's
+    defaults.
     """
 
     reference: str
@@ -209,15 +209,15 @@ class Arm:
 
 
 def load_task(reference: str) -> Task:
-    """The task that a name or the path of a Python file means (the file defines ``task``)."""
+    """The task of that name, or the ``task`` that a Python file defines."""
     return load_watched(reference)[0]
 
 
 def load_watched(reference: str) -> tuple[Task, Importing]:
-    """The task, and what its file did while it was imported; ``DefinitionError`` where it opened data."""
+    """The task, and what its file did while it was imported; ``DefinitionError`` if it opened data."""
     if is_ours(reference):
         return _task_named(reference), Importing()
-    # The first one loads what the parts of levelbench are in; the second tells what their use takes.
+    # The first call imports parts of levelbench; the second measures the time that a plain task takes.
     usual_s = min(usual_cpu_s() for _ in range(2))
     file = file_of(reference)
     with TASK_FOLDER.switch_to(file.resolve().parent) if file else nullcontext(), watched() as seen:
@@ -235,12 +235,12 @@ def _task_named(reference: str) -> Task:
 
 
 def file_of(reference: str) -> Path | None:
-    """The user's own file, where ``reference`` is one."""
+    """The user's file, if ``reference`` is one."""
     return Path(reference) if reference.endswith(".py") else None
 
 
 def own_recipes(task: Task, reference: str) -> tuple[str, ...]:
-    """The recipes that the file ``reference`` defines; all of the task's for a name, or a file that defines none."""
+    """The recipes that the file ``reference`` defines; all of the task's if it is a name or a file without recipes."""
     if not reference.endswith(".py"):
         return task.recipes
     path = Path(reference).resolve()
@@ -248,7 +248,7 @@ def own_recipes(task: Task, reference: str) -> tuple[str, ...]:
 
 
 def meant_recipes(task: Task, reference: str) -> tuple[str, ...]:
-    """What ``reference`` means where no recipe is named: the task's default, or what a file adds to another's task."""
+    """The recipes meant if none is named: the task's default, or those that a file adds to an existing task."""
     own, usual = own_recipes(task, reference), task.recipes[0]
     return (usual,) if usual in own else own
 
@@ -259,35 +259,35 @@ def _file_of(recipe: Callable[..., Recipe]) -> Path | None:
 
 
 def source_of(task: Task, recipe: str) -> Source:
-    """The text of the module that defines the recipe: the task's own, or that of somebody who added one.
+    """The text of the module that defines the recipe, which may be another one than the task's.
 
-    With it go digests of what the task fixes, which another module's recipe does not change, and of the user's own
-    modules that any of these import.
+    It comes with digests of what the task fixes, whichever module defines the recipe, and of the user's modules that
+    any of these import.
     """
     module = inspect.getmodule(task.recipe_function(recipe))
     file = getattr(module, "__file__", None)
     text = Path(file).read_text(encoding="utf-8") if file else ""
     name = module.__name__ if module is not None else task.name
     quality = _definition_digest(task.quality)
-    modules = own_modules(module, _fixed_in(task))
+    modules = own_modules(module, _fixed_modules(task))
     return source_of_text(name, text, quality=quality, data=_definition_digest(task.data), modules=modules)
 
 
 def variables_of(task: Task, recipe: str) -> dict[str, str]:
-    """The environment variables that the task's and the recipe's own code reads, by name with the start of a digest."""
-    return variables_read(inspect.getmodule(task.recipe_function(recipe)), _fixed_in(task))
+    """The environment variables that the code of the task and recipe reads, each with the first digits of a digest."""
+    return variables_read(inspect.getmodule(task.recipe_function(recipe)), _fixed_modules(task))
 
 
-def _fixed_in(task: Task) -> list[ModuleType | None]:
-    """The modules of what the task fixes, whoever's recipe runs."""
+def _fixed_modules(task: Task) -> list[ModuleType | None]:
+    """The modules of what the task fixes, whichever recipe runs."""
     return [sys.modules.get(type(part).__module__) for part in (task.quality, task.data)]
 
 
 def _definition_digest(part: Quality | DatasetSource) -> str:
-    """SHA-256 of what defines a part of a task: its class, the code that is not ours, and its plain settings.
+    """SHA-256 of what defines a part of a task: its class, code from outside levelbench, and its plain settings.
 
-    Code of levelbench itself is known by its class's name: its version is among the libraries of a record. So are the
-    data it loads, which the record describes; their sources hold what depends on the machine.
+    For levelbench's own classes the name is enough, since the record has our version. The settings of its data sources
+    are left out, since they depend on the machine; the record describes the data.
     """
     kind = type(part)
     own = [each for each in kind.__mro__ if not each.__module__.startswith(("levelbench.", "builtins", "abc"))]
@@ -313,7 +313,7 @@ def _digest(text: str) -> str:
 
 
 def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
-    """The arm that ``reference[given]`` means under ``options``; what is in the brackets wins."""
+    """The arm for ``reference[given]`` under ``options``; what is in the brackets wins."""
     task = load_task(reference)
     settings = dict(given)
     recipe = str(settings.pop("recipe", None) or options.recipe or _only(task, reference))
@@ -323,14 +323,14 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
     threshold = settings.pop("target", options.target)
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
         raise UsageError(
-            f"target {threshold!r} of {task.name}", "it is not a number", "give a number, as in target=0.9"
+            f"target {threshold!r} of {task.name}", "it is not a number", "give a number, such as target=0.9"
         )
     full = task.settings(recipe, settings)
     if secret := secret_settings(full):
         raise UsageError(
             f"recipe {recipe!r} of {task.name}",
-            f"its setting {', '.join(secret)} looks like a secret, and settings are kept in records as they are",
-            "take it out of the recipe's settings and read it from the environment, as os.environ['NAME'], where it is "
+            f"its setting {', '.join(secret)} looks like a secret, and records contain settings unchanged",
+            "remove it from the recipe's settings and read it from the environment (os.environ['NAME']) where it is "
             "used",
         )
     _check_available(task, framework, device, options.data)
@@ -367,7 +367,7 @@ def _only(task: Task, reference: str) -> str:
 
 
 def _crossing(options: Options, parts: Recipe) -> Rule:
-    """The rule asked for, else the one that suits the schedule."""
+    """The requested rule, or else the one that suits the schedule."""
     if options.crossing is None:
         return "final" if has_fixed_length(parts.schedule) else "confirmed"
     for rule in STOPPING_RULES:
@@ -377,7 +377,7 @@ def _crossing(options: Options, parts: Recipe) -> Rule:
 
 
 def _check_options(options: Options, parts: Recipe) -> float:
-    """The budget in epochs, once all numbers are found to make sense."""
+    """The budget in epochs; ``UsageError`` for impossible numbers."""
     for name, value in (
         ("epochs", options.budget_epochs),
         ("seconds", options.budget_s),
@@ -392,7 +392,7 @@ def _check_options(options: Options, parts: Recipe) -> float:
     if has_fixed_length(parts.schedule) and epochs != parts.epochs:
         raise UsageError(
             f"--epochs {epochs:g} for a schedule of fixed length",
-            f"its rate is planned over {parts.epochs} epochs, and to cut it is to train something else",
+            f"its learning rate is planned for {parts.epochs} epochs, and cutting it short is a different recipe",
             f"set the length of the schedule itself: [epochs={epochs:g}]",
         )
     return epochs
@@ -422,7 +422,7 @@ def _check_available(task: Task, framework: str, device: str, data: Path | None)
         )
     if lacking := found.lacks(device):
         raise MissingError(f"framework {framework!r} on device {device!r}", lacking, "levelbench list shows what runs")
-    # Here and not in the first run's process, whose clock would have the download on it.
+    # Here and not in the first run's process, where the download would be on the clock.
     task.data.fetch(data)
 
 

@@ -1,7 +1,7 @@
-"""Git revisions that are checked out next to each other, and what their programs still read of the working tree.
+"""Git revisions checked out next to each other, and the files that their programs still read from the working tree.
 
-A program that is installed from the working tree (``pip install -e``) is that one in every checkout: two revisions are
-the same program, and a comparison of them says SAME. What a process opens there is seen by inotify(7).
+If a program is installed from the working tree (``pip install -e``), every checkout runs that one: two revisions are
+the same program, and comparing them says SAME. inotify(7) shows which files a process opens there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BYTECODE = re.compile(r"([^.]+)\..*\.pyc")
 
 
 class Checkout(NamedTuple):
-    """A revision: what the user calls it, its commit, and the folder of it that the current one is."""
+    """A revision: the user's name for it, its commit, and the folder in it that corresponds to the current one."""
 
     name: str
     commit: str
@@ -34,9 +34,9 @@ class Checkout(NamedTuple):
 
 @final
 class TreeReads:
-    """The files of a working tree that some program opens: those that git tracks, their bytecode, and libraries.
+    """The files of a working tree that any program opens: those that git tracks, their bytecode, and libraries.
 
-    Where the system has no inotify, or no more room for it, none is seen. A context manager.
+    Without inotify, or if its limits are exhausted, no files are seen. A context manager.
     """
 
     def __init__(self, top: Path, tracked: Sequence[str]) -> None:
@@ -53,11 +53,11 @@ class TreeReads:
         self._events.__exit__()
 
     def take(self) -> list[str]:
-        """Those that were opened since this was asked last, by their paths in the working tree."""
+        """The files opened since the last call, by their paths in the working tree."""
         return list(dict.fromkeys(path for each, _ in self._events.take() if (path := self._path(each))))
 
     def _path(self, opened: Path) -> str:
-        """The file of the working tree that it is or was made of; empty for what is no code of a revision."""
+        """The file of the working tree, or the source of its bytecode; empty if it is no code of a revision."""
         folder, name = opened.parent, opened.name
         if folder.name == "__pycache__":
             source = _BYTECODE.fullmatch(name)
@@ -68,10 +68,10 @@ class TreeReads:
 
 @contextmanager
 def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads, list[str]]]:
-    """The git revisions ``names``, each checked out in a folder of its own until this is left.
+    """Check out the git revisions ``names``, each in its own folder, until the context ends.
 
-    Gives them, what is read of the working tree meanwhile, and what a user may not expect of them, in words. Raises
-    ``UsageError`` outside of a git repository, for what is no revision, and for names of one commit.
+    Yields them, what is read from the working tree meanwhile, and remarks for the user. Raises ``UsageError`` outside a
+    git repository, for a name that is no revision, and for names of the same commit.
     """
     asked = f"--revisions {','.join(names)}"
     top = _git(asked, "rev-parse", "--show-toplevel")
@@ -83,7 +83,7 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
             both = f"{' and '.join(same)} are the same commit, {commit[:10]}"
             raise UsageError(asked, both, f"name an earlier one to compare with: {same[0]}~1,{same[0]}")
     with ExitStack() as stack:
-        _remove_left(asked)
+        _remove_stale_checkouts(asked)
         base = Path(mkdtemp(prefix=f"levelbench-{os.getpid()}-"))
         stack.callback(base.rmdir)
         found = []
@@ -92,13 +92,13 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
             _git(asked, "worktree", "add", "--detach", "--quiet", str(folder), commit)
             stack.callback(_git, asked, "worktree", "remove", "--force", str(folder))
             if not (folder / inside).is_dir():
-                raise UsageError(asked, f"{name} has no folder {inside}", "start from one that all of them have")
+                raise UsageError(asked, f"{name} has no folder {inside}", "start in a folder that all of them have")
             found.append(Checkout(name, commit, folder / inside))
         tracked = [each for each in _git(asked, "-C", top, "ls-files", "-z").split("\0") if each]
         yield found, stack.enter_context(TreeReads(Path(top), tracked)), _remarks(asked, Path(top))
 
 
-def _remove_left(asked: str) -> None:
+def _remove_stale_checkouts(asked: str) -> None:
     """Remove the checkouts of a levelbench that was killed before it could."""
     for line in _git(asked, "worktree", "list", "--porcelain").splitlines():
         folder = Path(line.removeprefix("worktree "))
@@ -112,7 +112,7 @@ def _remove_left(asked: str) -> None:
 def _remarks(asked: str, top: Path) -> list[str]:
     found = []
     if _git(asked, "status", "--porcelain", "--untracked-files=no"):
-        found.append("the working tree has changes that are in no revision: they are not measured")
+        found.append("the working tree has uncommitted changes, which are not measured")
     if (top / ".gitmodules").exists():
         found.append("submodules are not checked out: --setup 'git submodule update --init'")
     return found
@@ -127,6 +127,6 @@ def _git(asked: str, *words: str) -> str:
         raise MissingError(asked, "git is not installed", "install git") from error
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
-        found = said[-1] if said else f"{words[-1].removesuffix('^{commit}')!r} is no revision of this repository"
+        found = said[-1] if said else f"{words[-1].removesuffix('^{commit}')!r} is not a revision of this repository"
         raise UsageError(asked, found, "name branches, tags or commits of the repository in this folder")
     return done.stdout.strip()

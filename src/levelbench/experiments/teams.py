@@ -1,8 +1,8 @@
 """Starts the ranks of one run through an engine, and follows the record that the first of them writes.
 
-As with a run of one process, the record is the only channel for results. What else a rank has to say, its
-phase or its error, is a line in a file of its messages. Which error is the cause is decided here, once all have ended:
-that of the rank which failed first.
+As with a run of one process, the record is the only channel for results. Everything else that a rank reports, such as
+its phase or its error, is a line in its file of messages. Once all ranks have ended, this module decides which error is
+the cause: that of the rank which failed first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
 from levelbench.experiments.jobs import Job, Message, Parent
-from levelbench.experiments.processes import told_error
+from levelbench.experiments.processes import reported_error
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left
@@ -33,7 +33,7 @@ __all__ = ["run_team"]
 
 _LOOK_S = 0.5
 _LOOK_SOON_S = 0.05
-"""While the first rank may be waiting for an answer, which is before its clock starts and after the last evaluation."""
+"""Used while the first rank may wait for an answer: before its clock starts and after the last evaluation."""
 
 OnProgress = Callable[[list[Event], float, str, tuple[int, int, int]], None]
 
@@ -41,23 +41,22 @@ OnProgress = Callable[[list[Event], float, str, tuple[int, int, int]], None]
 def run_team(
     job: Job, on_progress: OnProgress | None = None
 ) -> tuple[Path | None, LevelbenchError | None, tuple[Between, ...] | None]:
-    """Run ``job`` on its ranks to the end: the record, if it came so far, and the error that ended it.
+    """Run ``job`` on its ranks to the end.
 
-    Then what this process told the first rank as the witness of its clock, ``None`` where that is on another node.
-
-    ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second. If this process is interrupted,
-    all ranks are ended.
+    Returns the record, if it was begun; the error that ended the run, if any; and what this process answered the first
+    rank as the witness of its clock, ``None`` if that rank is on another node. ``on_progress`` gets new events, the
+    elapsed seconds and the phase twice a second. If this process is interrupted, all ranks are ended.
     """
     distribution = job.specification.distribution
     assert distribution is not None
     name, options = parse_item(distribution.engine)
     if options.get("max_restarts") and not job.checkpoint:
         raise UsageError(
-            f"ranks that are started again ({distribution.engine})",
-            "there is no checkpoint from which they could go on",
-            'say how often to keep one: --checkpoint "1 epoch"',
+            f"restarting ranks ({distribution.engine})",
+            "without checkpoints they could not resume",
+            'write checkpoints, as with --checkpoint "1 epoch"',
         )
-    # Of a run on several machines each has a command of its own.
+    # On several machines, each machine has its own command.
     one_of_several = name == "torchrun" and nodes_of(options, os.environ) > 1
     alone = nullcontext() if one_of_several else only_one(job)
     with alone, job_folder(job) as folder:
@@ -80,7 +79,7 @@ def run_team(
 
 @dataclass
 class _Look:
-    """What is seen of ranks while they run."""
+    """Watches the ranks while they run."""
 
     inbox: Inbox
     pulse: Pulse
@@ -91,7 +90,7 @@ class _Look:
     path: Path | None = None
 
     def follow(self, running: RunningJob) -> None:
-        """Until all have ended. A run that failed is given its end, where it is known to be a failure of its own."""
+        """Watch until all have ended; write the end of the record if the run failed by an error of its own."""
         began_ns = HOST.now_ns()
         follower: Follower | None = None
         phase, alive = "start", True
@@ -102,7 +101,7 @@ class _Look:
             messages = self.inbox.take()
             self._answer(messages)
             if self.inbox.restarts > restarts:
-                # Of what went wrong before nothing is left to tell.
+                # Messages from before the restart no longer matter.
                 self.told.clear()
             for message in messages:
                 self.told.append(message)
@@ -117,15 +116,15 @@ class _Look:
                 self.on_progress(follower.poll() if follower else [], elapsed_s, phase, self.pulse.steps)
 
     def _answer(self, messages: list[Message]) -> None:
-        """Say what was seen of the first rank's clock, where it waits for that."""
+        """Answer the first rank, as the witness of its clock, if it waits for that."""
         answer = self.witness.found(messages)
         if answer is not None:
-            # A rank that hears nothing goes on after a while, and says so in its record.
+            # Without an answer the rank continues after a while, and its record says so.
             with suppress(OSError), self.answers.open("ab") as file:
                 file.write(msgspec.json.encode(answer) + b"\n")
 
     def _end(self, failure: Failure | None, path: Path) -> None:
-        """A rank that was lost leaves a run interrupted, which is made again; what a rank raised would come again."""
+        """End the record of a rank's own error, which would recur; a lost rank leaves the run interrupted."""
         cause = _cause(failure, self.told)
         if cause is not None:
             # The cause is reported in any case.
@@ -134,7 +133,7 @@ class _Look:
 
 
 def _cause(failure: Failure | None, told: list[Message]) -> Message | None:
-    """The error of its own that the first rank to fail told; where none is known to be the first, any rank's."""
+    """The own error of the rank that failed first; if that rank is unknown, the own error of any rank."""
     own = [message for message in told if message.error and not message.lost]
     if failure is None or failure.rank is None or failure.code == PEER_LOST:
         return own[0] if own else None
@@ -142,13 +141,13 @@ def _cause(failure: Failure | None, told: list[Message]) -> Message | None:
 
 
 def _error(job: Job, failure: Failure | None, told: list[Message]) -> LevelbenchError | None:
-    """What ended the run: what the first rank to fail told, else how it ended and what those who lost it told."""
+    """What ended the run: the error of the rank that failed first, or else how it ended and what the others saw."""
     cause = _cause(failure, told)
     if cause is not None:
         assert cause.error is not None
-        return told_error(cause.error, cause.exit_code, cause.trace)
+        return reported_error(cause.error, cause.exit_code, cause.trace)
     asked = f"a run of {job.specification.task} on {_team(job)}, seed {job.seed}"
-    again = f"run the same command again{_everywhere(job)}; --debug shows the last that the rank printed"
+    again = f"run the same command again{_node_suffix(job)}; --debug shows the last lines that the rank printed"
     if failure is not None:
         error = failure.error(asked)
         error.do = again
@@ -161,17 +160,17 @@ def _error(job: Job, failure: Failure | None, told: list[Message]) -> Levelbench
         return error
     if any(message.phase == "done" for message in told):
         return None
-    return CommunicationError(asked, "its ranks ended before the run was done, without a word", again)
+    return CommunicationError(asked, "its ranks ended before the run was done, without reporting an error", again)
 
 
 def _lost(failure: Failure, told: list[Message]) -> Message | None:
-    """What a rank told of the loss of another, the one that is named first."""
+    """A rank's report that it lost another one, preferably by the rank that the failure names."""
     lost = [message for message in told if message.error and message.lost]
     return min(lost, key=lambda message: message.rank != failure.rank, default=None)
 
 
-def _everywhere(job: Job) -> str:
-    """Words where the command is given on each of several nodes."""
+def _node_suffix(job: Job) -> str:
+    """`` on each node`` if the command is run on several nodes."""
     assert job.specification.distribution is not None
     name, options = parse_item(job.specification.distribution.engine)
     return " on each node" if name == "torchrun" and nodes_of(options, os.environ) > 1 else ""

@@ -1,9 +1,8 @@
-"""Training runs: which of those in the store count, and how one is made, in a process of its own or by a team.
+"""Training runs: which runs in the store count, and how one is made, in a separate process or by a team.
 
-A run is done if the store holds one of the same specification and seed that came to its end, from the same task source
-on this machine. It is claimed while it is made, so that two commands started at once share the work and make no run
-twice. The record is the only channel for results: what a live display shows is read from the file that remains, so
-nothing can be seen that was not written.
+A run is done if the store holds a finished one with the same specification, seed and task source, made on this machine.
+It is claimed while it is being made, so that concurrent commands share the work and make no run twice. The record is
+the only channel for results: a live display reads the record's file, so it shows nothing that was not written.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments.jobs import Job, Message, Parent, held
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
 from levelbench.experiments.own_code import is_ours, texts_among
-from levelbench.experiments.processes import Starter, death, spawn, told_error
+from levelbench.experiments.processes import Starter, death, reported_error, spawn
 from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
 from levelbench.experiments.request import Arm, load_task, variables_of
 from levelbench.measure.clocks import HOST
@@ -45,19 +44,19 @@ RunPlan = Plan[Arm, Record]
 CHILD = "levelbench.experiments.child"
 """The module that the process of a run executes."""
 
-_CONTRADICTS = "the run before contradicts itself"
+_CONTRADICTS = "the previous run contradicts itself"
 _CLAIMS = ".claims"
-"""Folder in the store: a file a run that is being made, locked by the process that makes it."""
+"""Folder in the store with one file for each run in progress, locked by the process that makes it."""
 _SHOWN = 3
 _LOOK_S = 0.5
-"""How often the record is looked at. Each look takes time from the run on a machine with few cores."""
+"""The interval between two looks at the record. On a machine with few cores each look takes time from the run."""
 
 
 def labels_as_set(labels: Sequence[str], arms: Sequence[Arm]) -> list[str]:
-    """The ``labels`` of the arms with what was set: recipes and settings other than the defaults.
+    """The ``labels`` of the arms, extended by recipes and settings that differ from the defaults.
 
-    What several arms have in common is left out, as the rest of a label says how they differ. So are defaults that the
-    name of a recipe implies.
+    What all arms have in common is left out, since labels show how they differ. So are defaults that the name of a
+    recipe implies.
     """
     common = set.intersection(*(set(arm.changed.items()) for arm in arms)) if len(arms) > 1 else set()
     set_in: dict[str, set[str]] = {}
@@ -77,17 +76,17 @@ def labels_as_set(labels: Sequence[str], arms: Sequence[Arm]) -> list[str]:
 
 
 def labels(arms: Sequence[Arm]) -> list[str]:
-    """What each arm is called: by what differs, and by what was set to something else than the default."""
+    """The label of each arm: what distinguishes it, and what differs from the defaults."""
     return labels_as_set(labels_of([arm.specification for arm in arms]), arms)
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What a run does besides training: how often it keeps a checkpoint, and who looks on.
+    """What a run does besides training: how often it writes a checkpoint, and its observers.
 
-    ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept,
-    ``planned_effect`` what looks at the comparison are planned for, where it goes on until it is clear. ``fork`` is
-    whether the processes of runs may be forked from one that has done the imports.
+    ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept, and
+    ``planned_effect`` the effect for which looks at the comparison are planned, if it continues until it is clear.
+    ``fork`` says whether processes may be forked from one that has done the imports.
     """
 
     checkpoint: str | None = None
@@ -100,7 +99,7 @@ class Extras:
 
 @final
 class Training(Kind[Arm, Record]):
-    """Runs of recipes; ``data`` is the folder of the dataset, if the user gave one."""
+    """Runs of recipes; ``data`` is the dataset's folder, if the user named one."""
 
     processes = False
     waits = True
@@ -110,14 +109,14 @@ class Training(Kind[Arm, Record]):
         self._read: dict[str, dict[str, str]] = {}
 
     def check(self, arms: Sequence[Arm]) -> None:
-        """``UsageError`` for the same run twice."""
+        """Raise ``UsageError`` if two arms are the same run."""
         if len({arm.key for arm in arms}) == len(arms):
             return
         if len({(arm.key, arm.source.whole) for arm in arms}) == len(arms):
             raise UsageError(
                 "a comparison of several runs",
-                "two of them have the same specification, by different files",
-                "give the recipe another name in one of the files, so that they can be told apart",
+                "two of them have the same specification but come from different files",
+                "rename the recipe in one of the files, so that they can be distinguished",
             )
         raise UsageError(
             "a comparison of several runs",
@@ -126,7 +125,7 @@ class Training(Kind[Arm, Record]):
         )
 
     def key(self, wanted: Arm) -> str:
-        """That of its specification."""
+        """The digest of its specification."""
         return wanted.key
 
     def title(self, wanted: Arm) -> str:
@@ -134,16 +133,16 @@ class Training(Kind[Arm, Record]):
         return wanted.specification.task
 
     def find(self, wanted: Arm) -> list[Record]:
-        """The store's records of it, oldest first, so that the newest one counts."""
+        """Its records in the store, oldest first, so that the newest one counts."""
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
         return sorted(found, key=lambda record: record.header.started)
 
     def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> str:
-        """It did not end well, contradicts itself, or something that it depends on has changed since."""
+        """It is not done, contradicts itself, or something that it depends on has changed since."""
         if record.status == "running":
-            return "another process is already running it; this one waits and takes its result"
+            return "another process is already running it; this one waits and uses its result"
         if record.status != "done":
-            return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
+            return "the previous run failed" if record.status == "failed" else f"the previous run was {record.status}"
         if summarise(record).contradictions:
             return _CONTRADICTS
         if record.header.source.digest != wanted.source.digest:
@@ -154,14 +153,14 @@ class Training(Kind[Arm, Record]):
             return f"what the task reads has changed since: {', '.join(changed)}"
         if changed := self._changed_data(record, wanted):
             return f"the data have changed since: {', '.join(changed)}"
-        if _defined_otherwise(record.header.source, wanted.source):
+        if _definition_changed(record.header.source, wanted.source):
             return "the task's quality or data have changed since"
         return _disagreement(record, wanted, environment)
 
     def _changed_data(self, record: Record, wanted: Arm) -> list[str]:
-        """What is not as the run read it: files by their checksums, and labels and inputs by split.
+        """The data that differ from what the run read: files by their checksums, labels and inputs by split.
 
-        What comes with levelbench is the same everywhere. Data that cannot be loaded is for a run to complain of.
+        Data that comes with levelbench is not checked. Data that cannot be loaded is ignored: the run will report it.
         """
         if is_ours(wanted.reference) or record.end is None or record.end.dataset is None:
             return []
@@ -178,23 +177,23 @@ class Training(Kind[Arm, Record]):
         return list(dict.fromkeys(name.removeprefix("all ") for name in changed))
 
     def standing(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> Standing:
-        """An interrupted run may go on from its checkpoint, and a failed one counts as a failure."""
+        """An interrupted run may resume from its checkpoint, and a failed one counts as a failure."""
         why = self.why_not(record, wanted, environment)
         if why == _CONTRADICTS:
             return Standing(why, replaced=self.is_replaced(record, wanted, environment))
         kept = _resumable(record, wanted, environment) if why else None
-        words = f"{why}; it goes on from its checkpoint" if kept else why
+        words = f"{why}; it resumes from its checkpoint" if kept else why
         return Standing(words, failed=record.status == "failed", resume=kept)
 
     def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> bool:
-        """It ended, of the same source, on a machine of this kind."""
+        """It ended, has the same source, and was made on the same kind of machine."""
         header = record.header
         same = header.source.whole == wanted.source.whole and same_machine(header.environment, environment)
         return same and record.status in ("done", "failed")
 
     @contextlib.contextmanager
     def opened(self, plan: RunPlan, watcher: Watcher[Record]) -> Iterator[Make[Record]]:
-        """What starts the runs. Ranks are new interpreters, and so are the runs compared with them."""
+        """Prepare to start runs. Ranks are new interpreters, and so are the runs that are compared with them."""
         parts = [arm.specification for arm in plan.arms]
         fork = self._extras.fork and all(each.distribution is None for each in parts)
         doubts: dict[int, list[str]] = {}
@@ -208,7 +207,7 @@ class Training(Kind[Arm, Record]):
                 begin()
                 claim = self._store.path / _CLAIMS / f"{arm.key[:16]}-s{turn.seed}"
                 with claimed(claim, lambda: watcher.progress(turn, "another process is making it")):
-                    if (record := self._made_meanwhile(plan, turn)) is not None:
+                    if (record := self._finished_meanwhile(plan, turn)) is not None:
                         return record, None
                     starter.begin(plan.seeds.index(turn.seed))
                     job = self._job(turn, arm, doubts[turn.arm], len(plan.seeds))
@@ -219,21 +218,21 @@ class Training(Kind[Arm, Record]):
     def _made(
         self, turn: Turn, job: Job, starter: Starter, watcher: Watcher[Record]
     ) -> tuple[Record | None, LevelbenchError | None]:
-        """Make one run; what it replaces is superseded once it is done."""
+        """Make one run; once it is done, it supersedes the records that it replaces."""
 
         def on_progress(events: list[Event], elapsed_s: float, phase: str, steps: tuple[int, int, int]) -> None:
             watcher.progress(turn, phase, elapsed_s, events, steps)
 
         finished = launch(job, on_progress, starter)
-        record = _sound(_witnessed(finished))
+        record = _require_consistent(_require_testimony(finished))
         if record is not None and record.status == "done":
             self._store.supersede(turn.replaces)
         return record, finished.error
 
-    def _made_meanwhile(self, plan: RunPlan, turn: Turn) -> Record | None:
-        """The record of this run that another process has made since the plan was, if it counts as done.
+    def _finished_meanwhile(self, plan: RunPlan, turn: Turn) -> Record | None:
+        """The record of this run that another process has made since the plan was made, if it counts as done.
 
-        Raises ``UsageError`` where one is being made that this process cannot wait for.
+        Raises ``UsageError`` if one is in progress and this process cannot wait for it.
         """
         arm = plan.arms[turn.arm]
         new = [
@@ -251,7 +250,7 @@ class Training(Kind[Arm, Record]):
         return next((record for record in reversed(new) if not self.why_not(record, arm, plan.environment)), None)
 
     def _doubts(self, arm: Arm) -> list[str]:
-        """What quick probes find wrong before the first run: with a user's task, or with another target."""
+        """What quick probes find wrong before the first run: with a user's task, or with a changed target."""
         task, specification = load_task(arm.reference), arm.specification
         target = specification.target.threshold
         if is_ours(arm.reference):
@@ -282,20 +281,20 @@ class Training(Kind[Arm, Record]):
 
 
 def _changed_modules(then: Source, now: Source) -> list[str]:
-    """The user's own modules that are others now, or are imported only then or now."""
+    """The user's own modules that have changed, or that are imported only then or only now."""
     names = sorted({*then.modules, *now.modules})
     return [name for name in names if then.modules.get(name) != now.modules.get(name)]
 
 
 def _changed_files(record: Record, folder: Path) -> list[str]:
-    """The settings that its task read from files of ``folder`` and that are not what they were."""
+    """The files of ``folder`` from which its task read settings, and which have changed since."""
     then = {name: str((folder / name).resolve()) for name in settings_files(record)}
     now = texts_among(map(Path, then.values()))
     return [name for name, digest in settings_files(record).items() if now.get(then[name]) != digest]
 
 
 def _changed_variables(record: Record, wanted: Arm) -> list[str]:
-    """The environment variables that its task's code reads and that are not what they were."""
+    """The environment variables that its task's code reads, and which have changed since."""
     then = variables_read(record)
     now = variables_of(load_task(wanted.reference), wanted.specification.recipe)
     return [f"${name}" for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
@@ -304,7 +303,7 @@ def _changed_variables(record: Record, wanted: Arm) -> list[str]:
 def _by_part(
     files: Mapping[str, str], labels: Mapping[str, str], inputs: Mapping[str, str], whole_inputs: Mapping[str, str]
 ) -> dict[str, str]:
-    """Digests of files, and of the labels and inputs of splits, each by what it is of."""
+    """Digests of files, and of the labels and inputs of splits, by what they belong to."""
     return {
         **files,
         **{f"labels of {name}": digest for name, digest in labels.items()},
@@ -313,13 +312,13 @@ def _by_part(
     }
 
 
-def _defined_otherwise(then: Source, now: Source) -> bool:
-    """Whether what the task fixes is other code now, in a file other than the recipe's; older records do not say."""
+def _definition_changed(then: Source, now: Source) -> bool:
+    """Whether the code of the task's quality or data has changed; older records do not have its digests."""
     return bool(then.quality) and (then.quality, then.data) != (now.quality, now.data)
 
 
 def _resumable(record: Record, arm: Arm, now: Mapping[str, object]) -> Path | None:
-    """The checkpoint of an interrupted run that may go on here: of the same source, on the same machine."""
+    """The checkpoint of an interrupted run that may be resumed here: with the same source, on the same machine."""
     path = checkpoint_of(record.path)
     if record.status != "interrupted" or record.header.source.whole != arm.source.whole or not path.is_file():
         return None
@@ -337,7 +336,7 @@ def _disagreement(record: Record, arm: Arm, now: Mapping[str, object]) -> str:
 
 
 def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
-    """What the engine would set for each rank where the user has set nothing: its share of this machine's cores."""
+    """The thread settings of a rank, by default its share of this machine's cores."""
     from levelbench.distributed.launching.environment import THREADS
 
     options = parse_item(team.engine)[1]
@@ -347,22 +346,22 @@ def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
     return dict.fromkeys(THREADS, given)
 
 
-def _sound(record: Record | None) -> Record | None:
-    """``record``; ``RecordError`` for one that no other command would take, as it contradicts itself."""
+def _require_consistent(record: Record | None) -> Record | None:
+    """``record``; ``RecordError`` if it contradicts itself, so that every other command would refuse it."""
     found = summarise(record).contradictions if record is not None else []
     if record is None or not found:
         return record
     raise RecordError(
         f"the run of {record.header.specification.task}, seed {record.header.seed}",
         f"its record contradicts itself: {'; '.join(found[:_SHOWN])} ({record.path})",
-        "look for what in the task or on the machine makes it so, and run it again; until then it does not count",
+        "find the cause in the task or on the machine, and run it again; until then it does not count",
     )
 
 
-def _witnessed(finished: Finished) -> Record | None:
-    """The record, which has to hold what its parent told it as a witness; ``RecordError`` for one that does not.
+def _require_testimony(finished: Finished) -> Record | None:
+    """The record; ``RecordError`` if it does not contain the parent's readings as its witness.
 
-    Such a record is set aside, as any reader would take it for a run like others.
+    Such a record is renamed, since any reader would accept it as an ordinary run.
     """
     record = read_record(finished.path) if finished.path else None
     if record is None or record.end is None or record.status != "done":
@@ -374,8 +373,8 @@ def _witnessed(finished: Finished) -> Record | None:
     record.path.replace(aside)
     raise RecordError(
         f"the run of {record.header.specification.task}, seed {record.header.seed}",
-        "its record does not hold what the process that started it saw of its clock",
-        f"look for what changes the record while it is written ({aside}), and run it again",
+        "its record does not contain the clock readings of the process that started it",
+        f"find what changes the record while it is written ({aside}), and run it again",
     )
 
 
@@ -384,9 +383,9 @@ OnProgress = Callable[[list[Event], float, str, tuple[int, int, int]], None]
 
 @dataclass(frozen=True)
 class Finished:
-    """How a process ended. ``path`` is its record, if it came so far; ``error`` what it told or how it died.
+    """How a process ended. ``path`` is its record, if it began one; ``error`` is what it reported, or how it died.
 
-    ``testimony`` is what this process told it as the witness of its clock: its record has to hold that. ``None`` where
+    ``testimony`` is what this process answered as the witness of its clock, which its record must contain; ``None`` if
     the command on another node is the witness.
     """
 
@@ -399,8 +398,8 @@ def launch(job: Job, on_progress: OnProgress | None = None, starter: Starter | N
     """Run ``job`` to its end.
 
     Twice a second ``on_progress`` gets new events, the elapsed seconds, the phase, and the steps as ``Pulse`` counts
-    them. If this process is interrupted, the child is ended too; its record is left as interrupted. A run of several
-    ranks is handed to its engine. Without a ``starter`` the child is a new interpreter.
+    them. If this process is interrupted, the child is ended too, and its record stays interrupted. A run on several
+    ranks is passed to its engine. Without a ``starter`` the child is a new interpreter.
     """
     if job.specification.distribution is not None:
         from levelbench.experiments.teams import run_team
@@ -439,7 +438,7 @@ def _follow(
     on_progress: OnProgress | None,
 ) -> list[Message]:
     assert process.stdin is not None
-    # It may have died before it read its job; the error below says how.
+    # It may have died before it read its job; this is reported below.
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(msgspec.json.encode(job))
         process.stdin.close()
@@ -456,7 +455,7 @@ def _follow(
             pending, new = _messages(link, pending)
             answer = witness.found(new)
             if answer is not None:
-                # A child that has died since hears no answer.
+                # The child may have died since.
                 with contextlib.suppress(OSError):
                     _send(link, msgspec.json.encode(answer) + b"\n")
             messages += new
@@ -474,10 +473,10 @@ def _follow(
 
 @contextlib.contextmanager
 def _waiting(process: Child, link: socket.socket) -> Iterator[Callable[[float], bool]]:
-    """A function that waits up to so many seconds, asleep, and says whether the process has ended.
+    """A function that sleeps for up to so many seconds, and says whether the process has ended.
 
-    It wakes up for a message, too, as the witness of the run's clock answers at once. ``Popen.wait`` with a timeout
-    wakes up twenty times a second, while the run needs every core.
+    It also wakes up for a message, since the witness of the run's clock has to answer at once. ``Popen.wait`` with a
+    timeout would wake up twenty times a second and take time from the run.
     """
     descriptor = os.pidfd_open(process.pid)
     poll = select.poll()
@@ -487,7 +486,7 @@ def _waiting(process: Child, link: socket.socket) -> Iterator[Callable[[float], 
     def wait(seconds: float) -> bool:
         ready = poll.poll(seconds * 1e3)
         if any(file == link.fileno() and event & select.POLLHUP for file, event in ready):
-            # It has closed its end, and says nothing more.
+            # The child has closed its end.
             poll.unregister(link)
         if not any(file == descriptor for file, _ in ready):
             return False
@@ -501,7 +500,7 @@ def _waiting(process: Child, link: socket.socket) -> Iterator[Callable[[float], 
 
 
 def _send(link: socket.socket, line: bytes) -> None:
-    """The whole line; the child is waiting for it."""
+    """Send the whole line; the child is waiting for it."""
     link.setblocking(True)
     try:
         link.sendall(line)
@@ -510,7 +509,7 @@ def _send(link: socket.socket, line: bytes) -> None:
 
 
 def _messages(link: socket.socket, pending: bytes) -> tuple[bytes, list[Message]]:
-    """The whole lines that have come, and the rest."""
+    """The complete lines that have arrived, and the rest."""
     while True:
         try:
             chunk = link.recv(65536)
@@ -527,7 +526,7 @@ def _finished(code: int, messages: list[Message], output: str, job: Job) -> Fini
     path = next((Path(message.path) for message in messages if message.path), None)
     told = next((message for message in messages if message.error), None)
     if told is not None and told.error is not None:
-        return Finished(path, told_error(told.error, told.exit_code, told.trace))
+        return Finished(path, reported_error(told.error, told.exit_code, told.trace))
     if code == 0 and any(message.phase == "done" for message in messages):
         return Finished(path, None)
     asked, early = f"a run of {job.specification.task}, seed {job.seed}", "" if code < 0 else " before the run was done"

@@ -132,7 +132,7 @@ def verdict(
     known = case.a.n == len(a) and case.b.n == len(b)
     times = (*case.a.reached, *case.b.reached)
     if times and max(times) > _FARTHEST * min(times):
-        raise ValueError(f"times of {min(times):g} and {max(times):g} are too far apart to be of one unit")
+        raise ValueError(f"times of {min(times):g} and {max(times):g} are too far apart to have the same unit")
     if min(len(a), len(b)) < LEAST_RUNS:
         return _too_few(case)
     complete = len(case.a.reached) == len(a) and len(case.b.reached) == len(b)

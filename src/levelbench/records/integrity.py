@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["contradictions", "require_consistent"]
 
-_AGAIN = "its ranks were started again"
+_CONTINUED = ("it resumed from", "its ranks were restarted", "went on from", "its ranks were started again")
+"""Doubts that say that a run continues an earlier process; the last two are those of older records."""
 _UNTRAINED = ("untrained_quality", "chance_quality")
 _NS = 1e-9
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
@@ -326,8 +327,8 @@ def _end(record: Record) -> Iterator[str]:
     if not curve:
         yield "it is done and has no evaluation"
         return
-    if end.before_ns and record.checksum and not any("went on from" in each or _AGAIN in each for each in end.suspect):
-        yield f"{_s(end.before_ns)} of it are of an earlier process, and it does not say that it went on from one"
+    if end.before_ns and record.checksum and not any(words in each for each in end.suspect for words in _CONTINUED):
+        yield f"{_s(end.before_ns)} of it are of an earlier process, and it does not say that it resumed from one"
     last = curve[-1]
     for name, value in last.quality.items():
         if not _same(end.quality.get(name), value):

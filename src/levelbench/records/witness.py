@@ -89,7 +89,7 @@ def witness_doubts(record: Record) -> list[str]:
     if back := set_back(record):
         doubtful.append(f"{back}: the calendar time was set back in between")
     found = doubtful + [
-        f"{each}: look for what changes a clock" for each in _apart(witness) if DOUBT < each.share <= REFUSE
+        f"{each}: something changes one of the clocks" for each in _apart(witness) if DOUBT < each.share <= REFUSE
     ]
     if witness.absent:
         found.append(f"no other process watched its clock ({witness.absent}): run it again")

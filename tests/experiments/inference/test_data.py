@@ -1,4 +1,4 @@
-"""What a model of the user's own is asked about: arrays, images, folders, or made-up inputs; nothing is believed."""
+"""The data for a user's own model: arrays, images, folders or synthetic inputs, all checked."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def npz(path, **arrays):
     return Data("file", path.name, str(path))
 
 
-def test_an_array_by_another_name_is_taken_where_there_is_only_one(tmp_path):
+def test_a_single_array_is_accepted_under_any_name(tmp_path):
     found = file_examples(NETWORK, npz(tmp_path / "a.npz", x=ROWS))
     np.testing.assert_array_equal(found.sources[0], ROWS)
     assert found.labels is None
@@ -41,7 +41,7 @@ def test_an_array_by_another_name_is_taken_where_there_is_only_one(tmp_path):
         ({"input": ROWS, "labels": LABELS[:5]}, "5, 90 rows"),
         ({"input": ROWS, "labels": LABELS.astype(float)}, "one whole number"),
         ({"input": ROWS[:0]}, "no example"),
-        ({"input": ROWS, "label": LABELS}, "its array 'label' is no input"),
+        ({"input": ROWS, "label": LABELS}, "its array 'label' is not an input"),
     ],
 )
 def test_arrays_that_do_not_fit_the_network_are_refused(tmp_path, arrays, says):
@@ -55,13 +55,13 @@ HOLED = np.where(np.arange(4) == 2, np.nan, ROWS).astype(np.float32)
 @pytest.mark.parametrize(
     ("arrays", "says"),
     [
-        ({"input": HOLED}, "90 of 360 values are no finite numbers"),
+        ({"input": HOLED}, "90 of 360 values are not finite"),
         ({"input": np.full_like(ROWS, np.inf)}, "360 of 360"),
         ({"input": ROWS, "labels": LABELS + 1}, "from 1 to 2, and the network has 2 classes"),
         ({"input": ROWS, "labels": LABELS - 1}, "from -1 to 0"),
     ],
 )
-def test_values_that_cannot_be_answered_about_are_refused(tmp_path, arrays, says):
+def test_values_that_are_not_finite_and_impossible_labels_are_refused(tmp_path, arrays, says):
     with pytest.raises(UsageError, match=says):
         check_examples(NETWORK, file_examples(NETWORK, npz(tmp_path / "a.npz", **arrays)))
     check_examples(NETWORK, file_examples(NETWORK, npz(tmp_path / "b.npz", input=ROWS, labels=LABELS)))
@@ -72,20 +72,20 @@ def test_objects_in_a_file_are_never_read(tmp_path):
         file_examples(NETWORK, npz(tmp_path / "a.npz", input=np.array([{}, {}], object)))
 
 
-def test_a_file_that_is_cut_short_is_refused(tmp_path, examples):
+def test_a_truncated_file_is_refused(tmp_path, examples):
     examples.write_bytes(examples.read_bytes()[:200])
     with pytest.raises(DataError, match="cannot be read"):
         file_examples(NETWORK, Data("file", "x", str(examples)))
 
 
-def test_data_that_changed_since_they_were_named_are_refused(examples):
+def test_data_that_changed_since_the_plan_are_refused(examples):
     data = Data("file", "x", str(examples), digest_of_data(examples))
     np.savez(examples, input=ROWS + 1)
     with pytest.raises(DataError, match="they changed"):
         file_examples(NETWORK, data)
 
 
-def test_bytes_of_an_idx_file_become_shares_of_255_in_the_networks_shape(tmp_path):
+def test_bytes_of_an_idx_file_are_divided_by_255_in_the_networks_shape(tmp_path):
     pixels = np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28)
     write_idx(tmp_path / "images", pixels)
     write_idx(tmp_path / "labels", np.array([3, 4], np.uint8))
@@ -98,7 +98,7 @@ def test_bytes_of_an_idx_file_become_shares_of_255_in_the_networks_shape(tmp_pat
     assert "255" in found.prepared
 
 
-def test_a_folder_of_images_is_decoded_to_what_the_network_takes(tmp_path):
+def test_a_folder_of_images_is_decoded_to_the_networks_shape(tmp_path):
     image = pytest.importorskip("PIL.Image")
     for label, colour in enumerate(((255, 0, 0), (0, 255, 0))):
         (tmp_path / "images" / f"class{label}").mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_a_folder_of_images_is_decoded_to_what_the_network_takes(tmp_path):
     assert found.labels.tolist() == [0, 1]
 
 
-def test_made_up_inputs_are_the_same_each_time():
+def test_synthetic_inputs_are_the_same_each_time():
     one, other = (synthetic_examples(NETWORK, {}, 1) for _ in range(2))
     np.testing.assert_array_equal(one.sources[0], other.sources[0])
     assert one.synthetic

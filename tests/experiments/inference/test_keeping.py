@@ -19,7 +19,7 @@ def job(tmp_path):
     return Job(arm.reference, arm.specification, arm.key, 3, "aaaa0003", str(tmp_path), keep_model=True)
 
 
-def test_the_network_of_a_run_is_kept_and_the_run_stays_an_ordinary_one(tmp_path):
+def test_the_network_of_a_run_is_kept_and_the_run_remains_an_ordinary_one(tmp_path):
     arm = resolve("digits", {"framework": "numpy", "hidden": 4}, Options(budget_epochs=1.0))
     job = Job(arm.reference, arm.specification, arm.key, 3, "aaaa0003", str(tmp_path), keep_model=True)
     assert boundary(job, lambda message: None) == 0
@@ -33,7 +33,7 @@ def test_the_network_of_a_run_is_kept_and_the_run_stays_an_ordinary_one(tmp_path
     assert runs_for_inference(tmp_path) == frozenset()
 
 
-def test_what_onnx_raises_is_no_fault_of_the_task_and_its_run_is_done(job, tmp_path, monkeypatch):
+def test_an_error_of_onnx_does_not_fail_the_run(job, tmp_path, monkeypatch):
     def broken(*given):
         raise TypeError("a field of another kind")
 

@@ -1,4 +1,4 @@
-"""Trained networks that the store keeps: found by their run, and passed over where they would come out otherwise."""
+"""Trained networks in the store: found by their run, unless the run would no longer produce them."""
 
 import pytest
 from msgspec.structs import replace
@@ -44,13 +44,13 @@ BASIS = Basis("0.1.0", {"numpy": "2.4"}, "n" * 64, {"images": "d" * 64})
     ("change", "why"),
     [
         ({}, ""),
-        ({"levelbench": "0.2.0"}, "levelbench 0.1.0, and this is 0.2.0"),
+        ({"levelbench": "0.2.0"}, "levelbench 0.1.0, and this is levelbench 0.2.0"),
         ({"libraries": {"numpy": "2.5"}}, "numpy 2.4, and this is 2.5"),
         ({"network": "m" * 64}, "the network that its recipe builds has changed"),
         ({"data": {"images": "e" * 64}}, "other data"),
     ],
 )
-def test_a_kept_network_that_would_come_out_otherwise_today_does_not_count(tmp_path, model, change, why):
+def test_a_kept_network_that_the_run_would_no_longer_produce_does_not_count(tmp_path, model, change, why):
     path = kept(tmp_path, model, basis=BASIS)
     now = replace(BASIS, **change)
     found = find_model(tmp_path, "f" * 64, 0, "s", now)
@@ -59,14 +59,14 @@ def test_a_kept_network_that_would_come_out_otherwise_today_does_not_count(tmp_p
     assert path.exists()
 
 
-def test_a_network_is_told_from_another_by_what_it_is_before_it_is_trained():
+def test_networks_are_distinguished_by_their_untrained_form():
     spec = Specification("t", "r", "numpy", "cpu", {}, Target("top1", 0.9), "first", "wall", "1 epoch", 1.0)
     one, same, other = (basis_of(spec, {"numpy": "2"}, zoo.mlp(4, width, 2), {}) for width in (3, 3, 5))
     assert one == same != other
     assert one.libraries == {"numpy": "2"}
 
 
-def test_a_kept_network_is_found_by_its_run_and_not_where_the_task_changed(tmp_path, model):
+def test_a_kept_network_is_found_by_its_run_unless_the_task_changed(tmp_path, model):
     path = kept(tmp_path, model)
     found = find_model(tmp_path, "f" * 64, 0, "s")
     assert found.path == path

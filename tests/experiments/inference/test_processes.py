@@ -1,4 +1,4 @@
-"""Inference from a plan to records: what is done counts, what is read is checked, what is measured is the answers."""
+"""Inference from a plan to records: finished processes count, files are checked, answers are measured and judged."""
 
 from time import sleep
 
@@ -96,29 +96,29 @@ def test_each_scenario_leaves_every_latency_and_the_quality_of_its_answers(
     assert ("queueing" in record.facts.includes) == (settings.name == "server")
 
 
-def test_processes_ask_in_another_order_and_answer_alike(model, examples, tmp_path):
+def test_processes_query_in_different_orders_and_give_the_same_answers(model, examples, tmp_path):
     spec = specification(model, examples)
     one, other = (measured(spec, tmp_path / "store", seed)[0] for seed in (0, 1))
     assert one.accuracy == other.accuracy
     assert one.header.key == other.header.key
 
 
-def test_a_query_that_is_filled_up_to_the_networks_batch_says_so(model, examples, tmp_path):
+def test_a_query_that_is_padded_to_the_networks_batch_says_so(model, examples, tmp_path):
     record, _ = measured(specification(model, examples, scenario(batch=4)), tmp_path / "store")
-    assert "takes 4 samples at once, so a query of 1 sample is filled up" in record.facts.clock
+    assert "takes 4 samples at once, so a query of 1 sample is padded" in record.facts.clock
     record, _ = measured(specification(model, examples), tmp_path / "store")
-    assert "filled up" not in record.facts.clock
+    assert "padded" not in record.facts.clock
 
 
-def test_made_up_inputs_have_no_quality_and_say_so(model, tmp_path):
+def test_synthetic_inputs_have_no_quality_and_say_so(model, tmp_path):
     record, _ = measured(specification(model, None), tmp_path / "store")
     assert record.facts.synthetic
     assert record.accuracy.value is None
-    assert "made-up" in record.accuracy.reason
+    assert "synthetic" in record.accuracy.reason
 
 
 class Slow(PreparedFeed):
-    """A millisecond for whatever it has not been asked before; with ``forgets`` for everything."""
+    """Takes a millisecond for every new sample; with ``forgets`` for every sample."""
 
     def __init__(self, backend, sources, forgets):
         super().__init__(backend, sources)
@@ -147,7 +147,7 @@ class Events(list):
         self.append((name, len(values)))
 
 
-def test_the_highest_rate_is_that_of_a_run_that_kept_the_bound_and_no_higher_one_did():
+def test_the_highest_rate_is_that_of_the_fastest_run_within_the_bound():
     settings = scenario("server", bound_s=0.03, quantile=0.5, find_peak=True, queries=60)
     events = Events()
     result = drive(settings, slow(20, True), 20, 0, events, HOST)
@@ -157,15 +157,15 @@ def test_the_highest_rate_is_that_of_a_run_that_kept_the_bound_and_no_higher_one
     assert any(not each.valid for each in tried)
 
 
-def test_a_bound_that_nothing_can_keep_is_told_before_any_rate_is_tried(model, examples, tmp_path):
+def test_an_impossible_bound_is_reported_before_any_rate_is_tried(model, examples, tmp_path):
     settings = scenario("server", bound_s=1e-9, find_peak=True)
     record, _ = measured(specification(model, examples, settings), tmp_path / "store")
     assert record.outcome.status == "failed"
-    assert "wait for nobody" in record.outcome.reason
+    assert "without any load" in record.outcome.reason
     assert not record.peaks
 
 
-def test_audits_are_recorded_each_with_what_it_found(model, examples, tmp_path):
+def test_each_audit_is_recorded_with_its_finding(model, examples, tmp_path):
     record, _ = measured(specification(model, examples, audit=True), tmp_path / "store")
     by_name = {each.name: each for each in record.audits}
     assert by_name["answers under the clock"].passed is True
@@ -173,7 +173,7 @@ def test_audits_are_recorded_each_with_what_it_found(model, examples, tmp_path):
 
 
 @pytest.mark.parametrize(("forgets", "passed"), [(True, True), (False, False)])
-def test_a_feed_that_remembers_is_caught_and_an_honest_one_is_not(forgets, passed):
+def test_a_caching_feed_fails_the_audit_and_an_honest_one_passes(forgets, passed):
     assert audit_cache(slow(150, forgets), 150, 20, 0, HOST).passed in (passed, None if passed else False)
 
 
@@ -183,7 +183,7 @@ def test_a_process_that_crashed_before_is_recorded_and_not_tried_again(model, ex
     assert "queries" not in stages
 
 
-def test_a_mode_that_the_framework_has_not_is_an_outcome_and_no_crash(model, examples, tmp_path):
+def test_an_unknown_mode_is_an_outcome_and_not_a_crash(model, examples, tmp_path):
     spec = specification(model, examples)
     arm = InferenceArm("numpy", "compiled")
     record, _ = measured(InferenceSpecification("small", spec.model, spec.data, spec.scenario, arm), tmp_path / "store")
@@ -192,7 +192,7 @@ def test_a_mode_that_the_framework_has_not_is_an_outcome_and_no_crash(model, exa
     assert record.status == "done"
 
 
-def test_what_is_done_here_is_not_made_again_and_the_rest_is_interleaved(model, examples, tmp_path):
+def test_finished_processes_are_not_repeated_and_the_others_are_interleaved(model, examples, tmp_path):
     spec = specification(model, examples)
     store = tmp_path / "store"
     measured(spec, store)
@@ -205,7 +205,7 @@ def test_what_is_done_here_is_not_made_again_and_the_rest_is_interleaved(model, 
     assert len(plan_of([spec], 1, store, capture(), fresh=True).to_go) == 1
 
 
-def test_a_process_that_was_interrupted_is_made_again_and_the_plan_says_why(model, examples, tmp_path):
+def test_an_interrupted_process_is_repeated_and_the_plan_says_why(model, examples, tmp_path):
     spec = specification(model, examples)
     record, _ = measured(spec, tmp_path / "store")
     lines = record.path.read_bytes().splitlines(keepends=True)
@@ -215,7 +215,7 @@ def test_a_process_that_was_interrupted_is_made_again_and_the_plan_says_why(mode
     assert "interrupted" in plan.lines()[1]
 
 
-def test_a_process_that_failed_is_made_again_and_one_that_a_framework_refused_is_not(model, examples, tmp_path):
+def test_a_failed_process_is_repeated_and_an_unsupported_one_is_not(model, examples, tmp_path):
     spec = specification(model, examples)
     measured(spec, tmp_path / "store", crashed="killed by signal 11")
     plan = plan_of([spec], 1, tmp_path / "store", capture())
@@ -223,7 +223,7 @@ def test_a_process_that_failed_is_made_again_and_one_that_a_framework_refused_is
     assert "it failed before: killed by signal 11" in plan.lines()[1]
 
 
-def test_the_same_arm_twice_and_a_device_that_is_not_here_are_refused(model, examples, tmp_path):
+def test_the_same_arm_twice_and_a_missing_device_are_refused(model, examples, tmp_path):
     spec = specification(model, examples)
     with pytest.raises(UsageError, match="named twice"):
         plan_of([spec, spec], 1, tmp_path, {})
@@ -234,7 +234,7 @@ def test_the_same_arm_twice_and_a_device_that_is_not_here_are_refused(model, exa
 
 @pytest.mark.parametrize("framework", ["numpy", "onnxruntime"])
 def test_raw_pixels_are_normalised_alike_on_the_clock_and_before_it(framework):
-    # ONNX Runtime's arrays know no arithmetic: there the host does it.
+    # ONNX Runtime's arrays have no arithmetic, so the host normalises.
     if framework != "numpy":
         pytest.importorskip(framework)
     pixels = np.random.default_rng(0).integers(0, 256, (12, 4), np.uint8)
@@ -259,12 +259,12 @@ def test_a_model_that_changed_since_it_was_named_is_refused(model, examples, tmp
         make_subject(spec, tmp_path)
 
 
-def test_answers_decoded_token_by_token_are_no_inference_of_one_pass():
+def test_answers_decoded_token_by_token_are_refused():
     with pytest.raises(UnsupportedError, match="token by token"):
         refuse_quality("translation", Bleu(target=20.0))
 
 
-def test_a_scenario_is_the_drivers_with_the_same_settings():
+def test_scenario_settings_are_passed_to_the_driver():
     server = scenario_of(scenario("server", qps=200.0, bound_s=0.015, workers=3))
     assert (server.qps, server.bound_s, server.workers, server.min_queries) == (200.0, 0.015, 3, 70)
     assert scenario_of(scenario("offline", batch=16, queries=5)).min_samples == 5
@@ -281,9 +281,9 @@ def test_more_latencies_than_a_record_holds_are_thinned_in_order_of_size():
     assert (kept.tolist(), every) == (values.tolist(), 1)
 
 
-def test_data_of_a_task_that_are_not_those_of_the_plan_are_refused(model, tmp_path):
+def test_data_of_a_task_that_changed_since_the_plan_are_refused(model, tmp_path):
     mine = Model("digits[mlp]", "task", str(model), digest_of_data(model), task="digits", reference="digits")
     data = Data("task", "the test split of digits", checksums={"digits": "0" * 64})
     spec = InferenceSpecification("digits", mine, data, scenario(), InferenceArm("numpy"))
-    with pytest.raises(DataError, match="planned with"):
+    with pytest.raises(DataError, match="since the measurement was planned"):
         make_subject(spec, tmp_path)

@@ -1,4 +1,4 @@
-"""Threads of an arm: given by a way that works, and held against what the framework says."""
+"""Threads of an arm: set so that the framework uses them, and compared with what it reports."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from levelbench.measure.environment import capture
 from levelbench.records.inference import InferenceArm
 
 
-def test_other_threads_make_other_records():
+def test_another_number_of_threads_makes_other_records():
     now = capture()
     torch, jax = InferenceArm("torch", threads=3), InferenceArm("jax", threads=1)
     assert with_threads(now, torch)["threads"]["settings"]["OMP_NUM_THREADS"] == "3"
@@ -20,7 +20,7 @@ def test_other_threads_make_other_records():
     assert with_threads(now, jax)["machine"]["cores_allowed"] == 1
 
 
-def test_a_framework_that_counts_cores_is_left_so_many_and_others_are_left_alone():
+def test_only_frameworks_that_count_cores_get_restricted_cores():
     before = os.sched_getaffinity(0)
     try:
         limit_cores(InferenceArm("numpy", threads=1))
@@ -30,11 +30,11 @@ def test_a_framework_that_counts_cores_is_left_so_many_and_others_are_left_alone
         assert len(os.sched_getaffinity(0)) == 1
     finally:
         os.sched_setaffinity(0, before)
-    with pytest.raises(UsageError, match="a thread a core"):
+    with pytest.raises(UsageError, match="a thread per core"):
         check_cores(InferenceArm("jax", threads=len(before) + 1))
 
 
-def test_a_framework_with_another_number_of_threads_than_its_arm_says_is_a_failure():
+def test_a_framework_with_a_wrong_number_of_threads_fails():
     check_threads(InferenceArm("torch", threads=2), {"threads": 2})
     check_threads(InferenceArm("torch"), {"threads": 2})
     with pytest.raises(CheckFailedError, match="2 instead of 1"):
@@ -42,7 +42,7 @@ def test_a_framework_with_another_number_of_threads_than_its_arm_says_is_a_failu
 
 
 @pytest.mark.parametrize("module", ["inference.processes", "networks"])
-def test_a_process_that_measures_an_import_has_imported_no_numeric_library_before(module):
+def test_a_process_that_measures_an_import_starts_without_numeric_libraries(module):
     code = (
         f"import sys, levelbench.experiments.{module}\nprint(sorted({{'numpy', 'onnx', 'torch'}} & set(sys.modules)))"
     )

@@ -118,11 +118,11 @@ def test_a_foreign_model_whose_rows_affect_each_other_is_run_with_only_these(mak
 
 def test_without_a_reference_nothing_is_claimed(make_specification, measured):
     none = reference.Reference(
-        reference.ReferenceFacts(reason="the process of the reference was killed by signal 11"), {}
+        reference.ReferenceFacts(reason="the process that computes the reference was killed by signal 11"), {}
     )
     outcome, _ = measured(make_specification(), wanted=none)
     assert outcome.status == "measured"
-    assert outcome.checked == "not checked: the process of the reference was killed by signal 11"
+    assert outcome.checked == "not checked: the process that computes the reference was killed by signal 11"
 
 
 class Refusing(NumpyBackend):

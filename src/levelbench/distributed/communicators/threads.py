@@ -279,7 +279,9 @@ def _run(
         ended = results.keys() | errors.keys()
         for rank in set(range(size)) - ended:
             errors[rank] = CommunicationError(
-                f"the end of rank {rank}", "it went on after another had failed", "call the communicator in its loop"
+                f"the end of rank {rank}",
+                "it continued after another rank had failed",
+                "call the communicator in its loop",
             )
     finally:
         meeting.fail("the ranks' run is over")

@@ -1,9 +1,9 @@
-"""Finds the trained network of a task's run in the store, or trains and keeps it.
+"""Finds the trained network of a task's run in the store, or trains it and keeps it.
 
-Where no trained network is kept, the run that trains it is made as ``levelbench run`` would make it, with the same
-specification and seed; on a CPU, and by a framework that repeats itself, that gives the same weights again. It is
-carried out by the same code into the same store, in a process of its own (``python -m
-levelbench.experiments.inference.making``), with one more observer that takes the weights as they were evaluated last.
+If no trained network is kept, the run is repeated as ``levelbench run`` would make it, with the same specification and
+seed; on a CPU, with a deterministic framework, that gives the same weights again. The same code writes to the same
+store, in a separate process (``python -m levelbench.experiments.inference.making``), with an additional observer that
+copies the weights that were evaluated last.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from levelbench.experiments.inference.models import (
     stale,
 )
 from levelbench.experiments.jobs import AloneMember, Job, Message
-from levelbench.experiments.processes import Telling, listen, need_folder, raise_told, serve
+from levelbench.experiments.processes import ProcessNote, listen, need_folder, raise_reported, serve
 from levelbench.experiments.request import load_task
 from levelbench.networks.files import save
 from levelbench.records import Record, Store, new_id, read_record
@@ -47,9 +47,9 @@ __all__ += ["LastWeights", "train_model", "why_not_kept"]
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """The run whose trained network is asked for. ``reference`` is how its task is found, ``source`` the task's text.
+    """The run whose trained network is wanted: ``reference`` finds its task, ``source`` is the digest of its text.
 
-    An empty ``source`` takes any, and so does a ``basis`` of ``None``.
+    An empty ``source`` accepts any text, and a ``basis`` of ``None`` any basis.
     """
 
     reference: str
@@ -61,18 +61,18 @@ class TrainingRun:
 
 
 def kept_model(store: Path, wanted: TrainingRun) -> KeptModel | None:
-    """The trained network, if the store keeps it."""
+    """The trained network, if the store has it."""
     return find_model(store, wanted.key, wanted.seed, wanted.source, wanted.basis)
 
 
 def why_not_kept(store: Path, wanted: TrainingRun) -> str:
-    """Why a network that lies there does not count; empty where there is none."""
+    """Why the store's network does not count; empty if there is none."""
     facts = kept_facts(store, wanted.key, wanted.seed)
     return "" if facts is None else stale(facts, wanted.source, wanted.basis) or "it is damaged"
 
 
 def expected_s(store: Store, wanted: TrainingRun) -> float | None:
-    """How long such a run took here before: the median in seconds over those of any seed; ``None`` if none is known."""
+    """How long such a run has taken here: the median in seconds over runs of any seed; ``None`` if there are none."""
     chosen = Selector("", word=wanted.specification.task, filters=(("key", wanted.key),))
     times = [_seconds(record) for record in store.records(chosen)]
     known = [each for each in times if each is not None]
@@ -86,7 +86,7 @@ def _seconds(record: Record) -> float | None:
 def train_model(
     store: Path, wanted: TrainingRun, data: Path | None, on_phase: Callable[[str], None] = lambda phase: None
 ) -> KeptModel:
-    """Make the run in a process of its own and keep its network. Raises what the run told, or how it died."""
+    """Make the run in a separate process and keep its network. Raises what the run reported, or how it died."""
     need_folder(store)
     job = Job(
         reference=wanted.reference,
@@ -104,46 +104,46 @@ def train_model(
             on_phase(note.phase)
 
     notes, code, output = listen("levelbench.experiments.inference.making", job, TrainingNote, on_note)
-    raise_told(notes, code, output, f"training {wanted.specification.task}, seed {wanted.seed}", "", 0)
+    raise_reported(notes, code, output, f"training {wanted.specification.task}, seed {wanted.seed}", "", 0)
     found = kept_model(store, wanted)
     if found is None:
-        raise StoreError("the trained network", f"it is not in {store}", "see whether the store can be written")
+        raise StoreError("the trained network", f"it is not in {store}", "check that the store can be written")
     return found
 
 
-class TrainingNote(Telling, frozen=True, kw_only=True):
-    """A line to the parent: what any process tells, or the phase that begins."""
+class TrainingNote(ProcessNote, frozen=True, kw_only=True):
+    """A line to the parent: also the phase that begins."""
 
     phase: str = ""
 
 
 class LastWeights(Observer):
-    """Takes a copy of the weights after the last evaluation, on the clock, as a run that saves its network would."""
+    """Copies the weights after the last evaluation, on the clock, as any run that saves its network would."""
 
     def __init__(self) -> None:
         self.context: Context | None = None
         self.values: dict[str, NDArray[Any]] = {}
 
     def on_prepared(self, context: Context) -> None:
-        """Remember where they are."""
+        """Remember where the weights are."""
         self.context = context
 
     def on_end(self, progress: Progress) -> None:
-        """Copy them."""
+        """Copy the weights."""
         assert self.context is not None
         executor, host = self.context.executor, self.context.backend.host
         held = {**executor.parameters, **executor.buffers}
         wanted = [each.name for each in self.context.recipe.onnx_network("a trained network as a file").parameters]
-        # Copies: what is live goes back to the weights that are trained, where an average was evaluated.
+        # Copies, because live arrays return to the trained weights after an average was evaluated.
         self.values = {name: np.array(host(held[name])) for name in wanted}
 
 
 def main(arguments: list[str]) -> int:
-    """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
+    """Read a job from standard input and carry it out; the first argument is the file descriptor for notes."""
     return serve(arguments, Job, _carry_out)
 
 
-def _carry_out(job: Job, tell: Callable[[Telling], None]) -> None:
+def _carry_out(job: Job, tell: Callable[[ProcessNote], None]) -> None:
     def relay(message: Message) -> None:
         tell(TrainingNote(path=message.path, phase=message.phase or ""))
 
@@ -154,16 +154,15 @@ def _carry_out(job: Job, tell: Callable[[Telling], None]) -> None:
 
 
 def keep_network(job: Job, record_path: Path, weights: LastWeights, *, for_inference: bool = True) -> Path:
-    """Keep the network of the run with this record in the run's store; the model's path.
+    """Keep the network of the run with this record in the run's store; returns the model's path.
 
-    ``for_inference`` says that the run was made for that alone, so that it is no trial and no entry of a leaderboard.
-
-    Raises ``StoreError`` where it cannot be written, ``LevelbenchError`` for a run that came to no end.
+    ``for_inference`` means that the run was made only for its network, so it is neither a trial nor an entry of a
+    leaderboard. Raises ``StoreError`` if the network cannot be written, ``LevelbenchError`` for an unfinished run.
     """
     context = weights.context
     record = read_record(record_path)
     if context is None or record.end is None:
-        raise LevelbenchError("a trained network", "its run came to no end", "run the same command again")
+        raise LevelbenchError("a trained network", "its run did not finish", "run the same command again")
     path = model_path(Path(job.store), job.key, job.seed)
     before = kept_facts(Path(job.store), job.key, job.seed)
     data = record.end.dataset.checksums if record.end.dataset is not None else {}

@@ -1,13 +1,12 @@
-"""Measures one process's part of an inference benchmark: start, the scenario's queries, quality, audits, into a record.
+"""Measures one process's part of an inference benchmark: start, the scenario's queries, quality and audits.
 
-The network is opened, warmed up, driven and judged in one process over one path, so the quality is that of the very
-answers whose time is measured. Whatever a framework does ends in an outcome that says so. Scenarios, draws and rules
-are those of :mod:`levelbench.measure.scenarios`.
+The network is opened, warmed up, queried and judged in one process and through one code path, so the quality is that of
+the timed answers. Whatever a framework does, the record's outcome says so. :mod:`levelbench.measure.scenarios` defines
+scenarios, draws and rules.
 
-Audits ask whether nothing is cached, whether timed answers are the right ones, and whether other seeds change nothing
-(after MLPerf Inference's compliance tests 01, 04 and 05). What has been asked before may be cached, so the caching
-audit comes first and leaves out the samples of the warm-up; the others need a timed run to compare with and come after
-it.
+Audits test that nothing is cached, that timed answers are right, and that other seeds change nothing (after MLPerf
+Inference's compliance tests 04, 01 and 05). Earlier samples may be cached, so the caching audit comes first and leaves
+out the samples of the warm-up; the others are compared with a timed run and come after it.
 """
 
 from __future__ import annotations
@@ -66,15 +65,15 @@ __all__ += ["make_inference_record", "scenario_of"]
 
 _MOST_KEPT = 2000
 _TOLERANCE = 1e-3
-"""Of an output, relative to the largest of its answer: sums are formed in another order for another batch."""
+"""For an output, relative to the largest value of its answer: the order of sums depends on the batch."""
 _OTHER_SEED = 1_000_003
 _SHORTER = 0.2
 BELOW_PEAK = 0.8
-"""The highest of many rates that were tried is one that was lucky: at it, an honest system fails every third time."""
+"""The highest of many rates is partly luck: an honest system fails at it every third time, so audits stay below."""
 
 
 class _Returning:
-    """The same answers, given back one a sample."""
+    """The same answers, returned one per sample."""
 
     def __init__(self, answerer: Answerer) -> None:
         self._answerer = answerer
@@ -84,7 +83,7 @@ class _Returning:
 
 
 class _Shifted:
-    """The same answers, given back to nobody, about samples that are ``shift`` further on."""
+    """The answers for samples that are ``shift`` further on; nothing is returned."""
 
     def __init__(self, answerer: Answerer, shift: int) -> None:
         self._answerer, self._shift = answerer, shift
@@ -94,7 +93,7 @@ class _Shifted:
 
 
 def audit_cache(answerer: Answerer, samples: int, asked: int, seed: int, clock: Clock) -> Audit:
-    """Whether the same sample again is answered faster, on samples from number ``asked`` on: none was asked before."""
+    """Whether repeated samples are answered faster, using samples from number ``asked`` on, which are all new."""
     fresh = max(samples - asked, 1)
     return _recorded(audit_caching(_Shifted(answerer, asked), samples=fresh, seed=seed, clock=clock))
 
@@ -108,10 +107,10 @@ def audit_answers(
     clock: Clock,
     find_peak: bool = False,
 ) -> Iterator[Audit]:
-    """Timed runs with other seeds: one to see whether it is as fast, a shorter one of which some answers are kept.
+    """Timed runs with other seeds: one to compare its speed, and a shorter one of which some answers are kept.
 
-    Two runs, for handing answers over takes time, which would be told as a slower network. With ``find_peak`` both are
-    at :data:`BELOW_PEAK` of the rate that was found.
+    These are two runs because returning answers takes time, which would look like a slower network. With ``find_peak``
+    both use :data:`BELOW_PEAK` of the rate that was found.
     """
     scenario = audited(scenario, first, find_peak)
     same = audit_seeds(first, lambda by: run_scenario(scenario, answerer, samples=samples, seed=by, clock=clock), seed)
@@ -126,28 +125,28 @@ def audit_answers(
 
 
 def audit_seeds(first: ScenarioResult, run: Callable[[int], ScenarioResult], seed: int) -> Audit:
-    """Whether a ``run`` with other seeds is as good as the ``first``, which was with ``seed``.
+    """Whether a ``run`` with other seeds is as good as the ``first``, which used ``seed``.
 
-    One that is worse is held against a third with the first seeds again: where that is no better, the machine has
-    changed meanwhile, and the seeds are not to blame.
+    If it is worse, a third run uses the first seeds again: if that is no better, the machine has changed meanwhile, and
+    the audit is inconclusive.
     """
     second = run(seed + _OTHER_SEED)
     found = audit_same_result(first, second)
     if found.verdict == "failed" and (again := audit_same_result(run(seed), second)).verdict != "failed":
-        said = f"{found.found}; but with the first seeds once more: {again.found}"
+        said = f"{found.found}; but with the first seeds again: {again.found}"
         return structs.replace(_recorded(found), passed=None, said=said)
     return _recorded(found)
 
 
 def audited(scenario: Scenario, first: ScenarioResult, find_peak: bool) -> Scenario:
-    """The scenario of the second run: a server's at the rate of the ``first``, or below it where that was a peak."""
+    """The scenario of the second run: for a server at the rate of the ``first``, or below it if that was a peak."""
     if isinstance(scenario, Server) and first.target_per_s is not None:
         return replace(scenario, qps=first.target_per_s * (BELOW_PEAK if find_peak else 1.0))
     return scenario
 
 
 def _agree(a: Any, b: Any) -> bool:
-    """Whether two answers, each a tuple of arrays, are the same to rounding."""
+    """Whether two answers, each a tuple of arrays, agree up to rounding."""
     return len(a) == len(b) and all(_close(np.asarray(one), np.asarray(other)) for one, other in zip(a, b, strict=True))
 
 
@@ -183,8 +182,8 @@ class Adds(Protocol):
 
 
 def scenario_of(settings: ScenarioSettings, qps: float | None = None) -> Scenario:
-    """The scenario that the settings describe; ``qps`` in place of theirs."""
-    # A rate that is looked for is low where the network is slow, and has to have its queries all the same.
+    """The scenario that the settings describe; ``qps`` overrides theirs."""
+    # A slow network has a low peak rate, and still has to complete its queries.
     most_s = None if settings.find_peak else settings.most_s
     common: dict[str, Any] = {"max_duration_s": most_s, "timeout_s": _TIMEOUT_S, "warmup_queries": 0}
     least: dict[str, Any] = {"min_duration_s": settings.duration_s, "min_queries": settings.queries}
@@ -204,7 +203,7 @@ def scenario_of(settings: ScenarioSettings, qps: float | None = None) -> Scenari
                 **common,
             )
         case "offline":
-            # Its one query is as long as it has to be; the rate that says how long is found off the clock.
+            # Its single query is as long as necessary; the rate that determines its length is measured off the clock.
             common["warmup_queries"] = 1
             duration = settings.duration_s
             return Offline(
@@ -223,9 +222,9 @@ def drive(
     clock: Clock,
     say: Callable[[str], None] = lambda words: None,
 ) -> ScenarioResult:
-    """Run the scenario over the first ``samples`` samples and record raw values and what the driver says.
+    """Run the scenario over the first ``samples`` samples, and record raw values and the driver's result.
 
-    ``say`` is told each rate that is tried where the highest is looked for.
+    In a search for the highest rate, ``say`` gets each rate that is tried.
     """
     if settings.find_peak:
         result = _peak(settings, answerer, samples, seed, record, clock, say)
@@ -261,31 +260,31 @@ def _peak(
     clock: Clock,
     say: Callable[[str], None],
 ) -> ScenarioResult:
-    """The run at the highest rate that keeps the bound, each one that was tried recorded."""
+    """The run at the highest rate within the bound; every rate that was tried is recorded."""
     bound_s = settings.bound_s or 1.0
     alone = DawnBench(max_queries=_ALONE, timeout_s=_TIMEOUT_S, warmup_queries=0)
     waited = run_scenario(alone, answerer, samples=samples, seed=seed, clock=clock)
     longest = nearest_rank(np.sort(waited.latencies_ns), settings.quantile) * 1e-9
     if longest > bound_s:
-        # No rate is low enough then, and to find that out by halving it takes twice as long each time.
+        # Then no rate is low enough, and finding that out by halving would take twice as long each time.
         raise CheckFailedError(
             f"the highest rate within {bound_s:g} s",
-            f"the {settings.quantile:g} quantile of {waited.queries} queries that wait for nobody is {longest:.4g} s",
-            "give a longer --bound, or a machine that does nothing else",
+            f"the {settings.quantile:g} quantile of {waited.queries} queries without any load is {longest:.4g} s",
+            "give a longer --bound, or use an idle machine",
         )
-    # Half of what the workers can do if they never wait.
+    # Half of the workers' rate if they never wait.
     scenario = scenario_of(settings, 0.5 * settings.workers / waited.mean_latency_s)
     assert isinstance(scenario, Server)
 
     def tell(trial: RateTrial) -> None:
         record.add(PeakTrial(trial.qps, trial.valid))
-        say(f"queries, {trial.qps:.4g} a second {'kept' if trial.valid else 'did not keep'} the bound")
+        say(f"queries, {trial.qps:.4g} per second {'kept' if trial.valid else 'exceeded'} the bound")
 
     return find_peak(scenario, answerer, samples=samples, seed=seed, clock=clock, progress=tell).result
 
 
 def _thinned(values: NDArray[np.int64], most: int = MOST_LATENCIES) -> tuple[NDArray[np.int64], int]:
-    """All values in order where there are no more than ``most``; else every k-th in order of size, from the middle."""
+    """All values in their order if there are at most ``most``; else every k-th in order of size; and k."""
     every = -(-len(values) // most)
     if every <= 1:
         return values, 1
@@ -293,7 +292,7 @@ def _thinned(values: NDArray[np.int64], most: int = MOST_LATENCIES) -> tuple[NDA
 
 
 STAGES = ("open", "build", "prepare", "first", "warm-up", "audit", "queries", "accuracy")
-"""What a process is at, in order; the first four are phases of the record. An audit comes before and after the rest."""
+"""The stages of a process, in order; the first four are phases of the record. Audits come before and after queries."""
 
 OnStage = Callable[[Path, str, InferenceOutcome | None], None]
 
@@ -308,11 +307,11 @@ def make_inference_record(
     crashed: str = "",
     planned: tuple[float | None, int] = (None, 0),
 ) -> Path:
-    """Measure, write the record and answer with its path.
+    """Measure, write the record and return its path.
 
     ``seed`` is the number of the process; ``folder`` that of the task's data. ``on_stage`` gets the record's path with
-    each stage as it begins, and the outcome with an empty one. ``crashed`` says how a process before this one was
-    brought down: it is recorded, and not tried again. ``planned`` are the effect and number of the header.
+    each stage as it begins, and the outcome with an empty stage. ``crashed`` says how an earlier process crashed: that
+    is recorded, and not tried again. ``planned`` holds the effect and number of processes for the header.
     """
     environment = capture()
     with InferenceWriter.start(
@@ -366,12 +365,14 @@ class _Process:
         self._writer, self._begin, self._clock = writer, begin, clock
 
     def measure(self) -> None:
-        """All stages, each event recorded as it is known."""
+        """Go through all stages, and record each event as soon as it is known."""
         specification, arm, writer = self._spec, self._spec.arm, self._writer
         with self._phase("open"):
             opened = open_framework(arm.framework, arm.device)
         if not isinstance(opened, Backend):
-            raise UnsupportedError(f"a network on {arm.framework}", "it runs single operators only", "use another")
+            raise UnsupportedError(
+                f"a network on {arm.framework}", "it only runs single operators", "use another framework"
+            )
         check_threads(arm, opened.describe())
         mode = opened.chosen_mode(arm.mode or None)
         with self._phase("build"):
@@ -383,15 +384,15 @@ class _Process:
         with self._phase("first"):
             answerer.answer(loaded[: self._per_query()].tolist())
         self._begin("warm-up")
-        said = _warm(answerer, loaded, self._per_query())
+        said = _warm_up_queries(answerer, loaded, self._per_query())
         writer.add(self._facts(opened, mode, subject, answerer, len(loaded), said))
-        # What was made so far is not the queries': without this a collection of it falls on one of them.
+        # Otherwise the garbage so far would be collected during a query.
         gc.collect()
         gc.freeze()
         seed, count = specification.seed + self._seed, len(loaded)
         if specification.audit:
             self._begin("audit")
-            writer.add(audit_cache(answerer, count, _asked(self._per_query()), seed, self._clock))
+            writer.add(audit_cache(answerer, count, _warmup_samples(self._per_query()), seed, self._clock))
         first = self._queries(answerer, subject, footprint, count, seed)
         if specification.audit:
             self._begin("audit")
@@ -403,7 +404,7 @@ class _Process:
     def _queries(
         self, answerer: Answerer, subject: Subject, footprint: Footprint, samples: int, seed: int
     ) -> ScenarioResult:
-        """The scenario, and the quality of the answers."""
+        """Run the scenario, and judge the quality of the answers."""
         scenario = self._spec.scenario
         results: list[ScenarioResult] = []
         if scenario.name == "dawnbench" and subject.quality is not None:
@@ -423,7 +424,7 @@ class _Process:
         return scenario.batch if scenario.name == "offline" else scenario.samples_per_query
 
     def _loaded(self, answerer: Answerer, subject: Subject) -> NDArray[np.int64]:
-        """The samples that the queries are drawn from, made ready: the first ones."""
+        """Load the samples from which queries are drawn: the first ones."""
         count = subject.examples.count
         loaded = np.arange(min(self._spec.scenario.samples or count, count), dtype=np.int64)
         answerer.load(loaded)
@@ -450,7 +451,7 @@ class _Process:
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
-        """A stretch that ends with its work done; nothing is recorded of one that raises."""
+        """Time a phase; nothing is recorded if it raises."""
         self._begin(name)
         before_ns = self._clock.now_ns()
         yield
@@ -469,18 +470,18 @@ def _answerer(backend: Backend, subject: Subject, specification: InferenceSpecif
     return Answerer(backend, make, feed, scenario.batch, scenario.workers, fixed=True)
 
 
-def _calls(per_query: int) -> int:
+def _warmup_calls(per_query: int) -> int:
     return 20 if per_query == 1 else 5
 
 
-def _asked(per_query: int) -> int:
-    """Up to which sample the warm-up asks."""
-    return _calls(per_query) * per_query
+def _warmup_samples(per_query: int) -> int:
+    """The number of samples that the warm-up uses."""
+    return _warmup_calls(per_query) * per_query
 
 
-def _warm(answerer: Answerer, loaded: NDArray[np.int64], per_query: int) -> str:
-    """Answer as the queries will ask, on each executor, a few times; what was done, in words."""
-    calls = _calls(per_query)
+def _warm_up_queries(answerer: Answerer, loaded: NDArray[np.int64], per_query: int) -> str:
+    """Answer a few queries of the usual size on each executor; returns what was done, in words."""
+    calls = _warmup_calls(per_query)
     order = np.resize(loaded, calls * per_query)
     for start in range(0, len(order), per_query):
         answerer.warm_up(order[start : start + per_query].tolist())
@@ -488,7 +489,7 @@ def _warm(answerer: Answerer, loaded: NDArray[np.int64], per_query: int) -> str:
 
 
 def _clock_words(specification: InferenceSpecification, subject: Subject) -> str:
-    """What a latency goes from and to."""
+    """What a latency includes, in words."""
     work, scenario = subject.examples.prepared, specification.scenario
     preprocessing = specification.preprocessing
     if not work:
@@ -500,5 +501,5 @@ def _clock_words(specification: InferenceSpecification, subject: Subject) -> str
     filled = ""
     if scenario.name != "offline" and scenario.samples_per_query % scenario.batch:
         query = f"{scenario.samples_per_query} sample{'s' * (scenario.samples_per_query > 1)}"
-        filled = f"; the network takes {scenario.batch} samples at once, so a query of {query} is filled up to them"
+        filled = f"; the network takes {scenario.batch} samples at once, so a query of {query} is padded"
     return f"from the query to the outputs on the host; {beforehand}{filled}"

@@ -1,8 +1,8 @@
-"""Trained networks that the store keeps: ``<store>/models/<key>-s<seed>.onnx``, and beside it where each came from.
+"""Trained networks in the store: ``<store>/models/<key>-s<seed>.onnx``, each with a ``.json`` about its origin.
 
-A trained network is made once, by a run like any other whose record stays in the store, and is found
-again by that run's key and seed. What is beside it holds the file's own digest and all that the run was made from, so
-one that was changed, or would come out otherwise today, does not count.
+A trained network is made once, by an ordinary run whose record stays in the store, and is found again by that run's key
+and seed. The file next to it has the model's digest and everything that determined the run. So a network that was
+changed, or that the same run would no longer produce, does not count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ += ["stale"]
 
 
 class Basis(msgspec.Struct, frozen=True):
-    """What a trained network is made from beside its specification, seed and the task's own text.
+    """What determines a trained network besides its specification, its seed and the task's text.
 
     ``levelbench`` and ``libraries`` are versions, ``network`` is the SHA-256 of the network before it was trained
     (whichever module builds it), ``data`` those of the data by file.
@@ -42,7 +42,7 @@ class Basis(msgspec.Struct, frozen=True):
 
 
 class TrainedModel(msgspec.Struct, frozen=True):
-    """Where a trained network came from: its run with all that decided about it, and what it reached.
+    """The origin of a trained network: its run, everything that determined it, and the quality that it reached.
 
     ``quality`` holds the run's final figures by split; ``source`` is the digest of the task's text.
     """
@@ -57,9 +57,9 @@ class TrainedModel(msgspec.Struct, frozen=True):
     quality: dict[str, float]
     basis: Basis = Basis()
     for_inference: bool = True
-    """Whether its run was made for its sake alone, and not by ``levelbench run``."""
+    """Whether the run was made only for this network, and not by ``levelbench run``."""
     earlier: list[str] = []
-    """The runs that trained it before for its sake alone, where it was trained anew."""
+    """Earlier runs that were made only for this network, if it was trained again."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ def model_path(store: Path, key: str, seed: int) -> Path:
 def basis_of(
     specification: Specification, libraries: Mapping[str, object], network: Network, data: Mapping[str, str]
 ) -> Basis:
-    """What a run of ``specification`` is made from now: ``libraries`` as an environment has them.
+    """What determines a run of ``specification`` now; ``libraries`` are those of an environment.
 
-    ``network`` is the recipe's before training, ``data`` the checksums of the task's data.
+    ``network`` is the recipe's network before training, ``data`` the checksums of the task's data.
     """
     names = dict.fromkeys(("numpy", specification.framework))
     versions = {name: str(libraries[name]) for name in names if name in libraries}
@@ -89,7 +89,7 @@ def basis_of(
 
 
 def kept_facts(store: Path, key: str, seed: int) -> TrainedModel | None:
-    """What lies beside the network of that key and seed, whether or not it still counts."""
+    """The facts about the network of that key and seed, whether or not it still counts."""
     try:
         raw = model_path(store, key, seed).with_suffix(".json").read_bytes()
         return msgspec.json.decode(raw, type=TrainedModel)
@@ -98,9 +98,9 @@ def kept_facts(store: Path, key: str, seed: int) -> TrainedModel | None:
 
 
 def find_model(store: Path, key: str, seed: int, source: str = "", basis: Basis | None = None) -> KeptModel | None:
-    """The network that the run of this key and seed trained; ``None`` where there is none that still counts.
+    """The network that the run of this key and seed trained; ``None`` if there is none that still counts.
 
-    With ``source``, it must have been trained from that text of the task; with ``basis``, from that.
+    With ``source`` or ``basis``, it must have been trained from that text of the task, or from that basis.
     """
     path, facts = model_path(store, key, seed), kept_facts(store, key, seed)
     try:
@@ -111,14 +111,14 @@ def find_model(store: Path, key: str, seed: int, source: str = "", basis: Basis 
 
 
 def stale(facts: TrainedModel, source: str = "", basis: Basis | None = None) -> str:
-    """Why a network that was kept would come out otherwise today; empty where it would not."""
+    """Why the same run would no longer produce a kept network; empty if it would."""
     if source not in ("", facts.source):
         return "the task's text has changed since"
     then = facts.basis
     if basis is None or basis == then:
         return ""
     if then.levelbench != basis.levelbench:
-        return f"it was trained by levelbench {then.levelbench or 'of before'}, and this is {basis.levelbench}"
+        return f"it was trained by {_version(then.levelbench)}, and this is levelbench {basis.levelbench}"
     for name, version in basis.libraries.items():
         if then.libraries.get(name) != version:
             return f"it was trained with {name} {then.libraries.get(name)}, and this is {version}"
@@ -127,8 +127,12 @@ def stale(facts: TrainedModel, source: str = "", basis: Basis | None = None) -> 
     return "it was trained on other data"
 
 
+def _version(levelbench: str) -> str:
+    return f"levelbench {levelbench}" if levelbench else "an earlier levelbench"
+
+
 def keep_facts(path: Path, facts: TrainedModel) -> None:
-    """Write what belongs beside the model at ``path``: whole, or not at all."""
+    """Write the facts about the model at ``path`` next to it, atomically."""
     place = path.with_suffix(".json")
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}.new")
     try:

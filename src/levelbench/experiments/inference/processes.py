@@ -1,10 +1,10 @@
-"""Benchmarks of inference: what a process of one is, one an arm and number, its threads, and what it executes.
+"""Benchmarks of inference: each process is identified by its arm and number; its threads, and what it executes.
 
-A process counts as done if it was measured to its end, on this machine with these libraries, and one that failed does
-not. Nothing heavy is imported at the top, so that the first that is, the framework, is measured as it starts.
+A process counts as done if its measurement finished on this machine with these libraries; a failed one does not.
+Nothing heavy is imported at the top, so that the start of the framework can be measured.
 
-An arm gets its number of threads by the variables that its framework reads, or by the cores left to it. A number that
-is in a record's name was asked for by a way that works, and is compared with what the framework says.
+The number of threads is set by the variables that an arm's framework reads, or by restricting its cores, and is
+compared with what the framework reports. So the number in a record's name is correct.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from msgspec import structs
 
 from levelbench.errors import CheckFailedError, UsageError
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
-from levelbench.experiments.processes import Telling, listen, need_folder, raise_told, serve, survived
+from levelbench.experiments.processes import ProcessNote, listen, need_folder, raise_reported, serve, survived
 from levelbench.records import key_of, new_id
 from levelbench.records.inference import FOLDER, InferenceArm, InferenceOutcome, InferenceRecord, InferenceSpecification
 
 __all__ = ["InferenceBenchmarks", "InferenceJob", "InferenceNote", "check_cores", "check_threads", "limit_cores"]
-__all__ += ["main", "told_by_environment", "with_threads", "with_variables"]
+__all__ += ["main", "reads_thread_variables", "with_threads", "with_variables"]
 
 _CHILD = "levelbench.experiments.inference.processes"
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _READ_THEM = ("numpy", "torch", "onnxruntime")
 
 
-def told_by_environment(framework: str) -> bool:
-    """Whether it reads how many threads to start; XLA, under JAX, starts one for each core that it may use."""
+def reads_thread_variables(framework: str) -> bool:
+    """Whether it reads its number of threads from variables; XLA, under JAX, starts one per allowed core."""
     return framework in _READ_THEM
 
 
@@ -43,19 +43,20 @@ def _cores() -> int:
 
 
 def check_cores(arm: InferenceArm) -> None:
-    """``UsageError`` for a number of threads that its framework cannot be given here."""
-    if arm.threads is None or told_by_environment(arm.framework):
+    """Raise ``UsageError`` for a number of threads that its framework cannot use here."""
+    if arm.threads is None or reads_thread_variables(arm.framework):
         return
     asked = f"--threads {arm.threads} on {arm.framework}"
     if not hasattr(os, "sched_setaffinity"):
-        raise UsageError(asked, "it takes a thread a core, and cores cannot be taken away here", "leave --threads out")
+        found = "it uses a thread per core, and cores cannot be restricted on this system"
+        raise UsageError(asked, found, "leave --threads out")
     if arm.threads > _cores():
-        found = f"it takes a thread a core, and {_cores()} may be used here"
-        raise UsageError(asked, found, f"ask for {_cores()} at most")
+        found = f"it uses a thread per core, and {_cores()} may be used here"
+        raise UsageError(asked, found, f"ask for at most {_cores()}")
 
 
 def check_threads(arm: InferenceArm, described: Mapping[str, object]) -> None:
-    """``CheckFailedError`` where the framework says that it has another number of threads than was asked for."""
+    """Raise ``CheckFailedError`` if the framework reports a different number of threads than requested."""
     has = described.get("threads")
     if arm.threads is not None and isinstance(has, int) and has != arm.threads:
         found = f"it has {has} instead of {arm.threads}"
@@ -63,19 +64,19 @@ def check_threads(arm: InferenceArm, described: Mapping[str, object]) -> None:
 
 
 def with_threads(environment: Mapping[str, Any], arm: InferenceArm) -> Mapping[str, Any]:
-    """The environment as a process sees it that is given the threads of ``arm``."""
+    """The environment as a process with the threads of ``arm`` sees it."""
     if arm.threads is None:
         return environment
     known, machine = environment.get("threads", {}), environment.get("machine", {})
     settings = {**(known.get("settings") or {}), **dict.fromkeys(_VARIABLES, str(arm.threads))}
-    if not told_by_environment(arm.framework) and machine.get("cores_allowed") is not None:
+    if not reads_thread_variables(arm.framework) and machine.get("cores_allowed") is not None:
         machine = {**machine, "cores_allowed": min(arm.threads, machine["cores_allowed"])}
     return {**environment, "threads": {**known, "settings": settings}, "machine": machine}
 
 
 @contextmanager
 def with_variables(count: int | None) -> Iterator[None]:
-    """What a process that is started inside inherits: so many threads for whatever reads these variables."""
+    """Set the thread variables to ``count`` for processes that are started in this context."""
     before = {name: os.environ.get(name) for name in _VARIABLES}
     if count is not None:
         os.environ.update(dict.fromkeys(_VARIABLES, str(count)))
@@ -90,10 +91,10 @@ def with_variables(count: int | None) -> Iterator[None]:
 
 
 class InferenceJob(msgspec.Struct, frozen=True):
-    """What to measure. ``data`` is the folder of the task's data, if the user gave one.
+    """What to measure. ``data`` is the folder of the task's data, if the user named one.
 
-    ``crashed`` says how a process before this one was brought down: it is recorded, and not tried again.
-    ``planned`` are the effect that looks are planned for and the number of processes, for the header.
+    ``crashed`` says how an earlier process crashed: that is recorded, and the measurement is not tried again.
+    ``planned`` holds, for the header, the effect for which looks are planned and the number of processes.
     """
 
     specification: InferenceSpecification
@@ -105,26 +106,26 @@ class InferenceJob(msgspec.Struct, frozen=True):
     planned: tuple[float | None, int] = (None, 0)
 
 
-class InferenceNote(Telling, frozen=True, kw_only=True):
-    """A line to the parent: what any process tells, a stage that begins, or the outcome."""
+class InferenceNote(ProcessNote, frozen=True, kw_only=True):
+    """A line to the parent: also a stage that begins, or the outcome."""
 
     stage: str = ""
     outcome: InferenceOutcome | None = None
 
 
 def limit_cores(arm: InferenceArm) -> None:
-    """Leave a framework that takes a thread a core only so many cores, before it is imported and counts them."""
-    if arm.threads is not None and not told_by_environment(arm.framework) and hasattr(os, "sched_setaffinity"):
+    """Restrict the cores of a framework that uses a thread per core, before it is imported and counts them."""
+    if arm.threads is not None and not reads_thread_variables(arm.framework) and hasattr(os, "sched_setaffinity"):
         usable = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, usable[: arm.threads])
 
 
 def main(arguments: list[str]) -> int:
-    """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
+    """Read a job from standard input and carry it out; the first argument is the file descriptor for notes."""
     return serve(arguments, InferenceJob, _carry_out)
 
 
-def _carry_out(job: InferenceJob, tell: Callable[[Telling], None]) -> None:
+def _carry_out(job: InferenceJob, tell: Callable[[ProcessNote], None]) -> None:
     limit_cores(job.specification.arm)
     from levelbench.experiments.inference.measuring import make_inference_record
 
@@ -144,15 +145,15 @@ def _carry_out(job: InferenceJob, tell: Callable[[Telling], None]) -> None:
 class InferenceBenchmarks(Kind[InferenceSpecification, InferenceRecord]):
     """Processes that measure inference; the arms are frameworks and threads.
 
-    ``folder`` is that of the task's data, ``effect`` what looks at the comparison are planned for, if they are. A
-    process that crashes has a record that says so, and the rest goes on.
+    ``folder`` is that of the task's data, ``effect`` the effect for which looks at the comparison are planned, if they
+    are. If a process crashes, its record says so, and the others continue.
     """
 
     def __init__(self, store: Path, folder: Path | None = None, *, effect: float | None = None) -> None:
         self._store, self._folder, self._effect = store, folder, effect
 
     def check(self, arms: Sequence[InferenceSpecification]) -> None:
-        """``MissingError`` for what is not here, ``UsageError`` for an arm that is named twice or needs more cores."""
+        """Refuse missing frameworks (``MissingError``), arms named twice and too many threads (``UsageError``)."""
         need_frameworks((each.arm.framework, each.arm.device) for each in arms)
         for each in arms:
             check_cores(each.arm)
@@ -160,21 +161,21 @@ class InferenceBenchmarks(Kind[InferenceSpecification, InferenceRecord]):
             raise UsageError("a comparison of frameworks", "one of them is named twice", "name each once")
 
     def key(self, wanted: InferenceSpecification) -> str:
-        """Its records' own."""
+        """The key of its records."""
         return key_of(wanted)
 
     def title(self, wanted: InferenceSpecification) -> str:
-        """That of its arm."""
+        """The title of its arm."""
         return wanted.arm.title
 
     def find(self, wanted: InferenceSpecification) -> Iterable[InferenceRecord]:
-        """In the store."""
+        """Its records in the store."""
         return InferenceRecord.find(self._store, key_of(wanted))
 
     def why_not(
         self, record: InferenceRecord, wanted: InferenceSpecification, environment: Mapping[str, object]
     ) -> str:
-        """It failed; or another machine or levelbench, or other libraries."""
+        """It failed, or was made on another machine, by another version, or with other libraries."""
         if record.outcome is None or record.outcome.status == "failed":
             return f"it failed before: {record.outcome.reason if record.outcome is not None else 'no reason given'}"
         now = with_threads(environment, wanted.arm)
@@ -185,7 +186,7 @@ class InferenceBenchmarks(Kind[InferenceSpecification, InferenceRecord]):
     def opened(
         self, plan: Plan[InferenceSpecification, InferenceRecord], watcher: Watcher[InferenceRecord]
     ) -> Iterator[Make[InferenceRecord]]:
-        """Nothing is prepared."""
+        """Only the folder is prepared."""
         need_folder(self._store / FOLDER)
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[InferenceRecord, None]:
@@ -210,7 +211,7 @@ class InferenceBenchmarks(Kind[InferenceSpecification, InferenceRecord]):
 def _survived(
     job: InferenceJob, begin: Callable[[], None], on_note: Callable[[InferenceNote], None]
 ) -> list[InferenceNote]:
-    """The notes of a process that came to its end: after a crash, of one that records it."""
+    """The notes of a process that finished: after a crash, of one that records the crash."""
 
     def attempt(crashed: dict[int, str]) -> list[InferenceNote]:
         begin()
@@ -219,7 +220,7 @@ def _survived(
             notes, code, output = listen(_CHILD, asked, InferenceNote, on_note)
         stage = next((note.stage for note in reversed(notes) if note.stage), "")
         what = f"inference of {job.specification.title} on {job.specification.arm.title}"
-        raise_told(notes, code, output, what, f" at {stage}" if stage else "", 0)
+        raise_reported(notes, code, output, what, f" at {stage}" if stage else "", 0)
         return notes
 
     return survived(attempt)

@@ -1,9 +1,9 @@
-"""The subject of an inference benchmark: a network, and what it is asked about.
+"""The subject of an inference benchmark: a network and its examples.
 
-Examples are the test split of a task, the user's own file or folder, or made-up inputs: columns in the order of the
-network's inputs, with labels where there are some. Nothing that a file claims is believed before it was compared with
-what the network takes. The quality is the task's own, measured over answers that come by the path that is timed: in
-place of an executor it is given one that asks the system under test.
+Examples are a task's test split, the user's file or folder, or synthetic inputs: columns in the order of the network's
+inputs, with labels if there are any. Files are checked against the network's inputs. The quality is the task's own,
+measured on answers from the timed code path: instead of an executor it gets an adapter that queries the system under
+test.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _BYTES = "bytes to float32, divided by 255"
 
 @dataclass(frozen=True)
 class Examples:
-    """Columns of one length, first those of the inputs; ``labels`` (n,) int64 or ``None``.
+    """Columns of equal length in the order of the inputs; ``labels`` (n,) int64 or ``None``.
 
-    ``prepared`` says in words what is done to a row before the network gets it; empty where nothing is.
+    ``prepared`` describes the preprocessing of a row before the network gets it; empty if there is none.
     """
 
     sources: tuple[Source, ...]
@@ -68,7 +68,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """Rows of bytes as float32 from 0 to 1, in the shape that the network takes."""
+    """Rows of bytes as float32 from 0 to 1, in the network's shape."""
 
     rows: Source
     shape: tuple[int, ...]
@@ -91,9 +91,9 @@ def digest_of_data(path: Path) -> str:
 
 
 def synthetic_examples(network: Network, sizes: dict[str, int], batch: int) -> Examples:
-    """Random inputs from a fixed seed, as many as :data:`SYNTHETIC`; a multiple of the batch where that is more.
+    """:data:`SYNTHETIC` random inputs from a fixed seed, or a batch if that is more.
 
-    Where the network's batch is fixed, its rows are drawn one batch at a time.
+    If the network's batch is fixed, rows are drawn one batch at a time.
     """
     made = network.make_inputs(max(SYNTHETIC, batch), 0, sizes)
     columns = tuple(made[name] for name in read_inputs(network))
@@ -121,28 +121,28 @@ def file_examples(network: Network, data: Data) -> Examples:
             zipped = file.read(4) == _ZIP
         found = _npz(path, wanted) if zipped else _idx(path, wanted, Path(data.labels) if data.labels else None)
     if not found.count:
-        raise DataError(f"the data {path}", "they hold no example", "give at least one")
+        raise DataError(f"the data {path}", "it contains no examples", "give at least one")
     return found
 
 
 def check_examples(network: Network, examples: Examples) -> None:
-    """``UsageError`` for values that no network can answer about, or labels that it has no class for.
+    """Raise ``UsageError`` for values that are not finite, or labels for which the network has no class.
 
-    Rows that are read or decoded one by one are not looked at.
+    Rows that are read or decoded on demand are not checked.
     """
     for value, column in zip((each for each in network.inputs if each.name in read_inputs(network)), examples.sources):  # noqa: B905
         if isinstance(column, np.ndarray) and column.dtype.kind in "fc":
             wrong = int(np.count_nonzero(~np.isfinite(column)))
             if wrong:
-                asked, do = f"the data for {value.name!r}", "leave such rows out, or put numbers in"
-                raise UsageError(asked, f"{wrong:,} of {column.size:,} values are no finite numbers", do)
+                asked, do = f"the data for {value.name!r}", "remove these rows or replace the values"
+                raise UsageError(asked, f"{wrong:,} of {column.size:,} values are not finite", do)
     if examples.labels is None:
         return
     shape = network.outputs[0].shape if network.outputs else None
     classes = shape[1] if shape is not None and len(shape) == 2 and isinstance(shape[1], int) else None
     low, high = int(examples.labels.min()), int(examples.labels.max())
     if low < 0 or (classes is not None and high >= classes):
-        found = f"they go from {low} to {high}, and the network has {classes or 'no negative'} classes"
+        found = f"they range from {low} to {high}, and the network has {classes or 'no negative'} classes"
         raise UsageError("the labels of the data", found, "number the classes from 0, as the network does")
 
 
@@ -152,7 +152,7 @@ def _npz(path: Path, wanted: Sequence[Value]) -> Examples:
         with zipfile.ZipFile(path) as archive:
             claimed = sum(each.file_size for each in archive.infolist())
         if claimed > (memory_left_bytes() or claimed):
-            raise DataError(asked, f"its arrays take {claimed:,} bytes, more than is left", "give fewer examples")
+            raise DataError(asked, f"its arrays need {claimed:,} bytes, more than is free", "give fewer examples")
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             names = [each.name for each in wanted]
             if missing := [name for name in names if name not in file.files]:
@@ -162,13 +162,13 @@ def _npz(path: Path, wanted: Sequence[Value]) -> Examples:
                     found = f"it has no array {missing[0]!r}; there are {', '.join(file.files) or 'none'}"
                     raise UsageError(asked, found, f"name the arrays after the inputs: {', '.join(names)}")
             if unread := sorted(set(file.files) - {*names, LABELS}):
-                # Labels under another name would be left out, and with them the quality.
-                found = f"its array {unread[0]!r} is no input of the network; those are {', '.join(names)}"
-                raise UsageError(asked, found, f"leave it out, or call it {LABELS} if these are the right answers")
+                # Labels under another name would be ignored, and no quality measured.
+                found = f"its array {unread[0]!r} is not an input of the network; those are {', '.join(names)}"
+                raise UsageError(asked, found, f"remove it, or rename it {LABELS} if it holds the right answers")
             columns = [file[name] for name in names]
             labels = file[LABELS] if LABELS in file.files else None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(asked, f"it cannot be read ({error})", "write it with numpy.savez; no objects") from error
+        raise DataError(asked, f"it cannot be read ({error})", "write it with numpy.savez, without objects") from error
     fitted = tuple(_fitted(asked, each, column) for each, column in zip(wanted, columns, strict=True))
     return _whole(asked, fitted, labels, "")
 
@@ -178,7 +178,7 @@ def _idx(path: Path, wanted: Sequence[Value], labels: Path | None) -> Examples:
 
     asked = f"the data {path}"
     if len(wanted) != 1:
-        raise UsageError(asked, f"it is one array, and the network takes {len(wanted)}", "give an .npz file")
+        raise UsageError(asked, f"it is a single array, and the network takes {len(wanted)}", "give an .npz file")
     array = read_idx(path).array
     found = None if labels is None else read_idx(labels).array
     if array.dtype == np.uint8 and wanted[0].dtype == "float32":
@@ -194,8 +194,8 @@ def _folder(path: Path, wanted: Sequence[Value]) -> Examples:
     shape = wanted[0].shape or ()
     square = len(shape) == 4 and shape[1] == 3 and isinstance(shape[2], int) and shape[2] == shape[3]
     if len(wanted) != 1 or not square or wanted[0].dtype != "float32":
-        found = f"its images would be (n, 3, size, size) of float32, and the network takes {wanted[0].shape}"
-        raise UsageError(asked, found, "give an .npz file with arrays as the network takes them")
+        found = f"its images would be (n, 3, size, size) float32, and the network takes {wanted[0].shape}"
+        raise UsageError(asked, found, "give an .npz file with arrays that fit the network")
     index = index_folder(path)
     size = shape[2]
     assert isinstance(size, int)
@@ -205,20 +205,20 @@ def _folder(path: Path, wanted: Sequence[Value]) -> Examples:
 
 
 def _fitted(asked: str, value: Value, column: NDArray[Any]) -> NDArray[Any]:
-    """The column in the network's dtype and row shape; ``UsageError`` where it has another."""
+    """The column in the network's dtype and row shape; ``UsageError`` if it does not fit."""
     if column.ndim < 1:
-        raise UsageError(asked, f"the array for {value.name!r} is a single number", "give a row an example")
+        raise UsageError(asked, f"the array for {value.name!r} is a single number", "give one row per example")
     shape = _row_shape(asked, value, column.shape[1:])
     if value.dtype and column.dtype.name != value.dtype:
         if not np.can_cast(column.dtype, value.dtype, "same_kind"):
             found = f"the array for {value.name!r} is {column.dtype.name}, and the network takes {value.dtype}"
-            raise UsageError(asked, found, "convert it: what the conversion is decides about the answers")
+            raise UsageError(asked, found, "convert it yourself: the answers depend on how it is converted")
         column = column.astype(value.dtype)
     return column.reshape(len(column), *shape)
 
 
 def _row_shape(asked: str, value: Value, given: tuple[int, ...]) -> tuple[int, ...]:
-    """The row's shape, where sizes of 1 may have been left out; open sizes are taken from what is given."""
+    """The row's shape: sizes of 1 may be missing in ``given``, and open sizes are taken from it."""
     declared = (value.shape or (None, *given))[1:]
     if len(declared) == len(given) and all(a == b or not isinstance(a, int) for a, b in zip(declared, given)):  # noqa: B905
         return given
@@ -239,12 +239,12 @@ def _whole(
     if labels is not None:
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             found = f"the labels are {labels.dtype.name} of shape {labels.shape}"
-            raise UsageError(asked, found, "give one whole number an example")
+            raise UsageError(asked, found, "give one whole number per example")
         lengths.add(len(labels))
         labels = labels.astype(np.int64)
     if len(lengths) != 1:
         found = f"its arrays have {', '.join(map(str, sorted(each for each in lengths if each is not None)))} rows"
-        raise UsageError(asked, found, "give as many rows in each, labels included")
+        raise UsageError(asked, found, "give the same number of rows in each, labels included")
     (total,) = lengths
     assert total is not None
     digest = hashlib.sha256(b"" if labels is None else labels.tobytes()).hexdigest()
@@ -256,7 +256,7 @@ _PIXELS = "raw pixels to float32, normalised by channel"
 
 @dataclass(frozen=True)
 class Subject:
-    """A network to answer with, what it is asked about, and who judges the answers (``None``: nobody can)."""
+    """A network, its examples, and how its answers are judged (``None`` if they cannot be)."""
 
     network: Network
     examples: Examples
@@ -265,10 +265,10 @@ class Subject:
     dataset: Dataset | None = None
 
     def feed(self, backend: Backend, framework: str, preprocessing: str) -> Feed:
-        """From the numbers of samples to inputs on that backend, with the preprocessing ``in`` the clock or out.
+        """Makes inputs on that backend from sample numbers, with the preprocessing ``in`` or ``out`` of the clock.
 
-        Pixels are normalised on the device; of a framework that does not train, and so has no arithmetic on arrays, on
-        the host: the bits are the same.
+        Pixels are normalised on the device. For a framework that does not train, and so has no arithmetic on arrays,
+        they are normalised on the host, with the same bits.
         """
         kind = RawFeed if preprocessing == "in" else PreparedFeed
         if self.dataset is None or self.split is None:
@@ -280,11 +280,11 @@ class Subject:
         return kind(backend, self.examples.sources, before=normaliser(numpy, self.dataset, self.split))
 
     def judge(self, answerer: Answerer, kept: Mapping[int, tuple[NDArray[Any], ...]] | None = None) -> Accuracy:
-        """The quality over all examples; answers that were ``kept`` are taken, the others asked for now."""
+        """The quality over all examples, using answers that were ``kept`` and querying the others."""
         if self.split is None or self.quality is None:
-            return Accuracy(reason="made-up inputs have no right answers" if self.examples.synthetic else "no labels")
-        executor = cast("Executor", _Asked(answerer, kept or {}))
-        held = cast("Held", _Numbers(self.split))
+            return Accuracy(reason="synthetic inputs have no right answers" if self.examples.synthetic else "no labels")
+        executor = cast("Executor", _QueryingExecutor(answerer, kept or {}))
+        held = cast("Held", _SampleNumbers(self.split))
         value = self.quality.measure(executor, held)
         return Accuracy(self.quality.metric, value, self.quality.direction, len(self.split), "test")
 
@@ -292,9 +292,8 @@ class Subject:
 def make_subject(specification: InferenceSpecification, store: Path, folder: Path | None = None) -> Subject:
     """The network and the examples that a specification names; ``folder`` is that of the task's data.
 
-    The trained network of a task lies in ``store``.
-
-    Raises ``DefinitionError`` for a model that is not the one that was named, and what its readers raise.
+    The trained network of a task is in ``store``. Raises ``DefinitionError`` if the model has changed since it was
+    named, and what its readers raise.
     """
     model, data = specification.model, specification.data
     if model.kind == "zoo":
@@ -316,7 +315,7 @@ def make_subject(specification: InferenceSpecification, store: Path, folder: Pat
         found_examples = file_examples(network, data)
         if found_examples.labels is None:
             return Subject(network, found_examples)
-        # The quality looks at the labels alone: the numbers of the samples stand in for the inputs.
+        # The quality uses only the labels, so sample numbers serve as inputs.
         split = Split.of(np.arange(found_examples.count), found_examples.labels)
         return Subject(network, found_examples, split, Top1(target=0.0))
     return _of_task(specification, network, folder)
@@ -327,7 +326,7 @@ def _of_task(specification: InferenceSpecification, network: Network, folder: Pa
     refuse_quality(task.name, task.quality)
     dataset = task.data.load(folder)
     if dataset.checksums != specification.data.checksums:
-        found = "they are not those that the measurement was planned with"
+        found = "it has changed since the measurement was planned"
         raise DataError(f"the data of {task.name}", found, "run the command again")
     split = dataset.test
     sources = split.columns[: len(split.columns) - split.targets]
@@ -347,17 +346,17 @@ def _of_task(specification: InferenceSpecification, network: Network, folder: Pa
 
 
 def refuse_quality(name: str, quality: Quality) -> None:
-    """``UnsupportedError`` where an answer is more than one pass through the network."""
+    """Raise ``UnsupportedError`` if an answer takes more than one pass through the network."""
     if isinstance(quality, Bleu):
         raise UnsupportedError(
             f"inference of task {name!r}",
-            "its answers are decoded token by token, so a query is no single pass through the network",
+            "its answers are decoded token by token, so a query is not a single pass through the network",
             "measure one pass: levelbench network, or levelbench infer model.onnx --data FILE.npz",
         )
 
 
-class _Asked:
-    """In place of an executor: what it is given are the numbers of samples, and it asks the system under test."""
+class _QueryingExecutor:
+    """Used as an executor: it takes sample numbers and queries the system under test."""
 
     def __init__(self, answerer: Answerer, kept: Mapping[int, tuple[NDArray[Any], ...]]) -> None:
         self._answerer, self._kept = answerer, kept
@@ -370,8 +369,8 @@ class _Asked:
         return tuple(np.stack(parts) for parts in zip(*(each for each in found if each is not None), strict=True))
 
 
-class _Numbers:
-    """In place of a split on a backend: numbers of samples first, then the targets, as NumPy's arrays."""
+class _SampleNumbers:
+    """Used as a split on a backend: sample numbers first, then the targets, as NumPy arrays."""
 
     def __init__(self, split: Split) -> None:
         self.split = split

@@ -67,7 +67,7 @@ def _kind(name: str) -> str:
     kind = name.removeprefix("deepbench-")
     if kind not in _FILES:
         raise UsageError(
-            f"suite {name!r}", "it lists all-reduce messages, which are no single operator", "use another suite"
+            f"suite {name!r}", "it lists all-reduce messages, which are not a single operator", "use another suite"
         )
     return kind
 
