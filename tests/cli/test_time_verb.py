@@ -145,6 +145,8 @@ def test_failures_can_be_counted_all_the_same(time):
         (("'true",), "no closing quotation"),
         (("true", "--vs", ""), "it is empty"),
         (("nosuchprogram",), "cannot be started"),
+        (("true", "--vs", "nosuchprogram"), "'nosuchprogram' cannot be started"),
+        (("true", "--vs", "python nosuchfile.py"), "'nosuchfile.py' cannot be started: there is no such file"),
     ],
 )
 def test_what_cannot_be_timed_is_refused_in_words(time, words, found):

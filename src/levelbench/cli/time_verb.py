@@ -252,7 +252,7 @@ def _to_target(
 @contextmanager
 def _commands(words: Sequence[str], given: dict[str, Any]) -> Iterator[list[Command]]:
     """One arm for each command at each revision, while the revisions are checked out."""
-    from levelbench.experiments.commands import make_command, numbered
+    from levelbench.experiments.commands import make_command, numbered, refuse_missing
     from levelbench.experiments.revisions import Checkout, TreeReads, revisions
 
     texts = [words[0] if len(words) == 1 else shlex.join(words), *given["others"]]
@@ -275,6 +275,9 @@ def _commands(words: Sequence[str], given: dict[str, Any]) -> Iterator[list[Comm
 
     here = [make(text, Checkout("", "", Path.cwd())) for text in texts]
     if given["revisions"] is None:
+        # What is set up or prepared may make the program.
+        for each in here if not (given["setup"] or given["prepare"]) else ():
+            refuse_missing(each)
         yield numbered(here)
         return
     names = [each.strip() for each in given["revisions"].split(",") if each.strip()]

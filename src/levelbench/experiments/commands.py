@@ -14,6 +14,7 @@ import re
 import resource
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,7 +56,7 @@ __all__ = [
     "files_named",
     "make_command",
 ]
-__all__ += ["numbered", "peak_memory"]
+__all__ += ["numbered", "peak_memory", "refuse_missing"]
 
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
@@ -167,6 +168,20 @@ def make_command(
         source=next((_digest(each) for each in files_named(text.split() if shell else words, folder)), ""),
     )
     return Command(("/bin/sh", "-c", text) if shell else tuple(words), folder, specification, text, reads)
+
+
+def refuse_missing(command: Command) -> None:
+    """``UsageError`` for a program that is not installed, or a script that is not there, before anything is measured."""
+    if command.specification.shell:
+        return
+    program, *others = command.words
+    if shutil.which(program if "/" not in program else str(command.folder / program)) is None:
+        found = f"{program!r} cannot be started: there is no such program"
+        raise UsageError(f"command {command.text!r}", found, "correct its name, or install it")
+    script = Path(others[0]) if others and _INTERPRETER.match(Path(program).name) else Path()
+    if script.suffix and not script.name.startswith("-") and not (command.folder / script).exists():
+        found = f"{str(script)!r} cannot be started: there is no such file in {command.folder}"
+        raise UsageError(f"command {command.text!r}", found, "correct its name, or start from its folder")
 
 
 def files_named(words: Iterable[str], folder: Path) -> Iterator[Path]:

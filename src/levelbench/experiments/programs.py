@@ -405,7 +405,7 @@ class ProgramRuns(Kind[Arm, Record]):
         record = read_record(run.path)
         if not outside.failed:
             return record, None
-        found = f"{outside.failed}{': ' + ended.errors.splitlines()[-1] if ended.errors else ''}"
+        found = f"{outside.failed}{'; its last line is: ' + ended.errors.splitlines()[-1] if ended.errors else ''}"
         do = "see --show-output; --progress says how the quality is printed, --progress-file where"
         if held_out is not None:
             do = f"see --show-output; {_PREDICT}"
