@@ -171,7 +171,7 @@ def make_command(
 
 
 def refuse_missing(command: Command) -> None:
-    """``UsageError`` for a program that is not installed, or a script that is not there, before anything is measured."""
+    """``UsageError`` for a program that is not installed, or a script that is not there, before any measurement."""
     if command.specification.shell:
         return
     program, *others = command.words
