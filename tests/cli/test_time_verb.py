@@ -257,3 +257,21 @@ def test_a_program_that_was_edited_is_another_to_resume(time, tmp_path):
         _, out, _ = time("sh run.sh", "-n", 2, "--resume")
         assert "0 done" in out
     assert "2 done" in time("sh run.sh", "-n", 2, "--resume")[1]
+
+
+TRACKED = """
+import sys
+import levelbench
+
+with levelbench.track("mine", target={"accuracy": 0.5}, settings={"lr": float(sys.argv[1])}) as run:
+    for epoch in run.epochs(3):
+        run.evaluate(0.2 + 0.3 * epoch)
+"""
+
+
+def test_blocks_of_track_in_the_commands_are_shown_with_their_times_to_the_target(time, tmp_path):
+    (tmp_path / "train.py").write_text(TRACKED)
+    python = f"{sys.executable} train.py"
+    _, out, _ = time(f"{python} 0.1", "--vs", f"{python} 0.2", "-n", 1)
+    assert "tracked: 1 run of mine[lr=0.1], 1 reached the target in " in out
+    assert out.endswith("compare them: levelbench compare 'mine[lr=0.1]' 'mine[lr=0.2]'\n")

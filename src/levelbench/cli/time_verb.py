@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from levelbench.experiments.kernel import Place, Plan, UntilClear
     from levelbench.experiments.request import Arm
     from levelbench.measure.verdict import Verdict
-    from levelbench.records import Record
+    from levelbench.records import Record, Store
     from levelbench.records.commands import CommandRecord, CommandSpecification, CommandSummary
 
     CommandPlan = Plan[CommandSpecification, CommandRecord]
@@ -123,6 +123,8 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         def judge(found: CommandSummary) -> tuple[list[tuple[str, Verdict]], str]:
             return [(each.name, each.verdict) for each in found.entries if each.verdict is not None], ""
 
+        store = shared.open_store(store_path)
+        known = {row.id for row in store.rows()}
         summary = measure(
             kind,
             [each.specification for each in commands],
@@ -136,7 +138,33 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
             as_json=as_json,
         )
     show_commands(summary, as_json, given)
+    if not as_json:
+        with shared.as_far_as_read():
+            for line in _tracked(store, known):
+                click.echo(line)
     return _code(summary, wrong)
+
+
+def _tracked(store: Store, known: Collection[str]) -> list[str]:
+    """What the blocks of ``track`` in the commands have left in the store, and how to go on with it."""
+    from levelbench.records import group_runs, read_record, summarise
+    from levelbench.report.numbers import estimate_text, plural
+    from levelbench.report.runs import time_estimate
+
+    groups = group_runs([summarise(read_record(row.path)) for row in store.rows() if row.id not in known])
+    lines = []
+    for group in groups:
+        found = time_estimate(group)
+        times = ""
+        if found is not None:
+            low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
+            times = f" in {estimate_text(found.value, low, high)}"
+        lines.append(f"tracked: {plural(group.n, 'run')} of {group.label}, {group.reached} reached the target{times}")
+    if len(groups) == 2:
+        lines.append(f"compare them: levelbench compare {shlex.join(each.label for each in groups)}")
+    elif groups:
+        lines.append(f"look at them: levelbench show {shlex.join(each.label for each in groups[:1])}")
+    return lines
 
 
 def _checked(given: dict[str, Any]) -> frozenset[str]:
