@@ -221,7 +221,7 @@ def test_a_broken_record_is_an_error_unless_problems_are_collected(tmp_path):
 
 def test_to_select_nothing_is_an_error(tmp_path):
     write_runs(tmp_path)
-    with pytest.raises(UsageError, match="none of 5 runs"):
+    with pytest.raises(UsageError, match="none of the 5 runs"):
         claims(tmp_path, "digits[lr=0.7]")
 
 

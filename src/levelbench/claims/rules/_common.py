@@ -148,6 +148,16 @@ def beyond(first: Level, later: Level) -> bool | None:
     return later.high < first.low
 
 
+_FAR_LOWER, _FAR_HIGHER = 0.05, 0.25
+"""Shares of a quality by which no seed makes it worse: of an accuracy that falls, of an error or loss that rises."""
+
+
+def far_worse(first: Level, later: Level) -> bool:
+    """Whether ``later`` is so much worse that it needs no interval to tell; levels are negative if lower is better."""
+    far = _FAR_LOWER if first.value > 0 else _FAR_HIGHER
+    return first.value - later.value > far * abs(first.value)
+
+
 def misses(quality: QualityView, level: Level | None) -> bool:
     """Whether even the better end of the interval is worse than the side's target."""
     sign = direction_of(quality)

@@ -11,6 +11,7 @@ from levelbench.claims.rules._common import (
     Level,
     beyond,
     direction_of,
+    far_worse,
     guilty,
     level_of,
     misses,
@@ -22,6 +23,7 @@ from levelbench.claims.view import Claim, QualityView, ScalingPoint
 from levelbench.report.numbers import plural
 
 _RERUN = "run every point to the target, with the same number of seeds as the smallest, and give its quality"
+_FAR = "without intervals, and far worse than seeds make it"
 _Indexed = tuple[int, ScalingPoint]
 
 
@@ -74,7 +76,9 @@ def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic
             continue
         found = f"the quality of {_label(point)} is {level.text}, of {_label(smallest)} {first.text}"
         field = f"scaling[{at}].quality"
-        if fallen is None:
+        if fallen is None and far_worse(first, level):
+            yield guilty(field, f"{found}: {_FAR}", _RERUN, point.where, "warning")
+        elif fallen is None:
             what = f"the interval of a quality that falls as it scales ({found})"
             yield not_stated(field, what, "give the quality of every point with its interval", point.where)
         else:
@@ -104,16 +108,20 @@ def _grown(pair: ComparedPair) -> Iterator[Diagnostic]:
     if not (more_ranks or more_batch) or not same or direction_of(pair.new.quality) is None:
         return
     level, first = level_of(pair.new.quality), level_of(pair.base.quality)
-    if level is None or first is None or not beyond(first, level):
+    if level is None or first is None:
+        return
+    fallen = beyond(first, level)
+    if fallen is False or (fallen is None and not far_worse(first, level)):
         return
     grew = f"from {base.ranks} to {new.ranks} ranks" if more_ranks else ""
     if more_batch:
         grew += f"{' and ' if grew else ''}from a batch of {base.global_batch:,} to {new.global_batch:,}"
     kept = _keeps(pair.new.quality, level)
-    found = f"{grew} the quality falls from {first.text} to {level.text}, and the intervals do not overlap"
+    found = f"{grew} the quality goes from {first.text} to {level.text}"
+    found += ", and the intervals do not overlap" if fallen else f": {_FAR}"
     found += "; the target is still reached" if kept else ""
     field = f"{pair.new_field}.quality.value"
-    yield guilty(field, found, _RERUN, pair.where, "warning" if kept else "error")
+    yield guilty(field, found, _RERUN, pair.where, "error" if fallen and not kept else "warning")
 
 
 def _keeps(quality: QualityView, level: Level) -> bool:

@@ -105,7 +105,7 @@ _NAMES = {"bandwidth": "memory bandwidth", "power_w": "power", "price_per_hour":
 def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     """The machines' peaks decide; price and power count only if no peak or bandwidth is known for both."""
     same_part = bool(new.part) and new.part == base.part
-    if same_part and pair.comparison.base_kind in _OWN_SCALING:
+    if same_part and (pair.comparison.base_kind in _OWN_SCALING or _scales(pair)):
         return
     ratios = _ratios(pair, new, base)
     deciding = {name: ratio for name, ratio in ratios.items() if name not in {"power", "price"}} or ratios
@@ -116,6 +116,12 @@ def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
     taken = [f"'{each.name}' is assumed to be {each.matched}" for each in (new, base) if each.matched]
     found += f" ({'; '.join(dict.fromkeys(taken))})" if taken else ""
     yield guilty(f"{pair.new_field}.hardware", found, _DO, pair.where, "warning")
+
+
+def _scales(pair: ComparedPair) -> bool:
+    """Whether more ranks are what is claimed, so that more of the same hardware is no advantage but the subject."""
+    new, base = pair.new.workload.ranks, pair.base.workload.ranks
+    return new is not None and base is not None and new > base
 
 
 def _credit(pair: ComparedPair, most: float) -> str:
