@@ -498,7 +498,11 @@ def went_on(records):
         ("model.pt", 'read(P("model.pt")); write(P("model.pt"))', "read model.pt"),
         ("out/model.ckpt", 'read(P("out/model.ckpt")); write(P("new")); P("new").replace("out/model.ckpt")', "it anew"),
         ("weights.npz", 'np.memmap("weights.npz", mode="r"); write(P("weights.npz"))', "read weights.npz"),
-        ("state", 'f = open("state", "r+b"); f.read(9); f.seek(0); f.write(bytes(100_000)); f.close()', "read state"),
+        ("state", 'f = open("state", "r+b"); f.read(9); f.seek(0); f.write(bytes(5000)); f.close()', "read state"),
+        ("w.dat", 'm = np.memmap("w.dat", np.uint8, "r+"); m[:] = 200; m.flush(); del m', "read w.dat"),
+        ("a.pt", 'P("a.pt").replace("b.pt"); read(P("b.pt")); write(P("b.pt"))', "read b.pt"),
+        ("a.pt", 'os.link("a.pt", "b.pt"); read(P("b.pt")); P("a.pt").unlink(); write(P("a.pt"))', ""),
+        ("0123abcd/a.pt", 'read(P("0123abcd/a.pt")); write(P("deadbeef/a.pt"))', "wrote deadbeef/a.pt"),
         ("step-5/a.pt", 'read(P("step-5/a.pt")); write(P(f"step-1{seed}/a.pt"))', "read step-5/a.pt"),
     ],
 )
@@ -506,7 +510,7 @@ def test_a_program_that_goes_on_from_a_checkpoint_of_an_earlier_session_is_a_dou
     run, records, tmp_path, before, does, said
 ):
     (tmp_path / before).parent.mkdir(exist_ok=True)
-    (tmp_path / before).write_bytes(bytes(100_000))
+    (tmp_path / before).write_bytes(bytes(5000))
     code, _, err = run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 1)
     assert code == 0, err
     found, sentence = went_on(records)
@@ -530,6 +534,33 @@ def test_a_checkpoint_in_a_folder_that_the_command_names_is_seen(run, records, t
     assert any("model.pt" in each for record in records() for each in record.end.suspect)
 
 
+@needs_inotify
+def test_a_checkpoint_that_the_command_names_is_seen_wherever_it_lies(run, records, tmp_path_factory):
+    place = tmp_path_factory.mktemp("elsewhere") / "model.pt"
+    does = f'read(P("{place}")); write(P("{place}"))'
+    run(
+        KEEPS.format(does=does),
+        "--target",
+        "accuracy=0.9",
+        "-n",
+        2,
+        "--vs",
+        f"{sys.executable} train.py 3 --from={place}",
+    )
+    assert any("model.pt" in each for record in records() for each in record.end.suspect)
+
+
+@needs_inotify
+def test_more_than_the_kernel_notes_is_said(tmp_path):
+    (tmp_path / "many").mkdir()
+    with file_events.LeftFiles(tmp_path, [], []) as left:
+        for number in range(9000):
+            (tmp_path / "many" / f"{number}").touch()
+            (tmp_path / "many" / f"{number}").unlink()
+        assert left.doubts() == []
+        assert left.incomplete
+
+
 def test_a_checkpoint_that_is_removed_before_each_run_is_no_doubt(run, records):
     does = 'read(P("model.pt")); write(P("model.pt"))'
     run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2, "--prepare", "rm -f model.pt")
@@ -548,11 +579,14 @@ def test_a_checkpoint_that_is_removed_before_each_run_is_no_doubt(run, records):
         'c = sqlite3.connect("runs.db"); c.execute("create table if not exists t(x)"); c.commit(); c.close()',
         'read(P(".cache/x.pt")); write(P(".cache/x.pt"))',
         'read(P("data-1.npz")); write(P("results-2.csv"), b"seed, 1")',
+        'old = pickle.loads(read(P("r.pkl")) or pickle.dumps([])); write(P("r.pkl"), pickle.dumps([*old, [0.5] * 99]))',
+        '[read(each) for each in P(".").glob("curve*.npz")]; write(P(f"curve{seed}.npz"))',
+        'read(P("x-64.npy")); write(P("x-32.npy"), bytes(2500))',
     ],
 )
 def test_a_program_that_reads_its_data_or_writes_its_results_each_time_is_no_doubt(run, records, tmp_path, does):
-    for name in ("data.npz", "data-1.npz", "model.pt", "predictions.npy"):
-        (tmp_path / name).write_bytes(bytes(100_000))
+    for name in ("data.npz", "data-1.npz", "model.pt", "predictions.npy", "x-64.npy", "curve7.npz", "curve8.npz"):
+        (tmp_path / name).write_bytes(bytes(5000))
     code, _, err = run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2)
     assert code == 0, err
     assert went_on(records)[0] == [False, False]
@@ -570,7 +604,7 @@ def test_a_large_folder_that_the_command_names_does_not_hide_the_working_folder(
     with file_events.LeftFiles(here, ["train", f"--data={data}"], []) as left:
         assert left.incomplete
         (here / "model.pt").read_bytes()
-        (here / "model.pt").write_bytes(bytes(10))
+        (here / "model.pt").write_bytes(bytes([200] * 9))
         assert "it read model.pt" in left.doubts()[0]
 
 

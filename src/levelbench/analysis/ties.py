@@ -30,8 +30,8 @@ class Jumps:
     """What evaluations add to log(b / a) beyond what they usually add, pair by pair, 0 for most.
 
     Above 0 is a late run of ``b``, or an early one of ``a``. Without common seeds there are as many as the smaller arm
-    has runs, the largest first. If runs ``missed``, how late they are is unknown. ``centers`` has log(b / a) without
-    the late and without the early pairs, where known.
+    has runs, of which as large a share is late as of each arm. If runs ``missed``, how late they are is unknown.
+    ``centers`` has log(b / a) without the late and without the early pairs, where known.
     """
 
     added: tuple[float, ...]
@@ -71,6 +71,8 @@ def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]
     if jumps is None or found.ratio is None:
         return found
     first, limit = found.kind, math.log1p(found.margin)
+    if first is VerdictKind.UNCLEAR and found.runs_to_settle is not None:
+        found = replace(found, runs_to_settle=_to_settle(found, jumps, limit))
     for way in (1, -1):
         bound, center = jumps.bound(way, found.level), jumps.centers[way == -1]
         if bound is None:
@@ -90,19 +92,39 @@ def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]
     return found
 
 
+def _to_settle(found: Verdict, jumps: Jumps, limit: float) -> int | None:
+    """How many more runs settle it if ties remain: as many as the times need, and as leave late runs no room."""
+    center, n = math.log(found.ratio or 1.0), len(jumps.added)
+    same = abs(center) < limit
+    ways = (1, -1) if same else (1 if center < 0 else -1,)
+    needed = [found.runs_to_settle]
+    for way in ways:
+        if jumps.bound(way, found.level) is not None:
+            room = limit - way * center if same else abs(center)
+            needed.append(_to_bound(max(0.0, room / jumps.size(way)), n, found.level, len(jumps.late(way))))
+    return None if None in needed else max(each for each in needed if each is not None)
+
+
 def jumps_of(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Jumps | None:
     """The jumps of ``b`` against ``a``; ``None`` where evaluations are not what makes times differ, or are not known.
 
     Runs with equal losses are the same computation, which ties under every seed, as runs of a fixed length do. A run
-    that was given up is late if it had been evaluated as often as is usual, and says nothing if it had not.
+    that was given up is late if it had been evaluated as often as is usual, and says nothing if it had not. One that
+    failed or never could have arrived says nothing of the others.
     """
+    if [run.seed for run in a] == [run.seed for run in b]:
+        whole = [(x, y) for x, y in zip(a, b, strict=True) if _tells(x) and _tells(y)]
+        a, b = [x for x, _ in whole], [y for _, y in whole]
+    else:
+        a, b = ([run for run in arm if _tells(run)] for arm in (a, b))
     both = (*a, *b)
-    if a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in both):
+    if not a or not b or a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in both):
         return None
-    if any(run.status == "failed" or run.hopeless for run in both) or not _known(a) or not _known(b):
+    if not _known(a) or not _known(b):
         return None
-    one = math.fsum(math.log1p(1 / run.evaluations) for run in both) / len(both)
-    step = math.fsum(math.log1p(_MORE / run.evaluations) for run in both) / len(both)
+    # An evaluation is a larger part of the runs of the arm that needs fewer.
+    one = min(math.fsum(math.log1p(1 / run.evaluations) for run in arm) / len(arm) for arm in (a, b))
+    step = max(math.fsum(math.log1p(_MORE / run.evaluations) for run in arm) / len(arm) for arm in (a, b))
     missed = not all(run.reached for run in both)
     paired = [run.seed for run in a] == [run.seed for run in b]
     if paired:
@@ -122,8 +144,23 @@ def jumps_of(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Jumps | None:
         ]
         for way in (1, -1)
     ]
-    added = sorted([*of_b, *(-each for each in of_a)], key=abs, reverse=True)[: min(len(a), len(b))]
+    n = min(len(a), len(b))
+    seen = [each for arm, sign in ((of_b, 1), (of_a, -1)) for each in _largest([sign * each for each in arm], n)]
+    added = [*sorted(seen, key=abs, reverse=True), *[0.0] * n][:n]
     return Jumps(tuple(added), step, paired, missed, (_apart(*kept[0]), _apart(*kept[1])))
+
+
+def _largest(jumps: Sequence[float], n: int) -> list[float]:
+    """The largest jumps of an arm either way, as many as the same share of ``n`` runs."""
+    found = []
+    for way in (1, -1):
+        late = sorted((each for each in jumps if each * way > 0), key=abs, reverse=True)
+        found += late[: math.ceil(len(late) * n / len(jumps))]
+    return found
+
+
+def _tells(run: RunSummary) -> bool:
+    return run.status != "failed" and not run.hopeless
 
 
 def unseen_share(n: int, level: float, seen: int = 0) -> float:

@@ -11,7 +11,7 @@ import ctypes
 import os
 import re
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -24,9 +24,10 @@ from levelbench.records.schema import redact
 __all__ = ["IN_OPEN", "FileEvents", "LeftFiles"]
 
 IN_OPEN: Final = 0x20
-_ACCESS, _MODIFY, _CLOSE_NOWRITE, _MOVED_TO, _CREATE, _ISDIR = 0x1, 0x2, 0x10, 0x80, 0x100, 0x40000000
-_READ, _WRITTEN = _ACCESS | _CLOSE_NOWRITE, _MODIFY | _MOVED_TO | _CREATE
-"""A file that is mapped into memory is closed without having been written, and never read."""
+_ACCESS, _MODIFY, _CLOSE_WRITE, _CLOSE_NOWRITE, _ISDIR = 0x1, 0x2, 0x8, 0x10, 0x40000000
+_MOVED_FROM, _MOVED_TO, _CREATE, _OVERFLOW = 0x40, 0x80, 0x100, 0x4000
+_READ, _WRITTEN = _ACCESS | _CLOSE_WRITE | _CLOSE_NOWRITE, _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE
+"""A file that is mapped into memory is closed without having been read or written; to truncate one modifies it."""
 
 _EVENT = struct.Struct("iIII")
 
@@ -38,6 +39,8 @@ _BUILT = {".a", ".o", ".obj", ".lib", ".class"}
 
 _SQLITE = b"SQLite format 3\0"
 """Trackers of experiments keep theirs in the working folder, and read it before they add to it."""
+
+_ALIKE = 0.05
 
 _LOOK_BYTES = 1024
 
@@ -53,6 +56,8 @@ class FileEvents:
 
     def __init__(self, mask: int) -> None:
         self._mask, self._descriptor, self._folders = mask, -1, dict[int, Path]()
+        self.overflowed = False
+        """Whether the kernel has dropped some."""
         with suppress(OSError, AttributeError):
             self._libc = ctypes.CDLL(None)
             self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -79,6 +84,7 @@ class FileEvents:
             while at < len(data):
                 number, mask, _, length = _EVENT.unpack_from(data, at)
                 at += _EVENT.size + length
+                self.overflowed = self.overflowed or bool(mask & _OVERFLOW)
                 name, folder = os.fsdecode(data[at - length : at].rstrip(b"\0")), self._folders.get(number)
                 if name and folder is not None and not mask & _ISDIR:
                     yield folder / name, mask
@@ -100,20 +106,23 @@ class _State(NamedTuple):
 
 @final
 class LeftFiles:
-    """Files that lie in the folder of a program when it starts, and in those that its words name.
+    """Files that lie in the folder of a program when it starts, in those that its words name, and next to named files.
 
     Hidden folders, ``passed_over`` and packages are not looked at. A context manager around one run of the program.
     """
 
     def __init__(self, folder: Path, words: Iterable[str], passed_over: Iterable[Path]) -> None:
         self._passed_over = {each.resolve() for each in passed_over}
-        self._roots = [folder]
-        for word in words:
+        self._roots, self._flat = [folder], set[Path]()
+        for at, word in enumerate(words):
             # As in --output=DIR.
             place = folder / word.rpartition("=")[2]
             with suppress(OSError, ValueError):
                 if place.is_dir() and not folder.resolve().is_relative_to(place.resolve()):
                     self._roots.append(place)
+                elif at and place.is_file() and not place.resolve().is_relative_to(folder.resolve()):
+                    self._roots.append(place.parent)
+                    self._flat.add(place.parent)
         self._folder, self.incomplete = folder, False
         self._events = FileEvents(_READ | _WRITTEN)
         self._before = self._look(watch=True)
@@ -143,7 +152,7 @@ class LeftFiles:
                 for each in islice(entries, _MOST_FILES):
                     if each.is_dir():
                         hidden = each.name.startswith(".") or each.name in _PASSED_OVER
-                        todo += [] if hidden else [place / each.name]
+                        todo += [] if hidden or place in self._flat else [place / each.name]
                     elif each.is_file():
                         state = each.stat()
                         found[place / each.name] = _State(state.st_ino, state.st_size, state.st_mtime_ns)
@@ -153,36 +162,53 @@ class LeftFiles:
 
     def doubts(self) -> list[str]:
         """A doubt where the program, which has ended, went on from what lay there before it began."""
-        first: dict[Path, int] = {}
+        before, first, read_at_all, moved = dict(self._before), dict[Path, int](), set[Path](), None
         for path, mask in self._events.take():
-            first.setdefault(path, mask)
-        read = [path for path, mask in first.items() if mask & _READ and path in self._before]
+            if mask & _MOVED_TO and moved in before and not first.get(moved, 0) & _WRITTEN:
+                # What is renamed is still what lay there.
+                before[path] = before[moved]
+            else:
+                first.setdefault(path, mask & ~_MOVED_FROM)
+            moved = path if mask & _MOVED_FROM else None
+            read_at_all |= {path} if mask & _READ else set()
+        self.incomplete = self.incomplete or self._events.overflowed
+        now = self._look()
+        files = {state.file: path for path, state in before.items()}
+        # A link is read in place of what it is a link of.
+        linked = {files.get(now[path].file) for path in read_at_all - before.keys() if path in now}
+        read = [path for path in before if path in linked or (path in read_at_all and not first[path] & _WRITTEN)]
         if not read:
             return []
-        now = self._look()
-        kinds: dict[str, Path] = {}
+        kinds: dict[str, list[Path]] = {}
         for path, state in now.items():
-            if self._before.get(path) != state:
-                kinds.setdefault(_kind_of(path), path)
-        for path in read:
-            again = path in now and now[path] != self._before[path]
-            written = path if again else kinds.get(_kind_of(path))
-            if written is None or not _may_hold_weights(written):
-                continue
-            old, new = (os.path.relpath(each, self._folder) for each in (path, written))
-            what = f"wrote {'it anew' if old == new else new}"
-            return [
-                redact(
-                    f"it read {old}, which lay there before it began, and {what}: if it went on from there, it did not "
-                    "train from nothing; let --prepare remove it before each run"
-                )
-            ]
+            if before.get(path) != state:
+                kinds.setdefault(_kind_of(path), []).append(path)
+        alike = Counter(map(_kind_of, read))
+        for path in sorted(read):
+            again = path in now and now[path] != before[path]
+            others = [] if alike[_kind_of(path)] > 1 else kinds.get(_kind_of(path), [])
+            for written in [path] if again else others:
+                if not _alike(before[path].size, now[written].size) or not _may_hold_weights(written):
+                    continue
+                old, new = (os.path.relpath(each, self._folder) for each in (path, written))
+                what = f"wrote {'it anew' if old == new else new}"
+                return [
+                    redact(
+                        f"it read {old}, which lay there before it began, and {what}: if it went on from there, it did "
+                        "not train from nothing; let --prepare remove it before each run"
+                    )
+                ]
         return []
 
 
+def _alike(old: int, new: int) -> bool:
+    """Whether two sizes may be those of the same weights; results that are added to grow."""
+    return abs(new - old) <= _ALIKE * max(old, new)
+
+
 def _kind_of(path: Path) -> str:
-    """The same for ``checkpoint-500/model.pt`` and ``checkpoint-1000/model.pt``."""
-    return re.sub(r"\d+", "0", str(path))
+    """The same for ``checkpoint-500/model.pt`` and ``checkpoint-1000/model.pt``, and for names that are digests."""
+    return re.sub(r"[0-9a-f]{8,}|\d+", "0", str(path))
 
 
 def _may_hold_weights(path: Path) -> bool:
@@ -190,9 +216,11 @@ def _may_hold_weights(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             head = file.read(_LOOK_BYTES)
-        if head.startswith(_SQLITE) or path.suffix in _BUILT or not is_data(path):
+        if head.startswith(_SQLITE) or path.suffix in _BUILT:
             return False
-        return b"\0" in head or not _is_text(head) or path.stat().st_size >= _LARGE_TEXT_BYTES
+        if b"\0" in head or not _is_text(head):
+            return True
+        return is_data(path) and path.stat().st_size >= _LARGE_TEXT_BYTES
     except OSError:
         return False
 

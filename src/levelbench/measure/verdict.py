@@ -19,7 +19,7 @@ import numpy as np
 
 from levelbench.measure.design import Between, Sessions, Span, order_bias, schedule_of, session_means
 from levelbench.measure.statistics.compare import RARE, LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
-from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
+from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile, t_quantile
 from levelbench.measure.statistics.intervals import fisher_exact
 from levelbench.measure.statistics.planning import more_runs, settling_error
 from levelbench.measure.statistics.survival import (
@@ -300,6 +300,8 @@ def _one_after_the_other(
         said = [f"not run by run: {len(sessions.pairs)} pairs of neighbouring stretches are compared"]
         said += [_DRIFTED] * bool(bias)
         all_runs = geometric_mean(case.b.reached) / geometric_mean(case.a.reached)
+        # Stretches count alike, however many runs they have: what all runs say may not be excluded by them.
+        wide = replace(wide, low=min(wide.low, all_runs), high=max(wide.high, all_runs))
         if f"{all_runs:.3g}" != f"{found.ratio:.3g}":
             said.append(f"the ratio of all runs is {all_runs:.3g}")
         return case.says(case.kind(wide), found.ratio, wide, reason=", ".join(said))
@@ -331,10 +333,9 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
     watched = [sum(time <= horizon for time in arm.reached) for arm in (case.a, case.b)]
     if math.isfinite(horizon) and max((*case.a.reached, *case.b.reached), default=0.0) > horizon:
         reason += f", {watched[0]} and {watched[1]} in the {horizon:.3g} s for which all were watched"
-    if _spreads_differ(case) and min(watched[0] / case.n_a, watched[1] / case.n_b) < 0.5 and not case.hopeless:
-        # Of two arms with the same typical time, the one that varies more has more early runs.
+    if why := _spreads_may_tell(case, watched):
         return case.says(
-            VerdictKind.UNCLEAR, reason=f"{reason}; fewer than half arrive while all are watched, and spreads differ"
+            VerdictKind.UNCLEAR, reason=f"{reason}; fewer than half arrive while all are watched, and {why}"
         )
     if found is None:
         return replace(_doubly_sure(case, _of_shares(case)), reason=reason)
@@ -393,6 +394,30 @@ def _doubly_sure(case: _Case, found: Verdict) -> Verdict:
     alpha = 1.0 - case.level
     sure = agrees and means.p_value <= (alpha if _spreads_differ(case) else max(_HALF_SURE, alpha))
     return found if sure else replace(found, kind=VerdictKind.UNCLEAR)
+
+
+def _spreads_may_tell(case: _Case, arrived: Sequence[int]) -> str:
+    """Why the shares that arrive may come from spreads alone; empty if they cannot.
+
+    Of two arms with the same typical time, the one that varies more has more early runs. Where too few runs of one
+    arrive to know its spread, the typical times differ only if clearly more than half of one arm arrive, and clearly
+    fewer than half of the other (sign tests).
+    """
+    alpha = 1.0 - case.level
+    possible = [n - sum(map(math.isinf, arm.given_up)) for arm, n in ((case.a, case.n_a), (case.b, case.n_b))]
+    if case.hopeless and fisher_exact(possible[0], case.n_a, possible[1], case.n_b) <= alpha:
+        return ""
+    (slow, of_slow), (fast, of_fast) = sorted(
+        zip(arrived, possible, strict=True), key=lambda each: each[0] / max(1, each[1])
+    )
+    if not of_slow or slow / of_slow >= 0.5:
+        return ""
+    if _spreads_differ(case):
+        return "spreads differ"
+    if min(len(case.a.reached), len(case.b.reached)) >= LEAST_RUNS:
+        return ""
+    clear = max(binomial_cdf(of_fast - fast, of_fast, 0.5), binomial_cdf(slow, of_slow, 0.5)) <= alpha
+    return "" if clear else "too few of one to know how much its times vary"
 
 
 def _spreads_differ(case: _Case) -> bool:

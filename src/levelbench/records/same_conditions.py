@@ -136,7 +136,7 @@ def excluded_time(sides: Sides) -> Iterator[Caveat]:
     if all("after training" in (run.held_out or "") for runs in reached for run in runs):
         yield from _after_the_clock(sides, reached)
     in_place = all(run.environment.get("started") == "in place" for runs in reached for run in runs)
-    if in_place and sides.a.specification.framework == sides.b.specification.framework:
+    if in_place:
         yield from _before_the_clock(sides, reached)
 
 
@@ -171,7 +171,11 @@ def _before_the_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]]) -> 
     apart = abs(a_s - b_s) > max(_LEAST_APART_S, _APART * min(a_s, b_s)) and _set_apart(every_s)
     if apart and (changed := _explained_by(sides, reached, more_s)):
         text = f"before their clocks started {sides.a.label} took {a_s:.2g} s and {sides.b.label} {b_s:.2g} s"
-        yield Caveat("clock", "doubt", f"{text}; {changed}: start tracking before any training")
+        if sides.a.specification.framework == sides.b.specification.framework:
+            yield Caveat("clock", "doubt", f"{text}; {changed}: start tracking before any training")
+        else:
+            # Frameworks take as long as that to be imported, which is not on the clock of a block.
+            yield Caveat("clock", "note", f"{text}, imports of different frameworks among it; {changed}")
 
 
 def _set_apart(times_s: Sequence[Sequence[float]]) -> bool:
