@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from levelbench.analysis.comparison import compare, compare_all
+from levelbench.analysis.ties import jumps_of
 from levelbench.errors import IncomparableError
 from levelbench.records.schema import Target
 
@@ -367,6 +368,35 @@ def test_arms_that_usually_need_different_numbers_of_evaluations_are_each_held_t
     a = late_now_and_then(run, 8, (), 1.0, 0, 0.001)
     b = [replace(each, seed=each.seed + 100, evaluations=9) for each in late_now_and_then(run, 8, (), 0.97, 1, 0.001)]
     assert compare(group("a", a), group("b", b)).verdict.kind == "UNCLEAR"
+
+
+def test_a_failed_run_does_not_take_it_away_either(run, group):
+    a, b = late_now_and_then(run, 12, (), 1.0, 0, 0.001), late_now_and_then(run, 12, (), 0.97, 1, 0.001)
+    failed = {"reached": False, "time_to_accuracy_s": None, "given_up_s": 0.5, "status": "failed", "hopeless": True}
+    found = compare(group("a", [replace(a[0], **failed), *a[1:]]), group("b", b)).verdict
+    assert found.kind == "UNCLEAR"
+    assert "all pairs tie at an evaluation, and up to 24 % may differ" in found.reason
+
+
+def test_two_late_runs_of_many_are_no_large_share_of_a_small_arm(run, group):
+    a = late_now_and_then(run, 6, (), 1.0, 0, 0.001)
+    b = [replace(each, seed=each.seed + 100) for each in late_now_and_then(run, 24, (3, 9), 0.97, 1, 0.001)]
+    found = jumps_of(a, b)
+    assert len(found.late(1)) == 1
+    assert found.bound(1, 0.95) > 0.05
+
+
+def test_an_evaluation_is_as_large_as_in_the_arm_that_needs_fewer(run, group):
+    a = [replace(each, evaluations=20) for each in late_now_and_then(run, 8, (), 1.0, 0, 0.001)]
+    b = [replace(each, evaluations=2, seed=each.seed + 100) for each in late_now_and_then(run, 8, (), 1.0, 1, 0.001)]
+    assert jumps_of(a, b).step == pytest.approx(np.log(2))
+
+
+def test_how_many_more_runs_it_takes_allows_for_ties(run, group):
+    a, b = late_now_and_then(run, 4, (), 1.0, 0, 0.03), late_now_and_then(run, 4, (), 0.97, 1, 0.03)
+    found = compare(group("a", a), group("b", b)).verdict
+    assert found.kind == "UNCLEAR"
+    assert found.runs_to_settle > 10
 
 
 def test_runs_that_were_given_up_at_the_usual_evaluation_count_as_late(run, group):

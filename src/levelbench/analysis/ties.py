@@ -70,14 +70,14 @@ def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]
     jumps = jumps_of(a, b)
     if jumps is None or found.ratio is None:
         return found
-    first, limit = found.kind, math.log1p(found.margin)
+    first, limit, middle = found.kind, math.log1p(found.margin), math.log(found.ratio)
     if first is VerdictKind.UNCLEAR and found.runs_to_settle is not None:
-        found = replace(found, runs_to_settle=_to_settle(found, jumps, limit))
+        found = replace(found, runs_to_settle=_to_settle(found, middle, jumps, limit))
     for way in (1, -1):
         bound, center = jumps.bound(way, found.level), jumps.centers[way == -1]
         if bound is None:
             continue
-        center = math.log(found.ratio) if center is None else center
+        center = middle if center is None else center
         edge = math.exp(center + way * bound)
         if way == 1 and found.high is not None:
             found = replace(found, high=max(found.high, edge))
@@ -92,12 +92,11 @@ def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]
     return found
 
 
-def _to_settle(found: Verdict, jumps: Jumps, limit: float) -> int | None:
+def _to_settle(found: Verdict, center: float, jumps: Jumps, limit: float) -> int | None:
     """How many more runs settle it if ties remain: as many as the times need, and as leave late runs no room."""
-    center, n = math.log(found.ratio or 1.0), len(jumps.added)
-    same = abs(center) < limit
+    n, same = len(jumps.added), abs(center) < limit
     ways = (1, -1) if same else (1 if center < 0 else -1,)
-    needed = [found.runs_to_settle]
+    needed: list[int | None] = [found.runs_to_settle]
     for way in ways:
         if jumps.bound(way, found.level) is not None:
             room = limit - way * center if same else abs(center)

@@ -284,7 +284,7 @@ def _fixed_modules(task: Task) -> list[ModuleType | None]:
 
 
 def _definition_digest(part: Quality | DatasetSource) -> str:
-    """SHA-256 of what defines a part of a task: its class, code from outside levelbench, and its plain settings.
+    """SHA-256 of what defines a part of a task: its class, code from outside levelbench, plain settings and functions.
 
     For levelbench's own classes the name is enough, since the record has our version. The settings of its data sources
     are left out, since they depend on the machine; the record describes the data.
@@ -298,14 +298,16 @@ def _definition_digest(part: Quality | DatasetSource) -> str:
             for name, value in sorted(vars(part).items())
             if name != "target" and isinstance(value, bool | int | float | str | None)
         }
-    return _digest(repr((kind.__qualname__, settings, [_text_of(each) for each in own])))
+    functions = [value for _, value in sorted(vars(part).items()) if inspect.isfunction(value)]
+    texts = [_text_of(each) for each in (*own, *functions)]
+    return _digest(repr((kind.__qualname__, settings, texts)))
 
 
-def _text_of(kind: type) -> str:
+def _text_of(part: Any) -> str:
     try:
-        return inspect.getsource(kind)
+        return inspect.getsource(part)
     except (OSError, TypeError):
-        return kind.__qualname__
+        return str(part.__qualname__)
 
 
 def _digest(text: str) -> str:
