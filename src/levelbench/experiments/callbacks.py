@@ -49,7 +49,7 @@ def hook_phases(run: MarkedRun, model: Any, optimizer: Any) -> list[Any]:
     if optimizer is not None and not hasattr(optimizer, "register_step_pre_hook"):
         raise UsageError("autophase", f"{type(optimizer).__name__} is no torch.optim optimizer", "leave it out")
     grad_enabled, outer = sys.modules["torch"].is_grad_enabled, [int(Phase.OTHER)]
-    passes, owner = run.hooked, threading.get_ident()
+    passes, owner = run.hooked, run._thread or threading.get_ident()
 
     def forward(*_: object) -> None:
         if threading.get_ident() != owner:
@@ -65,21 +65,62 @@ def hook_phases(run: MarkedRun, model: Any, optimizer: Any) -> list[Any]:
             before = outer.pop() if len(outer) > 1 else outer[0]
             run._switch(Phase.BACKWARD if run._phase == Phase.FORWARD else before)
 
-    def update(*_: object) -> None:
+    def update(_: object, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if threading.get_ident() != owner:
+            return None
         run._switch(Phase.UPDATE)
+        closure = given[1] if len(given) > 1 else named.get("closure")
+        if closure is None:
+            return None
+
+        def passes_again() -> Any:
+            # It has forward and backward passes in it, before the update.
+            try:
+                return closure()
+            finally:
+                run._switch(Phase.UPDATE)
+
+        if len(given) > 1:
+            return (given[0], passes_again, *given[2:]), named
+        return given, {**named, "closure": passes_again}
 
     def rest(*_: object) -> None:
-        run._switch(Phase.OTHER)
+        if threading.get_ident() == owner:
+            run._switch(Phase.OTHER)
 
     hooks = []
     # A second optimizer of the same module, or a second epoch, needs no second hook.
     if id(model) not in passes:
         passes[id(model)] = 0
-        hooks = [model.register_forward_pre_hook(forward), model.register_forward_hook(backward)]
+        run.parts.append(model)
+        hooks = [
+            model.register_forward_pre_hook(_Hook(forward)),
+            model.register_forward_hook(_Hook(backward), always_call=True),
+        ]
     if optimizer is not None and id(optimizer) not in passes:
         passes[id(optimizer)] = 1
-        hooks += [optimizer.register_step_pre_hook(update), optimizer.register_step_post_hook(rest)]
+        run.parts.append(optimizer)
+        hooks += [optimizer.register_step_pre_hook(_Hook(update)), optimizer.register_step_post_hook(_Hook(rest))]
     return hooks
+
+
+class _Hook:
+    """A hook that copies of its module and optimizer, and what is saved of them, do not have."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *given: Any) -> Any:
+        return self._call(*given)
+
+    def __reduce__(self) -> Any:
+        return _Hook, (_nothing,)
+
+
+def _nothing(*_: object) -> None:
+    pass
 
 
 class CudaEvents:

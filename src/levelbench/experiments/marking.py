@@ -46,6 +46,8 @@ class MarkedRun(ABC):
         self._hooks: list[Any] = []
         self.hooked: dict[int, int] = {}
         """How often what :meth:`autophase` was given has passed forward, by its identity."""
+        self.parts: list[object] = []
+        """What has hooks, so that no other part gets its identity."""
 
     @property
     @abstractmethod
@@ -113,6 +115,10 @@ class MarkedRun(ABC):
             self._follow_device()
             self._switch(Phase.OTHER)
 
+    def _enclosing(self) -> int:
+        """The phase to come back to after a batch: that of a block, but not what a step before has left."""
+        return Phase.OTHER if self._phase in (Phase.FORWARD, Phase.BACKWARD) else self._phase
+
     def _follow_device(self) -> None:
         """Let the phases be those of the current CUDA device, as soon as the program has begun to use it."""
         # Another thread may be about to import it.
@@ -133,7 +139,7 @@ class MarkedRun(ABC):
         """The parts of the program tell no more."""
         for hook in self._hooks:
             hook.remove()
-        self._hooks = []
+        self._hooks, self.parts = [], []
 
 
 @final
@@ -198,11 +204,12 @@ class _TimedRun(MarkedRun):
             return
         self._begin_work()
         self._follow_device()
+        back = self._enclosing()
         self._switch(Phase.DATA)
         try:
             source = iter(batches)
         finally:
-            self._switch(Phase.OTHER)
+            self._switch(back)
         while True:
             self._switch(Phase.DATA)
             try:
@@ -210,7 +217,7 @@ class _TimedRun(MarkedRun):
             except StopIteration:
                 break
             finally:
-                self._switch(Phase.OTHER)
+                self._switch(back)
             yield batch
         if self._follows and self._state == "open":
             # An evaluation is likely to come, which waits for the device in any case.
@@ -376,6 +383,9 @@ class _Data(Generic[T]):
         return len(cast(Sized, self._loader))
 
     def __getattr__(self, name: str) -> object:
+        # A copy that is being made has no loader yet.
+        if name == "_loader":
+            raise AttributeError(name)
         return getattr(self._loader, name)
 
 

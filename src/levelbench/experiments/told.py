@@ -172,6 +172,10 @@ class ToldTimeline(Timeline):
         if not fits:
             self.contradicted = True
             return
+        if (self._prepared_ns or 0) + sum(totals_ns) + now_ns - since_ns > whole_ns:
+            # Another beginning than it told before.
+            self.contradicted = True
+            return
         if self._prepared_ns is None:
             self._prepared_ns = whole_ns - (now_ns - began_ns) if not self._known_ns else 0
         totals_ns[current] += now_ns - since_ns

@@ -232,7 +232,7 @@ class TrackedRun(MarkedRun):
         self._follow_device()
         self._counts_steps = True
         length = len(batches) if isinstance(batches, Sized) else 0
-        count, taken, back = examples or examples_of, 0, self._phase
+        count, taken, back = examples or examples_of, 0, self._enclosing()
         # A loader starts its workers here.
         self._switch(Phase.DATA)
         try:
