@@ -107,6 +107,12 @@ def test_a_command_against_itself_is_measured_as_two(time):
     assert "sleep 0.1 (2) takes " in out
 
 
+def test_a_verdict_on_commands_is_paired_by_turn(time, still):
+    _, out, _ = time(FAST, "--vs", SLOW, "-n", 5, "--fail-on", "never")
+    assert "paired by turn" in out
+    assert "paired by seed" not in out
+
+
 def test_commands_take_turns(time, tmp_path):
     time("echo a >> order", "--vs", "echo b >> order", "-n", 8)
     order = (tmp_path / "order").read_text().split()
