@@ -66,6 +66,21 @@ def test_a_class_of_pytorchs_kind_is_checked_with_the_usual_rate(write, capsys):
     assert "Mine: nothing found wrong, in up to 1,000 steps alongside the reference" in capsys.readouterr().out
 
 
+def test_the_rate_of_a_class_of_pytorchs_kind_is_halved_too(write, capsys):
+    pytest.importorskip("torch")
+    assert check(write(TORCHS), as_json=True) == 0
+    assert "a factor of 0.5 equals half the rate" in capsys.readouterr().out
+    fixed = TORCHS.replace('group["lr"]', "self.rate").replace("super()", "self.rate = lr\n        super()")
+    assert check(write(fixed), as_json=True) == 1
+    assert "a factor of 0.5 is not half the rate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "suggested"), [("Lion", "lion"), ("Rprop", "torch.optim.Rprop"), ("Mine", "adam")])
+def test_without_a_reference_its_namesake_is_suggested(write, capsys, name, suggested):
+    check(write(RIGHT.replace('reference = "momentum"', "").replace("Mine", name)), as_json=True)
+    assert f'or --reference {suggested}"' in capsys.readouterr().out
+
+
 def test_a_state_that_pytorch_does_not_save_is_found(write, capsys):
     pytest.importorskip("torch", reason="needs PyTorch")
     assert check(write(TORCHS.replace("self.state[parameter]", "self.__dict__.setdefault(parameter, {})"))) == 1

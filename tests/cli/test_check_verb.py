@@ -157,6 +157,20 @@ def test_what_cannot_be_checked_is_said_with_what_to_do(check, text, words, code
     assert says in err
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("import torch\nclass A(torch.autograd.Function): pass\n", "with torch.autograd.gradcheck"),
+        ("from torch import nn\nclass A(nn.Module): pass\n", "write it as a CustomOperator"),
+    ],
+)
+def test_a_file_with_only_classes_of_pytorchs_is_told_what_checks_them(check, text, says):
+    pytest.importorskip("torch")
+    code, _, err = check(text)
+    assert code == 2
+    assert says in err
+
+
 @pytest.mark.parametrize("name", ["none.py", "none.py:Scheme", "none.py[lr=1]", "none.cpp", "none.onnx", "here/none"])
 def test_a_file_that_is_not_there_is_not_taken_for_one_of_operators(call, tmp_path, name):
     code, _, err = call("check", tmp_path / name)

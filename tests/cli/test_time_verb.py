@@ -57,6 +57,33 @@ def test_a_seed_in_a_command_without_a_target_is_refused(time):
     assert "processes without a target have no seeds" in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("python", "a.py", "--vs", "python", "b.py", "-n", 5),
+        ("python a.py", "--vs", "python", "b.py"),
+        ("./a", "--vs", "./b", "3"),
+    ],
+)
+def test_commands_without_quotes_are_refused(time, words):
+    code, _, err = time(*words)
+    assert code == 2
+    assert "would be one command, compared with" in err
+    assert "put each command in quotes: levelbench time 'python a.py' --vs 'python b.py'" in err
+
+
+def test_an_option_of_a_command_without_quotes_is_refused_with_the_quotes(time):
+    code, _, err = time("python a.py", "--vs", "python", "b.py", "--lr", "0.1")
+    assert code == 2
+    assert "No such option" in err
+    assert "put a command with options of its own in quotes" in err
+
+
+def test_words_after_two_dashes_are_compared_with_a_program_of_one_word(time):
+    code, out, _ = time("-n", 1, "--vs", "true", "--", "sh", "-c", "exit 0")
+    assert (code, "sh -c 'exit 0'" in out) == (0, True)
+
+
 def test_the_words_after_two_dashes_are_one_command(time):
     code, out, _ = time("-n", 1, "--", "sh", "-c", "exit 0")
     assert (code, "sh -c 'exit 0'" in out) == (0, True)
@@ -78,6 +105,12 @@ def test_the_exit_code_is_that_of_the_verdict(time, still, first, second, more, 
 def test_a_command_against_itself_is_measured_as_two(time):
     _, out, _ = time(SLOW, "--vs", SLOW, "-n", 3)
     assert "sleep 0.1 (2) takes " in out
+
+
+def test_a_verdict_on_commands_is_paired_by_turn(time, still):
+    _, out, _ = time(FAST, "--vs", SLOW, "-n", 5, "--fail-on", "never")
+    assert "paired by turn" in out
+    assert "paired by seed" not in out
 
 
 def test_commands_take_turns(time, tmp_path):

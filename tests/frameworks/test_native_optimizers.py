@@ -44,6 +44,45 @@ class TestNative:
         for each in SHAPES:
             np.testing.assert_array_equal(backend.host(through[each]), backend.host(parts[each]))
 
+    def test_python_numbers_in_the_state_stay_python_numbers(self):
+        torch = pytest.importorskip("torch")
+
+        class Warming(torch.optim.Optimizer):
+            """Its rate rises with a count of steps, which is an `int`."""
+
+            def __init__(self, params, lr=0.1):
+                super().__init__(params, {"lr": lr})
+
+            @torch.no_grad()
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    for each in group["params"]:
+                        held = self.state[each]
+                        assert isinstance(held.setdefault("t", 0), int)
+                        held["t"] += 1
+                        each -= group["lr"] * (1 - 0.9 ** held["t"]) * each.grad
+
+        native, backend = Native.of(Warming), opened("torch")
+        through, parts = arrays(backend), arrays(backend)
+        train(backend, native.start(backend, through), 4)
+        before = native.start(backend, parts)
+        train(backend, before, 2)
+        after = native.start(backend, parts)
+        after.restore(before.state())
+        train(backend, after, 2, first=3)
+        for each in SHAPES:
+            np.testing.assert_array_equal(backend.host(through[each]), backend.host(parts[each]))
+
+    def test_numbers_of_earlier_checkpoints_are_read_as_tensors(self):
+        backend = opened("torch")
+        native, parameters = Native("torch.optim.Adam", lr=0.1), arrays(backend)
+        before = native.start(backend, parameters)
+        train(backend, before, 1)
+        unmarked = {name: each for name, each in before.state().items() if not name.endswith("#")}
+        after = native.start(backend, parameters)
+        after.restore({**unmarked, f"{next(iter(SHAPES))}/extra": np.array(3)})
+        assert after.state()[f"{next(iter(SHAPES))}/extra"] == 3
+
     def test_the_gradients_are_not_kept(self):
         backend = opened("torch")
         parameters = arrays(backend)

@@ -537,3 +537,8 @@ def test_the_interval_of_unequal_spreads_covers_where_runs_were_given_up(n):
         found = verdict(*times, censored_at_a=[1.2] * times[0].count(None), censored_at_b=[1.2] * times[1].count(None))
         held += (found.low or 0.0) <= 1.0 <= (found.high or math.inf)
     assert stats.binomtest(held, trials, 0.95, alternative="less").pvalue > 1e-3
+
+
+def test_thousands_of_runs_to_settle_it_are_separated():
+    found = made("UNCLEAR", 1.01, 0.9, 1.1, more=1189)
+    assert "about 1,189 more runs each to settle it" in format_verdict(found, "a", "b")

@@ -25,7 +25,7 @@ def test_limits_are_shown_in_billions_with_their_intervals_and_units():
 
 def test_each_doubt_has_a_line_of_its_own_after_the_findings():
     lines = doctor_lines(diagnosis("the load is high: stop it", "no governor: set one"))
-    assert "1 false alarms in 20 comparisons" in lines[1]
+    assert "1 false alarm in 20 comparisons" in lines[1]
     assert lines[3:5] == ["doubt: the load is high: stop it", "doubt: no governor: set one"]
 
 
@@ -39,5 +39,5 @@ def test_it_ends_in_whether_the_machine_is_fit_to_measure_on_and_why_not():
     assert ends("the load is high: stop it") == "no: the load is high"
     assert ends("the load is high: stop it", "no governor: set one") == "no: the load is high; no governor"
     often = Interval(0.1, 0.4, 0.95, "Wilson")
-    assert ends(alarms=often) == "no: the self-test gave 1 false alarms in 20 comparisons"
+    assert ends(alarms=often) == "no: the self-test gave 1 false alarm in 20 comparisons"
     assert ends(runs=60) == "no: its times vary by 1%, so a 10% change would need 60 runs"

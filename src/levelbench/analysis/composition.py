@@ -230,7 +230,8 @@ class Composition:
         parts.append(f"n = {self.departure.n} per arm")
         parts += [text for text in (self.reason,) if text]
         if self.runs_to_settle is not None:
-            parts.append(f"about {self.runs_to_settle} more run{'s' * (self.runs_to_settle != 1)} per arm to settle it")
+            more = self.runs_to_settle
+            parts.append(f"about {more:,} more run{'s' * (more != 1)} per arm to settle it")
         lines = ["  ".join(parts)]
         if self.predicted is not None and self.together.ratio is not None:
             lines.append(

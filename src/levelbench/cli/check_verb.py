@@ -163,8 +163,20 @@ def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -
         asked, found, do = error.asked.replace("the operator file", "the file"), error.found, error.do
         if found == _NO_OPERATOR:
             found = f"{_NO_OPERATOR}, optimizer, scheme, engine, task or recipe"
-            do = "define one; levelbench check --help says what there is"
+            do = _instead(Path(what))
         raise DefinitionError(asked, found, do) from error
+
+
+def _instead(path: Path) -> str:
+    """What to do with a file that defines nothing that can be checked."""
+    from levelbench.training.probes.contents import extends
+
+    own = "write it as a CustomOperator (levelbench new operator my_operator)"
+    if extends(path, "torch.autograd.Function"):
+        return f"check the Function with torch.autograd.gradcheck, or {own}"
+    if extends(path, "torch.nn.Module"):
+        return f"{own}, or export the Module to .onnx and check that"
+    return "define one; levelbench check --help says what there is"
 
 
 def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json: bool) -> int:

@@ -27,9 +27,29 @@ if TYPE_CHECKING:
 __all__ = ["command", "show_commands"]
 
 _UNCLEAR = 4
+_IN_QUOTES = "put each command in quotes: levelbench time 'python a.py' --vs 'python b.py'"
 
 
-@click.command("time", cls=shared.Grouped)
+class _Quoted(shared.Grouped):
+    """``time``, which knows that commands without quotes reach it as separate words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse words of which nobody can tell what command they belong to."""
+        marked = "--" in args
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            do = "put a command with options of its own in quotes: levelbench time 'python a.py --lr 0.1'"
+            raise UsageError(ctx.command_path, error.format_message().rstrip("."), do) from error
+        words, others = ctx.params.get("words") or (), ctx.params.get("others") or ()
+        # `--vs` takes one word, so what follows it joins the first command: python a.py --vs python b.py.
+        if not marked and len(words) > 1 and any(len(each.split()) == 1 for each in others):
+            found = f"{', '.join(map(repr, words))} would be one command, compared with {', '.join(map(repr, others))}"
+            raise UsageError("--vs without quotes", found, _IN_QUOTES)
+        return rest
+
+
+@click.command("time", cls=_Quoted)
 @click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--vs", "others", multiple=True, metavar="COMMAND", help="Compare with this command; may be repeated.")
 @click.option("--revisions", help="Compare git revisions, each checked out separately: main,HEAD.")

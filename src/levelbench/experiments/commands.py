@@ -587,8 +587,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         said = ended.errors.splitlines()
         found = f"{reason}{': ' + said[-1] if said else ''}"
         asked = f"process {seed + 1} of {command.specification.name!r}"
-        do = "give it more: --timeout" if ended.timed_out else "--ignore-failure counts its time all the same"
-        return record, CheckFailedError(asked, found, f"see --show-output; {do}")
+        do = "let it print with --show-output" + ("; give it more time: --timeout" if ended.timed_out else "")
+        return record, CheckFailedError(asked, found, do)
 
 
 def peak_memory(found_b: int | None) -> Measurement:

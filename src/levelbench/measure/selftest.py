@@ -85,7 +85,7 @@ class Diagnosis:
         """Why this machine is not fit to measure on now; empty if it is."""
         found, noise = list(self.doubts), self.noise
         if noise.alarm_share.low > 1 - _LEVEL:
-            found.append(f"the self-test gave {noise.alarms} false alarms in {noise.rounds} comparisons")
+            found.append(f"the self-test gave {_alarms(noise)}")
         largest = max(noise.runs_for)
         if noise.runs_for[largest] > _MOST_RUNS:
             needed = noise.runs_for[largest]
@@ -100,7 +100,7 @@ class Diagnosis:
         return [
             f"clock: steps of {clock.resolution_ns} ns, {clock.reading_ns:.0f} ns a reading, "
             f"{clock.switch_ns:.0f} ns a switch of phase",
-            f"A/A self-test: {noise.alarms} false alarms in {noise.rounds} comparisons of a workload with itself "
+            f"A/A self-test: {_alarms(noise)} of a workload with itself "
             f"[{share.low:.1%}, {share.high:.1%}]; {1 - _LEVEL:.0%} or fewer are expected",
             f"noise: values of {noise.typical_s * noise.calls * 1e3:.3g} ms vary by {noise.cv:.1%}; "
             + "to find a difference of "
@@ -121,6 +121,14 @@ class Diagnosis:
             "against": self.against,
             "environment": dict(self.environment),
         }
+
+
+def _alarms(noise: Noise) -> str:
+    """``1 false alarm in 14 comparisons``."""
+    return (
+        f"{noise.alarms:,} false alarm{'s' * (noise.alarms != 1)} in "
+        f"{noise.rounds:,} comparison{'s' * (noise.rounds != 1)}"
+    )
 
 
 def clock_facts(clock: Clock = HOST) -> ClockFacts:

@@ -97,6 +97,7 @@ def verdict(
     spans_b: Sequence[Span] | None = None,
     between: Between | None = None,
     resolution: float | None = None,
+    paired_by: str = "seed",
 ) -> Verdict:
     """Compare two samples of times (one value a run, any unit, lower is better; ``None`` never reached the target).
 
@@ -104,7 +105,7 @@ def verdict(
     SLOWER if it excludes 1; else UNCLEAR. The interval is Welch's on logarithms or, if the runs of equal index are
     ``paired`` (they share a seed), Student's on the logarithms of their ratios: decide which before looking at the
     times. From six runs on, outliers are trimmed. ``resolution`` is the clock's; by default it is inferred from the
-    times.
+    times. ``paired_by`` is what the reason says that they share.
 
     With ``None`` among the runs the interval inverts a log-rank test and needs ``censored_at_a`` and ``censored_at_b``,
     the times at which each ``None`` run was given up (``math.inf`` if it could never have arrived, because it
@@ -145,7 +146,7 @@ def verdict(
         if spans_a is not None and spans_b is not None:
             bias = order_bias(case.a.reached, case.b.reached, spans_a, spans_b, sessions)
         if sessions is None:
-            return _complete(case, paired, step, bias)
+            return _complete(case, paired_by if paired else "", step, bias)
         return _one_after_the_other(case, sessions, between, step, bias)
     if sessions is not None:
         return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {NOT_INTERLEAVED}")
@@ -217,8 +218,8 @@ def _too_few(case: _Case) -> Verdict:
     return case.says(VerdictKind.UNCLEAR, ratio, reason=why)
 
 
-def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verdict:
-    """``bias`` is what a drift may have added because one arm mostly went first."""
+def _complete(case: _Case, paired: str, resolution: float, bias: float) -> Verdict:
+    """``paired`` is by what, or empty; ``bias`` what a drift may have added because one arm mostly went first."""
     test = paired_log_ratio if paired else welch_log_ratio
     found = test(case.a.reached, case.b.reached, case.level, resolution=resolution)
     interval = found.interval
@@ -231,7 +232,7 @@ def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verd
     if kind is VerdictKind.UNCLEAR and not decide:
         error = settling_error(math.log(found.ratio), math.log1p(case.margin), case.level)
         more = more_runs(found.deviation_a, case.n_a, found.deviation_b, case.n_b, error, case.level)
-    said = ["paired by seed"] if paired else []
+    said = [f"paired by {paired}"] if paired else []
     if bias:
         said.append(_DRIFTED)
     if found.trimmed or found.accidents:
@@ -482,7 +483,7 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
     if v.reason:
         parts.append(v.reason)
     if v.runs_to_settle is not None:
-        parts.append(f"about {v.runs_to_settle} more run{'s' * (v.runs_to_settle != 1)} each to settle it")
+        parts.append(f"about {v.runs_to_settle:,} more run{'s' * (v.runs_to_settle != 1)} each to settle it")
     return "; ".join(parts)
 
 

@@ -152,7 +152,9 @@ def summarise_commands(
         # Imported processes may not have taken turns, so they count as if they had not.
         starts = [dict.fromkeys(each, float(at)) for at, each in enumerate(starts)]
     effect = planned_effect(record for records in arms for record in records)
-    columns = judged([[each] for each in entries], [[each] for each in starts], level, margin, "commands", effect)
+    columns = judged(
+        [[each] for each in entries], [[each] for each in starts], level, margin, "commands", effect, "turn"
+    )
     names = [each.name for each in entries]
     doubts = process_doubts(names, arms)
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]

@@ -170,7 +170,7 @@ class ArmTotal:
 
 @dataclass(frozen=True)
 class Pair:
-    """Times of two arms, one per process; ``paired`` if processes of the same number are compared.
+    """Times of two arms, one per process; ``paired`` if processes of the same number are compared, which share ``by``.
 
     ``effect`` is the effect that repeated looks were planned for, if there were any. ``starts`` are when the processes
     of each arm started, in seconds: arms that did not take turns get no verdict.
@@ -181,6 +181,7 @@ class Pair:
     paired: bool
     effect: float | None = None
     starts: tuple[list[float], list[float]] | None = None
+    by: str = "seed"
 
     @property
     def p_value(self) -> float:
@@ -203,6 +204,7 @@ class Pair:
                 spans_a=spans[0],
                 spans_b=spans[1],
                 resolution=CLOCK_STEP_S,
+                paired_by=self.by,
             )
 
         if self.effect is None:
@@ -224,11 +226,12 @@ def pair(
     b: Mapping[int, float],
     effect: float | None = None,
     starts: tuple[Starts, Starts] | None = None,
+    by: str = "seed",
 ) -> Pair:
     """The pair of two arms, given as times by the number of the process in ascending order; the rest as in ``Pair``."""
     paired = a.keys() == b.keys() and len(a) >= PAIRS_NEED
     found = None if starts is None else ([starts[0][seed] for seed in a], [starts[1][seed] for seed in b])
-    return Pair(list(a.values()), list(b.values()), paired, effect, found)
+    return Pair(list(a.values()), list(b.values()), paired, effect, found, by)
 
 
 def planned_effect(records: Iterable[_Planned]) -> float | None:
@@ -305,16 +308,17 @@ def judged(
     margin: float,
     what: str = "problems",
     effect: float | None = None,
+    by: str = "seed",
 ) -> list[list[J]]:
     """The entries of each arm with their verdicts compared with the first arm's, corrected for their number.
 
-    ``starts`` are, by arm and entry, when its processes started; ``effect`` is as in ``Pair``.
+    ``starts`` are, by arm and entry, when its processes started; ``effect`` and ``by`` are as in ``Pair``.
     """
     first, *others = columns
     found = [list(first)]
     for arm, column in enumerate(others, 1):
         pairs = {
-            at: pair(a.times_s, b.times_s, effect, (starts[0][at], starts[arm][at]))
+            at: pair(a.times_s, b.times_s, effect, (starts[0][at], starts[arm][at]), by)
             for at, (a, b) in enumerate(zip(first, column, strict=True))
             if a.status == b.status == "measured" and a.times_s and b.times_s
         }

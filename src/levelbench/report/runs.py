@@ -163,7 +163,7 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
     """The main table: one row per group, every figure with its interval over the group's runs.
 
     Columns: reached k/n, time to accuracy on the groups' clock, the expected time with restarts if some runs missed,
-    seconds that the clock leaves out, epochs and samples to the target, time per step, final test quality, peak memory
+    seconds that the clock leaves out, epochs and samples to the target, median step, final test quality, peak memory
     and energy (or why there is none); with ``linted``, the linter's codes for the row.
     """
     clock = _common({group.specification.clock for group in groups})
@@ -179,7 +179,7 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
         (Column("left_out_s", "left out by the clock", ColumnKind.TIME_S), _left_out),
         (Column("epochs_to_target", "epochs to target", ColumnKind.NUMBER), _of_reached("epochs_to_target")),
         (Column("samples_to_target", "samples to target", ColumnKind.NUMBER), _of_reached("samples_to_target")),
-        (Column("time_per_step_s", "time per step", ColumnKind.TIME_S), _of_all("time_per_step_s")),
+        (Column("time_per_step_s", "median step", ColumnKind.TIME_S), _of_all("time_per_step_s")),
         (Column("test_quality", f"test {metric}", ColumnKind.NUMBER, digits=4), _test_quality),
         (Column("peak_memory_bytes", "peak memory", ColumnKind.BYTES), _of_all("peak_memory_bytes")),
         (Column("energy_j", "energy", ColumnKind.ENERGY_J), _energy),
@@ -324,7 +324,7 @@ def run_facts(run: RunSummary) -> Table:
         "ranks": _team(run.distribution),
         "target": f"{target_text(run.target)}, {run.crossing}",
         "outcome": _outcome(run),
-        "whole run": _time(run.wall_s) + (f", {_time(run.time_per_step_s)} per step" if run.time_per_step_s else ""),
+        "whole run": _time(run.wall_s) + (f", median step {_time(run.time_per_step_s)}" if run.time_per_step_s else ""),
         "data": "synthetic data: the time says nothing about a real task" if run.synthetic else "",
         "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items()) + _scored(run)
         if run.quality

@@ -235,14 +235,14 @@ class TorchOptimStepper(Stepper):
             tensor.grad = None
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays and numbers of each parameter: ``NAME/exp_avg``."""
+        """The tensors of each parameter, ``NAME/exp_avg``, and its plain Python numbers, ``NAME/step#``."""
         result: dict[str, NDArray[Any]] = {}
         for name, tensor in self._tensors.items():
             for key, value in self._optimizer.state.get(tensor, {}).items():
-                if value is not None:
-                    result[f"{name}/{key}"] = (
-                        self._backend.host(value) if isinstance(value, Tensor) else np.array(value)
-                    )
+                if isinstance(value, Tensor):
+                    result[f"{name}/{key}"] = self._backend.host(value)
+                elif value is not None:
+                    result[f"{name}/{key}{_PLAIN_VALUE}"] = np.array(value)
         return result
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -257,15 +257,23 @@ class TorchOptimStepper(Stepper):
                     f"{full!r} does not belong to any parameter here",
                     "continue with the network and optimizer that it was saved with",
                 )
-            kept.setdefault(at[name], {})[key] = torch.from_numpy(np.array(value))
+            of = kept.setdefault(at[name], {})
+            if key.endswith(_PLAIN_VALUE):
+                # As a tensor, a count of steps would be rounded to the dtype of its parameter.
+                of[key.removesuffix(_PLAIN_VALUE)] = value.tolist()
+            else:
+                of[key] = torch.from_numpy(np.array(value))
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": kept, "param_groups": groups})
         for name, tensor in self._tensors.items():
             loaded = self._optimizer.state[tensor]
             for key, value in kept.get(at[name], {}).items():
                 # PyTorch casts a state to the dtype of its parameter, but NAdam keeps a product in float32.
-                loaded[key] = value.to(loaded[key].device)
+                loaded[key] = value.to(loaded[key].device) if isinstance(value, Tensor) else value
 
+
+_PLAIN_VALUE = "#"
+"""Ends the name of a state that is a Python number. Checkpoints of earlier versions hold all as tensors."""
 
 TILE = 1 << 18
 """Maximum elements per tile on the CPU: a megabyte per float32 array, so that Adam's five fit the last-level cache.

@@ -353,6 +353,10 @@ class Native(Optimizer):
             raise DefinitionError(asked, "it has no learning rate", "give a number: functools.partial(..., lr=1e-3)")
         return object.__new__(cls)._hold(f"{maker.__module__.partition('.')[0]}'s {maker.__name__}", lr, words, maker)
 
+    def with_rate(self, lr: float) -> Native:
+        """The same optimizer with another base rate."""
+        return object.__new__(type(self))._hold(self.name, lr, dict(self.settings), self.made)
+
     def _hold(self, name: str, lr: float, settings: Mapping[str, Any], made: object) -> Native:
         if not (math.isfinite(lr) and lr > 0):
             raise DefinitionError(f"{name} with lr={lr}", "it is not positive", "choose lr > 0")

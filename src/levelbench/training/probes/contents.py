@@ -45,6 +45,17 @@ def kind_of(path: Path) -> Kind | None:
     return next((each for each in order if each in found), None)
 
 
+def extends(path: Path, name: str) -> bool:
+    """Whether a class at the top level of the file is derived from ``name``, such as ``torch.nn.Module``."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, SyntaxError, ValueError):
+        return False
+    found = _Contents(tree)
+    classes = (each for each in _top(tree.body) if isinstance(each, ast.ClassDef))
+    return any(found.dotted(base) == name for each in classes for base in each.bases)
+
+
 _NAMES = {
     "operators": "operators",
     "optimizer": "an optimizer",
@@ -87,7 +98,7 @@ class _Contents:
             parent = next((each for each in parents if isinstance(each, type)), None)
             self._classes[node.name] = parent
             self._note_kind(parent, "operators")
-            if any(self._dotted(base).startswith("torch.optim.") for base in node.bases):
+            if any(self.dotted(base).startswith("torch.optim.") for base in node.bases):
                 self.kinds.add("optimizer")
         elif isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
@@ -127,17 +138,18 @@ class _Contents:
         """The levelbench object that an expression names, or the base of a class in the file."""
         if isinstance(node, ast.Name) and node.id in self._classes:
             return self._classes[node.id]
-        dotted = self._dotted(node)
+        dotted = self.dotted(node)
         if not dotted.startswith("levelbench."):
             return None
         home, _, name = dotted.rpartition(".")
         return getattr(_ours(home), name, None) or _ours(dotted)
 
-    def _dotted(self, node: ast.expr) -> str:
+    def dotted(self, node: ast.expr) -> str:
+        """The full name of what an expression refers to; empty if it was not imported."""
         if isinstance(node, ast.Name):
             return self._imported.get(node.id, "")
         if isinstance(node, ast.Attribute):
-            before = self._dotted(node.value)
+            before = self.dotted(node.value)
             return f"{before}.{node.attr}" if before else ""
         return ""
 

@@ -24,9 +24,10 @@ from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.networks import zoo
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
-from levelbench.training.optimizers.wrappers import Groups, Native, is_torch_optimizer
+from levelbench.training.optimizers.wrappers import NATIVE, Groups, Native, is_torch_optimizer
 from levelbench.training.probes.optimizer_runs import (
     NATIVE_TOLERANCE,
+    RULES,
     SHAPES,
     TOLERANCE,
     Divergence,
@@ -187,13 +188,16 @@ def _rate_zero(subject: OptimizerTrial) -> Iterator[Finding]:
 def _rate_scaled(subject: OptimizerTrial) -> Iterator[Finding]:
     """A schedule's factor is equivalent to another base rate."""
     rule = subject.optimizer
-    if not isinstance(rule, UpdateRule):
-        yield not_tried("it is not an UpdateRule, so its rate cannot be set")
+    half: Optimizer
+    if isinstance(rule, UpdateRule):
+        half, do = dataclasses.replace(rule, lr=rule.lr / 2), "use the `lr` passed to `update`"
+    elif isinstance(rule, Native) and rule.framework == "torch":
+        half, do = rule.with_rate(rule.lr / 2), "read the rate from `param_groups` in each step: `group['lr']`"
+    else:
+        yield not_tried("only an UpdateRule and PyTorch's optimizers can be made anew with another rate")
         return
-    half = dataclasses.replace(rule, lr=rule.lr / 2)
     a = run(rule, subject.backend, subject.quadratic(), subject.steps, factor=lambda step: 0.5)
     b = run(half, subject.backend, subject.quadratic(), subject.steps)
-    do = "use the `lr` passed to `update`"
     yield _agrees(
         divergence("rate", a, b), "a factor of 0.5 equals half the rate", "a factor of 0.5 is not half the rate", do
     )
@@ -524,7 +528,8 @@ def _probes(subject: OptimizerTrial, both: _Comparison | None, frameworks: Seque
         yield name, partial(probe, subject)
     if both is None:
         found = "no reference was given, so the formula was not checked"
-        do = 'give one: reference = "adam", or --reference torch.optim.Adam'
+        name = _namesake(subject.optimizer)
+        do = f'give one: reference = "{name}", or --reference {name}'
         yield "reference", lambda: [not_tried(found, do)]
     else:
         yield "first step", both.first_step
@@ -536,6 +541,14 @@ def _probes(subject: OptimizerTrial, both: _Comparison | None, frameworks: Seque
         yield "frameworks", partial(_across, subject, frameworks)
     else:
         yield "frameworks", lambda: [not_tried("only one was requested", "--framework numpy,torch,jax")]
+
+
+def _namesake(optimizer: Optimizer) -> str:
+    """The reference that is called as the optimizer's class is; one as an example if there is none."""
+    kind = optimizer.made if isinstance(optimizer, Native) else type(optimizer)
+    name = getattr(kind, "__name__", "").lower()
+    theirs = {each.lower(): each for each in NATIVE}
+    return name if name in RULES else theirs.get(f"torch.optim.{name}", "adam")
 
 
 def _shapes(optimizer: Optimizer, backend: Backend, seed: int) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
