@@ -33,7 +33,7 @@ from levelbench.training.schedules import Constant, Schedule
 from levelbench.training.stopping import Evaluate
 
 _PRECISIONS = ("float32", "bfloat16")
-_STATED = ("name", "licence", "attribution", "split_rule")
+_STATED = ("name", "licence", "attribution")
 
 
 @dataclass(frozen=True)

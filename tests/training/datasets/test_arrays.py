@@ -85,7 +85,21 @@ def test_a_task_says_what_a_class_of_data_lacks():
         def lacks(self, folder=None):
             return None
 
-    with pytest.raises(DefinitionError, match="lacks attribution and split_rule"):
+    with pytest.raises(DefinitionError, match="lacks attribution"):
         Task("mine", data=Mine(), quality=Top1(target=0.9))
     with pytest.raises(DefinitionError, match="type dict, which is not derived"):
         Task("mine", data={}, quality=Top1(target=0.9))
+
+
+def test_assembling_a_dataset_needs_the_rule_of_its_split():
+    class Mine(datasets.DatasetSource):
+        name = licence = attribution = "mine"
+
+        def load(self, folder=None):
+            return self.assembled([], 2, {}, "memory")
+
+        def lacks(self, folder=None):
+            return None
+
+    with pytest.raises(DefinitionError, match="Mine has no split_rule"):
+        Mine().load()

@@ -263,7 +263,13 @@ class DatasetSource(ABC):
         normalisation: Normalisation | None = None,
         synthetic: bool = False,
     ) -> Dataset:
-        """The dataset of a training, a validation and a test split; ``found`` says where the bytes were read from."""
+        """The dataset of a training, a validation and a test split; ``found`` says where the bytes were read from.
+
+        :raises DefinitionError: when the class does not state its ``split_rule``.
+        """
+        if not hasattr(self, "split_rule"):
+            do = "state it, as in split_rule = 'as published'"
+            raise DefinitionError(f"the dataset {self.name!r}", f"{type(self).__name__} has no split_rule", do)
         train, validation, test = splits
         return Dataset(
             name=self.name,
