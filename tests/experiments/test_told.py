@@ -330,7 +330,7 @@ def test_models_and_loaders_with_hooks_can_be_copied_and_saved(time_program):
             twin(batch)
         print("accuracy: 0.5")
     """
-    code, record = time_program(textwrap.dedent(TORCH) + textwrap.dedent(text))
+    _, record = time_program(textwrap.dedent(TORCH) + textwrap.dedent(text))
     assert record.status == "done"
     assert "forward" not in record.end.phases_ns
 
