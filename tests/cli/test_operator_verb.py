@@ -20,7 +20,7 @@ RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget
         (("Relu", "--suite", "deepbench-gemm"), 2, "both are given"),
         (("--suite", "deepbench-gem"), 2, "close: deepbench-gemm"),
         (("--suite", "deepbench-gemm", "--subset", "trainin"), 2, "close: training"),
-        (("--suite", "deepbench-all-reduce"), 2, "no single operator"),
+        (("--suite", "deepbench-all-reduce"), 2, "not a single operator"),
         (("--suite", "deepbench-gemm", "--match", "nothing"), 2, "there is none"),
         (("--suite", "deepbench-gemm", "--limit", "0"), 2, "at least one problem"),
         (("--suite", "deepbench-gemm", "--shape", "X=4"), 2, "define their own"),

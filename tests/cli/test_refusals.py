@@ -141,7 +141,7 @@ def test_a_side_of_interrupted_runs_alone_is_refused(call, store, write):
     write(9, "cccc0009", qualities=[0.5], status="interrupted")
     code, _, err = call("compare", "aaaa0000", "cccc0009", "--store", store)
     assert code == 2
-    assert "none of the 1 runs that it selects has finished" in err
+    assert "its only run was interrupted before it had finished" in err
 
 
 @pytest.mark.parametrize("verb", ["show", "compare"])

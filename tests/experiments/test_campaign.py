@@ -246,7 +246,7 @@ def test_steps_are_visible_between_two_evaluations(arm, store):
 
     with pytest.raises(Enough):
         launch(Job(long.reference, long.specification, long.key, 0, new_id(), str(store.path)), look)
-    (first, planned), (second, same) = seen
+    (first, planned, _), (second, same, _) = seen
     assert 0 < first < second < planned == same
 
 

@@ -80,7 +80,7 @@ def test_rows_that_look_like_mistakes_are_kept():
 def test_all_reduce_messages_exist_and_are_not_operators():
     assert [each.elements for each in all_reduce_messages()][:2] == [100_000, 3_097_600]
     assert "deepbench-all-reduce" in suite_names()
-    with pytest.raises(UsageError, match="no single operator"):
+    with pytest.raises(UsageError, match="not a single operator"):
         load_suite("deepbench-all-reduce")
 
 

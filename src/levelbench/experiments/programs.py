@@ -337,8 +337,7 @@ class ProgramRuns(Kind[Arm, Record]):
         )
         # Between the moments at which evaluations arrived.
         gaps_ns: list[int] = []
-        trained_ns = ended_ns = 0
-        trained, spent_s = Spent(), 0.0
+        trained_ns, ended_ns, trained, spent_s = 0, 0, Spent(), 0.0
         began_ns = read_ns = HOST.now_ns()
 
         def end() -> None:
