@@ -171,7 +171,8 @@ def _tracked(store: Store, known: Collection[str]) -> list[str]:
     from levelbench.report.numbers import estimate_text, plural
     from levelbench.report.runs import time_estimate
 
-    groups = group_runs([summarise(read_record(row.path)) for row in store.rows() if row.id not in known])
+    found_runs = [summarise(read_record(row.path)) for row in store.rows() if row.id not in known]
+    groups = sorted(group_runs(found_runs), key=lambda each: each.label)
     lines = []
     for group in groups:
         found = time_estimate(group)
