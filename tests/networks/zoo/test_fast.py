@@ -48,6 +48,7 @@ def test_fixed_kernels_of_the_wrong_shape_are_refused():
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
 def test_fixed_kernels_are_not_parameters_and_stay_while_the_rest_is_trained(framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
     backend = open_framework(framework)
     network = quick(size=8, widths=(4, 8), residuals=(0, 1), cosines=True)
     learned = quick(size=8, widths=(4, 8), residuals=(0, 1))
