@@ -107,6 +107,14 @@ def warm():
     WARM.close()
 
 
+@pytest.fixture(autouse=True)
+def own_path():
+    """A task file's folder, which loading it puts on ``sys.path``, hides no module from the tests after it."""
+    before = sys.path[:]
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture(scope="module")
 def warm_node_cases(warm):
     """ONNX's node tests have been collected, here and in the processes that the program starts."""

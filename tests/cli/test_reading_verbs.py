@@ -1,5 +1,6 @@
 """list, show, compare and report on a store of known records: what is printed, and the exit code."""
 
+import csv
 import gc
 import json
 import re
@@ -167,6 +168,47 @@ def test_compare_writes_its_table_and_verdict_where_they_are_wanted(call, store,
     call(*words, "--markdown", tmp_path / "out.md", "--csv", tmp_path / "out.csv")
     assert "\n- SLOWER: " in (tmp_path / "out.md").read_text()
     assert (tmp_path / "out.csv").read_text().count("digits") == 2
+
+
+def test_a_price_gives_the_cost_of_the_time_to_accuracy(call, store):
+    found = json.loads(call("compare", *SIDES, "--store", store, "--price", "3.6/h", "--json")[1])
+    assert found["usd_per_hour"] == [3.6, 3.6]
+    out = call("compare", *SIDES, "--store", store, "--price", "3.6/h", "--csv", store.parent / "t.csv")[1]
+    assert "at 3.6 USD an hour" in out
+    assert "costs" not in out
+    with (store.parent / "t.csv").open() as file:
+        for row in csv.DictReader(file):
+            assert float(row["cost_usd"]) == pytest.approx(float(row["time_to_accuracy_s"]) / 1000, rel=1e-6)
+
+
+def test_different_prices_turn_the_ratio_of_times_into_one_of_costs(call, store):
+    one, two = ("--price", "2/h"), ("--price", f"{SIDES[1]}=1 USD/h")
+    ratio = json.loads(call("compare", *SIDES, "--store", store, "--json")[1])["verdict"]["ratio"]
+    out = call("compare", *SIDES, "--store", store, *one, *two)[1]
+    found = re.search(r"cost: digits\[framework=torch\] costs (\S+) .* times as much as digits\[framework=numpy\]", out)
+    assert float(found[1]) == pytest.approx(ratio / 2, rel=1e-3)
+
+
+def test_an_instance_of_the_hardware_table_has_its_price_with_its_source(call, store):
+    _, out, err = call("compare", *SIDES, "--store", store, "--price", "p2.xlarge")
+    assert "note: p2.xlarge: 0.9 USD an hour (1 x p2.xlarge, us-east-1, 2017-12-01)" in err
+    assert "at 0.9 USD an hour" in out
+
+
+@pytest.mark.parametrize(
+    ("price", "found"),
+    [
+        ("cheap", "neither a price nor an instance"),
+        ("0/h", "not above zero"),
+        ("-1/h", "neither a price"),
+        ("latest=2/h", "not that of the latest runs"),
+        ("squad=2/h", "selects none of the runs"),
+    ],
+)
+def test_what_is_no_price_of_these_runs_is_refused(call, store, price, found):
+    code, _, err = call("compare", *SIDES, "--store", store, "--price", price)
+    assert code == 2
+    assert found in err
 
 
 def test_compare_the_other_way_round_is_faster_and_ends_in_0(call, store):

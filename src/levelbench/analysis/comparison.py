@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,15 @@ from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
 from levelbench.measure.environment import Difference, same_machine
 from levelbench.measure.sequential import seen_at_looks
-from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, format_verdict, verdict
+from levelbench.measure.verdict import (
+    CLOCK_STEP_S,
+    NOT_INTERLEAVED,
+    Verdict,
+    VerdictKind,
+    format_verdict,
+    ratio_sentence,
+    verdict,
+)
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
 
@@ -51,7 +59,16 @@ class Comparison:
         if self.verdict is None:
             return [f"no verdict on {self.b.label} against {self.a.label}"]
         why = [] if self.attribution is None else [f"  why: {'; '.join(self.attribution.lines())}"]
-        return [format_verdict(self.verdict, self.a.label, self.b.label), *why]
+        return [format_verdict(self.verdict, self.a.label, self.b.label), *why, *self._cost()]
+
+    def _cost(self) -> list[str]:
+        """How the costs compare, if both sides have a price and it is not the same."""
+        a, b, found = self.a.usd_per_hour, self.b.usd_per_hour, self.verdict
+        if a is None or b is None or a == b or found is None or found.ratio is None:
+            return []
+        ratio, low, high = (each if each is None else each * b / a for each in (found.ratio, found.low, found.high))
+        costs = replace(found, ratio=ratio, low=low, high=high)
+        return [f"  cost: {ratio_sentence(costs, self.a.label, self.b.label, 'costs', 'as much as')}"]
 
     def lines(self, said: set[str] | None = None) -> list[str]:
         """The answer, then what the gate found, and how the machines differ if that forbids a verdict.

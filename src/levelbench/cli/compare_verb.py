@@ -21,6 +21,7 @@ __all__ = ["command", "compared"]
 @click.argument("b")
 @click.option("--across-machines", is_flag=True, help="Give a verdict on time even if the machines differ.")
 @shared.view_options
+@shared.price_option
 @shared.statistics_options
 @shared.table_options
 @shared.fail_on("slower,unclear")
@@ -41,6 +42,7 @@ def command(
     \b
       levelbench compare 'digits[framework=numpy]' 'digits[framework=torch]'
       levelbench compare before/ after/ --clock dawnbench
+      levelbench compare v100/ cpu/ --across-machines --price v100/=3.06/h --price cpu/=0.40/h
     """
     from levelbench.cli.reporting import comparison_json, exit_code
     from levelbench.report.runs import groups_table
@@ -70,7 +72,9 @@ def compared(store: Store, a: str, b: str, given: dict[str, Any]) -> tuple[list[
 
     shared.check_statistics(given["margin"], given["level"])
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
+    prices = shared.read_prices(given.get("prices", ()))
     sides = label_apart(store.group(a, **view), store.group(b, **view), a, b)
+    sides = (*shared.priced(sides, prices),)
     comparison = compare(
         *sides,
         margin=given["margin"],

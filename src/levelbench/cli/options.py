@@ -12,6 +12,8 @@ import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -27,16 +29,20 @@ if TYPE_CHECKING:
     from levelbench.experiments.kernel import Looked, UntilClear
     from levelbench.experiments.request import TeamOptions
     from levelbench.measure.verdict import Verdict
-    from levelbench.records import RunSummary, Store
+    from levelbench.records import RunGroup, RunSummary, Store
+    from levelbench.records.selection import Selector
     from levelbench.report.tables import Table
+
+    Price = tuple[str, Selector | None, float]
 
 __all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_as_read", "check_plot"]
 __all__ += ["check_statistics", "check_writable", "code_until_clear", "data_option", "debug_option", "each_run"]
-__all__ += ["effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "listed_schemes"]
-__all__ += ["mute", "need_two", "no_color_option", "open_store", "present", "print_tables", "read_fail_on"]
-__all__ += ["readable_runs", "refuse_overruled", "say", "say_error", "say_look", "seconds", "select_runs"]
-__all__ += ["spawn_option", "statistics_options", "store_option", "table_options", "team", "team_options"]
-__all__ += ["until_clear", "until_clear_options", "view_options", "visible", "write_tables"]
+__all__ += ["effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option"]
+__all__ += ["listed_schemes", "mute", "need_two", "no_color_option", "open_store", "present", "price_option"]
+__all__ += ["priced", "print_tables", "read_fail_on", "read_prices", "readable_runs", "refuse_overruled", "say"]
+__all__ += ["say_error", "say_look", "seconds", "select_runs", "spawn_option", "statistics_options"]
+__all__ += ["store_option", "table_options", "team", "team_options", "until_clear", "until_clear_options"]
+__all__ += ["view_options", "visible", "write_tables"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -58,7 +64,7 @@ OPTION_GROUPS = {
     "Distributed training": "ranks scheme engine communicator scaling lr_scale timeout simulate network",
     "Verdict": "clock threshold margin level fail_on",
     "Data and records": "data store_path fresh checkpoint keep_model observe spawn",
-    "Output": "csv_path markdown_path wide no_color report_path no_report plot as_json debug",
+    "Output": "prices csv_path markdown_path wide no_color report_path no_report plot as_json debug",
 }
 """Headings of the help of verbs with many options, and the parameters under each."""
 
@@ -105,6 +111,7 @@ effect_option = click.option(
     "--effect", type=float, help="Difference that --until-clear is planned to detect.  [default: 0.05]"
 )
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
+_PRICE = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\s*(?:USD\s*)?(?:/\s*h|per hour|an hour)?")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PART = 500
 """Number of elements of a long list that are printed at once."""
@@ -122,6 +129,72 @@ def view_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+price_option = click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="[RUNS=]PRICE",
+    help="USD of the whole system (3.06/h) or a cloud instance (p3.2xlarge), for the cost; for RUNS, or for all.",
+)
+
+
+def read_prices(texts: Sequence[str]) -> list[Price]:
+    """What ``--price`` gives, before anything is measured.
+
+    ``UsageError`` for what is no price, and for an instance that the table of hardware has no price of.
+    """
+    from levelbench.records.selection import parse_selector
+
+    prices = []
+    for text in texts:
+        word, equals, price = text.rpartition("=")
+        selector = parse_selector(word) if equals else None
+        if selector is not None and selector.latest is not None:
+            found = "a price is not that of the latest runs"
+            raise UsageError(f"--price {text}", found, "name the task with its settings")
+        prices.append((text, selector, _usd_per_hour(text, price.strip())))
+    return prices
+
+
+def priced(groups: Sequence[RunGroup], prices: Sequence[Price]) -> list[RunGroup]:
+    """``groups`` with their hourly prices: the last one whose selection matches a run counts.
+
+    ``UsageError`` for a selection that matches no group.
+    """
+    found = list(groups)
+    for text, selector, usd in prices:
+        at = [n for n, group in enumerate(found) if selector is None or any(map(selector.matches, group.runs))]
+        if not at:
+            labels = ", ".join(group.label for group in groups)
+            raise UsageError(f"--price {text}", "it selects none of the runs", f"select one of: {labels}")
+        for n in at:
+            found[n] = replace(found[n], usd_per_hour=usd)
+    return found
+
+
+@cache
+def _usd_per_hour(option: str, text: str) -> float:
+    """US dollars per hour from ``3.06/h`` or ``3.06``, or the on-demand price of a named instance."""
+    from levelbench.claims.hardware import lookup
+
+    number = _PRICE.fullmatch(text)
+    if number:
+        usd = float(number[1])
+    else:
+        known = lookup(text)
+        if known is None or known.price_per_hour is None:
+            raise UsageError(
+                f"--price {option}",
+                f"{text!r} is neither a price nor an instance with a price in the table of hardware",
+                "write dollars an hour, --price 3.06/h, or the exact name of an instance, --price p3.2xlarge",
+            )
+        click.echo(f"note: {text}: {known.price_per_hour:g} USD an hour ({known.price_source})", err=True)
+        usd = known.price_per_hour
+    if not (math.isfinite(usd) and usd > 0):
+        raise UsageError(f"--price {option}", "it is not above zero", "write dollars an hour: --price 3.06/h")
+    return usd
 
 
 def statistics_options(command: Command) -> Command:

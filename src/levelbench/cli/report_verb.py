@@ -32,6 +32,7 @@ __all__ = ["command", "written"]
 @click.option("--history", is_flag=True, help="Report times by git revision and where they changed, of RUNS or all.")
 @click.option("--across-machines", is_flag=True, help="Give verdicts on time even if the machines differ.")
 @shared.view_options
+@shared.price_option
 @shared.statistics_options
 @shared.store_option
 @shared.answer_options
@@ -96,6 +97,7 @@ def written(
     shared.check_statistics(given["margin"], given["level"])
     if given["folder"] is not None and given["output"] is not None:
         raise UsageError("--folder with --output", "a report is one file or a folder of them", "leave out one of them")
+    prices = shared.read_prices(given["prices"])
     found = shared.readable_runs(store, runs)
     if not found:
         raise UsageError(f"a report on {store.path}", "it has no runs", "run something first: levelbench run digits")
@@ -105,6 +107,7 @@ def written(
             run.id: at for at in reversed(range(len(runs))) for run in shared.select_runs(store, runs[at : at + 1])
         }
         groups.sort(key=lambda group: named[(*group.runs, *group.unfinished)[0].id])
+    groups = shared.priced(groups, prices)
     records = [read_record(Path(run.path)) for group in groups for run in (*group.runs, *group.unfinished)]
     comparisons, refusals = compare_all(
         groups,

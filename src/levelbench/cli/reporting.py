@@ -36,6 +36,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "a": comparison.a.label,
         "b": comparison.b.label,
         "verdict": comparison.verdict,
+        "usd_per_hour": [comparison.a.usd_per_hour, comparison.b.usd_per_hour],
         "attribution": comparison.attribution,
         "caveats": list(comparison.caveats),
         "machines_differ": comparison.machines_differ,
@@ -78,6 +79,7 @@ def group_json(group: RunGroup) -> dict[str, Any]:
         "reached": group.reached,
         "reached_interval": wilson(group.reached, group.n),
         "time_to_accuracy_s": found,
+        "usd_per_hour": group.usd_per_hour,
         "final_test": final,
         "specification": group.specification,
     }

@@ -64,6 +64,7 @@ __all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remar
 )
 @click.option("--fresh", is_flag=True, help="Run everything again, even if the store has it.")
 @shared.spawn_option
+@shared.price_option
 @shared.table_options
 @click.option("--report", "report_path", type=click.Path(path_type=Path), help="Write the HTML report to this file.")
 @click.option("--no-report", is_flag=True, help="Write no report.")
@@ -114,6 +115,7 @@ def measured(
     given["budget"] = (
         None if until is not None or given["budget"] is None else shared.seconds("--budget", given["budget"])
     )
+    shared.read_prices(given.get("prices", ()))
     arms = _arms(tasks, given)
     shared.need_two(until, len(arms))
     if given["keep_model"] and any(arm.specification.distribution for arm in arms):
@@ -160,6 +162,7 @@ def compared(
     arms = {record.header.key: plan.arms[arm] for arm, record in counted}
     found = labels_as_set([group.label for group in groups], [arms[group.key] for group in groups])
     groups = [replace(group, label=label) for group, label in zip(groups, found, strict=True)]
+    groups = shared.priced(groups, shared.read_prices(given.get("prices", ())))
     earlier = partial(_all_groups, store)
     return groups, *compare_all(groups, given["margin"], given["level"], history=earlier)
 

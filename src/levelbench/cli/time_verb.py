@@ -95,6 +95,7 @@ class _Quoted(shared.Grouped):
 @click.option("--ignore-failure", is_flag=True, help="Count processes that end with a code other than 0.")
 @click.option("--show-output", is_flag=True, help="Show the output of the programs, which is discarded otherwise.")
 @click.option("--resume", is_flag=True, help="Count the processes that an interrupted command left in the store.")
+@shared.price_option
 @shared.table_options
 @shared.until_clear_options
 @shared.statistics_options

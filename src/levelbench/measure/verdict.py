@@ -31,8 +31,8 @@ from levelbench.measure.statistics.survival import (
 )
 from levelbench.measure.statistics.values import Interval, check_share, exponential, geometric_mean, positive, watched
 
-__all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict", "ratio_text"]
-__all__ += ["verdict"]
+__all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict"]
+__all__ += ["ratio_sentence", "ratio_text", "verdict"]
 
 LEAST_RUNS, _FARTHEST = 3, 1e300
 """Distinct runs of each arm below which there is a ratio but no verdict."""
@@ -479,7 +479,7 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
         terms.append(f"SAME within {v.margin:.3g}")
     if v.level < _LEVEL:
         terms.append(f"at a level of {v.level:.3g}")
-    parts = [f"{v.kind}: {_ratio_sentence(v, name_a, name_b)} ({', '.join(terms)})"]
+    parts = [f"{v.kind}: {ratio_sentence(v, name_a, name_b)} ({', '.join(terms)})"]
     if v.reason:
         parts.append(v.reason)
     if v.runs_to_settle is not None:
@@ -493,7 +493,7 @@ def ratio_text(v: Verdict) -> str:
     return f"{v.ratio:.{digits}f} [{v.low:.{digits}f}, {v.high:.{digits}f}]"
 
 
-def _ratio_sentence(v: Verdict, name_a: str, name_b: str) -> str:
+def ratio_sentence(v: Verdict, name_a: str, name_b: str, verb: str = "takes", as_what: str = "as long as") -> str:
     """``torch takes 0.81 [0.78, 0.84] times as long as numpy``; with one bound, ``more than`` or ``less than`` it."""
     if v.low is not None and v.high is not None and v.ratio is not None:
         ratio = ratio_text(v)
@@ -505,7 +505,7 @@ def _ratio_sentence(v: Verdict, name_a: str, name_b: str) -> str:
         ratio = f"{v.ratio:.3g}"
     else:
         return f"{name_b} against {name_a}"
-    return f"{name_b} takes {ratio} times as long as {name_a}"
+    return f"{name_b} {verb} {ratio} times {as_what} {name_a}"
 
 
 def _decimals(v: Verdict) -> int:

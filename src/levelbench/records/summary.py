@@ -437,7 +437,8 @@ class RunGroup:
 
     ``unfinished`` holds the runs that were interrupted or are running: an interruption says nothing about the recipe,
     so they are not replicates, but they are kept to be reported. ``repeats`` holds runs of a seed of which another run
-    counts: they have the same batches, so they show how the machine varies, not the recipe.
+    counts: they have the same batches, so they show how the machine varies, not the recipe. ``usd_per_hour`` is what
+    the whole system costs, if a reader says so: no record holds it.
     """
 
     label: str
@@ -447,6 +448,7 @@ class RunGroup:
     unfinished: tuple[RunSummary, ...] = ()
     source_digest: str = ""
     repeats: tuple[RunSummary, ...] = ()
+    usd_per_hour: float | None = None
 
     @property
     def n(self) -> int:

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["ABSENT", "BYTES", "ENERGY", "ONE", "PERCENT", "TIME", "Unit", "choose_unit", "decimals_for", "duration"]
-__all__ += ["duration_range", "estimate_text", "number", "plural", "with_interval"]
+__all__ = ["ABSENT", "BYTES", "ENERGY", "ONE", "PERCENT", "TIME", "USD", "Unit", "choose_unit"]
+__all__ += ["decimals_for", "duration", "duration_range", "estimate_text", "number", "plural", "with_interval"]
 
 ABSENT = "–"
 _MOST_DIGITS = 6
@@ -47,6 +47,7 @@ BYTES = (
     Unit("GiB", 2.0**30, 2.0**30),
     Unit("TiB", 2.0**40, 2.0**40),
 )
+USD = (Unit("USD"),)
 ENERGY = (Unit("mJ", 1e-3), Unit("J", 1.0, 0.5), Unit("kJ", 1e3, 1e3), Unit("MJ", 1e6, 1e6))
 
 

@@ -163,8 +163,9 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
     """The main table: one row per group, every figure with its interval over the group's runs.
 
     Columns: reached k/n, time to accuracy on the groups' clock, the expected time with restarts if some runs missed,
-    seconds that the clock leaves out, epochs and samples to the target, median step, final test quality, peak memory
-    and energy (or why there is none); with ``linted``, the linter's codes for the row.
+    the cost of both for groups with a price, seconds that the clock leaves out, epochs and samples to the target,
+    median step, final test quality, peak memory and energy (or why there is none); with ``linted``, the linter's codes
+    for the row.
     """
     clock = _common({group.specification.clock for group in groups})
     metric = _common({group.specification.target.metric for group in groups}) or "quality"
@@ -176,6 +177,11 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
             lambda group: spread_of_times(group, groups),
         ),
         *(((Column("restarts_s", "expected with restarts", ColumnKind.TIME_S), spread_of_restarts),) if missed else ()),
+        (
+            Column("cost_usd", "cost to accuracy", ColumnKind.COST_USD),
+            lambda group: _cost(group, spread_of_times(group, groups)),
+        ),
+        *(((Column("restarts_usd", "with restarts", ColumnKind.COST_USD), _restarts_cost),) if missed else ()),
         (Column("left_out_s", "left out by the clock", ColumnKind.TIME_S), _left_out),
         (Column("epochs_to_target", "epochs to target", ColumnKind.NUMBER), _of_reached("epochs_to_target")),
         (Column("samples_to_target", "samples to target", ColumnKind.NUMBER), _of_reached("samples_to_target")),
@@ -221,6 +227,11 @@ def _conditions(groups: Sequence[RunGroup]) -> list[str]:
         for group in groups
         if any(run.synthetic for run in group.runs)
     ]
+    prices = {group.label: group.usd_per_hour for group in groups if group.usd_per_hour is not None}
+    if prices:
+        each = ", ".join(f"{usd:g} for {label}" for label, usd in prices.items())
+        usd = each if len(set(prices.values())) > 1 else f"{next(iter(prices.values())):g}"
+        notes.append(f"cost: time to accuracy alone at {usd} USD an hour, without set-up, tuning and idle hours.")
     return list(dict.fromkeys(notes))
 
 
@@ -239,6 +250,21 @@ def _of_reached(name: str) -> Callable[[RunGroup], Spread]:
         return Spread(spread.cell, f"{spread.method}, of the runs that reached the target")
 
     return make
+
+
+def _cost(group: RunGroup, seconds: Spread) -> Spread:
+    """What ``seconds`` of the group's system cost; nothing without its price."""
+    if group.usd_per_hour is None:
+        return Spread(Absent())
+    if not isinstance(seconds.cell, Number):
+        return seconds
+    usd, cell = group.usd_per_hour / 3600.0, seconds.cell
+    low, high = (None if bound is None else usd * bound for bound in (cell.low, cell.high))
+    return Spread(Number(usd * cell.value, low, high, cell.remark), seconds.method)
+
+
+def _restarts_cost(group: RunGroup) -> Spread:
+    return _cost(group, spread_of_restarts(group))
 
 
 def _left_out(group: RunGroup) -> Spread:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
-from levelbench.report.numbers import ABSENT, BYTES, ENERGY, ONE, PERCENT, TIME, Unit, choose_unit, with_interval
+from levelbench.report.numbers import ABSENT, BYTES, ENERGY, ONE, PERCENT, TIME, USD, Unit, choose_unit, with_interval
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +43,7 @@ class ColumnKind(Enum):
     BYTES = "bytes"
     ENERGY_J = "energy_j"
     SHARE = "share"
+    COST_USD = "cost_usd"
 
 
 _UNITS: dict[ColumnKind, tuple[Unit, ...]] = {
@@ -52,6 +53,7 @@ _UNITS: dict[ColumnKind, tuple[Unit, ...]] = {
     ColumnKind.BYTES: BYTES,
     ColumnKind.ENERGY_J: ENERGY,
     ColumnKind.SHARE: PERCENT,
+    ColumnKind.COST_USD: USD,
 }
 
 
