@@ -342,7 +342,7 @@ def test_a_model_at_the_place_of_one_that_is_gone_is_another(time_program):
             model = torch.nn.Linear(2, 1)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             levelbench.autophase(model, optimizer)
-            assert model._forward_hooks and optimizer._optimizer_step_post_hooks
+            assert model._compiled_call_impl and optimizer._optimizer_step_post_hooks
             del model, optimizer
         print("accuracy: 0.5")
     """

@@ -44,10 +44,10 @@ class MarkedRun(ABC):
         self._thread = 0
         self._follows = self._counts_steps = False
         self._hooks: list[Any] = []
-        self.hooked: dict[int, int] = {}
-        """How often what :meth:`autophase` was given has passed forward, by its identity."""
-        self.parts: list[object] = []
-        """What has hooks, so that no other part gets its identity."""
+        self.hooked: dict[int, Any] = {}
+        """What tells the passes and steps of each part that :meth:`autophase` was given, by its identity."""
+        self.missing: set[object] = set()
+        """Those of them that have seen none, or no forward pass before the last step."""
 
     @property
     @abstractmethod
@@ -91,7 +91,7 @@ class MarkedRun(ABC):
         forward pass without gradients is ``evaluate``. One hook before and one after each, and none in the backward
         pass. Raises ``UsageError`` for what has no such hooks.
         """
-        from levelbench.experiments.callbacks import hook_phases
+        from levelbench.experiments.hooks import hook_phases
 
         self._need_own("autophase")
         self._hooks += hook_phases(self, model, optimizer)
@@ -110,6 +110,14 @@ class MarkedRun(ABC):
         self._counts_steps = True
         return make_callback(self, trainer, metric, examples)
 
+    def tell_missing(self, part: object) -> None:
+        """A part that was given to :meth:`autophase` has not been seen at work."""
+        self.missing.add(part)
+
+    def tell_found(self, part: object) -> None:
+        """Now it has."""
+        self.missing.discard(part)
+
     def _begin_work(self) -> None:
         if self._phase == Phase.PREPARE:
             self._follow_device()
@@ -125,7 +133,7 @@ class MarkedRun(ABC):
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if self._follows or self._state != "open" or cuda is None or not cuda.is_initialized():
             return
-        from levelbench.experiments.callbacks import CudaEvents
+        from levelbench.experiments.hooks import CudaEvents
 
         self._timeline.follow(CudaEvents(cuda))
         self._follows = True
@@ -139,7 +147,8 @@ class MarkedRun(ABC):
         """The parts of the program tell no more."""
         for hook in self._hooks:
             hook.remove()
-        self._hooks, self.parts = [], []
+        self._hooks = []
+        self.hooked.clear()
 
 
 @final

@@ -466,7 +466,7 @@ class TrackedRun(MarkedRun):
         suspect += spent_doubts(self._before, elapsed_ns)
         if isinstance(self._timeline, ToldTimeline) and self._timeline.contradicted:
             suspect.append("the phases that its program reports do not fit into the time that it took")
-        if self._steps and not all(self.hooked.values()):
+        if self._steps and self.missing:
             suspect.append("autophase saw no forward pass: its phases are not told apart; give it what the loop calls")
         stopped_by = "its program ended"
         if self.reached:
