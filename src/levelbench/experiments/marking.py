@@ -21,12 +21,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from levelbench.errors import UnknownNameError, UsageError
-from levelbench.experiments.told import Page, TellingTimeline
+from levelbench.experiments.told import Page, TellingTimeline, channel_of, open_channel
 from levelbench.measure.timeline import Phase, Timeline
 
 __all__ = ["MarkedRun", "autophase", "callback", "examples_of", "phases", "place_of_rank", "predict"]
 
 T = TypeVar("T")
+
+_TRAINED = "levelbench: trained"
+
+_ASKS_AGAIN = 1000
+"""Milliseconds."""
 
 _RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 
@@ -182,6 +187,7 @@ class _TimedRun(MarkedRun):
     def __init__(self, page: Page | None) -> None:
         super().__init__()
         self._thread = threading.get_ident()
+        self._page, self.channel = page, -1
         if page is not None:
             self._timeline, self._state = TellingTimeline(page), "open"
 
@@ -197,6 +203,9 @@ class _TimedRun(MarkedRun):
                     page = Page(Path(path))
                     os.close(os.open(f"{path}.taken", os.O_CREAT | os.O_EXCL))
                     cls.only = cls(page)
+                    with suppress(OSError):
+                        # Held open as long as this process lives.
+                        cls.only.channel = open_channel(Path(path))
                     # What comes after it in a script is no part of its last phase.
                     atexit.register(cls.only._end)
         return cls.only
@@ -239,6 +248,21 @@ class _TimedRun(MarkedRun):
             self._timeline.switch(phase)
             self._phase = phase
 
+    def tell_missing(self, part: object) -> None:
+        """On the page, too."""
+        super().tell_missing(part)
+        self._tell_count()
+
+    def tell_found(self, part: object) -> None:
+        """On the page, too."""
+        if part in self.missing:
+            super().tell_found(part)
+            self._tell_count()
+
+    def _tell_count(self) -> None:
+        if self._page is not None and self._state == "open":
+            self._page.missing(len(self.missing))
+
     def step(self, examples: int = 1) -> None:
         """Steps are not counted here."""
 
@@ -256,15 +280,20 @@ class _TimedRun(MarkedRun):
         pass
 
     def _end(self) -> None:
-        self._switch(Phase.OTHER)
+        if self._page is not None and self._state == "open":
+            self._switch(Phase.OTHER)
+            self._page.leave()
         self._release()
         self._state = "closed"
 
 
 def _leave_to_parent() -> None:
     # In a forked child: the page and the run are the parent's.
-    if _TimedRun.only is not None:
-        _TimedRun.only._state = "closed"
+    if (told := _TimedRun.only) is not None:
+        told._state = "closed"
+        if told.channel >= 0:
+            os.close(told.channel)
+            told.channel = -1
     if MarkedRun.current is not None:
         _TimedRun.looked = True
 
@@ -367,15 +396,35 @@ def predict(function: Callable[[Any], Any]) -> bool:
     if (run := _TimedRun.only) is not None:
         run._switch(Phase.EVALUATE)
         run._release()
-    sys.stdout.write("levelbench: trained\n")
-    sys.stdout.flush()
-    inputs = Path(asked)
+    with suppress(AttributeError, OSError, ValueError):
+        # A program may have closed it, or sent it elsewhere.
+        sys.stdout.write(f"{_TRAINED}\n")
+        sys.stdout.flush()
+    page, inputs, waited = os.environ.get("LEVELBENCH_PHASES"), Path(asked), 0
     while not inputs.exists():
+        if page and waited % _ASKS_AGAIN == 0:
+            _tell(Path(page), _TRAINED)
+        waited += 1
         time.sleep(0.001)
     found = np.asarray(function(np.load(inputs, allow_pickle=False)))
     with Path(answer).open("wb") as file:
         np.save(file, found, allow_pickle=False)
     return True
+
+
+def _tell(page: Path, line: str) -> None:
+    """Tell it beside what is printed; ``UsageError`` where nobody listens any more."""
+    if not channel_of(page).exists() and page.exists():
+        return
+    try:
+        channel = open_channel(page)
+    except OSError as error:
+        found, do = "levelbench time has ended, and gives no inputs", "start the program with it again"
+        raise UsageError("levelbench.predict", found, do) from error
+    try:
+        os.write(channel, f"{line}\n".encode())
+    finally:
+        os.close(channel)
 
 
 class _Data(Generic[T]):
