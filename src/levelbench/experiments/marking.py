@@ -15,9 +15,10 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from levelbench.errors import UnknownNameError, UsageError
@@ -331,7 +332,7 @@ def autophase(model: object, optimizer: object = None, loader: Iterable[T] | Non
         _note("autophase")
     else:
         run.autophase(model, optimizer)
-    return _Data(loader if loader is not None else ())
+    return _loader(loader if loader is not None else ())
 
 
 def callback(trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:
@@ -350,10 +351,10 @@ def callback(trainer: str, *, metric: str | None = None, examples: int | None = 
 def phases(**functions: Any) -> Any:
     """``step, score = levelbench.phases(train=step, evaluate=score)``: calls of a function belong to its phase.
 
-    Returns the functions to call instead, in the same order; of one alone just that. ``data`` may be a generator
-    function or a loader, whose batches are waited for in that phase. What JAX computes is waited for within the
-    phase. Names are those of ``levelbench.Phase``. Measured where :func:`autophase` is. Raises ``UsageError`` for
-    what cannot be called.
+    Returns the functions to call instead, in the same order; of one alone just that. What a generator does between its
+    values belongs to the phase of the function that made it. ``data`` may also be a loader or an iterator, whose
+    batches are waited for in that phase. What JAX computes is waited for within the phase. Names are those of
+    ``levelbench.Phase``. Measured where :func:`autophase` is. Raises ``UsageError`` for what cannot be called.
     """
     found = tuple(_in_phase(name, function) for name, function in functions.items())
     return found[0] if len(found) == 1 else found
@@ -364,22 +365,56 @@ def _in_phase(name: str, function: Any) -> Any:
         raise UnknownNameError("phase", name, [phase.label for phase in Phase])
     is_data = name == Phase.DATA.label
     if is_data and not callable(function) and isinstance(function, Iterable):
-        return _Data(function)
-    if not callable(function) or inspect.iscoroutinefunction(function):
-        raise UsageError(f"phases({name}=...)", f"{function!r} is no function"[:200], "give one, not async")
+        return _loader(function)
+    asked = f"phases({name}=...)"
+    if not callable(function):
+        do = "give the function that does it" + ("" if is_data else "; only data may be what is gone through")
+        raise UsageError(asked, f"{function!r} is no function"[:200], do)
+    own = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if any(kind(each) for kind in _ASYNCHRONOUS for each in (function, own)):
+        raise UsageError(asked, f"{function!r} is asynchronous"[:200], "give a function that is not async")
 
     @functools.wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        run = _here()
-        if run is None or run._thread != threading.get_ident():
-            return function(*given, **named)
-        with run.phase(name):
+        with _block(name):
             found = function(*given, **named)
-            if "jax" in sys.modules:
+            if "jax" in sys.modules and not isinstance(found, Iterator):
                 found = sys.modules["jax"].block_until_ready(found)
-        return run.data(found) if is_data and isinstance(found, Iterator) else found
+        if is_data:
+            # It may be a batch: arrays can be gone through, too.
+            return _loader(found) if isinstance(found, Iterable) and _is_loader(found) else found
+        return _Stepwise(name, found) if isinstance(found, GeneratorType) else found
 
     return call
+
+
+_ASYNCHRONOUS = inspect.iscoroutinefunction, inspect.isasyncgenfunction
+
+
+def _is_loader(found: object) -> bool:
+    return isinstance(found, Iterator) or not hasattr(type(found), "__getitem__")
+
+
+def _block(name: str) -> AbstractContextManager[None]:
+    """The phase of the run that goes on, if this is its thread."""
+    run = _here()
+    return nullcontext() if run is None or run._thread != threading.get_ident() else run.phase(name)
+
+
+@final
+class _Stepwise(Generator[Any, Any, Any]):
+    """A generator that does its work in a phase."""
+
+    def __init__(self, name: str, generator: GeneratorType[Any, Any, Any]) -> None:
+        self._name, self._generator = name, generator
+
+    def send(self, value: Any) -> Any:
+        with _block(self._name):
+            return self._generator.send(value)
+
+    def throw(self, *given: Any) -> Any:
+        with _block(self._name):
+            return self._generator.throw(*given)
 
 
 def predict(function: Callable[[Any], Any]) -> bool:
@@ -427,6 +462,10 @@ def _tell(page: Path, line: str) -> None:
         os.close(channel)
 
 
+def _loader(batches: Iterable[T]) -> _Data[T]:
+    return _Batches(batches) if isinstance(batches, Iterator) else _Data(batches)
+
+
 class _Data(Generic[T]):
     """A loader whose batches are those of the run that goes on."""
 
@@ -445,6 +484,14 @@ class _Data(Generic[T]):
         if name == "_loader":
             raise AttributeError(name)
         return getattr(self._loader, name)
+
+
+class _Batches(_Data[T]):
+    """An iterator whose batches are those of the run that goes on, also one by one, as by ``next``."""
+
+    def __next__(self) -> T:
+        with _block(Phase.DATA.label):
+            return next(cast(Iterator[T], self._loader))
 
 
 def place_of_rank() -> tuple[int, int]:

@@ -235,7 +235,8 @@ class ToldTimeline(Timeline):
             return False
         self._look(page)
         found = None if self.contradicted else page.read()
-        if found is not None and not found.left and 0 <= found.current < len(Phase):
+        outside = Phase.PREPARE, Phase.OTHER
+        if found is not None and not found.left and 0 <= found.current < len(Phase) and found.current not in outside:
             self.ended_inside = Phase(found.current).label
         return found is not None
 
