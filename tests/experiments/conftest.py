@@ -1,8 +1,12 @@
+import sys
+import textwrap
+
 import pytest
 from tests.experiments.campaigns import NUMPY
 
+from levelbench.cli import main
 from levelbench.experiments.request import load_task, resolve
-from levelbench.records import Store
+from levelbench.records import Store, read_record
 
 TASK = '''
 """A task of a user's own."""
@@ -60,3 +64,21 @@ def adding(tmp_path, monkeypatch):
         return str(path)
 
     return make
+
+
+@pytest.fixture
+def time_program(tmp_path, monkeypatch, capsys):
+    """Runs a program under ``levelbench time``, and returns its exit code and record."""
+
+    def call(text, *words):
+        (tmp_path / "program.py").write_text("import levelbench, os, sys, time\n" + textwrap.dedent(text))
+        monkeypatch.chdir(tmp_path)
+        command = f"{sys.executable} program.py"
+        words = [*words] or ["--target", "accuracy=0.9"]
+        with pytest.raises(SystemExit) as ended:
+            main(["time", command, *words, "-n", "1", "--task", "mine", "--store", str(tmp_path / "store")])
+        capsys.readouterr()
+        (path,) = (tmp_path / "store").glob("*/*/*.jsonl")
+        return ended.value.code, read_record(path)
+
+    return call

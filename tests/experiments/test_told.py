@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,10 +15,9 @@ import pytest
 from tests.experiments.test_track import FakeCuda
 
 import levelbench
-from levelbench.cli import main
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments import marking
-from levelbench.experiments.told import Page, TellingTimeline, ToldTimeline
+from levelbench.experiments.told import Channel, Page, TellingTimeline, ToldTimeline
 from levelbench.measure.timeline import Phase
 from levelbench.records import read_record, summarise
 
@@ -37,24 +35,6 @@ LOOP = """
         score(0.01)
         print("accuracy: 0.5")
 """
-
-
-@pytest.fixture
-def time_program(tmp_path, monkeypatch, capsys):
-    """Runs a program under ``levelbench time``, and returns its exit code and record."""
-
-    def call(text, *words):
-        (tmp_path / "program.py").write_text("import levelbench, os, sys, time\n" + textwrap.dedent(text))
-        monkeypatch.chdir(tmp_path)
-        command = f"{sys.executable} program.py"
-        words = [*words] or ["--target", "accuracy=0.9"]
-        with pytest.raises(SystemExit) as ended:
-            main(["time", command, *words, "-n", "1", "--task", "mine", "--store", str(tmp_path / "store")])
-        capsys.readouterr()
-        (path,) = (tmp_path / "store").glob("*/*/*.jsonl")
-        return ended.value.code, read_record(path)
-
-    return call
 
 
 def test_the_phases_that_a_program_reports_are_those_of_its_record(time_program):
@@ -255,99 +235,105 @@ def test_batches_that_a_function_goes_through_leave_its_phase_as_it_was(time_pro
     assert record.end.phases_ns["train"] >= 190 * MS
 
 
-TORCH = """
-    torch = __import__("torch")
-    model = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loader = levelbench.autophase(model, optimizer, [torch.ones(4, 2)] * 4)
-"""
-needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch")
+KILLED = "import threading; threading.Timer(0.1, lambda: {}).start(); train(60)"
 
 
-@needs_torch
-def test_a_forward_pass_that_fails_ends_its_phase(time_program):
+@pytest.mark.parametrize("ending", ["os._exit(3)", "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)"])
+def test_the_phase_within_which_a_program_is_killed_is_in_its_record(time_program, ending):
+    _, record = time_program(textwrap.dedent(SLEEP + LOOP) + KILLED.format(ending))
+    assert record.end.error.endswith("in its phase 'train'")
+
+
+def test_a_program_that_ends_well_inside_a_phase_is_doubted(time_program):
+    _, record = time_program(textwrap.dedent(SLEEP + LOOP) + KILLED.format("os._exit(0)"))
+    assert any("ended inside 'train'" in each for each in record.end.suspect)
+
+
+def test_a_phase_ends_with_the_process_that_reported_it_and_not_with_the_command(time_program):
     text = """
+        import subprocess
+        if len(sys.argv) == 1:
+            subprocess.run([sys.executable, sys.argv[0], "again"])
+            time.sleep(0.5)
+            print("accuracy: 0.5")
+        else:
+            levelbench.phases(train=lambda: os.kill(os.getpid(), 9))()
+    """
+    _, record = time_program(text)
+    assert record.end.phases_ns["other"] >= 500 * MS
+    assert any("ended inside 'train'" in each for each in record.end.suspect)
+
+
+def test_what_a_generator_does_belongs_to_the_phase_of_its_function(time_program):
+    text = """
+        def train():
+            for _ in range(3):
+                time.sleep(0.03)
+                value = yield 0.5
+            return value
+        train = levelbench.phases(train=train)
+        steps = train()
+        assert next(steps) == steps.send(1) == steps.send(2) == 0.5
         try:
-            with torch.no_grad():
-                model(torch.ones(4, 3))
-        except RuntimeError:
-            pass
-        time.sleep(0.3)
+            steps.send(3)
+        except StopIteration as end:
+            assert end.value == 3
         print("accuracy: 0.5")
     """
-    _, record = time_program(textwrap.dedent(TORCH) + textwrap.dedent(text))
-    assert record.end.phases_ns["evaluate"] < 300 * MS
+    _, record = time_program(text)
+    assert record.end.phases_ns["train"] >= 90 * MS
 
 
-@needs_torch
-def test_an_update_with_a_closure_begins_after_it(time_program):
+def test_batches_of_an_iterator_are_waited_for_one_by_one_too(time_program):
     text = """
-        class Slow(torch.optim.SGD):
-            def _init_group(self, *given):
-                time.sleep(0.1)
-                return super()._init_group(*given)
-        optimizer = Slow(model.parameters(), lr=0.1)
-        levelbench.autophase(model, optimizer)
-        def closure():
-            loss = model(torch.ones(4, 2)).sum()
-            loss.backward()
-            return loss
-        optimizer.step(closure)
+        def forever():
+            while True:
+                time.sleep(0.03)
+                yield 1
+        class Loader:
+            def __iter__(self):
+                yield from [time.sleep(0.03)] * 1
+        batches, loader = levelbench.phases(data=forever(), evaluate=lambda: None)[0], levelbench.phases(data=Loader)()
+        assert next(batches) == next(batches) == 1
+        assert list(loader) == list(loader) == [None]
         print("accuracy: 0.5")
     """
-    _, record = time_program(textwrap.dedent(TORCH) + textwrap.dedent(text))
-    assert record.end.phases_ns["update"] >= 100 * MS
+    _, record = time_program(text)
+    assert record.end.phases_ns["data"] >= 120 * MS
 
 
-@needs_torch
-def test_other_threads_change_no_phase(time_program):
-    text = """
-        import threading
-        def other():
-            mine = torch.nn.Linear(2, 1)
-            steps = torch.optim.SGD(mine.parameters(), lr=0.1)
-            levelbench.autophase(mine, steps)
-            for _ in range(100):
-                steps.step()
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-        print("accuracy: 0.5")
+@pytest.mark.parametrize("elsewhere", ["io.StringIO()", "None", "open(os.devnull, 'w')"])
+def test_the_end_of_training_is_heard_wherever_a_program_prints(time_program, elsewhere):
+    text = f"""
+        import io
+        sys.stdout = {elsewhere}
+        levelbench.predict(lambda inputs: [0] * len(inputs))
     """
-    _, record = time_program(textwrap.dedent(TORCH) + textwrap.dedent(text))
-    assert "update" not in record.end.phases_ns
-
-
-@needs_torch
-def test_models_and_loaders_with_hooks_can_be_copied_and_saved(time_program):
-    text = """
-        import copy, io, pickle
-        twin = copy.deepcopy(model)
-        torch.save(model, io.BytesIO())
-        pickle.loads(pickle.dumps(optimizer))
-        assert len(copy.copy(loader)) == len(pickle.loads(pickle.dumps(loader))) == 4
-        for batch in loader:
-            twin(batch)
-        print("accuracy: 0.5")
-    """
-    _, record = time_program(textwrap.dedent(TORCH) + textwrap.dedent(text))
+    words = ("--target", "accuracy=0.9", "--held-out", "digits", "--reveal-inputs", "after")
+    _, record = time_program(text, *words)
     assert record.status == "done"
-    assert "forward" not in record.end.phases_ns
 
 
-@needs_torch
-def test_a_model_at_the_place_of_one_that_is_gone_is_another(time_program):
+def test_what_was_printed_before_the_end_of_training_is_read_before_it(time_program):
     text = """
-        for fold in range(20):
-            model = torch.nn.Linear(2, 1)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            levelbench.autophase(model, optimizer)
-            assert model._forward_hooks and optimizer._optimizer_step_post_hooks
-            del model, optimizer
-        print("accuracy: 0.5")
+        print("accuracy: 0.25", flush=True)
+        print("x" * 200_000, flush=True)
+        print("accuracy: 0.5", flush=True)
+        levelbench.predict(lambda inputs: [0] * len(inputs))
     """
-    _, record = time_program(textwrap.dedent(TORCH) + textwrap.dedent(text))
-    assert record.status == "done"
+    words = ("--target", "accuracy=0.9", "--held-out", "digits", "--reveal-inputs", "after")
+    _, record = time_program(text, *words)
+    assert [each.quality["validation"] for each in record.evaluations][:2] == [0.25, 0.5]
+
+
+def test_a_program_whose_levelbench_is_gone_does_not_wait_for_inputs(tmp_path, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_PHASES", str(tmp_path / "phases"))
+    monkeypatch.setenv("LEVELBENCH_INPUTS", str(tmp_path / "inputs.npy"))
+    monkeypatch.setenv("LEVELBENCH_PREDICTIONS", str(tmp_path / "predictions"))
+    with Channel(tmp_path / "phases.told", lambda: None):
+        pass
+    with pytest.raises(UsageError, match="has ended"):
+        levelbench.predict(len)
 
 
 @pytest.fixture
@@ -357,6 +343,18 @@ def pair(tmp_path):
     told.switch(Phase.TRAIN)
     told.listen(Page.create(tmp_path / "phases"))
     return told, lambda: TellingTimeline(Page(tmp_path / "phases"))
+
+
+@pytest.mark.parametrize("size", [0, 8, 64])
+def test_a_page_that_is_cut_is_read_no_more_and_is_a_doubt(pair, tmp_path, size):
+    told, begin = pair
+    begin().switch(Phase.FORWARD)
+    before = told.totals_ns()
+    os.truncate(tmp_path / "phases", size)
+    after = told.totals_ns()
+    assert after["forward"] == before["forward"]
+    assert sum(after.values()) == told._since_ns - told.started_ns
+    assert "made shorter" in told.contradicted
 
 
 def test_no_phase_shrinks_however_often_it_is_read(pair):
@@ -422,7 +420,7 @@ def test_phases_on_cuda_are_times_of_the_device_after_each_pass_through_the_load
     batches, step = levelbench.phases(data=[1, 2, 3], train=lambda: device.launch(0.02))
     for _ in batches:
         step()
-    _, _, _, totals_ns = page.read()
+    totals_ns = page.read().totals_ns
     assert totals_ns[Phase.TRAIN] >= 59 * MS
 
 
@@ -457,6 +455,7 @@ def test_functions_in_a_tracked_block_tell_its_phases(tmp_path):
     [
         ({"trains": len}, UnknownNameError, "train"),
         ({"train": 5}, UsageError, "5 is no function"),
+        ({"train": iter([1])}, UsageError, "only data may be what is gone through"),
     ],
 )
 def test_what_is_no_phase_or_no_function_is_refused(given, error, message):
@@ -468,8 +467,16 @@ def test_asynchronous_functions_are_refused():
     async def step():
         pass
 
-    with pytest.raises(UsageError, match="not async"):
-        levelbench.phases(train=step)
+    async def steps():
+        yield
+
+    class Step:
+        async def __call__(self):
+            pass
+
+    for each in (step, steps, Step()):
+        with pytest.raises(UsageError, match="not async"):
+            levelbench.phases(train=each)
 
 
 def test_what_jax_computes_belongs_to_the_phase_that_started_it(tmp_path):

@@ -1,4 +1,4 @@
-"""Hooks of PyTorch and callbacks of other trainers, that report to a tracked run.
+"""Callbacks of trainers, that report to a tracked run.
 
 ``run.callback("lightning")`` is an instance of that trainer's own class of callbacks, which is imported when it is
 asked for. What a trainer has no event for is not known: where forward, backward and update cannot be told apart they
@@ -8,10 +8,7 @@ are one phase, ``train``.
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
-import sys
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, SupportsFloat
@@ -20,7 +17,7 @@ from levelbench.errors import MissingError, UnknownNameError, UsageError
 from levelbench.experiments.marking import MarkedRun, examples_of
 from levelbench.measure.timeline import Phase
 
-__all__ = ["CALLBACKS", "CudaEvents", "hook_phases", "make_callback"]
+__all__ = ["CALLBACKS", "make_callback"]
 
 
 _HELD_OUT = re.compile(r"^(?:val|valid|validation|eval|dev)[_/]")
@@ -32,118 +29,6 @@ def make_callback(run: MarkedRun, trainer: str, metric: str | None, examples: in
     if make is None:
         raise UnknownNameError("trainer", trainer, sorted(CALLBACKS))
     return make(_Reporter(run, metric, examples))
-
-
-def hook_phases(run: MarkedRun, model: Any, optimizer: Any) -> list[Any]:
-    """The handles of the hooks that :meth:`TrackedRun.autophase` describes."""
-    if not hasattr(model, "register_forward_pre_hook"):
-        raise UsageError("autophase", f"{type(model).__name__} is no torch.nn.Module", "give the root module")
-    # That of accelerate wraps the one that steps, and has no hooks of its own.
-    optimizer = (
-        optimizer if hasattr(optimizer, "_optimizer_step_pre_hooks") else getattr(optimizer, "optimizer", optimizer)
-    )
-    closure = inspect.signature(type(optimizer).step).parameters.get("closure") if hasattr(optimizer, "step") else None
-    if closure is not None and closure.default is closure.empty:
-        found = f"{type(optimizer).__name__}'s step has forward and backward passes in it"
-        raise UsageError("autophase", found, "leave the optimizer out, or name phases: run.phase(...)")
-    if optimizer is not None and not hasattr(optimizer, "register_step_pre_hook"):
-        raise UsageError("autophase", f"{type(optimizer).__name__} is no torch.optim optimizer", "leave it out")
-    grad_enabled, outer = sys.modules["torch"].is_grad_enabled, [int(Phase.OTHER)]
-    passes, owner = run.hooked, run._thread or threading.get_ident()
-
-    def forward(*_: object) -> None:
-        if threading.get_ident() != owner:
-            return
-        passes[id(model)] += 1
-        run._begin_work()
-        outer.append(run._phase)
-        if run._phase != Phase.EVALUATE:
-            run._switch(Phase.FORWARD if grad_enabled() else Phase.EVALUATE)
-
-    def backward(*_: object) -> None:
-        if threading.get_ident() == owner:
-            before = outer.pop() if len(outer) > 1 else outer[0]
-            run._switch(Phase.BACKWARD if run._phase == Phase.FORWARD else before)
-
-    def update(_: object, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        if threading.get_ident() != owner:
-            return None
-        run._switch(Phase.UPDATE)
-        closure = given[1] if len(given) > 1 else named.get("closure")
-        if closure is None:
-            return None
-
-        def passes_again() -> Any:
-            # It has forward and backward passes in it, before the update.
-            try:
-                return closure()
-            finally:
-                run._switch(Phase.UPDATE)
-
-        if len(given) > 1:
-            return (given[0], passes_again, *given[2:]), named
-        return given, {**named, "closure": passes_again}
-
-    def rest(*_: object) -> None:
-        if threading.get_ident() == owner:
-            run._switch(Phase.OTHER)
-
-    hooks = []
-    # A second optimizer of the same module, or a second epoch, needs no second hook.
-    if id(model) not in passes:
-        passes[id(model)] = 0
-        run.parts.append(model)
-        hooks = [
-            model.register_forward_pre_hook(_Hook(forward)),
-            model.register_forward_hook(_Hook(backward), always_call=True),
-        ]
-    if optimizer is not None and id(optimizer) not in passes:
-        passes[id(optimizer)] = 1
-        run.parts.append(optimizer)
-        hooks += [optimizer.register_step_pre_hook(_Hook(update)), optimizer.register_step_post_hook(_Hook(rest))]
-    return hooks
-
-
-class _Hook:
-    """A hook that copies of its module and optimizer, and what is saved of them, do not have."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
-
-    def __call__(self, *given: Any) -> Any:
-        return self._call(*given)
-
-    def __reduce__(self) -> Any:
-        return _Hook, (_nothing,)
-
-
-def _nothing(*_: object) -> None:
-    pass
-
-
-class CudaEvents:
-    """Points in the work of the current CUDA device, on its current stream, for a timeline that follows it.
-
-    ``cuda`` is the module ``torch.cuda``.
-    """
-
-    def __init__(self, cuda: Any) -> None:
-        self._cuda, self.finish = cuda, cuda.synchronize
-        self._last: Any = None
-
-    def mark(self) -> Any:
-        """An event after the launched work, without waiting; the last one while a graph is captured."""
-        if self._last is None or not self._cuda.is_current_stream_capturing():
-            self._last = self._cuda.Event(enable_timing=True)
-            self._last.record(self._cuda.current_stream())
-        return self._last
-
-    @staticmethod
-    def seconds(start: Any, end: Any) -> float:
-        """Between two events that have been passed; CUDA tells milliseconds."""
-        return float(start.elapsed_time(end)) * 1e-3
 
 
 class _Reporter:

@@ -35,6 +35,7 @@ from levelbench.errors import CheckFailedError, MissingError, UsageError
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
+from levelbench.experiments.told import Channel
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.forking import adopting
@@ -211,12 +212,14 @@ def carry_out_command(
     read: Callable[[str], bool] | None = None,
     written: Callable[[bool], Iterable[str]] | None = None,
     on_end: Callable[[], object] = lambda: None,
+    told: Channel | None = None,
 ) -> EndedCommand:
     """Start it, wait until it has ended, and end what it leaves behind.
 
     With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and those that ``written``
     gives, which is asked every hundredth of a second with whether it has ended, and ends it where it returns true;
-    ``on_end`` is called when it has ended. ``environment`` is added to ours. Raises ``MissingError`` for a program that
+    ``on_end`` is called when it has ended. So are the lines that it tells through ``told``. ``environment`` is added to
+    ours. Raises ``MissingError`` for a program that
     cannot be started.
     """
     output = subprocess.PIPE if read is not None else None if show else subprocess.DEVNULL
@@ -242,7 +245,7 @@ def carry_out_command(
         if read is None:
             timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
         else:
-            stopped, timed_out, last = _follow(process, read, timeout_s, show, written)
+            stopped, timed_out, last = _follow(process, read, timeout_s, show, written, told)
         if timed_out or stopped:
             _end_group(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
@@ -334,6 +337,7 @@ def _follow(
     timeout_s: float | None,
     show: bool,
     written: Callable[[bool], Iterable[str]] | None,
+    told: Channel | None,
 ) -> tuple[bool, bool, str]:
     """Read what a process prints until it ends, whoever else holds its output, or ``read`` returns true, or time is up.
 
@@ -347,20 +351,32 @@ def _follow(
     poll = select.poll()
     poll.register(output, select.POLLIN)
     poll.register(end, select.POLLIN)
-    pending, last, reading = b"", "", True
+    if told is not None:
+        poll.register(told.descriptor, select.POLLIN)
+    pending, last, reading, since_told = b"", "", True, 0
     try:
         while True:
             left_ms = math.inf if until_ns is None else max(0.0, (until_ns - HOST.now_ns()) / 1e6)
             wait_ms = min(left_ms, math.inf if written is None else _LOOK_MS)
-            ready = {descriptor for descriptor, _ in poll.poll(None if math.isinf(wait_ms) else wait_ms)}
+            ready = dict(poll.poll(None if math.isinf(wait_ms) else wait_ms))
             if written is not None and any(read(line) for line in written(end in ready)):
                 return True, False, last
             if not ready and wait_ms < left_ms:
                 continue
             if not ready:
                 return False, True, last
+            # What was printed before it was told comes first, but for the end of a process.
+            if told is not None and told.descriptor in ready:
+                is_end = not ready[told.descriptor] & select.POLLIN
+                if is_end or output not in ready or since_told > _PIPE_BYTES:
+                    since_told = 0
+                    if any(read(line) for line in told.take()):
+                        return True, False, last
+                if output not in ready and end not in ready:
+                    continue
             # Once it has ended, what it has printed is read, and nothing is waited for.
             part = os.read(output, 1 << 16) if output in ready else b""
+            since_told += len(part)
             if show:
                 sys.stderr.write(part.decode("utf-8", "replace"))
             if not part and reading:
@@ -372,9 +388,9 @@ def _follow(
             # What goes on for so long is no line that tells a quality.
             whole, pending = text[:cut], text[cut:][-_LINE_BYTES:]
             for line in _lines_of(whole):
-                told = line.decode("utf-8", "replace")
-                last = told.strip() or last
-                if read(told):
+                printed = line.decode("utf-8", "replace")
+                last = printed.strip() or last
+                if read(printed):
                     return True, False, last
             if not part:
                 pending = b""

@@ -15,18 +15,24 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from levelbench.errors import UnknownNameError, UsageError
-from levelbench.experiments.told import Page, TellingTimeline
+from levelbench.experiments.told import Page, TellingTimeline, channel_of, open_channel
 from levelbench.measure.timeline import Phase, Timeline
 
 __all__ = ["MarkedRun", "autophase", "callback", "examples_of", "phases", "place_of_rank", "predict"]
 
 T = TypeVar("T")
+
+_TRAINED = "levelbench: trained"
+
+_ASKS_AGAIN = 1000
+"""Milliseconds."""
 
 _RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 
@@ -44,10 +50,10 @@ class MarkedRun(ABC):
         self._thread = 0
         self._follows = self._counts_steps = False
         self._hooks: list[Any] = []
-        self.hooked: dict[int, int] = {}
-        """How often what :meth:`autophase` was given has passed forward, by its identity."""
-        self.parts: list[object] = []
-        """What has hooks, so that no other part gets its identity."""
+        self.hooked: dict[int, Any] = {}
+        """What tells the passes and steps of each part that :meth:`autophase` was given, by its identity."""
+        self.missing: set[object] = set()
+        """Those of them that have seen none, or no forward pass before the last step."""
 
     @property
     @abstractmethod
@@ -91,7 +97,7 @@ class MarkedRun(ABC):
         forward pass without gradients is ``evaluate``. One hook before and one after each, and none in the backward
         pass. Raises ``UsageError`` for what has no such hooks.
         """
-        from levelbench.experiments.callbacks import hook_phases
+        from levelbench.experiments.hooks import hook_phases
 
         self._need_own("autophase")
         self._hooks += hook_phases(self, model, optimizer)
@@ -110,6 +116,14 @@ class MarkedRun(ABC):
         self._counts_steps = True
         return make_callback(self, trainer, metric, examples)
 
+    def tell_missing(self, part: object) -> None:
+        """A part that was given to :meth:`autophase` has not been seen at work."""
+        self.missing.add(part)
+
+    def tell_found(self, part: object) -> None:
+        """Now it has."""
+        self.missing.discard(part)
+
     def _begin_work(self) -> None:
         if self._phase == Phase.PREPARE:
             self._follow_device()
@@ -125,7 +139,7 @@ class MarkedRun(ABC):
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if self._follows or self._state != "open" or cuda is None or not cuda.is_initialized():
             return
-        from levelbench.experiments.callbacks import CudaEvents
+        from levelbench.experiments.hooks import CudaEvents
 
         self._timeline.follow(CudaEvents(cuda))
         self._follows = True
@@ -139,7 +153,8 @@ class MarkedRun(ABC):
         """The parts of the program tell no more."""
         for hook in self._hooks:
             hook.remove()
-        self._hooks, self.parts = [], []
+        self._hooks = []
+        self.hooked.clear()
 
 
 @final
@@ -173,6 +188,7 @@ class _TimedRun(MarkedRun):
     def __init__(self, page: Page | None) -> None:
         super().__init__()
         self._thread = threading.get_ident()
+        self._page, self.channel = page, -1
         if page is not None:
             self._timeline, self._state = TellingTimeline(page), "open"
 
@@ -188,6 +204,9 @@ class _TimedRun(MarkedRun):
                     page = Page(Path(path))
                     os.close(os.open(f"{path}.taken", os.O_CREAT | os.O_EXCL))
                     cls.only = cls(page)
+                    with suppress(OSError):
+                        # Held open as long as this process lives.
+                        cls.only.channel = open_channel(Path(path))
                     # What comes after it in a script is no part of its last phase.
                     atexit.register(cls.only._end)
         return cls.only
@@ -230,6 +249,21 @@ class _TimedRun(MarkedRun):
             self._timeline.switch(phase)
             self._phase = phase
 
+    def tell_missing(self, part: object) -> None:
+        """On the page, too."""
+        super().tell_missing(part)
+        self._tell_count()
+
+    def tell_found(self, part: object) -> None:
+        """On the page, too."""
+        if part in self.missing:
+            super().tell_found(part)
+            self._tell_count()
+
+    def _tell_count(self) -> None:
+        if self._page is not None and self._state == "open":
+            self._page.missing(len(self.missing))
+
     def step(self, examples: int = 1) -> None:
         """Steps are not counted here."""
 
@@ -247,15 +281,20 @@ class _TimedRun(MarkedRun):
         pass
 
     def _end(self) -> None:
-        self._switch(Phase.OTHER)
+        if self._page is not None and self._state == "open":
+            self._switch(Phase.OTHER)
+            self._page.leave()
         self._release()
         self._state = "closed"
 
 
 def _leave_to_parent() -> None:
     # In a forked child: the page and the run are the parent's.
-    if _TimedRun.only is not None:
-        _TimedRun.only._state = "closed"
+    if (told := _TimedRun.only) is not None:
+        told._state = "closed"
+        if told.channel >= 0:
+            os.close(told.channel)
+            told.channel = -1
     if MarkedRun.current is not None:
         _TimedRun.looked = True
 
@@ -293,7 +332,7 @@ def autophase(model: object, optimizer: object = None, loader: Iterable[T] | Non
         _note("autophase")
     else:
         run.autophase(model, optimizer)
-    return _Data(loader if loader is not None else ())
+    return _loader(loader if loader is not None else ())
 
 
 def callback(trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:
@@ -312,10 +351,10 @@ def callback(trainer: str, *, metric: str | None = None, examples: int | None = 
 def phases(**functions: Any) -> Any:
     """``step, score = levelbench.phases(train=step, evaluate=score)``: calls of a function belong to its phase.
 
-    Returns the functions to call instead, in the same order; of one alone just that. ``data`` may be a generator
-    function or a loader, whose batches are waited for in that phase. What JAX computes is waited for within the
-    phase. Names are those of ``levelbench.Phase``. Measured where :func:`autophase` is. Raises ``UsageError`` for
-    what cannot be called.
+    Returns the functions to call instead, in the same order; of one alone just that. What a generator does between its
+    values belongs to the phase of the function that made it. ``data`` may also be a loader or an iterator, whose
+    batches are waited for in that phase. What JAX computes is waited for within the phase. Names are those of
+    ``levelbench.Phase``. Measured where :func:`autophase` is. Raises ``UsageError`` for what cannot be called.
     """
     found = tuple(_in_phase(name, function) for name, function in functions.items())
     return found[0] if len(found) == 1 else found
@@ -326,22 +365,56 @@ def _in_phase(name: str, function: Any) -> Any:
         raise UnknownNameError("phase", name, [phase.label for phase in Phase])
     is_data = name == Phase.DATA.label
     if is_data and not callable(function) and isinstance(function, Iterable):
-        return _Data(function)
-    if not callable(function) or inspect.iscoroutinefunction(function):
-        raise UsageError(f"phases({name}=...)", f"{function!r} is no function"[:200], "give one, not async")
+        return _loader(function)
+    asked = f"phases({name}=...)"
+    if not callable(function):
+        do = "give the function that does it" + ("" if is_data else "; only data may be what is gone through")
+        raise UsageError(asked, f"{function!r} is no function"[:200], do)
+    own = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if any(kind(each) for kind in _ASYNCHRONOUS for each in (function, own)):
+        raise UsageError(asked, f"{function!r} is asynchronous"[:200], "give a function that is not async")
 
     @functools.wraps(function)
     def call(*given: Any, **named: Any) -> Any:
-        run = _here()
-        if run is None or run._thread != threading.get_ident():
-            return function(*given, **named)
-        with run.phase(name):
+        with _block(name):
             found = function(*given, **named)
-            if "jax" in sys.modules:
+            if "jax" in sys.modules and not isinstance(found, Iterator):
                 found = sys.modules["jax"].block_until_ready(found)
-        return run.data(found) if is_data and isinstance(found, Iterator) else found
+        if is_data:
+            # It may be a batch: arrays can be gone through, too.
+            return _loader(found) if isinstance(found, Iterable) and _is_loader(found) else found
+        return _Stepwise(name, found) if isinstance(found, GeneratorType) else found
 
     return call
+
+
+_ASYNCHRONOUS = inspect.iscoroutinefunction, inspect.isasyncgenfunction
+
+
+def _is_loader(found: object) -> bool:
+    return isinstance(found, Iterator) or not hasattr(type(found), "__getitem__")
+
+
+def _block(name: str) -> AbstractContextManager[None]:
+    """The phase of the run that goes on, if this is its thread."""
+    run = _here()
+    return nullcontext() if run is None or run._thread != threading.get_ident() else run.phase(name)
+
+
+@final
+class _Stepwise(Generator[Any, Any, Any]):
+    """A generator that does its work in a phase."""
+
+    def __init__(self, name: str, generator: GeneratorType[Any, Any, Any]) -> None:
+        self._name, self._generator = name, generator
+
+    def send(self, value: Any) -> Any:
+        with _block(self._name):
+            return self._generator.send(value)
+
+    def throw(self, *given: Any) -> Any:
+        with _block(self._name):
+            return self._generator.throw(*given)
 
 
 def predict(function: Callable[[Any], Any]) -> bool:
@@ -358,15 +431,39 @@ def predict(function: Callable[[Any], Any]) -> bool:
     if (run := _TimedRun.only) is not None:
         run._switch(Phase.EVALUATE)
         run._release()
-    sys.stdout.write("levelbench: trained\n")
-    sys.stdout.flush()
-    inputs = Path(asked)
+    with suppress(AttributeError, OSError, ValueError):
+        # A program may have closed it, or sent it elsewhere.
+        sys.stdout.write(f"{_TRAINED}\n")
+        sys.stdout.flush()
+    page, inputs, waited = os.environ.get("LEVELBENCH_PHASES"), Path(asked), 0
     while not inputs.exists():
+        if page and waited % _ASKS_AGAIN == 0:
+            _tell(Path(page), _TRAINED)
+        waited += 1
         time.sleep(0.001)
     found = np.asarray(function(np.load(inputs, allow_pickle=False)))
     with Path(answer).open("wb") as file:
         np.save(file, found, allow_pickle=False)
     return True
+
+
+def _tell(page: Path, line: str) -> None:
+    """Tell it beside what is printed; ``UsageError`` where nobody listens any more."""
+    if not channel_of(page).exists() and page.exists():
+        return
+    try:
+        channel = open_channel(page)
+    except OSError as error:
+        found, do = "levelbench time has ended, and gives no inputs", "start the program with it again"
+        raise UsageError("levelbench.predict", found, do) from error
+    try:
+        os.write(channel, f"{line}\n".encode())
+    finally:
+        os.close(channel)
+
+
+def _loader(batches: Iterable[T]) -> _Data[T]:
+    return _Batches(batches) if isinstance(batches, Iterator) else _Data(batches)
 
 
 class _Data(Generic[T]):
@@ -387,6 +484,14 @@ class _Data(Generic[T]):
         if name == "_loader":
             raise AttributeError(name)
         return getattr(self._loader, name)
+
+
+class _Batches(_Data[T]):
+    """An iterator whose batches are those of the run that goes on, also one by one, as by ``next``."""
+
+    def __next__(self) -> T:
+        with _block(Phase.DATA.label):
+            return next(cast(Iterator[T], self._loader))
 
 
 def place_of_rank() -> tuple[int, int]:

@@ -35,6 +35,7 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disag
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.experiments.request import Arm
+from levelbench.experiments.told import Channel, channel_of
 from levelbench.experiments.track import target_of
 from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
@@ -345,6 +346,7 @@ class ProgramRuns(Kind[Arm, Record]):
             ended_ns, spent_s = time.time_ns(), children_cpu_s()
             if held_out is not None and not held_out.after:
                 run.hold()
+            run.program_ended()
 
         def read(line: str) -> bool:
             nonlocal read_ns, trained_ns, trained
@@ -367,14 +369,15 @@ class ProgramRuns(Kind[Arm, Record]):
         ):
             inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
             environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"}
-            environment |= run.listen(Path(folder) / "phases")
+            page = Path(folder) / "phases"
+            environment |= run.listen(page)
             if held_out is not None:
                 environment |= {"LEVELBENCH_INPUTS": str(inputs), "LEVELBENCH_PREDICTIONS": str(predictions)}
                 if not held_out.after:
                     _save(inputs, held_out)
             began_ns = read_ns = HOST.now_ns()
             # What it is doing is known only if it says so; else all of it is one phase, which counts under every clock.
-            with run.phase("train"):
+            with Channel(channel_of(page), run.program_ended) as told, run.phase("train"):
                 ended = carry_out_command(
                     command.with_seed(turn.seed),
                     arm.specification.budget_s,
@@ -383,6 +386,7 @@ class ProgramRuns(Kind[Arm, Record]):
                     read=read,
                     written=None if written is None else written.lines,
                     on_end=end,
+                    told=told,
                 )
             if trained_ns:
                 after = Spent(spent_s, _predicted_s(predictions, ended_ns)) - trained
@@ -391,6 +395,14 @@ class ProgramRuns(Kind[Arm, Record]):
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
             if not ended.stopped and not ended.timed_out:
                 outside.failed = failure_of(ended, None)
+                if inside := run.program_ended():
+                    if outside.failed:
+                        outside.failed += f" in its phase {inside!r}"
+                    else:
+                        outside.suspect.append(
+                            f"the process that reports its phases ended inside {inside!r}, as after os._exit or a "
+                            "signal: that phase is counted to the end of that process"
+                        )
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:

@@ -1,7 +1,8 @@
 """The phases that a program under ``levelbench time`` reports about itself, on their way to the record.
 
 The two processes share a page of memory, a mapped file. The program writes its totals there at each switch of phase, a
-few words, and the measuring process reads them whenever it needs them, so neither waits for the other. Both read the
+few words, and the measuring process reads them whenever it needs them, so neither waits for the other. A pipe beside
+it, which the program keeps open, says when that process has ended, however it ended. Both read the
 monotonic clock of the machine. Only the split is the program's: how long it took in all is measured from outside.
 """
 
@@ -9,53 +10,139 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Phase, Timeline
 
-__all__ = ["Page", "TellingTimeline", "ToldTimeline"]
+__all__ = ["UNSEEN", "Channel", "Page", "TellingTimeline", "ToldTimeline", "channel_of", "open_channel"]
+
+UNSEEN = (
+    "autophase saw no forward pass of its model, or no step of its optimizer: its phases are not told apart; give it "
+    "what the loop calls"
+)
 
 # Words of 8 bytes: how often it was written (odd: it is being written), when the first phase began, the current phase
-# and since when, then the nanoseconds of each phase up to then.
+# and since when, then the nanoseconds of each phase up to then; how many parts that should tell phases have not been
+# seen at work, and whether the program has left its last phase.
 _WRITTEN, _BEGAN, _CURRENT, _SINCE, _TOTALS = range(5)
-_BYTES = 8 * (_TOTALS + len(Phase))
+_MISSING = _TOTALS + len(Phase)
+_LEFT = _MISSING + 1
+_WORDS = struct.Struct(f"={_LEFT + 1}q")
+
+_IMPOSSIBLE = "the phases that its program reports do not fit into the time that it took"
 
 _MOST_READS = 1000
+
+_MOST_LINE_BYTES = 4096
+
+
+class _Told(NamedTuple):
+    began_ns: int
+    current: int
+    since_ns: int
+    totals_ns: list[int]
+    missing: int
+    left: bool
 
 
 @final
 class Page:
-    """Words that two processes share."""
+    """Words that two processes share: the program maps them, and its reader, which nothing may end, does not."""
 
     def __init__(self, path: Path) -> None:
-        with path.open("r+b") as file:
-            if os.fstat(file.fileno()).st_size != _BYTES:
-                raise OSError(f"{path.name} is of another version of levelbench")
-            self._map = mmap.mmap(file.fileno(), _BYTES)
-        self.words = memoryview(self._map).cast("q")
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        if os.fstat(self._descriptor).st_size != _WORDS.size:
+            os.close(self._descriptor)
+            raise OSError(f"{path.name} is of another version of levelbench")
+        self.damaged = False
+        """Whether a part of it is gone."""
+
+    @cached_property
+    def words(self) -> memoryview:
+        """To be written by the program."""
+        return memoryview(mmap.mmap(self._descriptor, _WORDS.size)).cast("q")
 
     @classmethod
     def create(cls, path: Path) -> Page:
         """A new one, on which nothing was written."""
-        path.write_bytes(bytes(_BYTES))
+        path.write_bytes(bytes(_WORDS.size))
         return cls(path)
 
-    def read(self) -> tuple[int, int, int, list[int]] | None:
-        """When the first phase began, the current one, since when, and the totals; ``None`` if nothing is there."""
+    def read(self) -> _Told | None:
+        """What was written last; ``None`` if nothing is there, or not all of it."""
         for _ in range(_MOST_READS):
-            before = self.words[_WRITTEN]
-            _, began_ns, current, since_ns, *totals_ns = self.words.tolist()
-            if before == self.words[_WRITTEN] and before % 2 == 0:
-                return (began_ns, current, since_ns, totals_ns) if began_ns else None
+            found = os.pread(self._descriptor, _WORDS.size, 0)
+            if len(found) < _WORDS.size:
+                self.damaged = True
+                return None
+            written, began_ns, current, since_ns, *totals_ns, missing, left = _WORDS.unpack(found)
+            if written % 2 == 0 and os.pread(self._descriptor, 8, 0) == found[:8]:
+                return _Told(began_ns, current, since_ns, totals_ns, missing, bool(left)) if began_ns else None
         # The program was killed while it wrote.
         return None
 
+    def missing(self, count: int) -> None:
+        """Write how many parts have not been seen at work."""
+        self.words[_MISSING] = count
+
+    def leave(self) -> None:
+        """Write that the program has left its last phase."""
+        self.words[_LEFT] = 1
+
     def close(self) -> None:
         """No more is read."""
-        self.words.release()
-        self._map.close()
+        os.close(self._descriptor)
+
+
+@final
+class Channel:
+    """Lines that a program tells apart from what it prints, and that the process which reports phases has ended.
+
+    A named pipe, which the kernel closes however that process ends. ``on_end`` is called each time nobody has it open
+    any more. A context manager.
+    """
+
+    def __init__(self, path: Path, on_end: Callable[[], None]) -> None:
+        os.mkfifo(path)
+        self._path, self._on_end, self._rest = path, on_end, b""
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    def take(self) -> list[str]:
+        """The lines that are new; to be called when there is something to read or nobody has it open any more."""
+        with suppress(BlockingIOError):
+            found = os.read(self.descriptor, _MOST_LINE_BYTES)
+            *whole, self._rest = (self._rest + found)[-_MOST_LINE_BYTES:].split(b"\n")
+            if not found:
+                self._on_end()
+                # Else it would be told for ever that nobody has it open. Another process may come.
+                with suppress(OSError):
+                    again = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+                    os.dup2(again, self.descriptor, inheritable=False)
+                    os.close(again)
+            return [each.decode("utf-8", "replace") for each in whole]
+        return []
+
+
+def open_channel(page: Path) -> int:
+    """The program's end of the channel beside a page, to be kept open or written to; ``OSError`` without a reader."""
+    return os.open(channel_of(page), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def channel_of(page: Path) -> Path:
+    """Where the channel of a page is."""
+    return page.with_name(f"{page.name}.told")
 
 
 class TellingTimeline(Timeline):
@@ -106,7 +193,7 @@ class ToldTimeline(Timeline):
     What it took before it first reported a phase is ``prepare``, unless a record has it as ``train`` by then.
     """
 
-    __slots__ = ("_known_ns", "_page", "_prepared_ns", "_told_ns", "contradicted")
+    __slots__ = ("_known_ns", "_page", "_prepared_ns", "_told_ns", "contradicted", "ended_inside", "unseen")
 
     def __init__(self) -> None:
         super().__init__(HOST)
@@ -114,8 +201,12 @@ class ToldTimeline(Timeline):
         self._told_ns = [0] * len(Phase)
         self._known_ns = 0
         self._prepared_ns: int | None = None
-        self.contradicted = False
-        """Whether the program has reported what cannot be; from then on it is not read."""
+        self.contradicted = ""
+        """Why what the program has reported cannot be right; from then on it is not read."""
+        self.ended_inside = ""
+        """The phase that the process which reports them had not left when it ended."""
+        self.unseen = False
+        """Whether a part of the program that should tell phases was not seen at work."""
 
     def listen(self, page: Page) -> None:
         """Read ``page`` from now on, while the phase is ``train``."""
@@ -136,6 +227,18 @@ class ToldTimeline(Timeline):
             self._look(self._page)
             self._page.close()
             self._page = None
+
+    def program_ended(self) -> bool:
+        """The process that reports phases has ended; whether there was one until now."""
+        page = self._page
+        if page is None:
+            return False
+        self._look(page)
+        found = None if self.contradicted else page.read()
+        outside = Phase.PREPARE, Phase.OTHER
+        if found is not None and not found.left and 0 <= found.current < len(Phase) and found.current not in outside:
+            self.ended_inside = Phase(found.current).label
+        return found is not None
 
     def totals_ns(self) -> dict[str, int]:
         """As for any timeline."""
@@ -163,18 +266,21 @@ class ToldTimeline(Timeline):
             # It may have begun in between.
             found = page.read()
             super().switch(self._current)
+        if page.damaged and not self.contradicted:
+            self.contradicted = "a part of what its program reports of its phases is gone: the file was made shorter"
         if found is None:
             return
-        began_ns, current, since_ns, totals_ns = found
+        began_ns, current, since_ns, totals_ns, missing, _ = found
+        self.unseen = missing > 0
         whole_ns, now_ns = self._totals_ns[Phase.TRAIN], self._since_ns
         fits = 0 <= current < len(Phase) and min(totals_ns) >= 0 and since_ns <= now_ns
         fits = fits and sum(totals_ns) == since_ns - began_ns and now_ns - began_ns <= whole_ns
         if not fits:
-            self.contradicted = True
+            self.contradicted = _IMPOSSIBLE
             return
         if (self._prepared_ns or 0) + sum(totals_ns) + now_ns - since_ns > whole_ns:
             # Another beginning than it told before.
-            self.contradicted = True
+            self.contradicted = _IMPOSSIBLE
             return
         if self._prepared_ns is None:
             self._prepared_ns = whole_ns - (now_ns - began_ns) if not self._known_ns else 0

@@ -21,7 +21,7 @@ from levelbench.experiments.bystander import Bystander
 from levelbench.experiments.jobs import Sights, Written
 from levelbench.experiments.marking import MarkedRun, examples_of
 from levelbench.experiments.off_clock import Spent, spent_doubts
-from levelbench.experiments.told import Page, ToldTimeline
+from levelbench.experiments.told import UNSEEN, Page, ToldTimeline
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.crossing import find_crossing
 from levelbench.measure.environment import capture, capture_after, doubts
@@ -397,6 +397,15 @@ class TrackedRun(MarkedRun):
             self._timeline.listen(Page.create(path))
         return {"LEVELBENCH_PHASES": str(path)}
 
+    def program_ended(self) -> str:
+        """What comes now is no phase of the program that was listened to; the one that it had not left, if any."""
+        timeline = self._timeline
+        if not isinstance(timeline, ToldTimeline):
+            return ""
+        if timeline.program_ended():
+            self._switch(Phase.OTHER)
+        return timeline.ended_inside
+
     def _logged(self, metric: str, quality: float, epoch: float) -> None:
         self.evaluate_at(quality, epoch)
 
@@ -465,9 +474,9 @@ class TrackedRun(MarkedRun):
         suspect = [*doubts(self._environment, after), *outside.suspect]
         suspect += spent_doubts(self._before, elapsed_ns)
         if isinstance(self._timeline, ToldTimeline) and self._timeline.contradicted:
-            suspect.append("the phases that its program reports do not fit into the time that it took")
-        if self._steps and not all(self.hooked.values()):
-            suspect.append("autophase saw no forward pass: its phases are not told apart; give it what the loop calls")
+            suspect.append(self._timeline.contradicted)
+        unseen = self._timeline.unseen if isinstance(self._timeline, ToldTimeline) else self._steps and self.missing
+        suspect += [UNSEEN] if unseen else []
         stopped_by = "its program ended"
         if self.reached:
             stopped_by = "target reached"
