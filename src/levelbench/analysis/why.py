@@ -168,7 +168,7 @@ def explain(
     times = [np.array([run.time_to_accuracy_s or 0.0 for run in runs]) for runs in (runs_a, runs_b)]
     counted = all(run.samples_to_target for run in (*runs_a, *runs_b))
     if not counted:
-        do = "report them (samples= of levelbench.track)"
+        do = "say how many it has seen"
         missing.append(f"the runs do not count samples, so the whole time is split by phase alone: {do}")
     samples = [np.array([float(run.samples_to_target or 1) if counted else 1.0 for run in r]) for r in (runs_a, runs_b)]
     names = list(dict.fromkeys(name for run in (*runs_a, *runs_b) for name in _counted_phases(run)))
