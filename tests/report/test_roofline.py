@@ -17,10 +17,9 @@ from levelbench.report.operators import (
     details_table,
     is_validated,
     problems_table,
-    roofline_points,
     summary_lines,
-    write_roofline,
 )
+from levelbench.report.roofline import roofline_points, write_roofline
 from levelbench.report.tables import to_text
 
 CEILINGS = {"flop_s": {"float32": {"value": 100e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}

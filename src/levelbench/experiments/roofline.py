@@ -1,8 +1,8 @@
 """Places operators, networks and training steps under the roofs of this machine, measured beside them.
 
 In every round a process measures the roofs, then the work. A share is the least time that the best roofs of the process
-allow over the median time of the work. What has operations or bytes to count gets one; a view, which moves nothing, does
-not. The replicate is the process.
+allow over the median time of the work. What has operations or bytes to count gets one; a view, which moves nothing,
+does not. The replicate is the process.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import load_framework, open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.records.networks import NetworkSpecification
+from levelbench.records.rooflines import Direction, Kind, RooflineProfile, RooflineRow
 
-__all__ = ["RooflineJob", "RooflineProfile", "RooflineRow", "main", "measure_roofline", "roofline_profiles"]
+__all__ = ["RooflineJob", "main", "measure_roofline", "roofline_profiles"]
 
 _CHILD = "levelbench.experiments.roofline"
 _FEWEST = 5
 _MOVERS = frozenset({"Expand", "Slice", "Split", "Transpose"})
 """Operators that a framework may answer with a view; whether it does is tried."""
-
-Kind = Literal["operator", "pass", "network", "training step"]
 
 
 class RooflineJob(msgspec.Struct, frozen=True):
@@ -53,42 +52,6 @@ class RooflineJob(msgspec.Struct, frozen=True):
     step: ProfileJob | None = None
     network: NetworkSpecification | None = None
     budget_s: float = 3.0
-
-
-class RooflineRow(msgspec.Struct, frozen=True):
-    """A place under the roofs. ``count`` nodes together take ``time_s`` (median over the rounds).
-
-    ``flops`` and ``bytes`` are theirs, ``None`` if unknown. ``share`` is the least time that the roofs allow over
-    ``time_s``, ``bound`` and ``roof`` what binds. Without a share, ``reason`` says why.
-    """
-
-    kind: Kind
-    name: str
-    direction: Literal["forward", "backward", "both"]
-    count: int
-    flops: float | None
-    bytes: float | None
-    dtype: str
-    time_s: float
-    share: float | None = None
-    bound: str = ""
-    roof: str = ""
-    reason: str = ""
-
-
-class RooflineProfile(msgspec.Struct, frozen=True):
-    """One process: the best roofs over ``rounds``, their spread (interquartile range over median), and rows.
-
-    ``levels`` are the names of the levels of the memory with what they hold in bytes; ``None`` for main memory.
-    """
-
-    rounds: int
-    flop_s: dict[str, float]
-    bytes_s: dict[str, float]
-    spread: dict[str, float]
-    levels: list[tuple[str, float | None]]
-    rows: list[RooflineRow]
-    no_operators: str = ""
 
 
 class RooflineNote(ProcessNote, frozen=True, kw_only=True):
@@ -121,7 +84,7 @@ class _Whole:
 
     kind: Kind
     name: str
-    direction: Literal["forward", "backward", "both"]
+    direction: Direction
     flops: float | None
     bytes: float | None
 
@@ -297,7 +260,7 @@ def _of_step(job: ProfileJob) -> _Subject:
         known = [getattr(part.cost, what) for part in parts.values() if direction in ("both", part.direction)]
         return sum(value or 0.0 for value in known) if any(known) else None
 
-    directions: tuple[tuple[Kind, str, Literal["forward", "backward", "both"]], ...] = (
+    directions: tuple[tuple[Kind, str, Direction], ...] = (
         ("pass", "forward pass", "forward"),
         ("pass", "backward pass", "backward"),
         ("training step", "training step", "both"),
