@@ -75,7 +75,7 @@ def summary():
 
 def test_a_point_is_flops_a_byte_against_flops_a_second(summary):
     first = roofline_points(summary)[0]
-    assert (first.framework, first.problem, first.intensity) == ("torch", "one", 20.0)
+    assert (first.series, first.name, first.intensity) == ("torch", "one", 20.0)
     assert first.flop_s == pytest.approx(2e10, rel=0.01)
 
 
