@@ -17,10 +17,9 @@ from levelbench.report.operators import (
     details_table,
     is_validated,
     problems_table,
-    roofline_points,
     summary_lines,
-    write_roofline,
 )
+from levelbench.report.roofline import roofline_points, write_roofline
 from levelbench.report.tables import to_text
 
 CEILINGS = {"flop_s": {"float32": {"value": 100e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}
@@ -76,7 +75,7 @@ def summary():
 
 def test_a_point_is_flops_a_byte_against_flops_a_second(summary):
     first = roofline_points(summary)[0]
-    assert (first.framework, first.problem, first.intensity) == ("torch", "one", 20.0)
+    assert (first.series, first.name, first.intensity) == ("torch", "one", 20.0)
     assert first.flop_s == pytest.approx(2e10, rel=0.01)
 
 

@@ -242,7 +242,7 @@ def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, 
 
 def _draw(summary: BenchmarkSummary, store: Path, given: dict[str, Any]) -> dict[str, str]:
     """The path of the roofline, or why there is none."""
-    from levelbench.report.operators import write_roofline
+    from levelbench.report.roofline import write_roofline
 
     kind = f"{summary.direction}-{summary.cache}-{given['dtype']}-{given['device']}"
     # Another shape or other frameworks make another figure.

@@ -308,11 +308,16 @@ class Lowered:
         return compose(arguments, steps, self.outputs, self.constants, self._host, self._native)
 
     def run_timed(
-        self, inputs: Sequence[Array], arrays: Sequence[Array], clock: Clock, finish: Callable[[Sequence[Array]], None]
+        self,
+        inputs: Sequence[Array],
+        arrays: Sequence[Array],
+        clock: Clock,
+        finish: Callable[[Sequence[Array]], None],
+        steps: Sequence[LoweredStep] | None = None,
     ) -> list[tuple[int, int]]:
         """Run once, finishing each step before the next; returns (index of the node, nanoseconds) for each.
 
-        ``finish`` waits for arrays (``Backend.finish``).
+        ``finish`` waits for arrays (``Backend.finish``); ``steps`` are replacements for those of the network.
         """
         times: list[tuple[int, int]] = []
 
@@ -328,7 +333,8 @@ class Lowered:
 
             return replace(step, call=call)
 
-        self.composed([timed(each) for each in self.steps])(*inputs, *arrays)
+        chosen = self.steps if steps is None else steps
+        self.composed([timed(each) for each in chosen])(*inputs, *arrays)
         return times
 
     def _native(self, value: Host, name: str = "") -> Array:

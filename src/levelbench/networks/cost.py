@@ -71,6 +71,13 @@ class NetworkCost:
     training_activation_bytes: int
 
 
+def backward_costs(network: Network, batch: int = 1, sizes: Mapping[str, int] = MappingProxyType({})) -> list[Cost]:
+    """The cost of the backward pass by node, in the order of ``network.nodes``; errors as of ``network_cost``."""
+    values = infer_shapes(network, {**sizes, "batch": batch})
+    host = host_nodes(network.nodes, constants_of(network.model.graph))
+    return [_node_cost(at, node, values, at in host, "backward").cost for at, node in enumerate(network.nodes)]
+
+
 def network_cost(network: Network, batch: int = 1, sizes: Mapping[str, int] = MappingProxyType({})) -> NetworkCost:
     """The cost with ``batch`` and ``sizes`` for symbolic sizes. Raises the errors of ``infer_shapes``."""
     values = infer_shapes(network, {**sizes, "batch": batch})
@@ -92,20 +99,22 @@ def network_cost(network: Network, batch: int = 1, sizes: Mapping[str, int] = Ma
     )
 
 
-def _node_cost(at: int, node: OperatorNode, values: Mapping[str, Value], on_host: bool) -> NodeCost:
+def _node_cost(
+    at: int, node: OperatorNode, values: Mapping[str, Value], on_host: bool, direction: str = "forward"
+) -> NodeCost:
     output = next((name for name in node.outputs if name), "")
-    if on_host or _is_view(node):
+    if on_host or is_view(node):
         return NodeCost(at, node.title, output, Cost(0.0, 0.0), 0.0)
     inputs = [signature_of(values.get(name)) if name else None for name in node.inputs]
     outputs = [signature_of(values.get(name)) if name else None for name in node.outputs]
     named = (*zip(node.inputs, inputs, strict=True), *zip(node.outputs, outputs, strict=True))
     open_sizes = any(name and found is None for name, found in named)
-    cost = Cost(None, None) if open_sizes else cost_of(node, inputs, outputs)
+    cost = Cost(None, None) if open_sizes else cost_of(node, inputs, outputs, direction)
     products = None if cost.flops is None else cost.flops / 2 if node.op_type in _PRODUCTS and not node.domain else 0.0
     return NodeCost(at, node.title, output, cost, products)
 
 
-def _is_view(node: OperatorNode) -> bool:
+def is_view(node: OperatorNode) -> bool:
     """Whether its output is its first input, possibly with another shape."""
     if node.domain:
         return False
@@ -133,7 +142,7 @@ class _Memory:
         for at, node in enumerate(network.nodes):
             if at in host:
                 continue
-            if _is_view(node):
+            if is_view(node):
                 self._root[node.outputs[0]] = self._of(node.inputs[0])
             else:
                 self.sizes.update((name, _bytes(values.get(name))) for name in node.outputs if name)
@@ -169,7 +178,7 @@ class _Memory:
             if at in self._host or not needs.intersection(reads(self._protos[at])):
                 continue
             needs.update(self._made(at))
-            if _is_view(node) or (not node.domain and node.op_type in _READS_NOTHING):
+            if is_view(node) or (not node.domain and node.op_type in _READS_NOTHING):
                 continue
             known = "" if node.domain else node.op_type
             if known not in _READS_OUTPUTS:

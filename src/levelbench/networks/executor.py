@@ -106,6 +106,19 @@ class Executor(ABC):
             f"the time of each operator in mode {self.mode!r}", "it cannot distinguish them", "use another mode"
         )
 
+    def step_times(self, *inputs: Array, repeats: int = 1) -> tuple[list[OperatorTime], list[OperatorTime]]:
+        """The times of all operators in ``repeats`` training steps: of the forward pass, and of the backward pass.
+
+        A time of the backward pass has the index and title of the operator whose gradients it computes. Parameters stay
+        as they are. Raises ``UnsupportedError`` if this executor cannot distinguish operators, and ``UsageError``
+        without a loss.
+        """
+        raise UnsupportedError(
+            f"the time of each operator of a training step in mode {self.mode!r}",
+            "it cannot distinguish them",
+            "use numpy, or torch in mode eager",
+        )
+
 
 class Backend(OperatorBackend):
     """A framework on one device that executes whole networks."""

@@ -116,6 +116,7 @@ def summarise_benchmark(
 def _entry(
     problem: Problem, at: int, arm: Sequence[BenchmarkRecord], ceilings: Mapping[str, object], level: float
 ) -> Entry:
+    cold = arm[0].header.specification.cache == "cold"
     cases = {record.header.seed: record.cases[at] for record in arm if at in record.cases}
     times = {
         record.header.seed: float(np.median(record.samples[at]))
@@ -136,7 +137,8 @@ def _entry(
         bytes=moved,
         errors=checked.errors if checked is not None else {},
         checked=checked.checked if checked is not None else "",
-        share=_share(problem, flops, moved, time, ceilings),
+        # With cold caches a call is mostly waiting, and no roof is of that.
+        share=None if cold else _share(problem, flops, moved, time, ceilings),
     )
 
 

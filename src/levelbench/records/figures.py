@@ -273,7 +273,11 @@ def largest_ceilings(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def share_of(
     flops: float | None, moved: float | None, time_s: float, dtype: str, ceilings: Mapping[str, Any]
 ) -> CeilingShare | None:
-    """The least time that the ceilings allow as a share of ``time_s``; ``None`` if a cost or ceiling is unknown."""
+    """The least time that the ceilings allow as a share of ``time_s``; ``None`` if a cost or ceiling is unknown.
+
+    Also ``None`` for what is faster than main memory, whose ceiling is the only one of a benchmark: its data is in a
+    cache, under another roof (``levelbench analyze roofline`` measures those).
+    """
     if flops is None or moved is None or time_s <= 0:
         return None
     limits = {
@@ -284,7 +288,9 @@ def share_of(
         return None
     least = {name: amount / limit["value"] if amount and limit else 0.0 for name, (amount, limit) in limits.items()}
     bound: Literal["compute", "memory"] = "compute" if least["compute"] >= least["memory"] else "memory"
-    return CeilingShare(least[bound] / time_s, bound) if least[bound] > 0 else None
+    if least[bound] <= 0 or (bound == "memory" and least[bound] > time_s):
+        return None
+    return CeilingShare(least[bound] / time_s, bound)
 
 
 def worst_status(outcomes: Sequence[tuple[str, str]], measured: int) -> tuple[str, str]:

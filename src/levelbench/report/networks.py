@@ -95,7 +95,9 @@ def _cells(entry: NetworkEntry, level: float) -> list[Cell]:
 
 
 def _no_share(entry: NetworkEntry) -> str:
-    return "its bytes are not known" if entry.facts.bytes is None else "no ceiling was measured for it"
+    if entry.facts.bytes is None:
+        return "its bytes are not known"
+    return "no ceiling was measured for it, or its data is in a cache (levelbench analyze roofline)"
 
 
 def _quantiles(latency: tuple[Quantile, ...], remark: str, level: float) -> list[Cell]:

@@ -1,7 +1,6 @@
-"""Tables and figures of operators: benchmarks, conformance, the machine's ceilings, the roofline, maps of errors.
+"""Tables and figures of operators: benchmarks, conformance, the machine's ceilings, maps of errors.
 
-In the roofline, a point below the sloping roof is limited by memory, one below the flat roof by arithmetic (Williams,
-Waterman and Patterson, "Roofline", CACM 52, 2009). In the heat map of a difference, the last two axes are the image,
+In the heat map of a difference, the last two axes are the image,
 and the axes before them a grid of such images; large ones are shown by their worst blocks.
 """
 
@@ -22,8 +21,7 @@ from levelbench.measure.selftest import Diagnosis
 from levelbench.measure.statistics import Estimate
 from levelbench.measure.verdict import format_verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
-from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes
-from levelbench.report.markup import SERIES
+from levelbench.report.drawing import check_ending, draw
 from levelbench.report.numbers import number
 from levelbench.report.tables import (
     Absent,
@@ -40,12 +38,11 @@ from levelbench.report.tables import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["HeatmapImage", "RooflinePoint", "ceilings_line", "ceilings_table", "conformance_table", "details_table"]
-__all__ += ["doctor_lines", "fold", "heatmap_text", "problems_table", "roofline_points", "summary_lines"]
-__all__ += ["totals_table", "write_heatmap", "write_roofline"]
+__all__ = ["HeatmapImage", "ceilings_line", "ceilings_table", "conformance_table", "details_table"]
+__all__ += ["doctor_lines", "fold", "heatmap_text", "problems_table", "summary_lines"]
+__all__ += ["totals_table", "write_heatmap"]
 
 _GIGA = 1e-9
 
@@ -62,13 +59,13 @@ def problems_table(summary: BenchmarkSummary) -> Table:
         ]
         columns += [Column(f"{name}_verdict", f"{name}/{summary.frameworks[0]}")] * (at > 0)
     rows = tuple(
-        (Text(problem.name), *(cell for at, entry in enumerate(entries) for cell in _cells(entry, at > 0)))
+        (Text(problem.name), *(cell for at, entry in enumerate(entries) for cell in _cells(entry, at > 0, summary)))
         for problem, entries in summary.rows
     )
     return Table(_name(summary), _title(summary), tuple(columns), rows, _notes(summary))
 
 
-def _cells(entry: Entry, judged: bool) -> list[Cell]:
+def _cells(entry: Entry, judged: bool, summary: BenchmarkSummary) -> list[Cell]:
     if entry.time is None:
         reason = Absent(f"{entry.status}: {entry.reason}")
         return [reason, Absent(), Absent(), Absent(), *([Absent()] * judged)]
@@ -77,7 +74,7 @@ def _cells(entry: Entry, judged: bool) -> list[Cell]:
     rate: Cell = Absent("its FLOPs are not known") if entry.flops is None else Absent()
     if entry.flop_s is not None:
         rate = Number(entry.flop_s * _GIGA)
-    share = share_cell(entry.share, "no ceiling was measured for it" if entry.flops is not None else "")
+    share = share_cell(entry.share, _no_share(entry, summary))
     return [Number(entry.time.value, low, high, remark), rate, share, _error(entry), *([_verdict(entry)] * judged)]
 
 
@@ -157,6 +154,18 @@ def _memory(ceilings: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
     return [each for each in ceilings["bandwidth_b_s"].items() if each[0] == "triad"]
 
 
+def _no_share(entry: Entry, summary: BenchmarkSummary) -> str:
+    if entry.flops is None:
+        return ""
+    if summary.cache == "cold":
+        return "with cold caches a call is under no roof"
+    if entry.bytes is None:
+        return "a view, or its bytes are not known"
+    if summary.ceilings["bandwidth_b_s"].get("triad") and not entry.flops:
+        return "faster than memory: its data is in a cache, or it is a view (levelbench analyze roofline)"
+    return "no ceiling was measured for it, or its data is in a cache (levelbench analyze roofline)"
+
+
 def _name(summary: BenchmarkSummary) -> str:
     return "".join(each if each.isalnum() else "_" for each in summary.title)
 
@@ -174,10 +183,6 @@ def _notes(summary: BenchmarkSummary) -> tuple[str, ...]:
         "of ceiling: the minimum time that the ceilings allow, over the time; c: bound by arithmetic, m: by memory.",
         "error: relative L2 against NumPy in float64 on the same inputs.",
     ]
-    if summary.cache == "hot":
-        notes.append(
-            "With hot caches, data that fits in them moves faster than memory can: that gives more than 100 % m."
-        )
     if len(summary.frameworks) > 1:
         notes.append(
             f"verdict: against {summary.frameworks[0]}; SAME within ±{number(summary.margin * 100)} %; FASTER and "
@@ -254,95 +259,6 @@ def doctor_lines(diagnosis: Diagnosis) -> list[str]:
 def _giga(limit: Estimate) -> Number:
     low, high = (limit.interval.low * _GIGA, limit.interval.high * _GIGA) if limit.interval else (None, None)
     return Number(limit.value * _GIGA, low, high)
-
-
-_LEAST_ROOM = 2.0
-
-
-@dataclass(frozen=True)
-class RooflinePoint:
-    """A problem in a framework: FLOP per byte, FLOP per second."""
-
-    framework: str
-    problem: str
-    intensity: float
-    flop_s: float
-
-
-def roofline_points(summary: BenchmarkSummary) -> list[RooflinePoint]:
-    """Every measured problem whose FLOPs and bytes are known and not zero."""
-    return [
-        RooflinePoint(name, problem.name, entry.flops / entry.bytes, entry.flop_s)
-        for problem, entries in summary.rows
-        for name, entry in zip(summary.frameworks, entries, strict=True)
-        if entry.status == "measured" and entry.flop_s and entry.flops and entry.bytes
-    ]
-
-
-def write_roofline(summary: BenchmarkSummary, path: Path) -> Path:
-    """Draw to an ``.svg`` or ``.png`` file, completely or not at all.
-
-    Raises ``UsageError`` for another ending or if there is no point to draw, ``MissingError`` without matplotlib.
-    """
-    check_ending(path)
-    points = roofline_points(summary)
-    if not points:
-        found = "no problem with known FLOPs and bytes was measured"
-        raise UsageError("a roofline figure", found, "measure one, such as Gemm or Conv")
-    return draw(path, summary.title, (6.4, 4.4), lambda figure: _draw_roofline(figure.add_subplot(), summary, points))
-
-
-def _draw_roofline(axes: Axes, summary: BenchmarkSummary, points: list[RooflinePoint]) -> None:
-    for at, name in enumerate(summary.frameworks):
-        mine = [point for point in points if point.framework == name]
-        axes.plot(
-            [point.intensity for point in mine],
-            [point.flop_s * 1e-9 for point in mine],
-            MARKERS[at % len(MARKERS)],
-            color=SERIES[at % len(SERIES)][0],
-            markersize=4.5,
-            alpha=0.75,
-            label=clean(name),
-        )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: number(value))
-        axis.set_minor_formatter(lambda value, _: "")
-    low, high = (pick(point.intensity for point in points) for pick in (min, max))
-    _roofs(axes, summary.ceilings, low / _LEAST_ROOM, high * _LEAST_ROOM, _dtypes(summary))
-    axes.set_xlabel("FLOP per compulsory byte")
-    axes.set_ylabel("GFLOP/s")
-    axes.set_title(clean(f"{summary.title}, {summary.direction}, {summary.cache} caches"), fontsize=10)
-    plain_axes(axes)
-    axes.legend(frameon=False, fontsize=8.5, loc="best")
-
-
-def _dtypes(summary: BenchmarkSummary) -> list[str]:
-    return list(dict.fromkeys(problem.tensors[0].dtype for problem, _ in summary.rows if problem.tensors))
-
-
-def _roofs(axes: Axes, ceilings: Mapping[str, Any], low: float, high: float, dtypes: list[str]) -> None:
-    memory = ceilings["bandwidth_b_s"].get("triad")
-    for dtype in dtypes:
-        limit = ceilings["flop_s"].get(dtype)
-        if limit is None:
-            continue
-        peak = limit["value"]
-        ridge = peak / memory["value"] if memory else low
-        left, right = min(low, ridge / _LEAST_ROOM), max(high, ridge * _LEAST_ROOM)
-        axes.plot([max(left, ridge), right], [peak * 1e-9] * 2, color=INK, linewidth=1.2)
-        axes.annotate(
-            f"{dtype} {number(peak * 1e-9)} GFLOP/s", (right, peak * 1e-9), (0, 3), textcoords="offset points",
-            ha="right", va="bottom", fontsize=8,
-        )  # fmt: skip
-        if memory and left < ridge:
-            slope = memory["value"] * 1e-9
-            axes.plot([left, ridge], [left * slope, ridge * slope], color=INK, linewidth=1.2)
-            axes.annotate(
-                f"memory {number(slope)} GB/s", (left, left * slope), (2, 6), textcoords="offset points",
-                ha="left", va="bottom", fontsize=8,
-            )  # fmt: skip
 
 
 _SHADES = " .:-=+*#%@"

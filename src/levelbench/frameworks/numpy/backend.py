@@ -78,6 +78,10 @@ class NumpyExecutor(Executor):
         runs = [self._lowered.run_timed(inputs, arrays, HOST, lambda _: None) for _ in range(repeats)]
         return collected_times(self._lowered.steps, runs)
 
+    def step_times(self, *inputs: Host, repeats: int = 1) -> tuple[list[OperatorTime], list[OperatorTime]]:
+        with QuietPass():
+            return self._training().step_times(inputs, repeats)
+
     def _live(self, names: Sequence[str]) -> list[Host]:
         parameters, buffers = self.parameters.arrays, self.buffers.arrays
         return [parameters[name] if name in parameters else buffers[name] for name in names]
@@ -110,7 +114,9 @@ class _Differentiated:
         slots: dict[str, int] = {}
         wanted = _wanted(self._lowered, set(executor.parameters))
         self._plan: list[tuple[list[int], list[int]]] = []
-        steps = []
+        self._taped: list[LoweredStep] = []
+        """The steps on the tape, in its order."""
+        steps: list[LoweredStep] = []
         for step in self._lowered.steps:
             asked = [name in wanted for name in step.inputs]
             captured = any(name in wanted for name in step.captures or ())
@@ -118,6 +124,7 @@ class _Differentiated:
                 steps.append(step)
                 continue
             steps.append(self._recording(step, asked))
+            self._taped.append(step)
             outputs = [slots.setdefault(name, len(slots)) if name else -1 for name in step.outputs]
             inputs = [
                 slots.setdefault(name, len(slots)) if ask else -1 for name, ask in zip(step.inputs, asked, strict=True)
@@ -126,6 +133,7 @@ class _Differentiated:
         self._slots = len(slots)
         self._loss = slots.get(network.loss, -1)
         self._parameters = [(name, slots.get(name, -1)) for name in executor.parameters]
+        self._steps = steps
         self._function = self._lowered.composed(steps)
 
     def _recording(self, step: LoweredStep, asked: Sequence[bool]) -> LoweredStep:
@@ -182,6 +190,21 @@ class _Differentiated:
         self._tape.clear()
         return self._owned(gradients)
 
+    def step_times(self, inputs: Sequence[Host], repeats: int) -> tuple[list[OperatorTime], list[OperatorTime]]:
+        """The times of forward and backward of each operator; sums of gradients belong to no operator."""
+        require_inputs(self._names, len(inputs))
+        given, arrays = [inputs[at] for at in self._taken], self._live(self._lowered.arrays)
+        forward, backward = [], []
+        for _ in range(repeats):
+            self._tape.clear()
+            forward.append(self._lowered.run_timed(given, arrays, HOST, lambda _: None, self._steps))
+            spent = [0] * len(self._tape)
+            self._tape[:] = [_timed(each, spent, at) for at, each in enumerate(self._tape)]
+            self._computed = True
+            self.backward()
+            backward.append([(step.index, ns) for step, ns in zip(self._taped, spent, strict=True)])
+        return collected_times(self._steps, forward), collected_times(self._taped, backward)
+
     def _owned(self, gradients: Sequence[Any]) -> dict[str, Host]:
         found: dict[str, Host] = {}
         seen: set[int] = set()
@@ -195,6 +218,18 @@ class _Differentiated:
             seen.add(owner)
             found[name] = gradient
         return found
+
+
+def _timed(pullback: Pullback, spent: list[int], at: int) -> Pullback:
+    """The pullback, noting in ``spent[at]`` how many nanoseconds it took."""
+
+    def call(*gradients: Any) -> Any:
+        before = HOST.now_ns()
+        found = pullback(*gradients)
+        spent[at] = HOST.now_ns() - before
+        return found
+
+    return call
 
 
 def _wanted(lowered: Lowered, parameters: set[str]) -> set[str]:

@@ -264,9 +264,7 @@ class TorchExecutor(LeafExecutor):
     def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
         """The times of all operators; on a GPU between CUDA events, with work queued ahead of the device."""
         if self.mode != "eager":
-            raise UnsupportedError(
-                f"the time of each operator in mode {self.mode!r}", "the compiler fuses them", "use mode eager"
-            )
+            raise _fused("operator", self.mode)
         from levelbench.frameworks.torch.profiling import operator_times
 
         with self._grad_mode(), self._numerics.around():
@@ -274,6 +272,21 @@ class TorchExecutor(LeafExecutor):
             self._infer(inputs)
             laid = self._numerics.inputs(inputs)
             return operator_times(self._infer.lowered, laid, self._infer.arrays, self._device, repeats)
+
+    def step_times(self, *inputs: Tensor, repeats: int = 1) -> tuple[list[OperatorTime], list[OperatorTime]]:
+        """As for inference, and between hooks of autograd's nodes for the backward pass."""
+        if self.mode != "eager":
+            raise _fused("operator", self.mode)
+        from levelbench.frameworks.torch.profiling import network_step_times
+
+        # A warm-up step, so that a fallback has been chosen if one is needed.
+        self.forward(*inputs)
+        self.take_loss()
+        assert self._forward is not None
+        laid = self._numerics.inputs(self._chosen(inputs))
+        with self._numerics.around():
+            leaves = list(self.trained.values())
+            return network_step_times(self._forward.lowered, laid, self._forward.arrays, leaves, self._device, repeats)
 
     def lower(self, outputs: Sequence[str], *, bare: bool, training: bool = False) -> Lowered:
         """The network on PyTorch's own functions (``bare``), or on operators with fallbacks."""
@@ -577,12 +590,28 @@ class TorchModule(LeafExecutor):
     def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
         """The times of the innermost modules that run, by path; in mode ``eager`` only."""
         if self.mode != "eager":
-            raise UnsupportedError(
-                f"the time of each module in mode {self.mode!r}", "the compiler fuses them", "use mode eager"
-            )
+            raise _fused("module", self.mode)
         from levelbench.frameworks.torch.profiling import module_times
 
         return module_times(self._module, lambda: self.infer(*inputs), self._device, repeats)
+
+    def step_times(self, *inputs: Tensor, repeats: int = 1) -> tuple[list[OperatorTime], list[OperatorTime]]:
+        """The times of the innermost modules; what they do not contain, such as the loss, is in no time."""
+        if self.mode != "eager":
+            raise _fused("module", self.mode)
+        from levelbench.frameworks.torch.profiling import module_step_times
+
+        def loss() -> Tensor:
+            self.forward(*inputs)
+            found = self.take_loss()
+            assert found is not None
+            return found
+
+        return module_step_times(self._module, loss, list(self.trained.values()), self._device, repeats)
+
+
+def _fused(what: str, mode: str) -> UnsupportedError:
+    return UnsupportedError(f"the time of each {what} in mode {mode!r}", "the compiler fuses them", "use mode eager")
 
 
 def _tensors(found: Any) -> tuple[Tensor, ...]:

@@ -190,6 +190,132 @@ def operator_times(
     ]
 
 
+class BackwardMarks:
+    """Marks around autograd's nodes, by the operator whose call made them.
+
+    The nodes of a call are those that its results lead to and that no earlier call has made. Hooks run right before and
+    right after a node, which the engine executes one at a time.
+    """
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+        self._seen: set[Any] = set()
+        self._started: list[Any] = []
+        self.spans: list[tuple[int, Span]] = []
+
+    def claim(self, owner: int, found: Any) -> None:
+        """Mark the nodes behind ``found``, a tensor or a tuple of them, as those of ``owner``."""
+        made = found if isinstance(found, tuple | list) else (found,)
+        waiting = [each.grad_fn for each in made if isinstance(each, Tensor) and each.grad_fn is not None]
+        while waiting:
+            node = waiting.pop()
+            # A leaf's node does not run: its gradient is returned.
+            if node is None or node in self._seen or node.name().endswith("AccumulateGrad"):
+                continue
+            self._seen.add(node)
+            node.register_prehook(lambda _: self._started.append(self._marks.mark()))
+            node.register_hook(lambda *_, owner=owner: self._end(owner))
+            waiting.extend(each for each, _ in node.next_functions)
+
+    def _end(self, owner: int) -> None:
+        self.spans.append((owner, (self._started.pop(), self._marks.mark())))
+
+
+Collected = tuple[list[OperatorTime], list[OperatorTime]]
+
+
+def network_step_times(
+    lowered: Lowered,
+    inputs: Sequence[Tensor],
+    arrays: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    device: torch.device,
+    repeats: int,
+) -> Collected:
+    """The times of the forward and backward passes by step of ``lowered``, whose first output is the loss."""
+    marks = Marks(device)
+
+    def run() -> tuple[list[tuple[int, Span]], list[tuple[int, Span]]]:
+        forward: list[tuple[int, Span]] = []
+        backward = BackwardMarks(marks)
+
+        def between(at: int, step: LoweredStep) -> LoweredStep:
+            def call(*given: Any) -> Any:
+                start = marks.mark()
+                found = step.call(*given)
+                forward.append((at, (start, marks.mark())))
+                backward.claim(at, found)
+                return found
+
+            return replace(step, call=call)
+
+        function = lowered.composed([between(at, each) for at, each in enumerate(lowered.steps)])
+        loss = function(*inputs, *arrays)[0]
+        torch.autograd.grad(loss, leaves, allow_unused=True)
+        return forward, backward.spans
+
+    named = [(step.index, step.node.title, next(filter(None, step.outputs), "")) for step in lowered.steps]
+    return _collected(marks, run, named, repeats)
+
+
+def module_step_times(
+    module: torch.nn.Module,
+    loss: Callable[[], Tensor],
+    leaves: Sequence[Tensor],
+    device: torch.device,
+    repeats: int,
+) -> Collected:
+    """The times of the forward and backward passes by innermost module, by path; ``loss`` runs the forward pass."""
+    marks = Marks(device)
+    leaf_modules = [(path, each) for path, each in module.named_modules() if next(each.children(), None) is None]
+
+    def run() -> tuple[list[tuple[int, Span]], list[tuple[int, Span]]]:
+        forward: list[tuple[int, Span]] = []
+        backward, started, handles = BackwardMarks(marks), [], []
+        for at, (_, each) in enumerate(leaf_modules):
+
+            def end(_module: object, _inputs: object, found: Any, at: int = at) -> None:
+                forward.append((at, (started.pop(), marks.mark())))
+                backward.claim(at, found)
+
+            handles.append(each.register_forward_pre_hook(lambda *_: started.append(marks.mark())))
+            handles.append(each.register_forward_hook(end))
+        try:
+            torch.autograd.grad(loss(), leaves, allow_unused=True)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return forward, backward.spans
+
+    return _collected(marks, run, [(-1, type(each).__name__, path) for path, each in leaf_modules], repeats)
+
+
+def _collected(
+    marks: Marks,
+    run: Callable[[], tuple[list[tuple[int, Span]], list[tuple[int, Span]]]],
+    named: Sequence[tuple[int, str, str]],
+    repeats: int,
+) -> Collected:
+    """The sums by owner over each of ``repeats`` runs, after one to warm up; ``named`` describes the owners."""
+    owners: list[tuple[int, int]] = []
+
+    def spans() -> list[Span]:
+        forward, backward = run()
+        owners[:] = [(0, at) for at, _ in forward] + [(1, at) for at, _ in backward]
+        return [span for _, span in (*forward, *backward)]
+
+    runs = marks.repeated(spans, repeats)
+    found: Collected = [], []
+    for which, times in enumerate(found):
+        sums = {at: [0.0] * repeats for pass_, at in dict.fromkeys(owners) if pass_ == which}
+        for repeat, seconds in enumerate(runs):
+            for (pass_, at), value in zip(owners, seconds, strict=True):
+                if pass_ == which:
+                    sums[at][repeat] += value
+        times.extend(OperatorTime(*named[at], tuple(each)) for at, each in sorted(sums.items()))
+    return found
+
+
 def module_times(
     module: torch.nn.Module, call: Callable[[], object], device: torch.device, repeats: int
 ) -> list[OperatorTime]:

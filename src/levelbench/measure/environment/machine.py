@@ -241,6 +241,12 @@ def last_level_cache_bytes(roots: Roots = HERE) -> int:
     return max((each["bytes"] for each in _last_level(roots)), default=0)
 
 
+def cache_levels(roots: Roots = HERE) -> list[tuple[int, int, int]]:
+    """(level, bytes of one instance, instances) of the caches that hold data, innermost first."""
+    caches = _caches(roots.sys / "devices" / "system" / "cpu")
+    return [(each["level"], each["bytes"], each["instances"]) for each in caches if each["kind"] != "Instruction"]
+
+
 def _last_level(roots: Roots) -> list[Facts]:
     caches = _caches(roots.sys / "devices" / "system" / "cpu")
     last = max((each["level"] for each in caches), default=0)

@@ -1,0 +1,130 @@
+"""The table and the waterfall of ``compare --why``: factors that multiply from one time to the other."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from levelbench.analysis.why import SAMPLES
+from levelbench.errors import UsageError
+from levelbench.report.drawing import INK, draw, plain_axes
+from levelbench.report.markup import SERIES
+from levelbench.report.numbers import number, with_interval
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from levelbench.analysis.why import Factor, Why
+
+__all__ = ["why_table", "write_why"]
+
+_SMALL = 0.001
+"""A bar whose factor is this close to 1 gets no colour of its own."""
+
+
+def why_table(found: Why) -> Table:
+    """All factors, each below the one that it is a part of; ``UsageError`` if nothing was split."""
+    if found.ratio is None:
+        raise UsageError("a table of factors", "nothing could be split", "see the lines that say why")
+    columns = (
+        Column("factor", "factor"),
+        Column("ratio", "ratio", ColumnKind.NUMBER),
+        Column("share", "of the log ratio", ColumnKind.SHARE, digits=2),
+        Column("a_s", "A, a sample", ColumnKind.TIME_S, series="seconds"),
+        Column("b_s", "B, a sample", ColumnKind.TIME_S, series="seconds"),
+    )
+    whole = math.log(found.ratio)
+    rows: list[tuple[Cell, ...]] = []
+    for depth, each in _ordered(found):
+        inside = each.interval
+        ratio = Number(each.ratio, *((inside.low, inside.high) if inside else (None, None)))
+        share = Number(each.log_ratio / whole) if abs(whole) > _SMALL else Absent()
+        sides = (Absent(), Absent()) if each.name == SAMPLES else (Number(each.a), Number(each.b))
+        rows.append((Text(f"{'  ' * depth}{each.name}"), ratio, share, *sides))
+    counts = "".join(
+        f" Samples to target (means): {number(each.a)} and {number(each.b)}."
+        for each in found.factors
+        if each.name == SAMPLES
+    )
+    n = f"{found.n[0]} pairs" if found.paired else f"n = {found.n[0]} + {found.n[1]}"
+    notes = (
+        f"A: {found.a}; B: {found.b} ({n}). Ratios are B over A, each interval at {found.level * 100:g} % by itself; "
+        f"the factors of one level multiply to the one above (logarithmic mean, LMDI).{counts}",
+    )
+    return Table("why", f"Why {found.b} takes {number(found.ratio)} times as long", columns, tuple(rows), notes)
+
+
+def _ordered(found: Why) -> list[tuple[int, Factor]]:
+    """The factors with their depth, each followed by its parts."""
+    rows: list[tuple[int, Factor]] = []
+
+    def add(within: str, depth: int) -> None:
+        for each in found.within(within):
+            rows.append((depth, each))
+            add(each.name, depth + 1)
+
+    add("", 0)
+    return rows
+
+
+def write_why(found: Why, path: Path) -> Path:
+    """Draw the waterfall: the finest factors, from A's time to B's; ``UsageError`` if nothing was split."""
+    if found.ratio is None:
+        raise UsageError("a waterfall of factors", "nothing could be split", "see the lines that say why")
+    ordered = _ordered(found)
+    finest = [each for _, each in ordered if not found.within(each.name)]
+    height = 1.4 + 0.32 * (len(finest) + 1)
+    return draw(path, "why", (7.0, height), lambda figure: _draw_why(figure.add_subplot(), found, finest))
+
+
+def _label(each: Factor) -> str:
+    inner = each.within in ("forward", "backward")
+    return clean(f"{each.within}: {each.name}" if inner else each.name)
+
+
+def _draw_why(axes: Axes, found: Why, finest: list[Factor]) -> None:
+    assert found.ratio is not None
+    faster, slower = SERIES[0][0], SERIES[1][0]
+    at, names, texts = 1.0, [], []
+    steps, ends = [1.0, found.ratio], [1.0, found.ratio]
+    for row, each in enumerate(finest):
+        to = at * each.ratio
+        # Hatched as well as coloured, so that both directions can be told apart in grey.
+        colour, hatch = (faster, "") if each.ratio < 1 else (slower, "///")
+        axes.barh(row, to - at, left=at, height=0.6, color=colour, hatch=hatch, edgecolor="white", linewidth=0.5)
+        if each.interval is not None:
+            low, high = at * each.interval.low, at * each.interval.high
+            axes.plot([low, high], [row, row], color=INK, linewidth=1.1, marker="|", markersize=5)
+            ends += [low, high]
+        axes.plot([to, to], [row - 0.3, row + 1.3], color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
+        steps.append(to)
+        names.append(_label(each))
+        inside = each.interval
+        texts.append(f"x{with_interval(each.ratio, *((inside.low, inside.high) if inside else (None, None)))}")
+        at = to
+    last = len(finest)
+    axes.barh(last, found.ratio - 1.0, left=1.0, height=0.6, color="#9aa2ad", edgecolor=INK, linewidth=0.8)
+    inside = found.interval
+    texts.append(f"x{with_interval(found.ratio, *((inside.low, inside.high) if inside else (None, None)))}")
+    if inside is not None:
+        axes.plot([inside.low, inside.high], [last, last], color=INK, linewidth=1.1, marker="|", markersize=5)
+        ends += [inside.low, inside.high]
+    ends += steps
+    axes.set_xscale("log")
+    # Intervals may be far wider than the steps, which must stay readable: those are cut off at the edge.
+    room = 2.0 * (max(steps) / min(steps))
+    left, right = max(min(ends) / 1.04, min(steps) / room), min(max(ends) * 1.04, max(steps) * room)
+    axes.set_xlim(left, right)
+    axes.axvline(1.0, color=INK, linewidth=0.8)
+    for row, text in enumerate(texts):
+        axes.annotate(text, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=8)
+    axes.set_yticks(range(last + 1), [*names, "whole time"])
+    axes.set_ylim(last + 0.6, -0.6)
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    axes.xaxis.set_minor_formatter(lambda value, _: number(value) if right / left < 8 else "")
+    n = f"{found.n[0]} pairs" if found.paired else f"n = {found.n[0]} + {found.n[1]}"
+    axes.set_xlabel(clean(f"time over that of {found.a}\n{n}, intervals at {found.level * 100:g} %"), fontsize=9)
+    axes.set_title(clean(f"Why {found.b} takes x{number(found.ratio)}"), fontsize=10, loc="left")
+    plain_axes(axes, "x")

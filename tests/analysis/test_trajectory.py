@@ -1,0 +1,78 @@
+"""Whether two sides follow the same trajectory, and from which evaluation on they do not."""
+
+import numpy as np
+import pytest
+
+from levelbench.analysis.trajectory import trajectories
+from levelbench.records import Evaluation
+from levelbench.records.schema import Target
+
+TARGET = Target("top1", 0.9)
+
+
+def curve(losses, every=100, qualities=None):
+    qualities = qualities or [0.5] * len(losses)
+    return [
+        Evaluation(at, at, float(at), at * every, {"validation": quality}, loss, {})
+        for at, (loss, quality) in enumerate(zip(losses, qualities, strict=True), 1)
+    ]
+
+
+def test_equal_losses_are_the_same_trajectory():
+    side = {seed: curve([1.0, 0.5, 0.25]) for seed in range(3)}
+    found = trajectories(side, side, TARGET)
+    assert (found.kind, found.pairs, found.points) == ("identical", 3, 3)
+    assert "the same to the last digit" in found.line()
+
+
+def test_losses_that_differ_by_rounding_are_alike():
+    a = {seed: curve([1.0, 0.5]) for seed in range(3)}
+    b = {seed: curve([1.0 + 1e-6, 0.5 - 1e-6]) for seed in range(3)}
+    assert trajectories(a, b, TARGET).kind == "alike"
+
+
+def test_the_evaluation_at_which_they_part_and_that_at_which_they_differ_on_average_are_named():
+    rng = np.random.default_rng(0)
+    a = {seed: curve([1.0, *np.exp(rng.normal(0, 0.01, 3))]) for seed in range(6)}
+    b = {seed: curve([1.0, *(np.exp(rng.normal(0, 0.01, 3)) * [1.0, 0.5, 0.5])]) for seed in range(6)}
+    found = trajectories(a, b, TARGET)
+    assert (found.kind, found.parted_at, found.parted_samples) == ("parted", 2, 200)
+    assert (found.differ_at, found.differ_samples) == (3, 300)
+    assert found.difference == pytest.approx(np.log(0.5), abs=0.02)
+    assert found.difference in found.interval
+
+
+def test_chance_alone_makes_no_difference_on_average():
+    rng = np.random.default_rng(7)
+    wrong = 0
+    for _ in range(200):
+        a, b = ({s: curve(np.exp(rng.normal(0, 0.1, 8)).tolist()) for s in range(5)} for _ in range(2))
+        wrong += trajectories(a, b, TARGET).differ_at is not None
+    assert wrong <= 20
+
+
+def test_two_pairs_are_too_few_to_tell_luck_from_a_difference():
+    a, b = {0: curve([1.0]), 1: curve([1.1])}, {0: curve([2.0]), 1: curve([2.2])}
+    found = trajectories(a, b, TARGET)
+    assert found.differ_at is None
+    assert "too few pairs" in found.line()
+
+
+def test_without_losses_the_qualities_are_compared():
+    a = {seed: curve([None, None], qualities=[0.5, 0.9]) for seed in range(3)}
+    b = {seed: curve([None, None], qualities=[0.5, 0.8]) for seed in range(3)}
+    found = trajectories(a, b, TARGET)
+    assert (found.measure, found.kind, found.parted_at) == ("the validation top1", "parted", 2)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ({0: curve([1.0])}, {1: curve([1.0])}, "no seed was run on both sides"),
+        ({0: curve([1.0])}, {0: curve([1.0], every=30)}, "never evaluated after the same number of samples"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(a, b, reason):
+    found = trajectories(a, b, TARGET)
+    assert found.kind == "unknown"
+    assert reason in found.line()
