@@ -30,7 +30,7 @@ from levelbench.experiments.commands import (
     files_named,
     peak_memory,
 )
-from levelbench.experiments.file_events import LeftFiles
+from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
@@ -256,7 +256,7 @@ class ProgramRuns(Kind[Arm, Record]):
         self._preparation = Preparation(setup, prepare, show)
         self._settings = _Settings(pattern, effect, show, held_out, progress_file)
         self._read: dict[bool, str] = {}
-        self._large = False
+        self._large, self._earlier = False, Earlier()
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for a pattern that finds nothing."""
@@ -360,7 +360,7 @@ class ProgramRuns(Kind[Arm, Record]):
             return run.over
 
         with (
-            LeftFiles(command.folder, command.text.split(), [self._store.path]) as left,
+            LeftFiles(command.folder, command.text.split(), [self._store.path], self._earlier) as left,
             TemporaryDirectory(prefix="levelbench-") as folder,
             self._written(command, turn) as written,
             run,
@@ -399,7 +399,9 @@ class ProgramRuns(Kind[Arm, Record]):
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
-            outside.suspect += [*self._read_elsewhere(printed), *left.doubts()]
+            outside.suspect += [*self._read_elsewhere(printed), *left.doubts(torn=ended.writing)]
+            if outside.failed and left.torn:
+                outside.failed += f"; it read {left.torn[0]}, which an earlier run was ended in the middle of writing"
             self._say_incomplete(left, command, watcher)
         record = read_record(run.path)
         if not outside.failed:
