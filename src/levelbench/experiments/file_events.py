@@ -64,6 +64,8 @@ class FileEvents:
         self._mask, self._descriptor, self._folders = mask, -1, dict[int, Path]()
         self.overflowed = False
         """Whether the kernel has dropped some."""
+        self.wrote = False
+        """Whether anything was written, files or folders, as far as the mask tells."""
         with suppress(OSError, AttributeError):
             self._libc = ctypes.CDLL(None)
             self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -75,6 +77,11 @@ class FileEvents:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    @property
+    def sees(self) -> bool:
+        """Whether this system has inotify, and there was room."""
+        return self._descriptor >= 0 and bool(self._folders)
 
     def watch(self, folder: Path, name: Path) -> None:
         """Watch the files right in ``folder``, which :meth:`take` is to call ``name``."""
@@ -91,6 +98,7 @@ class FileEvents:
                 number, mask, _, length = _EVENT.unpack_from(data, at)
                 at += _EVENT.size + length
                 self.overflowed = self.overflowed or bool(mask & _OVERFLOW)
+                self.wrote = self.wrote or bool(mask & (_WRITTEN | _WRITTEN_LIGHT))
                 name, folder = os.fsdecode(data[at - length : at].rstrip(b"\0")), self._folders.get(number)
                 if name and folder is not None and not mask & _ISDIR:
                     yield folder / name, mask
@@ -214,13 +222,16 @@ class LeftFiles:
         self.incomplete = self.incomplete or full
         return found
 
+    def changed(self) -> list[Path]:
+        """What has been written since it began, by absolute paths."""
+        return [path.resolve() for path, state in self._look().items() if self._before.get(path) != state]
+
     def doubts(self, do: str = "let --prepare remove it before each run", torn: Iterable[Path] = ()) -> list[str]:
         """A doubt where the program, which has ended, went on from what lay there before it began; ``do`` ends it.
 
         ``torn`` are the files that it had open for writing when it was ended.
         """
-        before, read = self._read()
-        now = self._look()
+        before, read, now = self._read()
         changed = {path: state for path, state in now.items() if before.get(path) != state}
         kinds: dict[str, list[Path]] = {}
         for path in changed:
@@ -231,8 +242,8 @@ class LeftFiles:
         more = f" (an earlier run was ended while it wrote {self.torn[0]})" if self.torn else ""
         return [redact(f"{each}{more}; {do}") for each in found]
 
-    def _read(self) -> tuple[dict[Path, _State], list[Path]]:
-        """What lay there, by the names that it had when it was read, and which of it was read before it was written."""
+    def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
+        """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""
         before, first, moved = dict(self._before), dict[Path, int](), None
         read_at_all = set(self._was_read)
         for path, mask in self._events.take():
@@ -245,11 +256,12 @@ class LeftFiles:
             read_at_all |= {path} if mask & self._reading else set()
         self.incomplete = self.incomplete or self._events.overflowed
         files = {state.file: path for path, state in before.items()}
-        now = self._look() if read_at_all - before.keys() else {}
+        blind = self.incomplete or not self._events.sees
+        now = self._look() if blind or self._events.wrote else before
         # A link is read in place of what it is a link of.
         linked = {files.get(now[path].file) for path in read_at_all - before.keys() if path in now}
         in_time = {path for path in read_at_all if path in self._was_read or not first[path] & self._writing}
-        return before, [path for path in before if path in linked or path in in_time]
+        return before, [path for path in before if path in linked or path in in_time], now
 
     def _went_on(
         self,
