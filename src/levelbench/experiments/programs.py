@@ -400,9 +400,7 @@ class ProgramRuns(Kind[Arm, Record]):
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
             outside.suspect += [*self._read_elsewhere(printed), *left.doubts(torn=ended.writing)]
-            if outside.failed and left.torn:
-                outside.failed += f"; it read {left.torn[0]}, which an earlier run was ended in the middle of writing"
-            self._say_incomplete(left, command, watcher)
+            self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)
         if not outside.failed:
             return record, None
@@ -412,8 +410,10 @@ class ProgramRuns(Kind[Arm, Record]):
             do = f"see --show-output; {_PREDICT}"
         return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
 
-    def _say_incomplete(self, left: LeftFiles, command: Command, watcher: Watcher[Record]) -> None:
-        """Once, that not all files are watched."""
+    def _say_of_files(self, left: LeftFiles, outside: Outside, command: Command, watcher: Watcher[Record]) -> None:
+        """That a run failed on a file that an earlier one left incomplete; once, that not all files are watched."""
+        if outside.failed and left.torn:
+            outside.failed += f"; it read {left.torn[0]}, which an earlier run was ended in the middle of writing"
         if left.incomplete and not self._large:
             self._large = True
             watcher.preparing(f"{command.folder} has many files: not all are watched for checkpoints")

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.checks.findings import Report
-from levelbench.experiments.file_events import LeftFiles
 from levelbench.experiments.importing import files_written
 from levelbench.experiments.own_code import is_data
 from levelbench.measure.clocks import HOST
@@ -112,6 +111,8 @@ def _left_by_loading(folder: Path, data: Path | None, store: Path) -> Iterator[l
 
     Variables of the environment are put back; files are not removed, as they may not be ours.
     """
+    from levelbench.experiments.file_events import LeftFiles
+
     found: list[str] = []
     variables, written = dict(os.environ), list[Path]()
     words = [] if data is None else [str(data)]
