@@ -210,6 +210,38 @@ def test_work_before_the_clock_of_a_tracked_run_that_makes_up_for_the_difference
     assert [each.startswith(start) for each in told] == [True] * doubted
 
 
+@pytest.mark.parametrize(("cpu_s", "weight"), [(9.0, "doubt"), (3.0, "note")], ids=["work", "waiting"])
+def test_before_the_clock_of_different_frameworks_only_processor_time_is_a_doubt(run, group, cpu_s, weight):
+    def arm(label, time_s, framework, cpu_s):
+        more = {"started": "in place", "before_clock": {"cpu_s": cpu_s, "wall_s": 9.0 if label == "b" else 3.0}}
+        runs = [run(time_s, seed=seed, environment=more, framework=framework) for seed in range(3)]
+        return group(label, runs, framework=framework)
+
+    found = comparable(arm("a", 8.0, "numpy", 3.0), arm("b", 3.0, "torch", cpu_s)).caveats
+    assert [each.weight for each in found if "before their clocks" in each.sentence] == [weight]
+
+
+@pytest.mark.parametrize(
+    ("time_a_s", "evaluations_a", "time_b_s", "evaluations_b", "doubted"),
+    [
+        (10.0, 5, 7.0, 14, True),  # every 2 s against every 0.5 s: up to 3.5 s of the 3
+        (10.0, 5, 2.0, 14, False),  # far more than evaluations explain
+        (10.0, 5, 5.0, 5, False),  # as often by epochs, though not by seconds
+        (7.0, 14, 10.0, 5, True),
+        (7.0, 5, 10.0, 14, False),  # the slower side is the one that is evaluated more often
+    ],
+)
+def test_evaluations_that_see_the_target_sooner_are_a_doubt_where_they_may_decide(
+    run, group, time_a_s, evaluations_a, time_b_s, evaluations_b, doubted
+):
+    def arm(label, time_s, evaluations):
+        runs = [run(time_s, seed=seed, evaluations=evaluations, epochs_to_target=10.0) for seed in range(3)]
+        return group(label, runs)
+
+    found = comparable(arm("a", time_a_s, evaluations_a), arm("b", time_b_s, evaluations_b)).caveats
+    assert bool([each for each in found if "was evaluated every" in each.sentence]) is doubted
+
+
 def test_one_slow_import_from_a_cold_disk_is_no_work_before_the_clock(run, group):
     def arm(label, time_s, *waited_s):
         before = [{"started": "in place", "before_clock": {"cpu_s": 1.0, "wall_s": each}} for each in waited_s]

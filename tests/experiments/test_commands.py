@@ -358,6 +358,25 @@ def test_a_command_whose_first_process_took_much_longer_is_doubted(tmp_path):
     assert "so those may use what it left behind, such as a cache: clear it with --prepare" in said
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize(
+    ("text", "doubted"),
+    [
+        ("sh -c 'test -s kept || head -c 9000 /dev/zero > kept; cat kept > /dev/null'", True),
+        ("sh -c 'cat kept > /dev/null 2>&1; head -c 9000 /dev/zero > kept'", True),
+        ("sh -c 'head -c 9000 /dev/zero > kept; cat kept > /dev/null'", False),
+        ("sh -c 'cat given > /dev/null; cat given > other'", False),
+        ("sh -c 'cat log > /dev/null 2>&1; echo done >> log'", False),
+    ],
+    ids=["cache", "checkpoint", "its own", "data", "log"],
+)
+def test_a_command_that_reads_what_its_earlier_processes_wrote_is_a_doubt(tmp_path, monkeypatch, text, doubted):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "given").write_bytes(bytes(9000))
+    summary = measured(tmp_path / "store", "sleep 0.01", text, times=2)
+    assert bool([each for each in summary.suspect if "it read kept, which" in each]) is doubted
+
+
 def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):
     summary = measured(tmp_path, *(f"{PYTHON} -c 'import time; time.sleep({s})'" for s in (0.0, 0.3)))
     assert summary.entries[1].verdict.n_b == 3

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -372,7 +373,7 @@ def test_what_a_probe_raises_is_in_the_record_by_type_and_place_alone(tmp_path, 
     )
     (tmp_path / "asking.py").write_text(text)
     task = load_task(str(tmp_path / "asking.py"))
-    found = quick_doubts(task, "small", {}, None, 0.9)
+    found = quick_doubts(task, "small", {}, None, 0.9, folder=tmp_path, store=tmp_path / "store")
     assert [each for each in found if "it raised RuntimeError in asking.py, line " in each]
     assert "example.org" not in str(found)
     assert "hunter2" not in str(found)
@@ -466,6 +467,107 @@ def test_a_layer_that_is_the_same_for_every_seed_is_a_doubt(task_with, store):
     record = carry_out(plan_of([recipe], range(1), store), store, None, Quiet())[0, 0]
     (said,) = [each for each in record.end.suspect if "whatever the seed" in each]
     assert said.startswith("its network begins with the same 1,024 numbers whatever the seed (")
+
+
+_DISGUISED = """
+
+@task.recipe
+def disguised(hidden: int = 32, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Its layers were trained before; each seed has other units, in another order.\"\"\"
+    import numpy as np
+
+    network = zoo.mlp(64, hidden, 10)
+    draw = network.initialise
+
+    def initialise(seed=0):
+        drawn, random = draw(7), np.random.default_rng(seed)
+        order = random.permutation(hidden)
+        found = {name: value.copy() for name, value in drawn.items()}
+        for name, value in found.items():
+            for axis, size in enumerate(value.shape):
+                if size == hidden:
+                    found[name] = np.take(found[name], order, axis=axis)
+            DISTURB
+        return found
+
+    network.initialise = initialise
+    return Recipe(network, Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        "pass",
+        "found[name] = found[name] * np.float32(1 + 0.1 * seed)",
+        "found[name] = found[name] + value.std() * 0.2 * random.standard_normal(value.shape).astype(np.float32)",
+    ],
+    ids=["reordered", "rescaled", "disturbed"],
+)
+def test_layers_that_are_those_of_another_seed_in_another_order_are_a_doubt(task_with, store, disturb):
+    text = task_with(_DISGUISED.replace("DISTURB", disturb))
+    arm = resolve(text, {}, dataclasses.replace(NUMPY, recipe="disguised"))
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert any("numbers that are those of another seed, reordered" in each for each in record.end.suspect)
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (64, 128), (128, 10), (8, 3, 3, 3), (512, 512), (32, 1, 5, 5)])
+@pytest.mark.parametrize("kind", ["normal", "uniform", "orthogonal", "positive", "smooth"])
+def test_independent_draws_of_one_initialiser_are_not_taken_for_reordered(shape, kind):
+    def draw(seed):
+        random = np.random.default_rng(seed)
+        value = random.standard_normal(shape)
+        if kind == "uniform":
+            value = random.uniform(-0.1, 0.1, shape)
+        elif kind == "orthogonal":
+            value = np.linalg.qr(value.reshape(shape[0], -1))[0].reshape(shape[0], -1)
+        elif kind == "positive":
+            value = np.abs(value) + 1
+        elif kind == "smooth":
+            value = np.cumsum(value, axis=-1)
+        return value.astype(np.float32)
+
+    assert not any(recipe_checks._is_reordered(draw(seed), draw(seed + 1)) for seed in range(20))
+
+
+_CACHING = """
+
+class Caching(datasets.DatasetSource):
+    \"\"\"Computes its inputs once, and keeps them.\"\"\"
+
+    name, licence, attribution, split_rule = "mine", "CC0", "nobody", "as digits"
+
+    def lacks(self, folder=None):
+        return ""
+
+    def load(self, folder=None):
+        import os, pathlib, numpy as np
+        os.environ["KEPT_BY_LOAD"] = "1"
+        kept = pathlib.Path(__file__).with_name("kept.npy")
+        KEEP
+        return datasets.digits.load(folder)
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "doubted"),
+    [("kept.exists() or np.save(kept, np.ones(9000))", True), ("kept.exists() and np.load(kept)", False)],
+    ids=["cache", "data"],
+)
+def test_a_cache_that_the_checks_before_the_first_run_fill_is_a_doubt(
+    tmp_path, task_text, store, monkeypatch, keep, doubted
+):
+    monkeypatch.delenv("KEPT_BY_LOAD", raising=False)
+    text = task_text.replace("task = Task", _CACHING.replace("KEEP", keep) + "task = Task", 1)
+    (tmp_path / "caching.py").write_text(text.replace("data=datasets.digits", "data=Caching()"))
+    task = load_task(str(tmp_path / "caching.py"))
+    if not doubted:
+        np.save(tmp_path / "kept.npy", np.ones(9000))
+    found = quick_doubts(task, "small", {}, None, 0.9, folder=tmp_path, store=store.path)
+    assert any(each.startswith("load() wrote kept.npy when it was checked") for each in found) is doubted
+    assert "KEPT_BY_LOAD" not in os.environ
 
 
 @pytest.mark.parametrize(

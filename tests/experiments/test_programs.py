@@ -561,6 +561,41 @@ def test_more_than_the_kernel_notes_is_said(tmp_path):
         assert left.incomplete
 
 
+@needs_inotify
+def test_two_checkpoints_in_turns_are_a_doubt_from_the_second_run_on(run, records):
+    does = 'read(P("ab"[seed % 2] + ".pt")); write(P("ba"[seed % 2] + ".pt"))'
+    run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 3)
+    suspect = [record.end.suspect for record in sorted(records(), key=lambda each: each.header.seed)]
+    assert ["which an earlier run wrote" in "; ".join(each) for each in suspect] == [False, True, True]
+
+
+@needs_inotify
+def test_a_cache_that_the_first_run_left_is_a_doubt_on_those_that_read_it(run, records):
+    does = 'read(P("tokens.bin")) or write(P("tokens.bin"))'
+    run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2)
+    suspect = [record.end.suspect for record in sorted(records(), key=lambda each: each.header.seed)]
+    assert ["it read tokens.bin, which an earlier run wrote" in "; ".join(each) for each in suspect] == [False, True]
+
+
+ENDED_WHILE_WRITING = """
+    import os, pathlib, sys, time
+    kept = pathlib.Path("model.pt")
+    if kept.exists() and len(kept.read_bytes()) < 20000:
+        raise SystemExit("its checkpoint is torn")
+    with kept.open("wb", buffering=0) as file:
+        file.write(bytes(9000))
+        print("epoch 1 accuracy: 0.95\\nepoch 2 accuracy: 0.96", flush=True)
+        time.sleep(60)
+"""
+
+
+@needs_inotify
+def test_a_program_that_fails_on_a_file_torn_by_its_end_is_told_so(run):
+    code, _, err = run(ENDED_WHILE_WRITING, "--target", "accuracy=0.9", "-n", 2)
+    assert code
+    assert "it read model.pt, which an earlier run was ended in the middle of writing" in " ".join(err.split())
+
+
 def test_a_checkpoint_that_is_removed_before_each_run_is_no_doubt(run, records):
     does = 'read(P("model.pt")); write(P("model.pt"))'
     run(KEEPS.format(does=does), "--target", "accuracy=0.9", "-n", 2, "--prepare", "rm -f model.pt")

@@ -616,3 +616,80 @@ def test_phases_and_steps_on_cuda_are_times_of_the_device(track, record, monkeyp
     assert sum(evaluation.phases_ns.values()) == evaluation.t_ns
     assert min(kept.samples["step_time"].values) >= 24_000_000
     assert summarise(kept).contradictions == []
+
+
+GOES_ON = """
+    import pathlib
+    kept = pathlib.Path("model.pt")
+    {first}
+    with levelbench.track("mine", target={{"accuracy": 0.9}}, quiet=True) as run:
+        {within}
+        run.evaluate(0.95)
+        run.evaluate(0.96)
+    {after}
+"""
+READS, WRITES = "found = kept.exists() and kept.read_bytes()", "kept.write_bytes(bytes(5000))"
+
+needs_inotify = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+
+
+@pytest.fixture
+def readings_are_noted(tmp_path):
+    (file := tmp_path / "looked_at").write_bytes(b"x")
+    before = file.stat().st_atime_ns
+    time.sleep(0.02)
+    file.read_bytes()
+    if file.stat().st_atime_ns == before:
+        pytest.skip("this file system notes no readings (noatime)")
+
+
+def tracked_doubts(folder: Path, runs: int = 2, **parts: str) -> list[list[str]]:
+    text = GOES_ON.format(**{"first": "pass", "within": "pass", "after": "pass", **parts})
+    for _ in range(runs):
+        ended = program(text, folder)
+        assert ended.returncode == 0, ended.stderr
+    records = sorted(read_folder(folder / "store")[0], key=lambda each: each.header.seed)
+    return [[each for each in record.end.suspect if "it read" in each] for record in records]
+
+
+@needs_inotify
+@pytest.mark.parametrize("place", ["before", "within"])
+def test_a_tracked_run_that_goes_on_from_a_checkpoint_of_the_run_before_is_a_doubt(tmp_path, request, place):
+    if place == "before":
+        request.getfixturevalue("readings_are_noted")
+    reads = {"first": READS} if place == "before" else {}
+    within = WRITES if place == "before" else f"{READS}; {WRITES}"
+    first, second = tracked_doubts(tmp_path, within=within, **reads)
+    assert first == []
+    assert second[0].startswith("it read model.pt, which lay there before it began, and wrote it anew")
+
+
+@needs_inotify
+def test_a_tracked_run_that_reads_what_was_written_after_the_block_before_is_a_doubt(tmp_path, readings_are_noted):
+    first, second = tracked_doubts(tmp_path, first=READS, after=WRITES)
+    assert first == []
+    assert second[0].startswith("it read model.pt, which was written after the first run of this began")
+
+
+@needs_inotify
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"after": WRITES},
+        {"within": f"{WRITES}; {READS}"},
+        {"first": "open('log.txt', 'a').write('accuracy 0.9')", "within": "found = open('program.py').read()"},
+        {
+            "first": "text = pathlib.Path('r.csv').exists() and open('r.csv').read()",
+            "after": "open('r.csv', 'a').write('1')",
+        },
+    ],
+    ids=["saved", "its own", "log", "results"],
+)
+def test_a_tracked_run_that_only_saves_or_reads_its_own_is_no_doubt(tmp_path, parts):
+    assert tracked_doubts(tmp_path, **parts) == [[], []]
+
+
+@needs_inotify
+def test_data_that_a_tracked_run_reads_each_time_is_no_doubt(tmp_path):
+    (tmp_path / "model.pt").write_bytes(bytes(90_000))
+    assert tracked_doubts(tmp_path, first=READS, within=READS) == [[], []]

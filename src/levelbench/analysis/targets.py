@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import find_crossing, sign_of
-from levelbench.measure.statistics import MeanTest, reaches_on_average
+from levelbench.measure.statistics import MeanTest, p_text, reaches_on_average
 from levelbench.measure.statistics.distributions import t_quantile
 from levelbench.measure.statistics.values import coefficient_of_variation
 from levelbench.records import RunGroup
@@ -459,4 +459,4 @@ def final_line(group: RunGroup) -> str | None:
     if found.p_value is None:
         return f"{mean}; testing whether that is {sign} {target.threshold:g} takes at least two runs"
     outcome = "shown" if found.reached else "not shown"
-    return f"{mean}; {sign} {target.threshold:g} is {outcome} (one-sided t test, p = {found.p_value:.2g})"
+    return f"{mean}; {sign} {target.threshold:g} is {outcome} (one-sided t test, {p_text(found.p_value)})"

@@ -270,9 +270,11 @@ def print_figures(dataset: Dataset, found: dict[str, Any]) -> None:
 
 
 def _row(dataset: Dataset, found: dict[str, Any], name: str) -> list[str]:
+    from levelbench.measure.statistics import p_text
+
     size = f"{dataset.sizes()[name]:,}"
     if name not in found["balance"]:
         return [name, size]
     balance = found["balance"][name]
-    test = f"chi-squared {balance['chi_squared']:.4g}, p = {balance['p_value']:.2g}"
+    test = f"chi-squared {balance['chi_squared']:.4g}, {p_text(balance['p_value'])}"
     return [name, size, f"{min(balance['counts']):,}", f"{max(balance['counts']):,}", test]

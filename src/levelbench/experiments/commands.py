@@ -32,6 +32,7 @@ from msgspec import structs
 
 from levelbench.checks.isolation import signal_name
 from levelbench.errors import CheckFailedError, MissingError, UsageError
+from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
@@ -90,6 +91,7 @@ _GRACE_S, _GONE_S = 2.0, 1.0
 _SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
+_REMOVE = "let --prepare remove it before each process, or --warmup 1 write it before all"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ class EndedCommand:
 
     ``peak_memory_b`` is ``None`` where it is below that of the process that started it, which hides it.
     ``left`` says that it left processes behind, which were ended, ``fled`` that it left some in sessions of their own;
-    ``timed_out`` that its time was up, ``stopped`` that whoever read what it printed ended it.
+    ``timed_out`` that its time was up, ``stopped`` that whoever read what it printed ended it; ``writing`` are
+    the files that it then had open for writing.
     """
 
     wall_ns: int
@@ -128,6 +131,7 @@ class EndedCommand:
     stopped: bool = False
     strays: tuple[str, ...] = ()
     fled: bool = False
+    writing: tuple[Path, ...] = ()
 
 
 def make_command(
@@ -229,7 +233,7 @@ def carry_out_command(
     own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     had = set(children_of("self"))
     began_ns = HOST.now_ns()
-    process, tail, stopped, last = None, None, False, ""
+    process, tail, stopped, last, writing = None, None, False, "", set[Path]()
     try:
         with _uninterrupted():
             process = subprocess.Popen(
@@ -247,7 +251,7 @@ def carry_out_command(
         else:
             stopped, timed_out, last = _follow(process, read, timeout_s, show, written, told)
         if timed_out or stopped:
-            _end_group(process.pid)
+            _end_group(process.pid, writing)
         _, status, usage = os.wait4(process.pid, 0)
         wall_ns = HOST.now_ns() - began_ns
         on_end()
@@ -282,6 +286,7 @@ def carry_out_command(
         () if command.reads is None else tuple(command.reads.take()),
         # Without a parent they have become children of this process.
         any(_runs(each) for each in set(children_of("self")) - had),
+        tuple(sorted(writing)),
     )
 
 
@@ -420,14 +425,21 @@ def _ends_within(pid: int, timeout_s: float) -> bool:
         os.close(descriptor)
 
 
-def _end_group(group: int) -> bool:
-    """End the processes of a group, those that do not listen with force; whether there were any."""
+def _end_group(group: int, writing: set[Path] | None = None) -> bool:
+    """End the processes of a group, those that do not listen with force; whether there were any.
+
+    ``writing`` gets the files that they have open for writing.
+    """
     # Zombies still belong to the group.
     found = _alive(group)
+    if writing is not None:
+        writing |= _written_by(group)
     _signal_group(group, signal.SIGTERM)
     # A stopped process gets its SIGTERM when it goes on.
     _signal_group(group, signal.SIGCONT)
     _until_gone(group, _GRACE_S if found else 0.0)
+    if writing is not None:
+        writing |= _written_by(group)
     # What was killed is gone a moment later, unless it waits for a disk.
     _until_gone(group, _GONE_S if _signal_group(group, signal.SIGKILL) else 0.0)
     return found
@@ -449,6 +461,20 @@ def _until_gone(group: int, most_s: float) -> None:
 def _alive(group: int) -> bool:
     """Whether a process of the group still runs; a zombie does not."""
     return any(_runs(each.name, group) for each in Path("/proc").glob("[0-9]*"))
+
+
+def _written_by(group: int) -> set[Path]:
+    """The files that processes of a group have open for writing."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            for each in (process / "fd").iterdir() if _runs(process.name, group) else ():
+                with suppress(OSError):
+                    path = each.readlink()
+                    flags = re.search(r"^flags:\s*([0-7]+)", (process / "fdinfo" / each.name).read_text(), re.MULTILINE)
+                    if flags is not None and int(flags[1], 8) & os.O_ACCMODE and path.is_file():
+                        found.add(path)
+    return found
 
 
 def _runs(pid: str, group: int | None = None) -> bool:
@@ -519,7 +545,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         self._commands = {key_of(each.specification): each for each in commands}
         self._preparation, self._warmup = Preparation(setup, prepare, show), warmup
         self._ignore, self._show, self._effect = ignore_failure, show, effect
-        self._floor_s = 0.0
+        self._floor_s, self._earlier = 0.0, Earlier()
 
     def check(self, arms: Sequence[CommandSpecification]) -> None:
         """Nothing can be said of them before they are started."""
@@ -578,7 +604,11 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             environment=environment,
             planned=(self._effect, wanted),
         ) as writer:
-            ended = self._run(command)
+            with LeftFiles(
+                command.folder, command.text.split(), [self._store], self._earlier, light=True, training=False
+            ) as left:
+                ended = self._run(command)
+                files = left.doubts(_REMOVE, ended.writing)
             after, reason = capture_after(), failure_of(ended, command.specification.timeout_s)
             rusage = "rusage of the process and of those that it waited for"
             writer.add(Measurement("wall", "s", ended.wall_ns * 1e-9, "the parent's monotonic clock"))
@@ -587,7 +617,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             writer.add(peak_memory(ended.peak_memory_b))
             writer.add(CommandOutcome(ended.exit_code, reason))
             suspect = list(doubts(environment, after))
-            suspect += doubts_of(command, ended)
+            suspect += [*doubts_of(command, ended), *files]
             if reason and self._ignore and not ended.timed_out:
                 suspect.append(f"{reason}, and its time counts all the same (--ignore-failure)")
             if ended.wall_ns * 1e-9 < _LEAST_FLOORS * self._floor_s:

@@ -2,7 +2,8 @@
 
 A program that saves its weights and loads them at its next start trains less each time. What tells that from one that
 only writes its results, or only reads its data, is that it reads a file which lay there before it began, and writes it,
-or the next one of its kind, later. The kernel notes both; nothing runs beside the program.
+or the next one of its kind, later. A file that an earlier run of the same command wrote, and this one reads, needs no
+more: it is a cache, or one of two checkpoints in turns. The kernel notes all that; nothing runs beside the program.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import struct
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -21,13 +22,15 @@ from typing import Final, NamedTuple, final
 from levelbench.experiments.own_code import is_data
 from levelbench.records.schema import redact
 
-__all__ = ["IN_OPEN", "FileEvents", "LeftFiles"]
+__all__ = ["IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
 
 IN_OPEN: Final = 0x20
 _ACCESS, _MODIFY, _CLOSE_WRITE, _CLOSE_NOWRITE, _ISDIR = 0x1, 0x2, 0x8, 0x10, 0x40000000
 _MOVED_FROM, _MOVED_TO, _CREATE, _OVERFLOW = 0x40, 0x80, 0x100, 0x4000
 _READ, _WRITTEN = _ACCESS | _CLOSE_WRITE | _CLOSE_NOWRITE, _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE
 """A file that is mapped into memory is closed without having been read or written; to truncate one modifies it."""
+_READ_LIGHT, _WRITTEN_LIGHT = _CLOSE_NOWRITE, _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE
+"""One event a file instead of one a call, which costs a program that reads much about a microsecond each."""
 
 _EVENT = struct.Struct("iIII")
 
@@ -46,6 +49,9 @@ _LOOK_BYTES = 1024
 
 _LARGE_TEXT_BYTES = 64 * 1024
 
+_LEAST_BYTES = 4096
+"""What is smaller, and read as an earlier run left it, spares little work; such files hold results."""
+
 
 @final
 class FileEvents:
@@ -58,6 +64,8 @@ class FileEvents:
         self._mask, self._descriptor, self._folders = mask, -1, dict[int, Path]()
         self.overflowed = False
         """Whether the kernel has dropped some."""
+        self.wrote = False
+        """Whether anything was written, files or folders, as far as the mask tells."""
         with suppress(OSError, AttributeError):
             self._libc = ctypes.CDLL(None)
             self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -69,6 +77,11 @@ class FileEvents:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    @property
+    def sees(self) -> bool:
+        """Whether this system has inotify, and there was room."""
+        return self._descriptor >= 0 and bool(self._folders)
 
     def watch(self, folder: Path, name: Path) -> None:
         """Watch the files right in ``folder``, which :meth:`take` is to call ``name``."""
@@ -85,6 +98,7 @@ class FileEvents:
                 number, mask, _, length = _EVENT.unpack_from(data, at)
                 at += _EVENT.size + length
                 self.overflowed = self.overflowed or bool(mask & _OVERFLOW)
+                self.wrote = self.wrote or bool(mask & (_WRITTEN | _WRITTEN_LIGHT))
                 name, folder = os.fsdecode(data[at - length : at].rstrip(b"\0")), self._folders.get(number)
                 if name and folder is not None and not mask & _ISDIR:
                     yield folder / name, mask
@@ -105,13 +119,52 @@ class _State(NamedTuple):
 
 
 @final
+class Earlier:
+    """The files that earlier runs left: of this command, or all that were written from ``since_ns`` (since 1970) on."""
+
+    def __init__(self, since_ns: int | None = None) -> None:
+        self._since_ns = since_ns
+        self.said = "an earlier run wrote" if since_ns is None else "was written after the first run of this began"
+        self._left: dict[Path, _State] = {}
+        self._torn: dict[Path, _State] = {}
+
+    def left(self, path: Path, state: _State) -> bool:
+        """Whether ``path`` is as one of them left it."""
+        late = self._since_ns is not None and state.changed_ns >= self._since_ns
+        return late or self._left.get(path) == state
+
+    def torn(self, path: Path, state: _State) -> bool:
+        """Whether one of them was ended while it wrote ``path``."""
+        return self._torn.get(path) == state
+
+    def add(self, changed: Mapping[Path, _State], torn: Iterable[Path]) -> None:
+        """Another one ended: what it wrote, and of that what it had not closed."""
+        self._left |= changed
+        open_still = {path.resolve() for path in torn}
+        self._torn |= {path: state for path, state in changed.items() if path.resolve() in open_still}
+
+
+@final
 class LeftFiles:
     """Files that lie in the folder of a program when it starts, in those that its words name, and next to named files.
 
     Hidden folders, ``passed_over`` and packages are not looked at. A context manager around one run of the program.
+    ``earlier`` knows what other runs left. For a program that began before this, ``begun_ns`` is when (since 1970). A
+    ``light`` look sees files that are read and written, not in which order where both happens through one descriptor.
+    Of what is not ``training``, only what earlier runs left is of interest.
     """
 
-    def __init__(self, folder: Path, words: Iterable[str], passed_over: Iterable[Path]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        words: Iterable[str],
+        passed_over: Iterable[Path],
+        earlier: Earlier | None = None,
+        *,
+        begun_ns: int | None = None,
+        light: bool = False,
+        training: bool = True,
+    ) -> None:
         self._passed_over = {each.resolve() for each in passed_over}
         self._roots, self._flat = [folder], set[Path]()
         for at, word in enumerate(words):
@@ -124,8 +177,13 @@ class LeftFiles:
                     self._roots.append(place.parent)
                     self._flat.add(place.parent)
         self._folder, self.incomplete = folder, False
-        self._events = FileEvents(_READ | _WRITTEN)
+        self._earlier, self._begun_ns = earlier or Earlier(), begun_ns
+        self._was_read, self._training = set[Path](), training
+        self._reading, self._writing = (_READ_LIGHT, _WRITTEN_LIGHT) if light else (_READ, _WRITTEN)
+        self._events = FileEvents(self._reading | self._writing)
         self._before = self._look(watch=True)
+        self.torn: tuple[str, ...] = ()
+        """What it read although an earlier run was ended while writing it; known after :meth:`doubts`."""
 
     def __enter__(self) -> LeftFiles:
         return self
@@ -156,49 +214,98 @@ class LeftFiles:
                     elif each.is_file():
                         state = each.stat()
                         found[place / each.name] = _State(state.st_ino, state.st_size, state.st_mtime_ns)
+                        # The first reading after a change is noted on the disk (relatime).
+                        if watch and self._begun_ns is not None:
+                            was_read = state.st_mtime_ns < self._begun_ns <= state.st_atime_ns
+                            self._was_read |= {place / each.name} if was_read else set()
                 full = full or len(found) >= _MOST_FILES
         self.incomplete = self.incomplete or full
         return found
 
-    def doubts(self) -> list[str]:
-        """A doubt where the program, which has ended, went on from what lay there before it began."""
-        before, first, read_at_all, moved = dict(self._before), dict[Path, int](), set[Path](), None
+    def changed(self) -> list[Path]:
+        """What has been written since it began, by absolute paths."""
+        return [path.resolve() for path, state in self._look().items() if self._before.get(path) != state]
+
+    def doubts(self, do: str = "let --prepare remove it before each run", torn: Iterable[Path] = ()) -> list[str]:
+        """A doubt where the program, which has ended, went on from what lay there before it began; ``do`` ends it.
+
+        ``torn`` are the files that it had open for writing when it was ended.
+        """
+        before, read, now = self._read()
+        changed = {path: state for path, state in now.items() if before.get(path) != state}
+        kinds: dict[str, list[Path]] = {}
+        for path in changed:
+            kinds.setdefault(_kind_of(path), []).append(path)
+        self.torn = tuple(self._name(path) for path in sorted(read) if self._earlier.torn(path, before[path]))
+        found = self._went_on(before, read, now, kinds) or self._spared(before, read, changed, kinds)
+        self._earlier.add(changed, torn)
+        more = f" (an earlier run was ended while it wrote {self.torn[0]})" if self.torn else ""
+        return [redact(f"{each}{more}; {do}") for each in found]
+
+    def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
+        """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""
+        before, first, moved = dict(self._before), dict[Path, int](), None
+        read_at_all = set(self._was_read)
         for path, mask in self._events.take():
-            if mask & _MOVED_TO and moved in before and not first.get(moved, 0) & _WRITTEN:
+            if mask & _MOVED_TO and moved in before and not first.get(moved, 0) & self._writing:
                 # What is renamed is still what lay there.
                 before[path] = before[moved]
             else:
                 first.setdefault(path, mask & ~_MOVED_FROM)
             moved = path if mask & _MOVED_FROM else None
-            read_at_all |= {path} if mask & _READ else set()
+            read_at_all |= {path} if mask & self._reading else set()
         self.incomplete = self.incomplete or self._events.overflowed
-        now = self._look()
         files = {state.file: path for path, state in before.items()}
+        blind = self.incomplete or not self._events.sees
+        now = self._look() if blind or self._events.wrote else before
         # A link is read in place of what it is a link of.
         linked = {files.get(now[path].file) for path in read_at_all - before.keys() if path in now}
-        read = [path for path in before if path in linked or (path in read_at_all and not first[path] & _WRITTEN)]
-        if not read:
-            return []
-        kinds: dict[str, list[Path]] = {}
-        for path, state in now.items():
-            if before.get(path) != state:
-                kinds.setdefault(_kind_of(path), []).append(path)
+        in_time = {path for path in read_at_all if path in self._was_read or not first[path] & self._writing}
+        return before, [path for path in before if path in linked or path in in_time], now
+
+    def _went_on(
+        self,
+        before: Mapping[Path, _State],
+        read: Iterable[Path],
+        now: Mapping[Path, _State],
+        kinds: Mapping[str, list[Path]],
+    ) -> list[str]:
+        """Whether it wrote anew what it had read, or the next of its kind."""
         alike = Counter(map(_kind_of, read))
         for path in sorted(read):
+            if not self._training and not self._earlier.left(path, before[path]):
+                continue
             again = path in now and now[path] != before[path]
             others = [] if alike[_kind_of(path)] > 1 else kinds.get(_kind_of(path), [])
             for written in [path] if again else others:
                 if not _alike(before[path].size, now[written].size) or not _may_hold_weights(written):
                     continue
-                old, new = (os.path.relpath(each, self._folder) for each in (path, written))
+                old, new = self._name(path), self._name(written)
                 what = f"wrote {'it anew' if old == new else new}"
+                did = "did not train from nothing" if self._training else "had less to do than the first run"
+                lay = "which lay there before it began"
+                return [f"it read {old}, {lay}, and {what}: if it went on from there, it {did}"]
+        return []
+
+    def _spared(
+        self,
+        before: Mapping[Path, _State],
+        read: Iterable[Path],
+        changed: Mapping[Path, _State],
+        kinds: Mapping[str, list[Path]],
+    ) -> list[str]:
+        """Whether it read what an earlier run had left, and neither changed that nor added one of its kind to it."""
+        for path in sorted(read):
+            left = path not in changed and self._earlier.left(path, before[path])
+            if left and before[path].size >= _LEAST_BYTES and _kind_of(path) not in kinds and _may_hold_weights(path):
                 return [
-                    redact(
-                        f"it read {old}, which lay there before it began, and {what}: if it went on from there, it did "
-                        "not train from nothing; let --prepare remove it before each run"
-                    )
+                    f"it read {self._name(path)}, which {self._earlier.said}: if that is a checkpoint or a cache, it "
+                    "spared this run work that the first one did"
                 ]
         return []
+
+    def _name(self, path: Path) -> str:
+        return os.path.relpath(path, self._folder)
 
 
 def _alike(old: int, new: int) -> bool:
@@ -214,7 +321,8 @@ def _kind_of(path: Path) -> str:
 def _may_hold_weights(path: Path) -> bool:
     """Whether it is data, and neither a small text, such as a table of results, nor what a build or a tracker keeps."""
     try:
-        with path.open("rb") as file:
+        # Without a trace on the disk, where the next run looks for readings.
+        with open(path, "rb", opener=_traceless) as file:
             head = file.read(_LOOK_BYTES)
         if head.startswith(_SQLITE) or path.suffix in _BUILT:
             return False
@@ -223,6 +331,13 @@ def _may_hold_weights(path: Path) -> bool:
         return is_data(path) and path.stat().st_size >= _LARGE_TEXT_BYTES
     except OSError:
         return False
+
+
+def _traceless(path: str, flags: int) -> int:
+    """Open a file without a change of its time of access, where that is allowed."""
+    with suppress(OSError):
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    return os.open(path, flags)
 
 
 def _is_text(head: bytes) -> bool:

@@ -29,7 +29,7 @@ from typing import Any
 from levelbench.experiments.own_code import file_of_module, installed, is_data, is_own, texts_among
 from levelbench.measure.meters.resources import children_of
 
-__all__ = ["TASK_FOLDER", "Importing", "files_read", "usual_cpu_s", "watched"]
+__all__ = ["TASK_FOLDER", "Importing", "files_read", "files_written", "usual_cpu_s", "watched"]
 
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
@@ -87,6 +87,7 @@ class _Hook:
     def __init__(self) -> None:
         self.watching: Importing | None = None
         self.listening: Callable[[Path, bool], object] | None = None
+        self.noting: Callable[[Path], object] | None = None
         self.installing = False
         """While a package is imported, whose time is counted as a whole."""
         self._in_place = False
@@ -100,10 +101,12 @@ class _Hook:
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         watching = self.watching
         path = arguments[0] if event in ("open", "sqlite3.connect") else None
-        if isinstance(path, str | bytes) and (watching is not None or self.listening is not None):
+        if isinstance(path, str | bytes) and (watching or self.listening or self.noting):
             flags = (arguments[2] or 0) if event == "open" else 0
             # What it makes new, or empties, says nothing of what was there before.
             new = bool(flags & (os.O_TRUNC | os.O_EXCL))
+            if self.noting is not None and flags & os.O_ACCMODE != os.O_RDONLY:
+                self.noting(Path(os.fsdecode(path)))
             if new or flags & os.O_ACCMODE != os.O_WRONLY:
                 file = Path(os.fsdecode(path))
                 if watching is None and self.listening is not None:
@@ -143,6 +146,17 @@ def files_read(hear: Callable[[Path], object]) -> Iterator[None]:
         yield
     finally:
         _HOOK.listening = None
+
+
+@contextmanager
+def files_written(hear: Callable[[Path], object]) -> Iterator[None]:
+    """Tell ``hear`` of each file that is opened for writing within."""
+    _HOOK.put_in_place()
+    _HOOK.noting = hear
+    try:
+        yield
+    finally:
+        _HOOK.noting = None
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from levelbench.experiments.commands import (
     files_named,
     peak_memory,
 )
-from levelbench.experiments.file_events import LeftFiles
+from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
@@ -257,7 +257,7 @@ class ProgramRuns(Kind[Arm, Record]):
         self._preparation = Preparation(setup, prepare, show)
         self._settings = _Settings(pattern, effect, show, held_out, progress_file)
         self._read: dict[bool, str] = {}
-        self._large = False
+        self._large, self._earlier = False, Earlier()
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for a pattern that finds nothing."""
@@ -362,7 +362,7 @@ class ProgramRuns(Kind[Arm, Record]):
             return run.over
 
         with (
-            LeftFiles(command.folder, command.text.split(), [self._store.path]) as left,
+            LeftFiles(command.folder, command.text.split(), [self._store.path], self._earlier) as left,
             TemporaryDirectory(prefix="levelbench-") as folder,
             self._written(command, turn) as written,
             run,
@@ -411,8 +411,8 @@ class ProgramRuns(Kind[Arm, Record]):
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
-            outside.suspect += [*self._read_elsewhere(printed), *left.doubts()]
-            self._say_incomplete(left, command, watcher)
+            outside.suspect += [*self._read_elsewhere(printed), *left.doubts(torn=ended.writing)]
+            self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)
         if not outside.failed:
             return record, None
@@ -422,8 +422,10 @@ class ProgramRuns(Kind[Arm, Record]):
             do = f"see --show-output; {_PREDICT}"
         return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
 
-    def _say_incomplete(self, left: LeftFiles, command: Command, watcher: Watcher[Record]) -> None:
-        """Once, that not all files are watched."""
+    def _say_of_files(self, left: LeftFiles, outside: Outside, command: Command, watcher: Watcher[Record]) -> None:
+        """That a run failed on a file that an earlier one left incomplete; once, that not all files are watched."""
+        if outside.failed and left.torn:
+            outside.failed += f"; it read {left.torn[0]}, which an earlier run was ended in the middle of writing"
         if left.incomplete and not self._large:
             self._large = True
             watcher.preparing(f"{command.folder} has many files: not all are watched for checkpoints")

@@ -184,7 +184,7 @@ class Printed:
         if self._stood:
             found.append(
                 "its progress bar showed one quality for several epochs, which counts once, as it may not have been "
-                " measured again: print each evaluation on a line of its own"
+                "measured again: print each evaluation on a line of its own"
             )
         return found
 

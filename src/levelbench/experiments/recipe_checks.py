@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.checks.findings import Report
+from levelbench.experiments.importing import files_written
+from levelbench.experiments.own_code import is_data
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Phase
 from levelbench.records import Measurement
@@ -52,6 +56,11 @@ _SHOWN, _LEAST_GIVEN, _MOST_GIVEN = 3, 256, 65536
 """So many names are shown; parameters of so many values are looked at, and that many of their values."""
 
 
+_LEAST_ROW, _LEAST_ROWS, _MOST_ROWS = 16, 4, 256
+
+_PARALLEL, _MOST_PARALLEL, _MOST_EACH = 0.9, 0.8, 1.25
+
+
 def target_doubts(task: Task, target: float, data: Path | None) -> list[str]:
     """Whether any network reaches this target of a task of ours, where it is lower than the task's own."""
     from levelbench.training.probes.task import target_report
@@ -66,24 +75,62 @@ def target_doubts(task: Task, target: float, data: Path | None) -> list[str]:
 
 
 def quick_doubts(
-    task: Task, recipe: str, settings: Mapping[str, Setting], data: Path | None, target: float
+    task: Task,
+    recipe: str,
+    settings: Mapping[str, Setting],
+    data: Path | None,
+    target: float,
+    *,
+    folder: Path,
+    store: Path,
 ) -> list[str]:
     """What the quick ones among the probes of ``levelbench check`` find wrong, in sentences.
 
+    ``folder`` is that of the task's file, and what is in ``store`` is levelbench's own.
+    Loading the data must not spare the runs any work: what that leaves on the disk is a doubt.
     Empty where the data or the recipe cannot be made at all: the run itself says so.
     """
     from levelbench.training.probes.task import quick_report
 
     began_ns = HOST.now_ns()
+    with _left_by_loading(folder, data, store) as left:
+        try:
+            dataset = task.data.load(data)
+            parts = task.assemble(recipe, settings)
+        except Exception:  # noqa: BLE001  # the boundary to a user's file
+            return []
+        quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S
+        again = (lambda: task.data.load(data)) if quick else None
+        report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES, target)
+    return [*_sentences(report), *left]
+
+
+@contextmanager
+def _left_by_loading(folder: Path, data: Path | None, store: Path) -> Iterator[list[str]]:
+    """A doubt on runs whose data were loaded once before, off their clock, if that left something for them.
+
+    Variables of the environment are put back; files are not removed, as they may not be ours.
+    """
+    from levelbench.experiments.file_events import LeftFiles
+
+    found: list[str] = []
+    variables, written = dict(os.environ), list[Path]()
+    words = [] if data is None else [str(data)]
     try:
-        dataset = task.data.load(data)
-        parts = task.assemble(recipe, settings)
-    except Exception:  # noqa: BLE001  # the boundary to a user's file
-        return []
-    quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S
-    again = (lambda: task.data.load(data)) if quick else None
-    report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES, target)
-    return _sentences(report)
+        with files_written(written.append), LeftFiles(folder, words, [store]) as watched:
+            yield found
+            changed = {*watched.changed(), *(path.resolve() for path in written)}
+    finally:
+        for name in os.environ.keys() - variables.keys():
+            del os.environ[name]
+        os.environ.update(variables)
+    names = [path.name for path in sorted(changed) if is_data(path)]
+    if names:
+        more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
+        found.append(
+            f"load() wrote {', '.join(names[:_SHOWN])}{more} when it was checked before the first run: what it took to "
+            "make that is on no clock; make it before, or on the clock of each run"
+        )
 
 
 def _sentences(report: Report) -> list[str]:
@@ -141,7 +188,9 @@ def untrained(
 def given_weights(trainer: Trainer) -> list[str]:
     """A doubt on weights that are the same for every seed, as those that were trained before are.
 
-    A pattern, such as zeros, an identity or a Hadamard matrix, has few values; what was learnt has no two alike.
+    A pattern, such as zeros, an identity or a Hadamard matrix, has few values; what was learnt has no two alike. What
+    was learnt may also be rescaled, disturbed or in another order: then most of its rows or columns, the weights of a
+    unit, point almost where one of another seed's does.
     """
     recipe, backend = trainer.recipe, trainer.backend
     try:
@@ -152,22 +201,50 @@ def given_weights(trainer: Trainer) -> list[str]:
     except Exception:  # noqa: BLE001  # the run is done, and what draws the network once more says so
         return []
     trained = trainer.executor.parameters
-    given = [name for name, value in drawn.items() if name in trained and _is_learnt(value, other.get(name))]
+    pairs = {name: (value, other[name]) for name, value in drawn.items() if name in trained and name in other}
+    given = [name for name, pair in pairs.items() if _is_learnt(*pair)]
+    what = "the same {count:,} numbers whatever the seed"
+    if not given:
+        given = [name for name, pair in pairs.items() if _is_reordered(*pair)]
+        what = "{count:,} numbers that are those of another seed, reordered, rescaled or disturbed"
     if not given:
         return []
-    count = sum(drawn[name].size for name in given)
     names = ", ".join(given[:_SHOWN]) + f" and {len(given) - _SHOWN} more" * (len(given) > _SHOWN)
     return [
-        f"its network begins with the same {count:,} numbers whatever the seed ({names}): if they were trained before, "
-        "it does not begin untrained; draw them from the seed"
+        f"its network begins with {what.format(count=sum(drawn[name].size for name in given))} ({names}): if they were "
+        "trained before, it does not begin untrained; draw them from the seed"
     ]
 
 
-def _is_learnt(value: NDArray[Any], again: NDArray[Any] | None) -> bool:
-    if value.size < _LEAST_GIVEN or value.dtype.kind != "f" or again is None or not np.array_equal(value, again):
+def _is_learnt(value: NDArray[Any], again: NDArray[Any]) -> bool:
+    if value.size < _LEAST_GIVEN or value.dtype.kind != "f" or not np.array_equal(value, again):
         return False
     some = value.reshape(-1)[:_MOST_GIVEN]
     return len(np.unique(some)) > some.size / 2
+
+
+def _is_reordered(value: NDArray[Any], again: NDArray[Any]) -> bool:
+    """Whether most rows, or columns, of ``value`` are almost parallel to just one of ``again``.
+
+    Of independent rows of so many values hardly any is: two random directions in 16 dimensions have a cosine above 0.9
+    once in three million times.
+    """
+    if value.size < _LEAST_GIVEN or value.dtype.kind != "f" or value.shape != again.shape or value.ndim < 2:
+        return False
+    for axis in (0, 1):
+        one, other = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (value, again))
+        if one.shape[1] < _LEAST_ROW or len(one) < _LEAST_ROWS:
+            continue
+        one, other = (each.astype(np.float32) - each.mean(dtype=np.float32) for each in (one[:_MOST_ROWS], other))
+        one, other = (each[each.any(axis=1)] for each in (one, other))
+        if len(np.unique(one[: len(one) // 2])) <= one[: len(one) // 2].size / 2:
+            continue
+        one, other = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (one, other))
+        matches = (np.abs(one @ other.T) > _PARALLEL).sum(axis=1)
+        # Rows of a smooth initialiser resemble many others; a unit that was kept is found once.
+        if np.mean(matches > 0) > _MOST_PARALLEL and np.mean(matches) < _MOST_EACH:
+            return True
+    return False
 
 
 def quality_again(trainer: Trainer, split: Split, quality: Quality, outcome: Outcome) -> list[str]:

@@ -11,13 +11,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
 from levelbench import __version__
-from levelbench.errors import UsageError
+from levelbench.errors import LevelbenchError, UsageError
 from levelbench.experiments.bystander import Bystander
+from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.jobs import Sights, Written
 from levelbench.experiments.marking import MarkedRun, examples_of
 from levelbench.experiments.off_clock import Spent, spent_doubts
@@ -27,8 +29,9 @@ from levelbench.measure.crossing import find_crossing
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.meters import meters
 from levelbench.measure.timeline import Phase, Timeline
-from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
+from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification, lines
 from levelbench.records.locks import claimed
+from levelbench.records.reader import read_header
 from levelbench.records.schema import (
     Source,
     Target,
@@ -124,6 +127,7 @@ class TrackedRun(MarkedRun):
             if self._seed is None:
                 self._seed = _next_seed(folder, self._key)
             writer = RecordWriter.create(self._store, self._header()) if self._first else None
+        self._left = self._watch_files() if self._first and outside is None else None
         self._record = Written(writer.path if writer else Path(), writer)
         self._thread, self._state, MarkedRun.current = threading.get_ident(), "open", self
         self._gauges = meters()
@@ -135,6 +139,15 @@ class TrackedRun(MarkedRun):
         self._sights.started(self._timeline)
         self._mark_ns = self._timeline.switched_ns
         return self
+
+    def _watch_files(self) -> LeftFiles:
+        """What the program reads that lay there before it began, in so far as earlier runs of it may have left it."""
+        begun_ns = int((utc_now().timestamp() - self._before.wall_s) * 1e9)
+        earlier = Earlier(_first_start_ns(self._folder, self._key))
+        with suppress(OSError):
+            here = Path.cwd()
+            return LeftFiles(here, sys.argv, [self._store], earlier, begun_ns=begun_ns, light=True)
+        return LeftFiles(Path(), [], [])
 
     def _header(self) -> Header:
         outside = self._outside
@@ -169,6 +182,8 @@ class TrackedRun(MarkedRun):
                 self._end(error)
         finally:
             self._bystander.close()
+            if self._left is not None:
+                self._left.__exit__()
             self._record.__exit__(None, None, None)
             _tracked = Spent.now()
 
@@ -455,6 +470,7 @@ class TrackedRun(MarkedRun):
         witness = self._sights.end()
         readings = [gauge.stop() for gauge in self._gauges]
         after, elapsed_ns = capture_after(), sum(totals.values())
+        went_on = [] if self._left is None else self._left.doubts("remove it before each run")
         done = error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
         outside = self._outside or Outside()
         if not done or outside.failed or not self._evaluations:
@@ -471,7 +487,7 @@ class TrackedRun(MarkedRun):
             self._record.append(Measurement(each.name, each.unit, each.value, each.method, each.reason))
         metric = self._specification.target.metric
         self._record.append(Measurement(UNTRAINED, metric, None, None, "the network is its program's own"))
-        suspect = [*doubts(self._environment, after), *outside.suspect]
+        suspect = [*doubts(self._environment, after), *outside.suspect, *went_on]
         suspect += spent_doubts(self._before, elapsed_ns)
         if isinstance(self._timeline, ToldTimeline) and self._timeline.contradicted:
             suspect.append(self._timeline.contradicted)
@@ -522,6 +538,15 @@ def _leave_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _first_start_ns(folder: Path, key: str) -> int:
+    """When the first run of this key in the store began, since 1970; now if there is none."""
+    found = folder.glob(f"*/{key[:8]}-s*.jsonl")
+    with suppress(LevelbenchError, OSError, ValueError):
+        first = min(found, key=lambda path: path.stat().st_mtime_ns)
+        return int(datetime.fromisoformat(read_header(first, lines.RUN).started).timestamp() * 1e9)
+    return int(utc_now().timestamp() * 1e9)
 
 
 def _next_seed(folder: Path, key: str) -> int:

@@ -25,7 +25,7 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watc
 from levelbench.experiments.own_code import is_ours, texts_among
 from levelbench.experiments.processes import Starter, death, reported_error, spawn
 from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
-from levelbench.experiments.request import Arm, load_task, variables_of
+from levelbench.experiments.request import Arm, file_of, load_task, variables_of
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
@@ -255,7 +255,16 @@ class Training(Kind[Arm, Record]):
         target = specification.target.threshold
         if is_ours(arm.reference):
             return target_doubts(task, target, self._data)
-        return quick_doubts(task, specification.recipe, specification.settings, self._data, target)
+        file = file_of(arm.reference)
+        return quick_doubts(
+            task,
+            specification.recipe,
+            specification.settings,
+            self._data,
+            target,
+            folder=Path.cwd() if file is None else file.resolve().parent,
+            store=self._store.path,
+        )
 
     def _job(self, turn: Turn, arm: Arm, doubts: list[str], planned: int) -> Job:
         extras = self._extras

@@ -29,7 +29,15 @@ from levelbench.measure.statistics.survival import (
     log_rank_sign,
     time_ratio,
 )
-from levelbench.measure.statistics.values import Interval, check_share, exponential, geometric_mean, positive, watched
+from levelbench.measure.statistics.values import (
+    Interval,
+    check_share,
+    exponential,
+    geometric_mean,
+    p_text,
+    positive,
+    watched,
+)
 
 __all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict"]
 __all__ += ["ratio_sentence", "ratio_text", "verdict"]
@@ -355,7 +363,7 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
             None,
             replace(found, interval=Interval(0.0, math.inf, case.level, "")),
         )
-        reason = f"{case.reached}: fewer arrive (log-rank test, p = {p_value:.2g})"
+        reason = f"{case.reached}: fewer arrive (log-rank test, {p_text(p_value)})"
     sure = _doubly_sure(case, case.says(kind)).kind
     if ratio is not None and _spreads_differ(case):
         # The ratio at which the ranks are alike is then that of the slower runs, so use the mean logarithms as well.

@@ -82,7 +82,7 @@ def _no_run(group: RunGroup) -> Caveat:
 
 def _remedy(subjects: set[str]) -> str:
     if "runs" in subjects:
-        return "run it: levelbench run"
+        return "make runs of it first"
     if "copies" in subjects:
         return "remove the copies: levelbench rm ID"
     if "shared runs" in subjects:

@@ -106,7 +106,7 @@ def removed_runs(sides: Sides) -> Iterator[Caveat]:
             found = f"its program took seeds 0 to {max(picked)}, and {_ranges(gone)} are missing"
         if found:
             text = f"of {group.label} {found}"
-            yield Caveat("missing runs", "doubt", f"{text}: levelbench run makes the missing ones")
+            yield Caveat("missing runs", "doubt", f"{text}: {_how_to_make(every)} the missing ones")
 
 
 def unfinished(sides: Sides) -> Iterator[Caveat]:
@@ -121,7 +121,15 @@ def unfinished(sides: Sides) -> Iterator[Caveat]:
         ]
         if left:
             text = f"{len(left)} run{'s' * (len(left) > 1)} of {group.label} {'were' if len(left) > 1 else 'was'}"
-            yield Caveat("interrupted runs", "doubt", f"{text} interrupted and not counted: levelbench run makes them")
+            yield Caveat("interrupted runs", "doubt", f"{text} interrupted and not counted: {_how_to_make(left)} them")
+
+
+def _how_to_make(runs: Sequence[RunSummary]) -> str:
+    """What makes runs of this kind again; the object of the sentence follows."""
+    started = runs[0].environment.get("started") if runs else None
+    if started == "in place":
+        return "start its program again, which makes"
+    return "levelbench time makes" if started == "from outside" else "levelbench run makes"
 
 
 def _ranges(seeds: Iterable[int]) -> str:

@@ -108,9 +108,43 @@ def budgets(sides: Sides) -> Iterator[Caveat]:
     ]
     if differing:
         yield Caveat("budgets", "note", f"they were given up at different budgets: {'; '.join(differing)}")
-    if a.evaluate_every != b.evaluate_every:
+    sooner = _seen_sooner(sides)
+    if sooner:
+        yield Caveat("evaluations", "doubt", f"{sooner}: evaluate both sides equally often")
+    elif a.evaluate_every != b.evaluate_every:
         text = f"they were evaluated every {a.evaluate_every} and every {b.evaluate_every}"
         yield Caveat("evaluations", "note", f"{text}: more frequent evaluations see the target sooner")
+
+
+_MORE_OFTEN = 1.25
+_EVALUATIONS = {"confirmed": 2, "first": 1, "sustained": 1}
+"""So many intervals before it counts as reached a run may have been at its target, by the rule of crossing."""
+
+
+def _seen_sooner(sides: Sides) -> str:
+    """Whether one side is quicker by being evaluated more often; empty if that cannot decide, or is not known."""
+    reached = [[run for run in runs if run.time_to_accuracy_s and run.evaluations] for _, runs in sides.each]
+    intervals = _EVALUATIONS.get(sides.runs[0].crossing)
+    if intervals is None or not all(reached):
+        return ""
+    a, b = (statistics.median((run.epochs_to_target or 0.0) / run.evaluations for run in runs) for runs in reached)
+    # Programs that report no epochs have none.
+    if not a or not b or max(a, b) < _MORE_OFTEN * min(a, b):
+        return ""
+    gaps_s = [[(run.time_to_accuracy_s or 0.0) / run.evaluations for run in runs] for runs in reached]
+    # At the earliest for the side that is evaluated less often, at the latest for the other.
+    counts = (intervals, intervals - 1) if a > b else (intervals - 1, intervals)
+    early_s = [[-count * gap for gap in arm] for count, arm in zip(counts, gaps_s, strict=True)]
+    # A run that is at its target from the start still takes some time.
+    least_s = [
+        [max(each, -0.99 * (run.time_to_accuracy_s or 0.0)) for each, run in zip(arm, runs, strict=True)]
+        for arm, runs in zip(early_s, reached, strict=True)
+    ]
+    changed = _explained_by(sides, reached, least_s)
+    if not changed:
+        return ""
+    text = f"{sides.a.label} was evaluated every {a:.3g} epochs and {sides.b.label} every {b:.3g}"
+    return f"{text}; if they were at their targets an interval before, {changed.removeprefix('with that, ')}"
 
 
 def _amount(value: float | None) -> str:
@@ -155,7 +189,7 @@ def _after_the_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]]) -> I
 
 def _before_the_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]]) -> Iterator[Caveat]:
     """Work before the clock takes processor time, or time in which the program waits for whoever does the work."""
-    before_s, every_s = [], []
+    before_s, every_s, worked_s = [], [], []
     for runs in reached:
         cpu_s, wall_s = (
             [_number(fact(run.environment, "before_clock", name)) for run in runs] for name in ("cpu_s", "wall_s")
@@ -164,18 +198,37 @@ def _before_the_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]]) -> 
         usual_s = statistics.median(wall_s)
         before_s.append([max(each, usual_s) for each in cpu_s])
         every_s.append([max(pair) for pair in zip(cpu_s, wall_s, strict=True)])
+        worked_s.append(cpu_s)
+    a_s, b_s = (math.fsum(each) / len(each) for each in before_s)
+    text = f"before their clocks started {sides.a.label} took {a_s:.2g} s and {sides.b.label} {b_s:.2g} s"
+    if sides.a.specification.framework == sides.b.specification.framework:
+        if changed := _made_up_for(sides, reached, before_s, every_s):
+            yield Caveat("clock", "doubt", f"{text}; {changed}: start tracking before any training")
+        return
+    # Frameworks take long to be imported, which is not on the clock of a block and looks like training before it.
+    text += ", imports of different frameworks among it"
+    if changed := _made_up_for(sides, reached, worked_s, worked_s):
+        do = "import them within the blocks, or time the programs with levelbench time, to have all of it on the clock"
+        yield Caveat(
+            "clock", "doubt", f"{text}; with their processor time, {changed.removeprefix('with that, ')}: {do}"
+        )
+    elif changed := _made_up_for(sides, reached, before_s, every_s):
+        yield Caveat("clock", "note", f"{text}; {changed}")
+
+
+def _made_up_for(
+    sides: Sides,
+    reached: Sequence[Sequence[RunSummary]],
+    before_s: Sequence[Sequence[float]],
+    every_s: Sequence[Sequence[float]],
+) -> str:
+    """What the ratio becomes with the times before the clock, if all of ``every_s`` lie apart and that decides it."""
     # The imports take what all of them spend.
     least_s = min(map(min, before_s))
     more_s = [[each - least_s for each in arm] for arm in before_s]
     a_s, b_s = (math.fsum(each) / len(each) for each in before_s)
     apart = abs(a_s - b_s) > max(_LEAST_APART_S, _APART * min(a_s, b_s)) and _set_apart(every_s)
-    if apart and (changed := _explained_by(sides, reached, more_s)):
-        text = f"before their clocks started {sides.a.label} took {a_s:.2g} s and {sides.b.label} {b_s:.2g} s"
-        if sides.a.specification.framework == sides.b.specification.framework:
-            yield Caveat("clock", "doubt", f"{text}; {changed}: start tracking before any training")
-        else:
-            # Frameworks take as long as that to be imported, which is not on the clock of a block.
-            yield Caveat("clock", "note", f"{text}, imports of different frameworks among it; {changed}")
+    return _explained_by(sides, reached, more_s) if apart else ""
 
 
 def _set_apart(times_s: Sequence[Sequence[float]]) -> bool:

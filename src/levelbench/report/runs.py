@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from levelbench.measure.policies import policy
 from levelbench.measure.statistics.values import RANGE
 from levelbench.records.reader import Record
-from levelbench.records.schema import Distribution
+from levelbench.records.schema import Distribution, Specification
 from levelbench.records.selection import format_item, format_value, parse_item
 from levelbench.records.store import Row
 from levelbench.records.summary import RunSummary, counts_steps, labels_of
@@ -215,11 +215,17 @@ def _common(names: set[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
 
 
+def _judged(own: Specification) -> str:
+    """When its quality counts: of a program that is judged at its end, not each time that it reports one."""
+    if own.crossing == "final" and own.scored_by is not None:
+        return "final, evaluated at the end of its program"
+    return f"{own.crossing}, evaluated every {own.evaluate_every}"
+
+
 def _conditions(groups: Sequence[RunGroup]) -> list[str]:
     """What a reader must know about the times: target, crossing rule, and whether the data is synthetic."""
     notes = [
-        f"{group.specification.task}: target {target_text(group.specification.target)}, "
-        f"{group.specification.crossing}, evaluated every {group.specification.evaluate_every}."
+        f"{group.specification.task}: target {target_text(group.specification.target)}, {_judged(group.specification)}."
         for group in groups
     ]
     notes += [

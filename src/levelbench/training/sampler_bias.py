@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.sampling import DEFAULT_RULE, Sample, sample
-from levelbench.measure.statistics import holm
+from levelbench.measure.statistics import holm, p_text
 from levelbench.measure.statistics.distributions import ChiSquared, chi_squared_survival, chi_squared_test
 from levelbench.measure.stopping import StoppingRule
 from levelbench.networks.executor import Array, Backend
@@ -60,7 +60,7 @@ class SamplingBias:
         """One line of text per test."""
         lines = [
             f"{each.what}: chi-squared {each.found.statistic:.4g} on {each.found.degrees} degrees of freedom, "
-            f"p = {each.found.p_value:.2g}"
+            f"{p_text(each.found.p_value)}"
             for each in self.tests
         ]
         return [*lines, *self.left_out]

@@ -197,7 +197,7 @@ def test_a_capture_is_json_and_has_every_part():
 
 def test_a_second_look_has_what_moves_and_fits_the_first():
     before, after = capture(), capture_after()
-    assert set(json.loads(json.dumps(after))) == {"load", "threads", "frequency", "throttling", "time"}
+    assert set(json.loads(json.dumps(after))) == {"load", "threads", "cores_allowed", "frequency", "throttling", "time"}
     assert all(isinstance(each, str) for each in doubts(before, after))
 
 

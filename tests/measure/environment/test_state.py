@@ -140,6 +140,8 @@ def test_each_trouble_before_gives_its_sentence_and_a_remedy(change, sentence):
         ({"throttling__heat_events": 5}, "heat slowed the processor 2 times"),
         ({"throttling__quota_events": 7}, "the container ran out of its processor quota 7 times"),
         ({"load__swapped_pages": 25}, "20 pages were swapped during the measurement"),
+        ({"threads__niceness": 10}, "its niceness went from 0 to 10 during the measurement"),
+        ({"cores_allowed": 1}, "it went from 4 to 1 cores during the measurement"),
         ({"threads__torch__threads": 1}, "the number of threads was changed during the measurement (torch 4 to 1)"),
     ],
 )

@@ -11,6 +11,7 @@ from levelbench.measure.statistics import (
     geometric_mean,
     harmonic_mean,
     olympic_mean,
+    p_text,
 )
 
 SECONDS = [10.0, 100.0, 40.0]
@@ -107,3 +108,10 @@ def test_values_outside_the_domain_are_refused(call):
 def test_a_negative_drop_is_refused():
     with pytest.raises(ValueError, match="dropped"):
         olympic_mean([1.0, 2.0], drop=-1)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "text"), [(0.0, "p < 0.001"), (9e-4, "p < 0.001"), (0.0123, "p = 0.012"), (1.0, "p = 1")]
+)
+def test_a_p_value_is_never_printed_as_zero(p_value: float, text: str) -> None:
+    assert p_text(p_value) == text

@@ -17,7 +17,7 @@ from levelbench.measure.environment.compare import (
     same_machine,
     system_of,
 )
-from levelbench.measure.environment.machine import Facts, accelerators, machine
+from levelbench.measure.environment.machine import Facts, accelerators, cores_allowed, machine
 from levelbench.measure.environment.software import git, libraries, malloc, threads
 from levelbench.measure.environment.state import doubts, frequency, load, others_cores, throttling
 
@@ -56,7 +56,7 @@ def capture(folder: Path | None = None) -> Facts:
 
 def capture_after() -> Facts:
     """The facts that change, captured again: pass them to ``doubts`` with what ``capture`` returned before."""
-    return {"load": load(), "threads": threads(), **_changing()}
+    return {"load": load(), "threads": threads(), "cores_allowed": cores_allowed(), **_changing()}
 
 
 def _changing() -> Facts:

@@ -84,6 +84,11 @@ _INSTRUCTIONS = (
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
+def cores_allowed() -> int | None:
+    """How many cores this process may use now; ``None`` where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
 def machine(roots: Roots = HERE) -> Facts:
     """The facts about the machine, JSON-serialisable; what it does not report is ``None``."""
     cpu = roots.sys / "devices" / "system" / "cpu"
@@ -91,7 +96,7 @@ def machine(roots: Roots = HERE) -> Facts:
     return {
         "id": _digest(hardware),
         **hardware,
-        "cores_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "cores_allowed": cores_allowed(),
         **_cgroup_limits(roots.sys),
         "virtualisation": _virtualisation(roots),
         "numa_nodes": _numa_nodes(roots.sys),

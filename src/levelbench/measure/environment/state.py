@@ -205,6 +205,13 @@ def _threads(before: Facts, after: Facts) -> Iterator[str]:
             f"the number of threads was changed during the measurement ({', '.join(changed)}): set it beforehand, for "
             "everything that is compared, for example with OMP_NUM_THREADS=1"
         )
+    cores_then, cores_now = before.get("machine", {}).get("cores_allowed"), after.get("cores_allowed")
+    if cores_then and cores_now and cores_then != cores_now:
+        yield f"it went from {cores_then} to {cores_now} cores during the measurement: choose them before (taskset)"
+    if "threads" in after:
+        nice_then, nice_now = (each.get("threads", {}).get("niceness", 0) for each in (before, after))
+        if nice_then != nice_now:
+            yield f"its niceness went from {nice_then} to {nice_now} during the measurement: set it before, for all"
 
 
 def _thread_counts(facts: Facts) -> dict[str, int]:

@@ -64,6 +64,7 @@ from levelbench.measure.statistics.values import (
     geometric_mean,
     harmonic_mean,
     olympic_mean,
+    p_text,
 )
 
 __all__ = [
@@ -102,6 +103,7 @@ __all__ = [
     "normal_minimum",
     "normal_quantile",
     "olympic_mean",
+    "p_text",
     "paired_log_ratio",
     "reaches_on_average",
     "resolution_of",

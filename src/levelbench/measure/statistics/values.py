@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 RANGE = "lowest to highest"
+
+_LEAST_P = 0.001
 """The method of an interval that is only the extremes of two to five values."""
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -109,6 +111,11 @@ def coefficient_of_variation(values: Sequence[float], ddof: int = 1) -> float:
     if mean == 0.0:
         raise ValueError("the coefficient of variation of a mean of zero is not defined")
     return float(vector.std(ddof=ddof)) / abs(mean)
+
+
+def p_text(p_value: float) -> str:
+    """``p = 0.012``; below a thousandth ``p < 0.001``, where the number depends on the tail of a distribution."""
+    return f"p = {p_value:.2g}" if p_value >= _LEAST_P or math.isnan(p_value) else f"p < {_LEAST_P:g}"
 
 
 def amdahl_bound(p: float, serial_share: float) -> float:
