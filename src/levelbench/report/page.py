@@ -151,7 +151,9 @@ def guide_section(groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Ve
         f"Crossing rule {name}: {_CROSSING.get(name, 'see the documentation')}."
         for name in dict.fromkeys(each.crossing for each in specifications)
     ]
-    items += dict.fromkeys(f"Target of {each.task}: {target_text(each.target)}." for each in specifications)
+    items += dict.fromkeys(
+        f"Target of {each.task}: {target_text(each.target, each.scored_by)}." for each in specifications
+    )
     items += [
         "Typical values: the geometric mean, which is what verdicts compare, with a t interval on the logarithms from "
         "six runs on and the lowest and highest of fewer; "

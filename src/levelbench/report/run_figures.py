@@ -99,8 +99,8 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
     curves = [curves_of(group, records, axis) for group, records in groups]
     name, metric = f"{prefix}curves-{axis.key.removesuffix('_s')}", specification.target.metric
     along = f"time on the {specification.clock} clock" if axis is AXES[0] else "training samples seen"
-    svg = draw_curves(name, curves, axis, specification.target, along) if can_draw() else ""
-    target = target_text(specification.target)
+    svg = draw_curves(name, curves, axis, specification, along) if can_draw() else ""
+    target = target_text(specification.target, specification.scored_by)
     caption = (
         f"Thin: single runs, with a dot where a run reached the target ({target}, rule {specification.crossing}). "
         f"Bold: the median over the runs. Band: {_bands(curves)}. "
@@ -115,7 +115,7 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
     alt = f"Curves of {metric} over {along}, target {target}: {'; '.join(ends) or 'no evaluations'}."
     data = evaluations_table(groups)
     title = f"{metric[:1].upper()}{metric[1:]} over {along}"
-    live = _live(curves, axis, specification.target, along)
+    live = _live(curves, axis, specification, along)
     return Plot(name, title, alt, caption, svg, _band_table(name, curves, axis), data, live)
 
 
@@ -329,8 +329,9 @@ def _quantile(ordered: NDArray[np.float64], share: float) -> NDArray[np.float64]
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def _live(curves: Sequence[Curves], axis: Axis, target: Target, along: str) -> str:
+def _live(curves: Sequence[Curves], axis: Axis, specification: Specification, along: str) -> str:
     """The curves as JSON: positions in the axis's unit, five significant digits, ``null`` for what is not known."""
+    target = specification.target
     times = [x for each in curves for run in each.runs for x in run.x]
     if not times:
         return ""
@@ -362,7 +363,7 @@ def _live(curves: Sequence[Curves], axis: Axis, target: Target, along: str) -> s
         }
         for at, each in enumerate(curves)
     ]
-    found = {"along": clean(along), "unit": unit, "metric": clean(f"{target.split} {target.metric}")}
+    found = {"along": clean(along), "unit": unit, "metric": clean(target.name(specification.scored_by))}
     drawn = {"target": target.threshold, "limits": y_limits(curves, target), "groups": groups}
     return json.dumps({**found, **drawn}, separators=(",", ":"))
 
@@ -399,8 +400,9 @@ def _points_of_a_run(curves: Sequence[Curves]) -> int:
     return max(20, _MOST_POINTS // (max([1, *(len(each.runs) for each in curves)]) * len(curves)))
 
 
-def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target, along: str) -> str:
+def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, specification: Specification, along: str) -> str:
     """Single runs thin, medians bold, the range as a band, the target as a line. SVG text."""
+    target = specification.target
     with page_canvas(name, 3.5) as (canvas, axes):
         scale, unit = (
             time_scale([x for each in curves for x in each.band.x]) if axis.kind is ColumnKind.TIME_S else (1.0, "")
@@ -420,7 +422,7 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
             "offset points", va="bottom",
         )  # fmt: skip
         axes.set_xlabel(clean(f"{along}, {unit}" if unit else along))
-        axes.set_ylabel(clean(f"{target.split} {target.metric}"))
+        axes.set_ylabel(clean(target.name(specification.scored_by)))
         axes.set_xlim(left=0)
         low, high = y_limits(curves, target)
         axes.set_ylim(low, high)
