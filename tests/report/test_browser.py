@@ -51,7 +51,7 @@ def report(two_arms, tmp_path_factory):
     """A report with a verdict and five doubts."""
     doubts = [
         f"doubt: {at} of 5 runs of {group.label}: other programs kept 0.9 of 2 cores busy during the measurement: stop "
-        "them and measure again, or use fewer threads than cores"
+        "them and measure again, or set OMP_NUM_THREADS=1 for everything that is compared"
         for at, group in enumerate([two_arms[at % 2][0] for at in range(5)])
     ]
     path = tmp_path_factory.mktemp("report") / "report.html"
