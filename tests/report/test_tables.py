@@ -20,6 +20,7 @@ from levelbench.report.tables import (
     cell_width,
     clean,
     lay_out,
+    listing,
     print_table,
     to_csv,
     to_json,
