@@ -184,6 +184,6 @@ def test_columns_of_one_series_are_shown_in_one_unit():
 
 def test_a_last_column_of_sentences_takes_the_room_that_is_left():
     rows = [("gradients", "passed", "a factor of 0 leaves all the parameters of a model as they were, for each dtype")]
-    lines = to_text(listing("check", "Check", ("a probe of some length", "status", "seen"), rows), 60).splitlines()
-    assert lines[1].split() == ["a", "probe", "of", "some", "length", "status", "seen"]
+    lines = to_text(listing("check", "Check", ("probe", "status", "seen"), rows), 60).splitlines()
+    assert lines[1].split() == ["probe", "status", "seen"]
     assert max(map(len, lines)) <= 60
