@@ -24,7 +24,7 @@ docs: $(VENV)/.docs
 	@$(BIN)/levelbench lint --docs docs/reference
 	@$(BIN)/python -m tests.claims.matrix
 	@$(BIN)/python benchmarks/evidence.py
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Executes the notebooks anew, on this machine, and keeps what they show.
 notebooks: $(VENV)/.test

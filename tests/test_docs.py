@@ -342,7 +342,7 @@ def site(tmp_path_factory):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed (make docs)")
     place = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(place)]
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

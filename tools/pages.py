@@ -8,6 +8,7 @@ An operator needs its framework to be installed to be listed; the page names the
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 from collections.abc import Iterator
@@ -116,9 +117,16 @@ def records_schema_page() -> str:
         " levelbench alone. [Records](records.md) says what the lines mean.",
     ]
     for name, each in sorted(schema["$defs"].items()):
-        if "properties" not in each:
+        if not each.keys() & {"properties", "prefixItems"}:
             continue
         parts.append(f"## {name}")
+        if "prefixItems" in each:
+            types = ", ".join(map(_type, each["prefixItems"]))
+            parts += [
+                cleandoc(each.get("description", "")).replace("``", "`"),
+                f"A list of these, in this order: {types}.",
+            ]
+            continue
         if each.get("description"):
             parts.append(_escaped(cleandoc(each["description"]).split("\n\n")[0]))
         rows = [
@@ -137,6 +145,8 @@ def _type(of: dict[str, Any]) -> str:
         return ", ".join(f"`{each}`" for each in of["enum"])
     if "anyOf" in of:
         return " or ".join(_type(each) for each in of["anyOf"])
+    if of.get("type") == "array" and "prefixItems" in of:
+        return f"list of {' and '.join(map(_type, of['prefixItems']))}"
     if of.get("type") == "array":
         return f"list of {_type(of['items'])}" if of.get("items") else "list"
     return str(of.get("type", "any"))
@@ -214,8 +224,13 @@ def inside(markdown: str, page: Path) -> str:
 
 
 def on_config(config: Any) -> Any:
-    """MkDocs: name the version that the site speaks of."""
+    """MkDocs: name the version that the site speaks of, and let readers select another of those that mike publishes.
+
+    Only mike's sites ask for the list of versions: in a folder without a server that would be an error.
+    """
     config.site_name = f"levelbench {levelbench.__version__}"
+    if "MIKE_DOCS_VERSION" in os.environ:
+        config.extra["version"] = {"provider": "mike"}
     return config
 
 

@@ -7,6 +7,7 @@ from tests.claims.made import RULES, claim
 
 from levelbench.claims.lint import lint
 from levelbench.claims.reading import kind_of
+from levelbench.claims.reading.claim_file import parse_claim
 from levelbench.claims.rules import all_rules
 from levelbench.cli.lint_verb import report_lines
 
@@ -219,3 +220,16 @@ def test_pages_are_written_and_stale_ones_go(call, here):
     assert call("lint", "--docs", ".")[0] == 0
     assert {path.stem for path in (here / "rules").iterdir()} == {rule.code for rule in all_rules()}
     assert "[LB105](rules/LB105.md)" in (here / "lint.md").read_text()
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_claim_in_words_is_answered_with_the_few_lines_that_write_it_down(call, tmp_path, in_file):
+    sentence = "Our method is 3 times as fast as the baseline"
+    (tmp_path / "claim.txt").write_text(f"{sentence}.\n")
+    code, _, said = call("lint", str(tmp_path / "claim.txt") if in_file else sentence)
+    assert code == 2
+    assert "levelbench lint --template" in said
+    lines = said[said.index("title = ") : said.index("then levelbench")].splitlines()
+    claim = parse_claim("\n".join(line.strip() for line in lines))
+    assert claim.title.startswith(sentence)
+    assert [side.name for side in claim.sides] == ["ours", "theirs"]

@@ -9,6 +9,7 @@ from tests.browsing import CHROMIUM, SCHEMES, SIZES, launched, violations
 from tests.report.pages import PAYLOADS, compared, needs_matplotlib
 
 from levelbench.measure.verdict import verdict
+from levelbench.report.numbers import estimate_text
 from levelbench.report.page import write_index, write_report
 
 ALONE = (
@@ -50,7 +51,7 @@ def report(two_arms, tmp_path_factory):
     """A report with a verdict and five doubts."""
     doubts = [
         f"doubt: {at} of 5 runs of {group.label}: other programs kept 0.9 of 2 cores busy during the measurement: stop "
-        "them and measure again, or use fewer threads than cores"
+        "them and measure again, or set OMP_NUM_THREADS=1 for everything that is compared"
         for at, group in enumerate([two_arms[at % 2][0] for at in range(5)])
     ]
     path = tmp_path_factory.mktemp("report") / "report.html"
@@ -189,6 +190,43 @@ def test_all_runs_of_a_group_are_hidden_at_once(visit, report):
     page.get_by_role("checkbox", name="all of its runs").first.uncheck()
     runs = page.locator(".live fieldset").first.get_by_role("checkbox", name=re.compile("seed"))
     assert [each.is_checked() for each in runs.all()] == [False] * 5
+
+
+@needs_matplotlib
+def test_a_mark_says_its_run_and_time_to_the_pointer_with_and_without_scripts(visit, report, two_arms):
+    (group, _), _ = two_arms
+    run = group.runs[0]
+    said = f"{group.label}, seed {run.seed}, run {run.id[:8]}: {estimate_text(run.time_to_accuracy_s, None, None)}"
+    still = visit(report, scripts=False)
+    assert said in still.locator("svg use > title").all_text_contents()
+    page = visit(report)
+    page.locator(f"svg use[data-run*='{run.id[:8]}']").hover(force=True)
+    assert page.locator("figure", has_text="Time to accuracy on").locator(".live p").inner_text() == said
+
+
+@needs_matplotlib
+def test_the_bar_of_a_phase_says_its_seconds_and_share(visit, report):
+    page = visit(report)
+    figure = page.locator("figure", has_text="Where the time went")
+    figure.locator("[data-run] path").first.hover(force=True)
+    assert re.fullmatch(r"digits\[framework=\w+\], \w+: [\d.]+ m?s, [\d.]+ %", figure.locator(".live p").inner_text())
+
+
+@needs_matplotlib
+def test_the_marks_of_a_run_and_of_a_group_are_hidden_and_shown_again(visit, report, two_arms):
+    (group, _), _ = two_arms
+    page = visit(report)
+    figure = page.locator("figure", has_text="Time to accuracy on")
+    mark = figure.locator(f"[data-run*='{group.runs[0].id[:8]}']")
+    marks = figure.locator(f"[data-group='{group.label}']")
+    figure.get_by_text("Show and hide runs").click()
+    figure.get_by_role("checkbox", name=group.runs[0].id[:8]).uncheck()
+    assert (mark.is_visible(), marks.last.is_visible()) == (False, True)
+    figure.get_by_role("checkbox", name="all of it").first.uncheck()
+    displays = "all => all.map((each) => getComputedStyle(each).display)"
+    assert set(marks.evaluate_all(displays)) == {"none"}
+    figure.get_by_role("checkbox", name="all of it").first.check()
+    assert set(marks.evaluate_all(displays)) == {"inline"}
 
 
 def test_the_curves_follow_the_colour_scheme(visit, report):

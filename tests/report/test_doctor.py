@@ -1,3 +1,7 @@
+import dataclasses
+
+import pytest
+
 from levelbench.measure.ceilings import Ceilings
 from levelbench.measure.selftest import ClockFacts, Diagnosis, Noise
 from levelbench.measure.statistics import Estimate, Interval
@@ -41,3 +45,12 @@ def test_it_ends_in_whether_the_machine_is_fit_to_measure_on_and_why_not():
     often = Interval(0.1, 0.4, 0.95, "Wilson")
     assert ends(alarms=often) == "no: the self-test gave 1 false alarm in 20 comparisons"
     assert ends(runs=60) == "no: its times vary by 1%, so a 10% change would need 60 runs"
+
+
+@pytest.mark.parametrize(
+    ("count", "settings", "said"), [(2, {}, True), (2, {"OMP_NUM_THREADS": "2"}, False), (64, {}, False)]
+)
+def test_on_few_cores_it_says_which_number_of_threads_is_steadier(count, settings, said):
+    facts = {"threads": {"settings": settings, "loaded": {"openblas": {"threads": count}}}}
+    lines = dataclasses.replace(diagnosis(), environment=facts).sentences()
+    assert any("OMP_NUM_THREADS=1" in line for line in lines) is said

@@ -4,6 +4,7 @@ from msgspec import structs
 
 from levelbench.records.schema import DatasetFacts
 from levelbench.records.summary import summarise
+from levelbench.report.page import report_page
 from levelbench.report.runs import curve_table, phases_table, run_facts
 
 
@@ -56,3 +57,18 @@ def test_a_run_that_goes_on_has_not_missed(make):
     found = facts(run)
     assert found["outcome"] == "not known yet: it is still running"
     assert "quality" not in found
+
+
+def test_what_a_program_reports_has_its_name_and_no_split_of_ours(make, group):
+    record = make()
+    specification = record.header.specification
+    target = structs.replace(specification.target, metric="test_acc")
+    header = structs.replace(
+        record.header, specification=structs.replace(specification, target=target, scored_by="program")
+    )
+    told = dataclasses.replace(record, header=header)
+    of_run = facts(summarise(told))
+    assert of_run["target"] == "test_acc at least 0.97, confirmed"
+    assert of_run["quality"].startswith("test_acc 0.9")
+    assert "test_acc" in [column.title for column in curve_table(told, summarise(told)).columns]
+    assert "validation" not in report_page(group([told]), []).partition("Settings and versions")[0]

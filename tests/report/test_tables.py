@@ -20,6 +20,7 @@ from levelbench.report.tables import (
     cell_width,
     clean,
     lay_out,
+    listing,
     print_table,
     to_csv,
     to_json,
@@ -179,3 +180,10 @@ def test_columns_of_one_series_are_shown_in_one_unit():
     table = Table("t", "T", columns, ((Number(0.002), Number(2.0)),))
     assert lay_out(table).headers == ("a, s", "b, s")
     assert lay_out(table).cells == (("0.00200", "2"),)
+
+
+def test_a_last_column_of_sentences_takes_the_room_that_is_left():
+    rows = [("gradients", "passed", "a factor of 0 leaves all the parameters of a model as they were, for each dtype")]
+    lines = to_text(listing("check", "Check", ("probe", "status", "seen"), rows), 60).splitlines()
+    assert lines[1].split() == ["probe", "status", "seen"]
+    assert max(map(len, lines)) <= 60

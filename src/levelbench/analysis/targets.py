@@ -450,12 +450,11 @@ def final_line(group: RunGroup) -> str | None:
         return None
     target = group.specification.target
     sign = ">=" if target.direction == "higher" else "<="
+    name = f"{group.label}: {target.name(group.specification.scored_by)}"
     if math.isnan(found.mean):
-        what = f"{group.label}: {target.split} {target.metric} at the end is not a number in at least one of {found.n}"
+        what = f"{name} at the end is not a number in at least one of {found.n}"
         return f"{what}; {sign} {target.threshold:g} is not shown"
-    mean = (
-        f"{group.label}: {target.split} {target.metric} at the end is {found.mean:.4f} on average over {found.n} runs"
-    )
+    mean = f"{name} at the end is {found.mean:.4f} on average over {found.n} runs"
     if found.p_value is None:
         return f"{mean}; testing whether that is {sign} {target.threshold:g} takes at least two runs"
     outcome = "shown" if found.reached else "not shown"

@@ -69,7 +69,8 @@ def threshold(runs: tuple[str, ...], store_path: Path, as_json: bool, **given: A
         arms, target, lines = _arms_of_entries(entries, given)
         records = []
     found = sweep(arms, asked or default_targets(arms, target), target.threshold, target.direction, given["level"])
-    tables = threshold_tables(found, target, "runs of" if entries is None else "entry")
+    scored_by = records[0].header.specification.scored_by if records else None
+    tables = threshold_tables(found, target, "runs of" if entries is None else "entry", scored_by)
     shown = [shortened_table(each) for each in tables]
     judged = _judge(records, found, given) if len(arms) > 1 else ()
     if judged:
@@ -84,7 +85,7 @@ def threshold(runs: tuple[str, ...], store_path: Path, as_json: bool, **given: A
     def write() -> dict[str, str]:
         csv = {each.name: each for each in [sweep_points_table(found), *tables]}
         written = shared.write_tables(given, tables, lines, title="Thresholds", csv=csv)
-        drawn = None if given["plot"] is None else write_threshold(found, target, given["plot"])
+        drawn = None if given["plot"] is None else write_threshold(found, target, given["plot"], scored_by)
         return written if drawn is None else {**written, "plot": str(drawn)}
 
     shared.present(shown, lines, lambda: _sweep_json(found, target, judged, lines), write, as_json=as_json, apart=False)

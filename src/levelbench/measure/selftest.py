@@ -36,6 +36,7 @@ _LEAST_ROUNDS, _MOST_ROUNDS = 2, 200
 # The rest of the time goes to the ceilings.
 _NOISE_SHARE = 0.5
 _LEVEL = 0.95
+_FEW_CORES = 4
 _MOST_RUNS = 50
 """A machine on which a large change needs more runs is not fit to measure on."""
 
@@ -97,6 +98,13 @@ class Diagnosis:
         clock, noise = self.clock, self.noise
         runs = noise.runs_for
         share = noise.alarm_share
+        threads = self.environment.get("threads", {})
+        most = max((each["threads"] for each in threads.get("loaded", {}).values()), default=1)
+        # The threads of a parallel loop wait for the slowest one, which shares its core with everything else that runs.
+        steadier = [
+            f"threads: by default {most}, one a core; where anything else runs (levelbench itself does), "
+            "OMP_NUM_THREADS=1 makes the times of small networks shorter and steadier, most of all PyTorch's"
+        ]
         return [
             f"clock: steps of {clock.resolution_ns} ns, {clock.reading_ns:.0f} ns a reading, "
             f"{clock.switch_ns:.0f} ns a switch of phase",
@@ -106,6 +114,7 @@ class Diagnosis:
             + "to find a difference of "
             + ", ".join(f"{effect:.0%} takes {runs[effect]:,} runs" for effect in sorted(runs))
             + " on each side",
+            *(steadier if 1 < most <= _FEW_CORES and not threads.get("settings") else []),
         ]
 
     def to_dict(self) -> dict[str, Any]:

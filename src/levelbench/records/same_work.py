@@ -81,7 +81,7 @@ def view(sides: Sides) -> Iterator[Caveat]:
 
 def _target(run: RunSummary) -> str:
     sign = ">=" if run.target.direction == "higher" else "<="
-    return f"{run.target.split} {run.target.metric} {sign} {run.target.threshold:g}"
+    return f"{run.target.name(run.scored_by)} {sign} {run.target.threshold:g}"
 
 
 def data(sides: Sides) -> Iterator[Caveat]:

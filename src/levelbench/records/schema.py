@@ -68,6 +68,13 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
     high: float | None = 1.0
     split: str = "validation"
 
+    def name(self, scored_by: str | None) -> str:
+        """What the quality is called: ``validation accuracy``; the metric alone if a program reported it.
+
+        Nobody but its author knows which data a program's ``accuracy`` or ``test_acc`` is of.
+        """
+        return self.metric if scored_by else f"{self.split} {self.metric}"
+
     def read(self, value: float) -> float:
         """A quality that a program has reported: the threshold if both are equal in single precision.
 

@@ -215,7 +215,7 @@ def _draw_target(axes: Axes, curves: Curves, specification: Specification, whose
     axes.set_ylim(*y_limits([curves], target))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xlabel("training samples seen")
-    axes.set_ylabel(clean(f"{target.split} {target.metric}"))
+    axes.set_ylabel(clean(target.name(specification.scored_by)))
     axes.set_title(clean(f"{specification.task}[recipe={specification.recipe}]"), fontsize=10, loc="left")
     # Curves gather at the end of their scale: rising ones at the top, falling ones at the bottom.
     axes.legend(frameon=False, fontsize=8.5, loc="lower right" if target.direction == "higher" else "upper right")

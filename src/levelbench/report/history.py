@@ -7,18 +7,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from levelbench.report.canvas import INK_PLACEHOLDER, mark, page_canvas, page_svg, series_colour, time_scale
 from levelbench.report.markup import Html, breakable, tag
-from levelbench.report.numbers import plural, with_interval
+from levelbench.report.numbers import estimate_text, plural, with_interval
 from levelbench.report.page import figure_html, html_page
-from levelbench.report.run_figures import (
-    INK_PLACEHOLDER,
-    Plot,
-    can_draw,
-    page_canvas,
-    page_svg,
-    series_colour,
-    time_scale,
-)
+from levelbench.report.run_figures import Plot, can_draw
 from levelbench.report.tables import Column, ColumnKind, Table, cell_of, estimate_cell
 
 if TYPE_CHECKING:
@@ -121,7 +114,13 @@ def _drawn(history: History, name: str, level: float) -> str:
                 ends = [each.interval.low / scale, each.interval.high / scale]
                 axes.plot([at, at], ends, color=series_colour(0), linewidth=1.6, alpha=0.6)
         means = [each.value / scale for each in found.values()]
-        axes.plot(list(found), means, "o", color=series_colour(0), markersize=5)
+        (dots,) = axes.plot(list(found), means, "o", color=series_colour(0), markersize=5)
+        told = []
+        for at, each in found.items():
+            point, (low, high) = history.points[at], each.interval or (None, None)
+            said = f"{point.name}: {estimate_text(each.value, low, high)}, n = {len(point.times_s)}"
+            told.append((history.name, point.name, said))
+        mark(dots, *told)
         edges = [0, *(change.at for change in history.changes), len(history.points)]
         for first, after in pairwise(edges) if not history.why_none else ():
             mean = geometric_mean([found[at].value for at in range(first, after)]) / scale

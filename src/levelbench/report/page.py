@@ -1,7 +1,7 @@
 """The report: one self-contained HTML file without network access, and its tables as Markdown and CSV.
 
-Everything can be read without scripts; with them, curves can be pointed at, zoomed and hidden. The page's policy allows
-exactly the script that is in it, by its digest.
+Everything can be read without scripts; with them, figures can be pointed at, curves zoomed, and runs hidden. The page's
+policy allows exactly the script that is in it, by its digest.
 
 From top to bottom: the verdict, the numbers behind it, the curves, the single runs, what went wrong, the machine, and
 how to read the report.
@@ -151,7 +151,9 @@ def guide_section(groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Ve
         f"Crossing rule {name}: {_CROSSING.get(name, 'see the documentation')}."
         for name in dict.fromkeys(each.crossing for each in specifications)
     ]
-    items += dict.fromkeys(f"Target of {each.task}: {target_text(each.target)}." for each in specifications)
+    items += dict.fromkeys(
+        f"Target of {each.task}: {target_text(each.target, each.scored_by)}." for each in specifications
+    )
     items += [
         "Typical values: the geometric mean, which is what verdicts compare, with a t interval on the logarithms from "
         "six runs on and the lowest and highest of fewer; "
@@ -244,8 +246,8 @@ def scaling_figure(scaled: Scaling, name: str) -> Plot:
 
 
 def _drawn(scaled: Scaling, name: str) -> str:
+    from levelbench.report.canvas import INK_PLACEHOLDER, page_canvas, page_svg, series_colour
     from levelbench.report.markup import SERIES
-    from levelbench.report.run_figures import INK_PLACEHOLDER, page_canvas, page_svg, series_colour
 
     with page_canvas(name, 3.5) as (canvas, axes):
         colours = [series_colour(at) for at in range(len(SERIES))]
@@ -400,13 +402,13 @@ def report_page(
         guide_section(groups, verdicts),
         versions_section(groups),
     )
-    return html_page(title, lead, main, live=' data-curves="' in main)
+    return html_page(title, lead, main, live=any(each in main for each in (' data-curves="', ' data-run="')))
 
 
 def html_page(title: str, lead: str, main: Html, *, live: bool = False) -> str:
     """A self-contained HTML document: its style sheet is inside, and it cannot load anything.
 
-    A ``live`` page holds the script of its curves, the only one that it can run; any other page runs none.
+    A ``live`` page holds the script of its figures, the only one that it can run; any other page runs none.
     """
     script, allowed = (_script(), f"; script-src 'sha256-{_digest(_script())}'") if live else ("", "")
     style = f"{style_sheet()}\n{_UPLOT.with_suffix('.css').read_text(encoding='utf-8')}" if live else style_sheet()
@@ -429,9 +431,9 @@ _UPLOT = Path(__file__).with_name("uplot") / "uPlot.min.js"
 
 @cache
 def _script() -> str:
-    """uPlot, with its licence, and what makes curves of the page with it."""
+    """uPlot, with its licence, and what makes the page's figures readable at the pointer."""
     licence = _UPLOT.with_name("LICENSE").read_text(encoding="utf-8")
-    parts = (_UPLOT, Path(__file__).with_name("curves.js"))
+    parts = (_UPLOT, Path(__file__).with_name("figures.js"))
     return "\n".join([f"/*!\n{licence}\n*/", *(each.read_text(encoding="utf-8") for each in parts)])
 
 

@@ -5,27 +5,31 @@ known only where it was evaluated: it is a step function that holds its last val
 others before its first evaluation, so the median begins once half of the runs have been evaluated and does not wait for
 the slowest; leaving such a run out would show the fast ones alone.
 
-matplotlib draws in placeholder colours that become the page's CSS variables, so one drawing is readable on light and on
-dark. Identifiers are salted with the figure's name, and there is no date. ``curves.js`` draws the curves again, to be
-pointed at.
+With scripts, ``figures.js`` draws the curves again, to be pointed at; the other drawings are pointed at as they are.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import io
 import json
 import math
 import re
-import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from levelbench.report.canvas import (
+    INK_PLACEHOLDER,
+    mark,
+    page_canvas,
+    page_svg,
+    phase_colour,
+    series_colour,
+    time_scale,
+)
 from levelbench.report.markup import DASHES, PHASES, SERIES
 from levelbench.report.numbers import estimate_text, number
 from levelbench.report.runs import phase_seconds, phases_by_group, target_text, time_estimate
@@ -33,7 +37,6 @@ from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, T
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
     from numpy.typing import NDArray
 
     from levelbench.records.reader import Record
@@ -48,7 +51,6 @@ __all__ += [
     "evaluations_table",
     "figures_of",
     "quality_of",
-    "time_scale",
     "y_limits",
 ]
 
@@ -61,7 +63,7 @@ _BAND_ROWS = 24
 class Plot:
     """A figure: ``svg`` is empty if it could not be drawn; ``data`` has every value, ``table`` the ones to read.
 
-    ``live`` is what ``curves.js`` draws it from in a browser that runs scripts, as JSON; empty for a fixed drawing.
+    ``live`` is what ``figures.js`` draws it from in a browser that runs scripts, as JSON; empty for a fixed drawing.
     """
 
     name: str
@@ -97,8 +99,8 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
     curves = [curves_of(group, records, axis) for group, records in groups]
     name, metric = f"{prefix}curves-{axis.key.removesuffix('_s')}", specification.target.metric
     along = f"time on the {specification.clock} clock" if axis is AXES[0] else "training samples seen"
-    svg = draw_curves(name, curves, axis, specification.target, along) if can_draw() else ""
-    target = target_text(specification.target)
+    svg = draw_curves(name, curves, axis, specification, along) if can_draw() else ""
+    target = target_text(specification.target, specification.scored_by)
     caption = (
         f"Thin: single runs, with a dot where a run reached the target ({target}, rule {specification.crossing}). "
         f"Bold: the median over the runs. Band: {_bands(curves)}. "
@@ -113,7 +115,7 @@ def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
     alt = f"Curves of {metric} over {along}, target {target}: {'; '.join(ends) or 'no evaluations'}."
     data = evaluations_table(groups)
     title = f"{metric[:1].upper()}{metric[1:]} over {along}"
-    live = _live(curves, axis, specification.target, along)
+    live = _live(curves, axis, specification, along)
     return Plot(name, title, alt, caption, svg, _band_table(name, curves, axis), data, live)
 
 
@@ -327,8 +329,9 @@ def _quantile(ordered: NDArray[np.float64], share: float) -> NDArray[np.float64]
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def _live(curves: Sequence[Curves], axis: Axis, target: Target, along: str) -> str:
+def _live(curves: Sequence[Curves], axis: Axis, specification: Specification, along: str) -> str:
     """The curves as JSON: positions in the axis's unit, five significant digits, ``null`` for what is not known."""
+    target = specification.target
     times = [x for each in curves for run in each.runs for x in run.x]
     if not times:
         return ""
@@ -360,7 +363,7 @@ def _live(curves: Sequence[Curves], axis: Axis, target: Target, along: str) -> s
         }
         for at, each in enumerate(curves)
     ]
-    found = {"along": clean(along), "unit": unit, "metric": clean(f"{target.split} {target.metric}")}
+    found = {"along": clean(along), "unit": unit, "metric": clean(target.name(specification.scored_by))}
     drawn = {"target": target.threshold, "limits": y_limits(curves, target), "groups": groups}
     return json.dumps({**found, **drawn}, separators=(",", ":"))
 
@@ -388,11 +391,8 @@ def evaluations_table(groups: Sequence[tuple[RunGroup, Sequence[Record]]]) -> Ta
     return Table("curves", "Evaluations", columns, tuple(rows))
 
 
-INK_PLACEHOLDER = "#010203"
-_FAINT = "#010204"
 _MOST_RUNS = 40
 _MOST_POINTS = 4000
-_WIDTH_IN = 5.4
 
 
 def _points_of_a_run(curves: Sequence[Curves]) -> int:
@@ -400,26 +400,9 @@ def _points_of_a_run(curves: Sequence[Curves]) -> int:
     return max(20, _MOST_POINTS // (max([1, *(len(each.runs) for each in curves)]) * len(curves)))
 
 
-def series_colour(at: int) -> str:
-    """The placeholder of series ``at``."""
-    return f"#0101{16 + at % len(SERIES):02x}"
-
-
-def _phase(name: str) -> str:
-    """The placeholder of a phase."""
-    names = list(PHASES)
-    return f"#0102{16 + (names.index(name) if name in PHASES else len(names) - 1):02x}"
-
-
-def _variables() -> dict[str, str]:
-    """The CSS value of each placeholder."""
-    found = {INK_PLACEHOLDER: "currentColor", _FAINT: "var(--faint)"}
-    found |= {series_colour(at): f"var(--series-{at})" for at in range(len(SERIES))}
-    return found | {_phase(name): f"var(--phase-{name})" for name in PHASES}
-
-
-def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target, along: str) -> str:
+def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, specification: Specification, along: str) -> str:
     """Single runs thin, medians bold, the range as a band, the target as a line. SVG text."""
+    target = specification.target
     with page_canvas(name, 3.5) as (canvas, axes):
         scale, unit = (
             time_scale([x for each in curves for x in each.band.x]) if axis.kind is ColumnKind.TIME_S else (1.0, "")
@@ -439,7 +422,7 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
             "offset points", va="bottom",
         )  # fmt: skip
         axes.set_xlabel(clean(f"{along}, {unit}" if unit else along))
-        axes.set_ylabel(clean(f"{target.split} {target.metric}"))
+        axes.set_ylabel(clean(target.name(specification.scored_by)))
         axes.set_xlim(left=0)
         low, high = y_limits(curves, target)
         axes.set_ylim(low, high)
@@ -480,26 +463,38 @@ def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
         scale, unit = time_scale([each for each in seconds if each is not None])
         for row, group in enumerate(groups):
             colour = series_colour(row)
-            reached = [run.time_to_accuracy_s / scale for run in group.runs if run.time_to_accuracy_s is not None]
-            missed = [(run.hopeless, (run.given_up_s or 0.0) / scale) for run in group.runs if not run.reached]
+            times = [(run, run.time_to_accuracy_s) for run in group.runs if run.time_to_accuracy_s is not None]
+            reached = [time / scale for _, time in times]
+            (dots,) = axes.plot(reached, [row + 0.16] * len(reached), "o", color=colour, markersize=5, alpha=0.6, mew=0)
+            mark(dots, *(_told(group, run, estimate_text(time, None, None)) for run, time in times))
+            missed = [(run, (run.given_up_s or 0.0) / scale) for run in group.runs if not run.reached]
             given_up = [time for _, time in missed]
-            axes.plot(reached, [row + 0.16] * len(reached), "o", color=colour, markersize=5, alpha=0.6, mew=0)
-            for hopeless, time in missed:
-                axes.plot([time], [row + 0.16], "x" if hopeless else ">", color=colour, markersize=6, mfc="none")
+            for run, time in missed:
+                shape, how = ("x", "could never arrive, ended after") if run.hopeless else (">", "given up after")
+                (one,) = axes.plot([time], [row + 0.16], shape, color=colour, markersize=6, mfc="none")
+                mark(one, _told(group, run, f"{how} {estimate_text(time * scale, None, None)}"))
             found = time_estimate(group, groups)
             if found is not None:
+                bounds = (found.interval.low, found.interval.high) if found.interval else (None, None)
+                told = (group.label, "estimate", f"{group.label}, estimate: {estimate_text(found.value, *bounds)}")
                 if found.interval is not None:
                     last = max([*reached, *given_up]) * 1.05
                     low, high = found.interval.low / scale, min(found.interval.high / scale, last)
-                    axes.plot([low, high], [row - 0.16] * 2, color=colour, linewidth=2.5)
+                    mark(axes.plot([low, high], [row - 0.16] * 2, color=colour, linewidth=2.5)[0], told)
                     # An end beyond the runs (open if half of them may never arrive) is an arrow.
-                    ends = [last] if high == last else []
-                    axes.plot(ends, [row - 0.16] * len(ends), ">", color=colour, markersize=7)
-                axes.plot([found.value / scale], [row - 0.16], "D", color=colour, markersize=7)
+                    if high == last:
+                        mark(axes.plot([last], [row - 0.16], ">", color=colour, markersize=7)[0], told)
+                mark(axes.plot([found.value / scale], [row - 0.16], "D", color=colour, markersize=7)[0], told)
         _rows(axes, [group.label for group in groups])
         axes.set_xlabel(f"time to accuracy, {unit}")
         axes.set_xlim(left=0)
         return page_svg(canvas, name)
+
+
+def _told(group: RunGroup, run: RunSummary, what: str) -> tuple[str, str, str]:
+    """What the mark of a run says."""
+    which = f"seed {run.seed}, run {run.id[:8]}"
+    return group.label, which, f"{group.label}, {which}: {what}"
 
 
 def draw_phases(name: str, groups: Sequence[RunGroup]) -> str:
@@ -512,13 +507,17 @@ def draw_phases(name: str, groups: Sequence[RunGroup]) -> str:
             for phase in PHASES:
                 mean = sum(phase_seconds(run.phases_s).get(phase, 0.0) for run in group.runs) / group.n / scale
                 if mean > 0:
-                    axes.barh(row, mean, 0.56, left, color=_phase(phase), linewidth=0)
+                    (bar,) = axes.barh(row, mean, 0.56, left, color=phase_colour(phase), linewidth=0)
+                    said = f"{estimate_text(mean * scale, None, None)}, {number(100 * mean * scale / whole[row], 2)} %"
+                    mark(bar, (group.label, "mean of its runs", f"{group.label}, {phase}: {said}"))
                     left += mean
             sum_text = axes.annotate(
                 number(whole[row] / scale), (left, row), (4, 0), textcoords="offset points", va="center"
             )
             # It is in the margin below; as part of the layout it would squeeze the axes, at worst to nothing.
             sum_text.set_in_layout(False)
+            all_of_it = f"{group.label}, all phases: {estimate_text(whole[row], None, None)}"
+            mark(sum_text, (group.label, "mean of its runs", all_of_it))
         _rows(axes, [group.label for group in groups])
         axes.set_xlabel(f"mean time of a run, {unit}")
         axes.set_xlim(0, max([*whole, 1e-9 * scale]) / scale * 1.14)
@@ -547,65 +546,3 @@ def _short(label: str) -> str:
         lines[-1] += part
     shown = [line if len(line) <= 26 else f"{line[:25]}…" for line in lines]
     return "\n".join(shown if len(shown) <= 3 else [*shown[:2], "…"])
-
-
-def time_scale(seconds: Sequence[float]) -> tuple[float, str]:
-    """The unit of a time axis: its size in seconds and its symbol."""
-    from levelbench.report.numbers import TIME, choose_unit
-
-    unit = choose_unit(seconds, TIME)
-    return unit.size, unit.symbol
-
-
-@contextmanager
-def page_canvas(name: str, height_in: float) -> Iterator[tuple[Canvas, Axes]]:
-    """A figure with one pair of axes in the page's style; global settings are restored afterwards."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure as Canvas
-
-    settings = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": name,
-        "text.parse_math": False,
-        "font.family": ["sans-serif"],
-        "font.size": 9.5,
-        "axes.unicode_minus": True,
-        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), INK_PLACEHOLDER),
-        **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), _FAINT),
-        **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.linewidth": 0.6,
-        "ytick.major.size": 0,
-    }
-    # A user's matplotlibrc would change the drawing: start from the defaults.
-    with mpl.rc_context(), warnings.catch_warnings():
-        mpl.rcdefaults()
-        mpl.rcParams.update(settings)
-        # A missing glyph or a tight layout makes a drawing less pretty, but must not prevent the report.
-        warnings.simplefilter("ignore")
-        canvas = Canvas(figsize=(_WIDTH_IN, height_in), layout="constrained")
-        FigureCanvasSVG(canvas)
-        canvas.patch.set_visible(False)
-        axes = canvas.add_subplot()
-        axes.patch.set_visible(False)
-        yield canvas, axes
-
-
-def page_svg(canvas: Canvas, name: str) -> str:
-    """The drawing as an ``<svg>`` element that scales to its box, with CSS variables for colours."""
-    out = io.StringIO()
-    canvas.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = out.getvalue()
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    variables = _variables()
-    text = re.sub(
-        r"((?:fill|stroke): )(#[0-9a-f]{6})", lambda found: found[1] + variables.get(found[2], found[2]), text
-    )
-    # Identifiers such as figure_1 would be the same in every drawing of one page.
-    text = re.sub(r'(<g) id="[a-z_0-9A-Z.]+"', r"\1", text)
-    # Use the page's font; "<" in a label is escaped, so only elements match.
-    text = re.sub(r'(<text style="font-size: [\d.]+px;) font-family: [^;"]*;', r"\1", text)
-    head = re.sub(r' (width|height)="[\d.]+pt"', "", text[: text.index(">")])
-    return head + ' aria-hidden="true" focusable="false"' + text[text.index(">") :].rstrip() + "\n"

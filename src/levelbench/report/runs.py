@@ -153,10 +153,10 @@ def _level(level: float, method: str) -> str:
     return f"{number(level * 100)} % {method}"
 
 
-def target_text(target: Target) -> str:
-    """The target in words: ``validation accuracy at least 0.97``."""
+def target_text(target: Target, scored_by: str | None = None) -> str:
+    """The target in words: ``validation accuracy at least 0.97``, without its split if a program reports it."""
     bound = "at least" if target.direction == "higher" else "at most"
-    return f"{target.split} {target.metric} {bound} {target.threshold:.6g}"
+    return f"{target.name(scored_by)} {bound} {target.threshold:.6g}"
 
 
 def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> Table:
@@ -225,7 +225,8 @@ def _judged(own: Specification) -> str:
 def _conditions(groups: Sequence[RunGroup]) -> list[str]:
     """What a reader must know about the times: target, crossing rule, and whether the data is synthetic."""
     notes = [
-        f"{group.specification.task}: target {target_text(group.specification.target)}, {_judged(group.specification)}."
+        f"{group.specification.task}: target {target_text(group.specification.target, group.specification.scored_by)}, "
+        f"{_judged(group.specification)}."
         for group in groups
     ]
     notes += [
@@ -354,11 +355,11 @@ def run_facts(run: RunSummary) -> Table:
         "recipe": f"{run.recipe} on {run.framework} ({run.device})",
         "settings": settings,
         "ranks": _team(run.distribution),
-        "target": f"{target_text(run.target)}, {run.crossing}",
+        "target": f"{target_text(run.target, run.scored_by)}, {run.crossing}",
         "outcome": _outcome(run),
         "whole run": _time(run.wall_s) + (f", median step {_time(run.time_per_step_s)}" if run.time_per_step_s else ""),
         "data": "synthetic data: the time says nothing about a real task" if run.synthetic else "",
-        "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items()) + _scored(run)
+        "quality": ", ".join(f"{_of(run, split)} {value:.4f}" for split, value in run.quality.items()) + _scored(run)
         if run.quality
         else "",
         "memory": f"{run.peak_memory_bytes / 2**20:.0f} MiB at the peak" if run.peak_memory_bytes else "",
@@ -374,6 +375,12 @@ def run_facts(run: RunSummary) -> Table:
 
 
 _LR = {"none": "unchanged", "linear": "times the workers", "sqrt": "times the root of the workers"}
+
+
+def _of(run: RunSummary, name: str) -> str:
+    """What a quality is called: that of the target's split by its metric if a program reported it."""
+    split, _, metric = name.partition(".")
+    return metric or run.target.metric if run.scored_by and split == run.target.split else name
 
 
 def _scored(run: RunSummary) -> str:
@@ -443,7 +450,7 @@ def curve_table(record: Record, run: RunSummary) -> Table:
         ),
         (Column("loss", "training loss", ColumnKind.NUMBER, digits=4), lambda each: each.loss),
         (
-            Column("quality", f"{target.split} {target.metric}", ColumnKind.NUMBER, digits=4),
+            Column("quality", target.name(record.header.specification.scored_by), ColumnKind.NUMBER, digits=4),
             lambda each: each.quality.get(target.split),
         ),
         (

@@ -35,6 +35,7 @@ from levelbench.report.tables import (
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
     from levelbench.analysis.stability import BestOf, SpreadPart, Stability
     from levelbench.analysis.threshold import Limit, RankFlip, TargetVerdicts, ThresholdCell, ThresholdSweep
@@ -233,7 +234,9 @@ def _draw_stability(axes: Axes, found: Sequence[Stability]) -> None:
     plain_axes(axes)
 
 
-def threshold_tables(found: ThresholdSweep, target: Target, head: str = "runs of") -> list[Table]:
+def threshold_tables(
+    found: ThresholdSweep, target: Target, head: str = "runs of", scored_by: str | None = None
+) -> list[Table]:
     """The rankings if there are several arms, the sweep, the rules side by side, and how far each arm gets.
 
     The arms are in the order of the ranking at the reference.
@@ -242,7 +245,7 @@ def threshold_tables(found: ThresholdSweep, target: Target, head: str = "runs of
 
     order = _by_rank(found)
     names = [Column("arm", head)]
-    clock = f"time to {target.split} {target.metric}"
+    clock = f"time to {target.name(scored_by)}"
     swept = Table(
         "sweep",
         f"{clock[:1].upper()}{clock[1:]} of ...",
@@ -402,12 +405,16 @@ def sweep_points_table(found: ThresholdSweep) -> Table:
     )
 
 
-def write_threshold(found: ThresholdSweep, target: Target, path: Path) -> Path:
+def write_threshold(found: ThresholdSweep, target: Target, path: Path, scored_by: str | None = None) -> Path:
     """Draw the time to each target; the fastest arms at the reference are named. Raises as ``drawing.draw``."""
-    return draw(path, "threshold", (6.8, 4.4), lambda figure: _draw_threshold(figure.add_subplot(), found, target))
+
+    def onto(figure: Canvas) -> None:
+        _draw_threshold(figure.add_subplot(), found, target, target.name(scored_by))
+
+    return draw(path, "threshold", (6.8, 4.4), onto)
 
 
-def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target) -> None:
+def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, named: str) -> None:
     order = _by_rank(found)
     times = [cell.time_s.value for row in found.cells for cell in row if cell.time_s is not None]
     wide = bool(times) and max(times) > _WIDE * min(times)
@@ -440,7 +447,7 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target) -> None:
         axes.set_ylim(bottom=0)
     if target.direction == "lower":
         axes.invert_xaxis()
-    axes.set_xlabel(clean(f"target ({target.split} {target.metric})"))
+    axes.set_xlabel(clean(f"target ({named})"))
     axes.set_ylabel(f"time to the target, {unit.symbol}")
     # Drawn from the slowest on, so that the fastest are on top, and named from the fastest on.
     handles, labels = axes.get_legend_handles_labels()

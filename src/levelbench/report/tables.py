@@ -273,6 +273,7 @@ def error_text(value: float) -> Text:
 
 _GAP = "  "
 _LABEL_WIDTH = 30
+_LEAST_TEXT = 24
 _TEXT_WIDTH = 48
 _LONG_WORD = 16
 
@@ -308,6 +309,11 @@ def _body(table: Table, width: int) -> list[str]:
         return [title, "(nothing)"]
     layout = lay_out(table)
     columns = [_wrapped(layout, table, at) for at in range(len(table.columns))]
+    if table.columns[-1].is_text and len(columns) > 2:
+        # A last column of sentences takes the room that is left, if that is enough to read them.
+        room = width - sum(_extent(column) + len(_GAP) for column in columns[:-1])
+        if _LEAST_TEXT <= room < _extent(columns[-1]):
+            columns[-1] = _wrapped(layout, table, len(columns) - 1, room)
     blocks = _blocks([_extent(column) for column in columns], width)
     if len(blocks) > 1:
         turned = _turned(layout, title)
@@ -340,11 +346,11 @@ def _below(table: Table, width: int) -> list[str]:
     return lines
 
 
-def _wrapped(layout: TextTable, table: Table, at: int) -> list[list[str]]:
+def _wrapped(layout: TextTable, table: Table, at: int, most_text: int | None = None) -> list[list[str]]:
     """Column ``at`` as cells of lines, the header first; a number's header wraps to its numbers' width."""
     cells = [row[at] for row in layout.cells]
     if table.columns[at].is_text:
-        most = _LABEL_WIDTH if at == 0 else _TEXT_WIDTH
+        most = most_text or (_LABEL_WIDTH if at == 0 else _TEXT_WIDTH)
         body = [_fold(cell, most) for cell in cells]
     else:
         body = [[cell] for cell in cells]

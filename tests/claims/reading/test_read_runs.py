@@ -289,3 +289,11 @@ def test_reading_leaves_the_collector_as_it_was(tmp_path):
         gc.enable()
     read_runs("digits", Store(tmp_path))
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("metric", "split"), [("test_acc", "test"), ("val_loss", "validation"), ("top1", "validation")]
+)
+def test_a_program_says_by_the_name_of_its_quality_which_data_stopped_it(tmp_path, metric, split):
+    spec = specification(target=Target(metric, 0.9), scored_by="program")
+    assert claim(write_runs(tmp_path, spec=spec)).sides[0].quality.stopping_split == split

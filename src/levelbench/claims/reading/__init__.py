@@ -7,12 +7,14 @@ others are still read.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Protocol, cast
 
 from levelbench import plugins
@@ -129,7 +131,38 @@ def kind_of(path: Path) -> Kind:
     if head.lstrip()[:1] == b"{" or path.suffix == ".json":
         return "submission"
     found = "it is not a claim.toml, a record, a submission or an MLPerf log"
-    raise UsageError(f"levelbench lint {path}", found, "write the claim down: levelbench lint --template > claim.toml")
+    raise UsageError(f"levelbench lint {path}", found, _write_down(head.decode("utf-8", "replace")))
+
+
+_SHORT = """\
+title = {title}
+
+[[sides]]
+name = "ours"
+time_s = 100.0
+runs_made = 5
+
+[[sides]]
+name = "theirs"
+time_s = 300.0
+runs_made = 5
+
+[[comparisons]]
+new = "ours"
+base = "theirs"
+ratio = 3.0
+"""
+
+
+def _write_down(text: str) -> str:
+    """How to write down a claim that was given in words, in a few lines."""
+    sentences = [line.strip() for line in text.splitlines() if line.strip() and line.isprintable()]
+    title = json.dumps([*sentences, "What is claimed, in one sentence"][0][:100], ensure_ascii=False)
+    lines = indent(_SHORT.format(title=title), "       ")
+    return f"""write the claim down in claim.toml, with its own figures:
+
+{lines}
+       then levelbench lint claim.toml; levelbench lint --template has every field that a rule asks for"""
 
 
 def _has_records(folder: Path) -> bool:
@@ -148,9 +181,14 @@ def _selected(what: str | Path, path: Path, store: Store | None, problems: list[
 
     try:
         return list(read_runs(text, store or _Store("levelbench-results"), problems))
-    except UnknownNameError as error:
-        found = f"there is no such file or folder, and {error.found}"
-        raise UsageError(f"levelbench lint {text}", found, error.do) from error
+    except LevelbenchError as error:
+        if len(text.split()) > 3 and "[" not in text:
+            found = "it reads claims in files, and this is a sentence"
+            raise UsageError("levelbench lint", found, _write_down(text)) from error
+        if isinstance(error, UnknownNameError):
+            found = f"there is no such file or folder, and {error.found}"
+            raise UsageError(f"levelbench lint {text}", found, error.do) from error
+        raise
 
 
 def _store_of(place: Path, store: Store | None) -> Store:

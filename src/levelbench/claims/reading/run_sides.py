@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -234,6 +235,9 @@ def quality_of(group: RunGroup, records: Sequence[Record] = ()) -> QualityView:
     found = mean_of(values)
     inside = found.interval if found else None
     split = split_of(target.split)
+    if group.specification.scored_by:
+        # A program reports what it likes: its name may say of what.
+        split = next(filter(None, map(split_of, re.split(r"[\W_]+", target.metric))), split)
     return QualityView(
         metric=target.metric,
         value=found.value if found else None,
@@ -243,7 +247,7 @@ def quality_of(group: RunGroup, records: Sequence[Record] = ()) -> QualityView:
         direction=target.direction,
         split=split,
         stopping_split=split,
-        test_looks=_looks(records),
+        test_looks=_looks(records, split),
     )
 
 
@@ -263,11 +267,11 @@ def mean_of(values: Sequence[float]) -> Estimate | None:
     return replace(found, value=value, interval=inside)
 
 
-def _looks(records: Sequence[Record]) -> int | None:
+def _looks(records: Sequence[Record], split: Split | None) -> int | None:
     """The largest number of evaluations of the test data in a run; ``None`` if no record says."""
     counts = []
     for record in records:
-        seen = sum("test" in each.quality for each in record.evaluations)
+        seen = sum(split == "test" or "test" in each.quality for each in record.evaluations)
         if record.end is not None and "test" in record.end.quality and not seen:
             seen = 1
         counts.append(seen)

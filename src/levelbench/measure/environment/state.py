@@ -163,9 +163,10 @@ def _busy(before: Facts, after: Facts) -> Iterator[str]:
     others = others_cores(_recorded_counters(before), _recorded_counters(after))
     if others is not None:
         if others > _MOST_OTHERS_PER_CORE * logical:
+            free = max(1, int(logical - others))
             yield (
                 f"other programs kept {others:.1f} of {logical} cores busy during the measurement: "
-                "stop them and measure again, or use fewer threads than cores"
+                f"stop them and measure again, or set OMP_NUM_THREADS={free} for everything that is compared"
             )
     elif (load.get("others_cores") or 0.0) > _MOST_OTHERS_PER_CORE * logical:
         yield (

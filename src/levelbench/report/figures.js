@@ -1,9 +1,11 @@
-/* Curves that can be read at the pointer, zoomed, and hidden run by run. Without scripts the drawing stays as it is. */
+/* Figures that can be read at the pointer and hidden run by run; curves can be zoomed too. Without scripts the drawings
+   stay as they are. */
 "use strict";
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const make = (name, text = "", more = {}) => Object.assign(document.createElement(name), {textContent: text, ...more});
   const USE = "Move over a curve to read it, drag to zoom, double-click to see all of it.";
+  const POINT = "Point at a mark to read it.";
 
   /* A checkbox with a label, which says whether what it is about is shown. */
   const choice = (text, change) => {
@@ -138,5 +140,43 @@
     plot.setSize({width: box.clientWidth, height: 290});
     show(plot, all);
   };
+
+  /* How far the pointer is from a mark's box, in pixels. */
+  const distance = (mark, {clientX, clientY}) => {
+    const {left, right, top, bottom} = mark.getBoundingClientRect();
+    return Math.hypot(Math.max(left - clientX, 0, clientX - right), Math.max(top - clientY, 0, clientY - bottom));
+  };
+
+  /* A drawing whose marks have titles: what is pointed at is said below it, and its groups and runs can be hidden. */
+  const marked = (drawing) => {
+    const marks = [...drawing.querySelectorAll("[data-run]")], box = make("div", "", {className: "live"});
+    const said = make("p", POINT, {className: "note"}), chosen = make("details");
+    const point = (event) => {
+      const shown = marks.filter((each) => each.style.display !== "none").map((each) => [distance(each, event), each]);
+      const [away, nearest] = shown.reduce((one, other) => (other[0] < one[0] ? other : one), [24, null]);
+      marks.forEach((each) => each.classList.toggle("pointed", each === nearest));
+      said.textContent = nearest && away < 24 ? nearest.querySelector("title").textContent : POINT;
+    };
+    ["pointermove", "pointerdown"].forEach((each) => drawing.addEventListener(each, point));
+    const set = (some) => (on) => some.forEach((each) => { each.style.display = on ? "" : "none"; });
+    const by = (some, key) => Map.groupBy(some, (each) => each.dataset[key]);
+    chosen.append(make("summary", "Show and hide runs"));
+    for (const [label, members] of by(marks, "group")) {
+      const group = make("fieldset"), runs = [...by(members, "run")];
+      const single = runs.map(([run, its]) => choice(run, set(its)));
+      group.append(make("legend", label));
+      if (runs.length > 2) {
+        group.append(choice("all of it", (on) => {
+          set(members)(on);
+          single.forEach(([, each]) => { each.checked = on; });
+        })[0]);
+      }
+      group.append(...single.map(([each]) => each));
+      chosen.append(group);
+    }
+    box.append(said, chosen);
+    drawing.after(box);
+  };
   document.querySelectorAll("[data-curves]").forEach(live);
+  [...document.querySelectorAll(".drawing")].filter((each) => each.querySelector("[data-run]")).forEach(marked);
 })();
