@@ -302,6 +302,22 @@ def test_batches_of_an_iterator_are_waited_for_one_by_one_too(time_program):
     assert record.end.phases_ns["data"] >= 120 * MS
 
 
+def test_what_a_program_prints_to_streams_that_it_has_closed_damages_nothing(time_program):
+    text = """
+        print("accuracy: 0.5", flush=True)
+        for each in range(3):
+            os.close(each)
+        levelbench.phases(train=time.sleep)(0.05)
+        try:
+            os.write(1, b"x" * 500)
+        except OSError:
+            pass
+    """
+    _, record = time_program(text)
+    assert record.end.phases_ns["train"] >= 50 * MS
+    assert not any("phases" in each for each in record.end.suspect)
+
+
 @pytest.mark.parametrize("elsewhere", ["io.StringIO()", "None", "open(os.devnull, 'w')"])
 def test_the_end_of_training_is_heard_wherever_a_program_prints(time_program, elsewhere):
     text = f"""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
@@ -56,7 +56,8 @@ class Page:
     """Words that two processes share: the program maps them, and its reader, which nothing may end, does not."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        with _above_streams():
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         if os.fstat(self._descriptor).st_size != _WORDS.size:
             os.close(self._descriptor)
             raise OSError(f"{path.name} is of another version of levelbench")
@@ -66,7 +67,8 @@ class Page:
     @cached_property
     def words(self) -> memoryview:
         """To be written by the program."""
-        return memoryview(mmap.mmap(self._descriptor, _WORDS.size)).cast("q")
+        with _above_streams():
+            return memoryview(mmap.mmap(self._descriptor, _WORDS.size)).cast("q")
 
     @classmethod
     def create(cls, path: Path) -> Page:
@@ -137,7 +139,24 @@ class Channel:
 
 def open_channel(page: Path) -> int:
     """The program's end of the channel beside a page, to be kept open or written to; ``OSError`` without a reader."""
-    return os.open(channel_of(page), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with _above_streams():
+        return os.open(channel_of(page), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+@contextmanager
+def _above_streams() -> Iterator[None]:
+    """What is opened here is none of the standard streams, which a program may have closed and print to all the same.
+
+    A mapped file has a descriptor of its own, too.
+    """
+    taken = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
+    while taken[-1] < 3:
+        taken.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    try:
+        yield
+    finally:
+        for each in taken:
+            os.close(each)
 
 
 def channel_of(page: Path) -> Path:
