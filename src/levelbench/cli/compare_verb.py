@@ -195,13 +195,13 @@ def compared(store: Store, a: str, b: str, given: dict[str, Any]) -> tuple[list[
     shared.check_statistics(given["margin"], given["level"])
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
     prices = shared.read_prices(given.get("prices", ()))
-    sides = label_apart(store.group(a, **view), store.group(b, **view), a, b)
-    sides = (*shared.priced(sides, prices),)
+    sides = list(shared.priced(label_apart(store.group(a, **view), store.group(b, **view), a, b), prices))
     comparison = compare(
-        *sides,
+        sides[0],
+        sides[1],
         margin=given["margin"],
         level=given["level"],
         across_machines=given["across_machines"],
         history=lambda: group_runs(store.summaries()),
     )
-    return list(sides), comparison
+    return sides, comparison
