@@ -35,7 +35,7 @@ def test_a_task_is_measured_and_a_result_above_the_roof_is_said_to_be_wrong(call
 
 
 def test_a_network_of_the_zoo_is_a_model(call, measured):
-    call("analyze", "roofline", "mlp", "--framework", "numpy", "--batch", "8")
+    call("analyze", "roofline", "lenet5", "--framework", "numpy", "--batch", "8")
     assert (measured[0].network.case.batch, measured[0].network.arm.framework) == (8, "numpy")
 
 
@@ -60,7 +60,7 @@ def test_it_is_drawn_under_the_slope_of_each_level(call, measured, tmp_path):
     files = ("--plot", tmp_path / "r.svg", "--markdown", tmp_path / "r.md", "--csv", tmp_path / "r.csv")
     call("analyze", "roofline", "digits", "--framework", "numpy", "--store", tmp_path / "none", *files)
     text = (tmp_path / "r.svg").read_text()
-    assert all(f"<!-- {name} GB/s -->" in text for name in ("L1 200", "memory 20"))
+    assert all(f"<!-- {name} GB/s -->" in text for name in ("L1 200", "memory 20.0"))
     assert "training step" in (tmp_path / "r.csv").read_text()
     assert "Roofs" in (tmp_path / "r.md").read_text()
 
@@ -69,7 +69,7 @@ def test_it_is_drawn_under_the_slope_of_each_level(call, measured, tmp_path):
     ("words", "found"),
     [
         (("digits", "--batch", "8"), "they are a network's"),
-        (("mlp", "--batch", "1,8"), "a roofline is of one batch"),
+        (("lenet5", "--batch", "1,8"), "a roofline is of one batch"),
         (("digits", "--budget", "0"), "leaves no time"),
         (("digitz",), "digitz"),
     ],

@@ -97,3 +97,9 @@ def test_options_that_say_nothing_are_refused(call, store, words, found):
     code, _, err = call("compare", *SIDES, *words, "--store", store)
     assert code == 2
     assert found in " ".join(err.split())
+
+
+def test_a_folder_of_data_in_the_environment_is_no_reason_to_refuse(call, store, monkeypatch, tmp_path):
+    monkeypatch.setenv("LEVELBENCH_DATA", str(tmp_path))
+    code, _, _ = call("compare", *SIDES, "--store", store, "--fail-on", "never")
+    assert code == 0

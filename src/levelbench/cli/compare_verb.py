@@ -61,7 +61,7 @@ def command(a: str, b: str, fail_on: str, store_path: Path, as_json: bool, **giv
     wrong = shared.read_fail_on(fail_on)
     sides, comparison = compared(shared.open_store(store_path), a, b, given)
     tables, answer, lines = [groups_table(sides)], comparison.answer(), comparison.caveat_lines()
-    why = explained(sides, comparison, given, as_json=as_json) if given["why"] else None
+    why = explained(sides, comparison, given) if given["why"] else None
     if why is not None:
         answer = [answer[0], f"  why: {why.line()}"]
         tables += [why_table(why)] if why.ratio is not None else []
@@ -85,7 +85,7 @@ def command(a: str, b: str, fail_on: str, store_path: Path, as_json: bool, **giv
 def _check_why(given: dict[str, Any]) -> None:
     """Refuse what says nothing without ``--why``, and a single profile."""
     if not given["why"]:
-        for name in ("plot", "task_file", "data"):
+        for name in ("plot", "task_file"):
             if given[name] is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} {given[name]}", "only --why draws or profiles", "add --why")
@@ -105,7 +105,7 @@ def why_lines(why: Why) -> list[str]:
     return [*lines, *(f"not split: {each}" for each in why.lacks)]
 
 
-def explained(sides: list[RunGroup], comparison: Comparison, given: dict[str, Any], *, as_json: bool) -> Why:
+def explained(sides: list[RunGroup], comparison: Comparison, given: dict[str, Any]) -> Why:
     """Why the second side takes another time than the first."""
     from levelbench.analysis.trajectory import curves_by_seed, trajectories
     from levelbench.analysis.why import explain
@@ -118,7 +118,7 @@ def explained(sides: list[RunGroup], comparison: Comparison, given: dict[str, An
         return explain(_emptied(a), _emptied(b), lacks=[found], level=given["level"])
     records = [[read_record(Path(run.path)) for run in side.runs] for side in sides]
     curves = [curves_by_seed(each) for each in records]
-    profiles, lacks = _profiles(sides, given, as_json=as_json)
+    profiles, lacks = _profiles(sides, given)
     return explain(
         a,
         b,
@@ -143,7 +143,7 @@ def _hidden(records: list[Record]) -> float | None:
 
 
 def _profiles(
-    sides: list[RunGroup], given: dict[str, Any], *, as_json: bool
+    sides: list[RunGroup], given: dict[str, Any]
 ) -> tuple[tuple[OperatorShares, OperatorShares] | None, list[str]]:
     """The operators' shares on both sides, or why there are none."""
     from levelbench.experiments.profiling import ProfileJob, profile_sides, why_no_profile
@@ -195,13 +195,13 @@ def compared(store: Store, a: str, b: str, given: dict[str, Any]) -> tuple[list[
     shared.check_statistics(given["margin"], given["level"])
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
     prices = shared.read_prices(given.get("prices", ()))
-    sides = label_apart(store.group(a, **view), store.group(b, **view), a, b)
-    sides = (*shared.priced(sides, prices),)
+    sides = list(shared.priced(label_apart(store.group(a, **view), store.group(b, **view), a, b), prices))
     comparison = compare(
-        *sides,
+        sides[0],
+        sides[1],
         margin=given["margin"],
         level=given["level"],
         across_machines=given["across_machines"],
         history=lambda: group_runs(store.summaries()),
     )
-    return list(sides), comparison
+    return sides, comparison

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from levelbench.errors import LevelbenchError, UnsupportedError
+from levelbench.errors import LevelbenchError, UnsupportedError, UsageError
 from levelbench.experiments.processes import ProcessNote, listen, raise_reported, serve
 from levelbench.experiments.profiling import ProfileJob, batches_of, trainer_of
 from levelbench.measure.ceilings import GemmMaker
@@ -116,20 +116,20 @@ class _Subject:
 
 def measure_roofline(job: RooflineJob) -> RooflineProfile:
     """Measure in this process; raises the errors of the framework, and ``UnsupportedError`` for an accelerator."""
-    specification = job.step.specification if job.step is not None else None
-    framework, device = (
-        (specification.framework, specification.device)
-        if specification is not None
-        else (job.network.arm.framework, job.network.arm.device)  # type: ignore[union-attr]
-    )
+    if job.step is not None:
+        name, device = job.step.specification.framework, job.step.specification.device
+    elif job.network is not None:
+        name, device = job.network.arm.framework, job.network.arm.device
+    else:
+        raise UsageError("a roofline", "the job names neither a step nor a network", "name one")
     if device != "cpu":
         found = "roofs by level of the memory are measured on the CPU only"
         raise UnsupportedError(f"a roofline on {device}", found, "use levelbench operator, which measures its ceilings")
     subject = _of_step(job.step) if job.step is not None else _of_network(job.network)
     subject.turn()
     turns: list[_Turn] = []
-    found = load_framework(framework)
-    own = [*found.gemms(), *_own_product(found, device)]
+    framework = load_framework(name)
+    own = [*framework.gemms(), *_own_product(framework, device)]
     with Roofs(own) as kernels:
         kernels.measure()
         began_ns, measured = HOST.now_ns(), [kernels.measure()]

@@ -233,12 +233,12 @@ def write_under_roofs(found: Roofline, path: Path) -> Path:
     dtypes = {each.dtype for each in found.places}
     flat = {each.name: each.rate.value for each in found.roofs if each.kind == "compute" and each.name in dtypes}
     slopes = {each.name: each.rate.value for each in found.roofs if each.kind == "memory"}
-    series = list(dict.fromkeys(point.series for point in points))
+    kinds = list(dict.fromkeys(point.series for point in points))
 
     def onto(axes: Axes) -> None:
-        draw_roofline(axes, f"{found.title}, n = {found.processes} processes", points, flat, slopes, series)
-        slowest = sorted(points, key=lambda point: point.flop_s)[-_SHOWN:]
-        for point in slowest:
+        draw_roofline(axes, f"{found.title}, n = {found.processes} processes", points, flat, slopes, kinds)
+        fastest = sorted(points, key=lambda point: point.flop_s)[-_SHOWN:]
+        for point in fastest:
             place = (point.intensity, point.flop_s * _GIGA)
             axes.annotate(clean(point.name), place, (4, -3), textcoords="offset points", fontsize=7)
 

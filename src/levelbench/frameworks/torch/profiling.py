@@ -271,7 +271,8 @@ def module_step_times(
 
     def run() -> tuple[list[tuple[int, Span]], list[tuple[int, Span]]]:
         forward: list[tuple[int, Span]] = []
-        backward, started, handles = BackwardMarks(marks), [], []
+        started: list[Any] = []
+        backward, handles = BackwardMarks(marks), []
         for at, (_, each) in enumerate(leaf_modules):
 
             def end(_module: object, _inputs: object, found: Any, at: int = at) -> None:
