@@ -12,12 +12,12 @@ import sys
 import time
 
 import pytest
+from tests.cli.test_analyze_verb import MS, record_of
 
 from levelbench.experiments.training import Finished
 from levelbench.measure.environment import capture
 from levelbench.records import Store
 from levelbench.records.searches import find_searches
-from tests.cli.test_analyze_verb import MS, record_of
 
 TASK = '''
 """Two ways to train, to be tuned."""
@@ -133,7 +133,7 @@ def test_a_budget_in_seconds_ends_each_side_when_its_own_is_spent(study, call):
 
 
 def test_where_no_trial_arrives_the_final_quality_decides_and_nothing_is_claimed(study, call):
-    path, jobs, _, words = study
+    _, jobs, _, words = study
     code, out, _ = call(*words, "--target", 0.99)
     assert code == 4
     assert "none of the 8 trials" in out

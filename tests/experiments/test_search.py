@@ -105,7 +105,7 @@ def test_a_setting_in_the_brackets_is_not_searched():
 def test_a_space_beyond_what_the_recipe_accepts_is_refused():
     settings = {"lr": 0.05, "momentum": 0.9}
     wide = read_space(["momentum=uniform(0,1.5)"], settings, {}, "digits")
-    with pytest.raises(UsageError, match="momentum=1.5"):
+    with pytest.raises(UsageError, match=r"momentum=1\.5"):
         check_space(wide, "digits", {}, Options(framework="numpy"))
     check_space(
         read_space(["momentum=uniform(0,0.99)"], settings, {}, "digits"), "digits", {}, Options(framework="numpy")

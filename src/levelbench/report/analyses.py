@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from levelbench.analysis.composition import Composition, Contrast, Effect, FactorArm
+    from levelbench.analysis.composition import Composition, Effect
+    from levelbench.analysis.contrasts import Contrast, FactorArm
     from levelbench.measure.verdict import Verdict
     from levelbench.records.schema import Specification
     from levelbench.report.run_figures import Curves
