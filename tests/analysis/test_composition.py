@@ -4,7 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from levelbench.analysis.composition import CompositionKind, compose, designs, one_at_a_time
+from levelbench.analysis.composition import CompositionKind, compose
+from levelbench.analysis.factorial import designs, one_at_a_time
 from levelbench.errors import IncomparableError, UsageError
 
 OFF = {"smooth": 0.0, "half": False}

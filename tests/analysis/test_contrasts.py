@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from levelbench.analysis.composition import FactorArm, contrast
+from levelbench.analysis.contrasts import FactorArm, contrast
 
 
 def cell(*times, on=(), given_up=(), seeds=None, **more):

@@ -5,10 +5,8 @@ sum, so every question about a factorial experiment is one contrast of its arms.
 COMPOSABLE if its whole interval lies inside the margin, SUB-MULTIPLICATIVE if all of it lies above 1 (they gain less
 together), SUPER-MULTIPLICATIVE if below (they gain more), else UNCLEAR, with the number of runs that would settle it.
 
-If all arms have the same seeds, a contrast is formed seed by seed and tested by Student's t, which needs no equal
-variances and removes the luck of the seeds; else Welch's approximation is used. A run that never reached its target
-took longer than its limit. That bounds a contrast on one side and leaves the other side open; nothing is imputed or
-dropped.
+Every ratio of times is also split into statistical efficiency, the samples to the target, and hardware efficiency, the
+time per sample: the two ratios multiply to that of the times.
 """
 
 from __future__ import annotations
@@ -19,156 +17,22 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from levelbench.analysis.comparison import check_comparable, span_of
+from levelbench.analysis.contrasts import Contrast, FactorArm, contrast
+from levelbench.analysis.factorial import Fraction, designs, fraction, lesion, one_at_a_time
 from levelbench.analysis.ties import beyond_ties, jumps_of
 from levelbench.errors import IncomparableError, UsageError
-from levelbench.measure.design import Span, schedule_of
 from levelbench.measure.environment import same_machine
-from levelbench.measure.statistics import more_runs, resolution_of, settling_error, t_quantile
-from levelbench.measure.statistics.compare import rounding_variance
-from levelbench.measure.verdict import LEAST_RUNS, NOT_INTERLEAVED, Verdict, VerdictKind, verdict
-from levelbench.records import RunGroup, RunSummary
+from levelbench.measure.statistics import more_runs, settling_error
+from levelbench.measure.verdict import Verdict, VerdictKind, verdict
+from levelbench.records import RunGroup, RunSummary, Specification
 
-__all__ = ["Composition", "CompositionKind", "Contrast", "Effect", "FactorArm", "SingleFactor", "cells_of"]
-__all__ += ["compose", "contrast", "designs", "horizon_of", "one_at_a_time"]
-
-Logs = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class FactorArm:
-    """The runs of one arm by seed: the factors that were ``on``, and the seconds to the target.
-
-    ``times`` has ``None`` for a run that missed, and ``given_up`` has, in the same order, how long each of these had
-    tried: infinite for one that could never have arrived. ``failed`` says that no run of the arm finished.
-    """
-
-    on: frozenset[str]
-    times: tuple[float | None, ...]
-    given_up: tuple[float, ...]
-    seeds: tuple[int, ...]
-    label: str = ""
-    failed: bool = False
-    spans: tuple[Span, ...] | None = None
-    """When each run started and ended, if known."""
-    runs: tuple[RunSummary, ...] = ()
-    """The runs themselves, if known."""
-
-    @property
-    def reached(self) -> int:
-        """How many of the runs reached the target."""
-        return sum(time is not None for time in self.times)
-
-    def logs(self, horizon: float) -> tuple[Logs, Logs]:
-        """Lower and upper bounds of the log times, shape (n,); ``horizon`` stands for an infinite time."""
-        given_up = iter(self.given_up)
-        low = [min(next(given_up), horizon) if time is None else time for time in self.times]
-        high = [math.inf if time is None else time for time in self.times]
-        with np.errstate(divide="ignore"):
-            return np.log(np.array(low)), np.log(np.array(high))
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """A ratio with its interval; ``None`` if unknown, with the ``reason``.
-
-    ``deviation`` is the standard deviation of the logarithm from one run of each arm, for planning.
-    """
-
-    ratio: float | None
-    low: float | None
-    high: float | None
-    n: int
-    level: float
-    deviation: float | None = None
-    method: str = ""
-    reason: str = ""
-
-
-def horizon_of(cells: Sequence[FactorArm]) -> float:
-    """The longest time that any run took or was given: a lower bound for a run that could never arrive."""
-    known = [time for cell in cells for time in (*cell.times, *cell.given_up) if time is not None]
-    return max(filter(math.isfinite, known), default=math.inf)
-
-
-def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: float = 0.95) -> Contrast:
-    """The product of the arms' times, each to the power of its coefficient: 1 and -1 give a ratio of two arms.
-
-    There is no interval if an arm has fewer than three runs, or if two arms did not take turns. ``ValueError`` unless
-    there is one coefficient per cell.
-    """
-    used = [(cell, c) for cell, c in zip(cells, coefficients, strict=True) if c]
-    n = min((len(cell.times) for cell, _ in used), default=0)
-    if n == 0 or any(cell.failed for cell, _ in used):
-        return Contrast(None, None, None, n, level, reason="an arm has no run, or all runs of one failed")
-    horizon = horizon_of(cells)
-    bounds = [cell.logs(horizon) for cell, _ in used]
-    # The lower bound of the contrast has short times where the coefficient is positive, long ones where it is negative.
-    small = [low if c > 0 else high for (low, high), (_, c) in zip(bounds, used, strict=True)]
-    large = [high if c > 0 else low for (low, high), (_, c) in zip(bounds, used, strict=True)]
-    weights = [c for _, c in used]
-    paired = len({cell.seeds for cell, _ in used}) == 1
-    method = "Student's t of each seed's contrast" if paired else "Welch's t of the contrast"
-    below, above = (_interval(side, weights, level, paired) for side in (small, large))
-    apart = any(_apart(one, other, paired=paired) for (one, _), (other, _) in combinations(used, 2))
-    missed = sum(len(cell.times) - cell.reached for cell, _ in used)
-    reason = f"{missed} run{'s' * (missed != 1)} never reached the target: a bound from one side" if missed else ""
-    if missed and below is None and above is None:
-        reason = f"{missed} run{'s' * (missed != 1)} never reached the target: no bound from either side"
-    if n < LEAST_RUNS:
-        reason = reason or f"too few runs: an interval needs at least {LEAST_RUNS} of each arm"
-    elif apart:
-        reason = "; ".join(filter(None, (reason, NOT_INTERLEAVED)))
-    known = n >= LEAST_RUNS and not apart
-    return Contrast(
-        ratio=_power(below[0]) if below and not missed else None,
-        low=_power(below[1]) if below and known else None,
-        high=_power(above[2]) if above and known else None,
-        n=n,
-        level=level,
-        deviation=below[3] if below and not missed and known else None,
-        method=method,
-        reason=reason,
-    )
-
-
-def _interval(
-    logs: Sequence[Logs], weights: Sequence[float], level: float, paired: bool
-) -> tuple[float, float, float, float] | None:
-    """Mean, bounds, and the deviation of one run of each arm; ``None`` if a logarithm is not finite."""
-    if not all(np.isfinite(each).all() for each in logs):
-        return None
-    mean = math.fsum(c * float(each.mean()) for each, c in zip(logs, weights, strict=True))
-    if min(map(len, logs)) < 2:
-        return mean, mean, mean, 0.0
-    # No run is known more precisely than the resolution of the clock.
-    step = resolution_of(*(np.exp(each).tolist() for each in logs))
-    floors = [c * c * rounding_variance(np.exp(each), step) for each, c in zip(logs, weights, strict=True)]
-    if paired:
-        together = np.sum([c * each for each, c in zip(logs, weights, strict=True)], axis=0)
-        parts, sizes = [max(float(together.var(ddof=1)), math.fsum(floors))], [len(together)]
-    else:
-        spreads = [c * c * float(each.var(ddof=1)) for each, c in zip(logs, weights, strict=True)]
-        parts = [max(spread, floor) for spread, floor in zip(spreads, floors, strict=True)]
-        sizes = [len(each) for each in logs]
-    shares = [part / size for part, size in zip(parts, sizes, strict=True)]
-    variance = math.fsum(shares)
-    # Sums of equal numbers differ in the last digit: that is not a spread.
-    if variance < 1e-24 * (1.0 + mean * mean):
-        return mean, mean, mean, 0.0
-    dof = 1.0 / math.fsum((s / variance) ** 2 / (size - 1) for s, size in zip(shares, sizes, strict=True))
-    reach = t_quantile(0.5 + 0.5 * level, dof) * math.sqrt(variance)
-    return mean, mean - reach, mean + reach, math.sqrt(math.fsum(parts))
-
-
-def _power(logarithm: float) -> float:
-    return math.exp(min(max(logarithm, -700.0), 700.0))
-
+__all__ = ["Composition", "CompositionKind", "Effect", "Efficiencies", "Lesion", "SingleFactor", "cells_of"]
+__all__ += ["compose", "factor_value", "lesions"]
 
 Value = int | float | str | bool
+LEAST_FRACTION, MOST_FRACTION = 5, 11
+"""Numbers of factors for which :func:`levelbench.analysis.factorial.fraction` has a design."""
 
 
 class CompositionKind(StrEnum):
@@ -181,11 +45,28 @@ class CompositionKind(StrEnum):
 
 
 @dataclass(frozen=True)
+class Efficiencies:
+    """A ratio of times split into statistical efficiency (samples to the target) and hardware efficiency (time each).
+
+    Both ratios multiply to that of the times. Without a ratio, ``reason`` says why.
+    """
+
+    samples: Contrast
+    per_sample: Contrast
+
+    @property
+    def reason(self) -> str:
+        """Why there is no split; empty if there is one."""
+        return "" if self.samples.ratio is not None else self.samples.reason
+
+
+@dataclass(frozen=True)
 class SingleFactor:
     """The effect of a single factor: the arm with it alone compared with the arm with none."""
 
     factor: str
     verdict: Verdict
+    split: Efficiencies | None = None
 
 
 @dataclass(frozen=True)
@@ -193,10 +74,40 @@ class Effect:
     """A main effect or an interaction, averaged over all arms.
 
     For two factors, ``found.ratio`` is the effect of one with the other on, over its effect with the other off.
+    ``aliases`` are the effects that the design cannot tell from this one: ``found`` is that of their product.
     """
 
     factors: tuple[str, ...]
     found: Contrast
+    aliases: tuple[tuple[str, ...], ...] = ()
+    split: Efficiencies | None = None
+
+
+@dataclass(frozen=True)
+class Lesion:
+    """What each factor gains where all others are on: the arm with all compared with the arms that lack one.
+
+    ``against`` has the verdict on ``cells[0]``, with all factors, against each of the others; the levels of all hold
+    jointly.
+    """
+
+    factors: tuple[str, ...]
+    cells: tuple[FactorArm, ...]
+    against: tuple[SingleFactor, ...]
+    margin: float
+    level: float
+
+    @property
+    def unclear(self) -> bool:
+        """Whether no verdict is clear."""
+        return all(each.verdict.kind is VerdictKind.UNCLEAR for each in self.against)
+
+    def lines(self) -> list[str]:
+        """One sentence for each factor."""
+        return [
+            f"{each.verdict.kind}  all against all but {each.factor}: {_verdict_ratio(each.verdict)}"
+            for each in self.against
+        ]
 
 
 @dataclass(frozen=True)
@@ -221,6 +132,8 @@ class Composition:
     level: float
     runs_to_settle: int | None
     reason: str
+    design: str = "full"
+    """The name of the design, with the resolution and the generators of a fraction."""
 
     def lines(self) -> list[str]:
         """The answer in words, for a terminal."""
@@ -238,24 +151,15 @@ class Composition:
                 f"  speed-up of all together: {1 / self.together.ratio:.3g} measured, {1 / self.predicted:.3g} is the "
                 "product of the single ones"
             )
+        if self.design not in ("full", "one"):
+            lines.append(f"  design: {self.design}; aliased effects cannot be told apart, and are given as one")
         if reached[0] < reached[1]:
             lines.append(f"  {reached[0]} of {reached[1]} runs reached the target; the others count as longer times")
         return lines
 
 
-def designs(factors: Sequence[str]) -> list[frozenset[str]]:
-    """The full factorial design: every subset of the factors, none first, all last."""
-    return [frozenset(chosen) for size in range(len(factors) + 1) for chosen in combinations(factors, size)]
-
-
-def one_at_a_time(factors: Sequence[str]) -> list[frozenset[str]]:
-    """None, each alone, all: the fewest arms that show whether the factors compose."""
-    every = frozenset(factors)
-    return list(dict.fromkeys([frozenset[str](), *(frozenset([each]) for each in factors), every]))
-
-
 def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[FactorArm]:
-    """Each group as a cell: a factor is on if its setting differs from its value in ``off``.
+    """Each group as a cell: a factor is on if its value differs from that in ``off``.
 
     :raises IncomparableError: if the groups differ in more than the factors, or two of them have the same factors on.
     """
@@ -263,11 +167,8 @@ def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[Facto
     first = groups[0].specification
     for group in groups:
         specification = group.specification
-        other = {name: value for name, value in specification.settings.items() if name not in off}
-        same = {name: value for name, value in first.settings.items() if name not in off}
-        on = frozenset(name for name, value in off.items() if specification.settings.get(name) != value)
-        parts = (specification.recipe, specification.framework, specification.device)
-        if other != same or parts != (first.recipe, first.framework, first.device) or on in cells:
+        on = frozenset(name for name, value in off.items() if factor_value(specification, name) != value)
+        if not _same_otherwise(specification, first, off) or on in cells:
             raise IncomparableError(
                 f"the composition of {', '.join(off)}",
                 f"{group.label} differs from {groups[0].label} in other settings too, "
@@ -276,6 +177,30 @@ def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[Facto
             )
         cells[on] = _cell(group, on)
     return list(cells.values())
+
+
+def factor_value(specification: Specification, name: str) -> Value | None:
+    """What a run has for a factor: a setting, the framework, the device or a word of its team; ``None`` if nothing."""
+    if name in specification.settings:
+        return specification.settings[name]
+    if name in ("framework", "device"):
+        return str(getattr(specification, name))
+    return specification.team().get(name)
+
+
+def _same_otherwise(one: Specification, other: Specification, off: Mapping[str, Value]) -> bool:
+    """Whether two specifications differ in nothing but factors.
+
+    A run of one rank has no scheme: if the ranks are a factor, the words of its team are not compared.
+    """
+    alone = "ranks" in off and None in (one.distribution, other.distribution)
+
+    def rest(each: Specification) -> dict[str, Value]:
+        parts = {name: str(getattr(each, name)) for name in ("recipe", "framework", "device")}
+        whole: dict[str, Value] = {**each.settings, **parts, **({} if alone else each.team())}
+        return {name: value for name, value in whole.items() if name not in off}
+
+    return rest(one) == rest(other)
 
 
 def compose(
@@ -299,6 +224,12 @@ def compose(
     if lacking := [each for each in one_at_a_time(tuple(off)) if each not in cells]:
         named = "; ".join(", ".join(sorted(each)) or "none of them" for each in lacking)
         raise UsageError(f"the composition of {', '.join(off)}", f"there are no runs with {named}", "run these too")
+    _check_together(groups, off, across_machines)
+    return _composed(cells, tuple(off), margin, level)
+
+
+def _check_together(groups: Sequence[RunGroup], off: Mapping[str, Value], across_machines: bool) -> None:
+    """Raise what the gate refuses, and ``IncomparableError`` for runs of several machines."""
     for group in groups[1:]:
         check_comparable(groups[0], group)
     runs = [run for group in groups for run in group.runs]
@@ -306,7 +237,34 @@ def compose(
         raise IncomparableError(
             f"the composition of {', '.join(off)}", "the runs are from several machines", "give --across-machines"
         )
-    return _composed(cells, tuple(off), margin, level)
+
+
+def lesions(
+    groups: Sequence[RunGroup],
+    off: Mapping[str, Value],
+    *,
+    margin: float = 0.1,
+    level: float = 0.95,
+    across_machines: bool = False,
+) -> Lesion:
+    """What each factor gains where all others are on, from runs with all factors and with all but one.
+
+    :raises UsageError: for fewer than two factors, or if an arm is missing.
+    :raises IncomparableError: as :func:`compose`.
+    """
+    cells = {cell.on: cell for cell in cells_of(groups, off)}
+    factors = tuple(off)
+    if len(factors) < 2 or (lacking := [each for each in lesion(factors) if each not in cells]):
+        named = "; ".join(", ".join(sorted(each)) for each in lacking) if len(factors) > 1 else "at least two factors"
+        raise UsageError(f"the lesion of {', '.join(off) or 'nothing'}", f"it lacks {named}", "run these too")
+    _check_together(groups, off, across_machines)
+    shared, every = 1 - (1 - level) / len(factors), cells[frozenset(factors)]
+    against = []
+    for name in factors:
+        lacks = cells[frozenset(factors) - {name}]
+        split = _split([every, lacks], [1.0, -1.0], shared)
+        against.append(SingleFactor(name, _verdict(lacks, every, margin, shared), split))
+    return Lesion(factors, tuple(cells[each] for each in lesion(factors)), tuple(against), margin, level)
 
 
 def _composed(
@@ -315,7 +273,10 @@ def _composed(
     none, every = cells[frozenset()], cells[frozenset(factors)]
     singles = [cells[frozenset([each])] for each in factors]
     against = {on: _verdict(none, cell, margin, level) for on, cell in cells.items() if on}
-    alone = tuple(SingleFactor(name, against[frozenset([name])]) for name in factors)
+    alone = tuple(
+        SingleFactor(name, against[frozenset([name])], _split([cells[frozenset([name])], none], [1.0, -1.0], level))
+        for name in factors
+    )
     corners = [every, *singles, none]
     departure = contrast(corners, [1.0, *([-1.0] * len(singles)), len(singles) - 1.0], level)
     ratios = [each.verdict.ratio for each in alone]
@@ -326,6 +287,7 @@ def _composed(
         ties = ""
     complete = all(each.reached == len(each.times) for each in corners)
     shown = [each for each in designs(factors) if each in cells]
+    chosen = _fraction_of(cells, factors)
     return Composition(
         factors=factors,
         cells=tuple(cells[each] for each in shown),
@@ -335,12 +297,69 @@ def _composed(
         together=against[every.on],
         departure=departure,
         kind=kind,
-        effects=_effects(cells, factors, level),
+        effects=_effects(cells, factors, level) if chosen is None else _aliased_effects(cells, chosen, level),
         margin=margin,
         level=level,
         runs_to_settle=more,
         reason=ties or departure.reason,
+        design=_design_name(len(shown), factors, chosen),
     )
+
+
+def _fraction_of(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...]) -> Fraction | None:
+    """The fraction that was run; ``None`` for a full design, or for one without all of its arms."""
+    if len(cells) == 2 ** len(factors) or not LEAST_FRACTION <= len(factors) <= MOST_FRACTION:
+        return None
+    found = fraction(factors)
+    return found if all(arm in cells for arm in found.arms) else None
+
+
+def _design_name(count: int, factors: tuple[str, ...], chosen: Fraction | None) -> str:
+    if chosen is not None:
+        return f"{chosen.name} ({', '.join(chosen.generators)}), and none and each alone"
+    return "full" if count == 2 ** len(factors) else "one"
+
+
+def _aliased_effects(cells: Mapping[frozenset[str], FactorArm], chosen: Fraction, level: float) -> tuple[Effect, ...]:
+    """The effects that a fraction tells apart, at Bonferroni's level."""
+    effects, arms = chosen.effects(), chosen.arms
+    shared = 1 - (1 - level) / len(effects)
+    found = []
+    for subset, aliases in effects:
+        scale = 2.0 ** len(subset) / len(arms)
+        signs = [scale * chosen.sign(subset, arm) for arm in arms]
+        found.append(_effect(subset, [cells[arm] for arm in arms], signs, cells[frozenset()], shared, aliases))
+    return tuple(found)
+
+
+def _effect(
+    subset: tuple[str, ...],
+    corners: Sequence[FactorArm],
+    signs: Sequence[float],
+    none: FactorArm,
+    level: float,
+    aliases: tuple[tuple[str, ...], ...] = (),
+) -> Effect:
+    others = [(corner, sign) for corner, sign in zip(corners, signs, strict=True) if corner.on]
+    effect, _ = _widened(contrast(corners, signs, level), none, *zip(*others, strict=True))
+    return Effect(subset, effect, aliases, _split(corners, signs, level))
+
+
+def _split(cells: Sequence[FactorArm], coefficients: Sequence[float], level: float) -> Efficiencies:
+    """The same contrast of the samples to the target, and of the time per sample."""
+    counts = [tuple(run.samples_to_target or 0 for run in cell.runs) for cell in cells]
+    if any(
+        cell.reached < len(cell.times) or not each or not min(each) for cell, each in zip(cells, counts, strict=True)
+    ):
+        why = "not every run reached the target, or counts its samples"
+        lacking = Contrast(None, None, None, min(len(cell.times) for cell in cells), level, reason=why)
+        return Efficiencies(lacking, lacking)
+    samples, per_sample = [], []
+    for cell, each in zip(cells, counts, strict=True):
+        rates = [(time or 0.0) / count for time, count in zip(cell.times, each, strict=True)]
+        samples.append(replace(cell, times=tuple(map(float, each)), given_up=()))
+        per_sample.append(replace(cell, times=tuple(rates), given_up=()))
+    return Efficiencies(*(contrast(each, coefficients, level) for each in (samples, per_sample)))
 
 
 def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
@@ -354,10 +373,7 @@ def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...]
     for subset in subsets:
         scale = 2.0 ** (len(subset) - len(factors))
         signs = [scale * (-1.0) ** sum(name not in corner for name in subset) for corner in corners]
-        effect = contrast([cells[each] for each in corners], signs, shared)
-        others = [(cells[each], sign) for each, sign in zip(corners, signs, strict=True) if each]
-        effect, _ = _widened(effect, cells[frozenset()], *zip(*others, strict=True))
-        found.append(Effect(subset, effect))
+        found.append(_effect(subset, [cells[each] for each in corners], signs, cells[frozenset()], shared))
     return tuple(found)
 
 
@@ -417,11 +433,6 @@ def _widened(
     return replace(found, low=low, high=high), why if (low, high) != (found.low, found.high) else ""
 
 
-def _apart(a: FactorArm, b: FactorArm, *, paired: bool) -> bool:
-    """Whether two arms are known not to have taken turns."""
-    return a.spans is not None and b.spans is not None and schedule_of(a.spans, b.spans, paired=paired) is not None
-
-
 def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
     if not group.runs:
         raise IncomparableError(f"the composition with {group.label}", "none of its runs has finished", "run it")
@@ -441,6 +452,11 @@ def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
 def _tried(run: RunSummary) -> float:
     """How long a run that missed had tried; infinite if it could never have arrived."""
     return math.inf if run.hopeless or run.status == "failed" else run.given_up_s or 0.0
+
+
+def _verdict_ratio(found: Verdict) -> str:
+    bound = Contrast(found.ratio, found.low, found.high, found.n_a, found.level)
+    return _ratio_text(bound, "time with it over time without it")
 
 
 def _ratio_text(found: Contrast, name: str) -> str:

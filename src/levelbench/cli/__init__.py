@@ -33,6 +33,7 @@ SECTIONS = {
         "import": "Import results of TensorBoard, MLflow, W&B, hyperfine and pyperf.",
         "compare": "Compare two sides: verdict, attribution, environments.",
         "analyze": "Analyse many runs: stability, threshold, composition, target.",
+        "tune": "Search settings under a budget that is the same for both sides, and compare the winners.",
         "report": "Write one HTML file, and each table as Markdown and CSV.",
         "rm": "Remove runs with their checkpoints and trained networks.",
     },
@@ -187,7 +188,8 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def _advice(words: list[str]) -> str:
-    if words[:1] not in (["run"], ["operator"], ["network"], ["infer"], ["scale"], ["time"], ["analyze"], ["task"]):
+    verbs = ("run", "operator", "network", "infer", "scale", "time", "analyze", "task", "tune")
+    if not words or words[0] not in verbs:
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
     if words[0] == "time":

@@ -16,13 +16,13 @@ from levelbench.cli.analyze_threshold import threshold
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.analysis.composition import Composition
+    from levelbench.analysis.composition import Composition, Lesion
     from levelbench.analysis.targets import Runs, TaskProposal
     from levelbench.experiments.request import Arm
     from levelbench.experiments.training import RunPlan
     from levelbench.records import Record, RunGroup
     from levelbench.report.tables import Table
-    from levelbench.training.task import Setting
+    from levelbench.training.task import Setting, Task
 
 __all__ = ["command", "task", "tune_target"]
 
@@ -263,6 +263,8 @@ task.add_command(tune_target, "tune-target")
 
 _CANNOT_TELL = 4
 _MOST_FULL = 3
+_RUN_FACTORS = ("framework", "device", "ranks", "scheme", "engine", "communicator", "scaling", "lr_scale")
+"""Parts of a run that are no settings of its recipe, and may be factors."""
 _NO_FIGURE = "no arm has a speed-up, because runs missed the target or failed (raise --epochs or --budget)"
 
 
@@ -282,14 +284,16 @@ command.add_command(threshold)
     "--factor",
     "factors",
     multiple=True,
-    help="Setting to switch off; NAME=VALUE if the task does not declare its off value.  [default: all declared]",
+    help="What to switch off: a setting, ranks, scheme, framework, device; NAME=VALUE if the task does not declare its "
+    "off value.  [default: all declared]",
 )
 @click.option(
     "--design",
-    type=click.Choice(["auto", "full", "one"]),
+    type=click.Choice(["auto", "full", "one", "fraction", "lesion"]),
     default="auto",
     show_default=True,
-    help="Every combination (full), or none, each alone and all; auto: full for up to three factors.",
+    help="Arms: every combination (full), none, each alone and all (one), these and a fractional factorial of 5 to 11 "
+    "factors (fraction), all and all but one (lesion); auto: full for up to three factors, else one.",
 )
 @click.option(
     "-n", "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Number of runs of each arm."
@@ -323,6 +327,8 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     \b
       levelbench analyze composition 'fashion-mnist[recipe=fast]' --factor nesterov --factor channels_last -n 5
       levelbench analyze composition digits --factor momentum=0.0 --factor lr=0.01
+      levelbench analyze composition 'digits[ranks=2,batch=256]' --factor ranks=1 --factor batch=64 --factor lr=0.01
+      levelbench analyze composition 'fashion-mnist[recipe=fast94]' --design fraction
 
     Runs that are already in the store are not repeated: the same command resumes. Exits with 4 if the runs are
     inconclusive.
@@ -350,7 +356,7 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
 
 def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[list[Arm], dict[str, Setting]]:
     """The arms of the design, and the off value of each factor."""
-    from levelbench.analysis.composition import designs, one_at_a_time
+    from levelbench.analysis.composition import factor_value
     from levelbench.experiments.request import Options, load_task, resolve
     from levelbench.records.selection import parse_item
 
@@ -369,19 +375,47 @@ def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tupl
     every = resolve(reference, settings, options)
     task, recipe = load_task(reference), every.specification.recipe
     off = _off(words, task.factors(recipe), f"{task.name}[recipe={recipe}]")
-    off = {name: task.settings(recipe, {name: value})[name] for name, value in off.items()}
+    off = {name: _off_value(task, recipe, name, value) for name, value in off.items()}
     for name, value in off.items():
-        if every.specification.settings[name] == value:
+        now = factor_value(every.specification, name)
+        if now in (None, value):
+            found = "it is already off" if now is not None else "the runs have none: they are of one process"
             raise UsageError(
-                f"the factor {name} of {task.name}", f"it is already off: {value}", f"switch it on: [{name}=...]"
+                f"the factor {name} of {task.name}", f"{found}: {value}", f"switch it on: {task.name}[{name}=...]"
             )
-    full = given["design"] == "full" or (given["design"] == "auto" and len(off) <= _MOST_FULL)
-    chosen = designs(tuple(off)) if full else one_at_a_time(tuple(off))
-    arms = [
-        resolve(reference, {**settings, **{name: value for name, value in off.items() if name not in on}}, options)
-        for on in chosen
-    ]
+    arms, made = [], dict[str, frozenset[str]]()
+    for on in _combinations(given["design"], tuple(off)):
+        arm = resolve(
+            reference, {**settings, **{name: value for name, value in off.items() if name not in on}}, options
+        )
+        if arm.key in made:
+            both = " and ".join(", ".join(sorted(each)) or "none" for each in (made[arm.key], on))
+            do = "leave one of the factors out, or choose other values for off (a scheme needs ranks=2 or more)"
+            raise UsageError(f"the factors {', '.join(off)}", f"the arms with {both} are the same runs", do)
+        made[arm.key] = on
+        arms.append(arm)
     return arms, off
+
+
+def _off_value(task: Task, recipe: str, name: str, value: Setting) -> Setting:
+    """The off value, checked: that of a setting by its type, that of another part of a run by its name."""
+    if name not in _RUN_FACTORS:
+        return task.settings(recipe, {name: value})[name]
+    if name == "ranks" and type(value) is not int:
+        raise UsageError(f"--factor ranks={value}", "that is not a number of processes", "write --factor ranks=1")
+    return value if name == "ranks" else str(value)
+
+
+def _combinations(design: str, factors: tuple[str, ...]) -> list[frozenset[str]]:
+    """The factors that are on in each arm of a design."""
+    from levelbench.analysis.factorial import designs, fraction, lesion, one_at_a_time
+
+    if design == "lesion":
+        return lesion(factors)
+    if design == "fraction":
+        return list(dict.fromkeys([*one_at_a_time(factors), *fraction(factors).arms]))
+    full = design == "full" or (design == "auto" and len(factors) <= _MOST_FULL)
+    return designs(factors) if full else one_at_a_time(factors)
 
 
 def _off(words: tuple[str, ...], declared: dict[str, Setting], what: str) -> dict[str, Setting]:
@@ -412,17 +446,24 @@ def _conclude(
     plan: RunPlan, records: dict[tuple[int, int], Record], off: dict[str, Setting], as_json: bool, given: dict[str, Any]
 ) -> int:
     """Analyze, print, write, in this order, so that a figure that cannot be drawn loses nothing."""
-    from levelbench.analysis.composition import CompositionKind, compose
+    from levelbench.analysis.composition import CompositionKind, compose, lesions
     from levelbench.cli.reporting import doubt_lines
     from levelbench.records import group_runs, summarise
-    from levelbench.report.analyses import arms_table, effects_table, write_composition
+    from levelbench.report.analyses import arms_table, effects_table, singles_table, write_composition
 
     clocks = [arm.specification.clock for arm in plan.arms]
     runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
     groups = group_runs(runs)
-    found = compose(groups, off, margin=given["margin"], level=given["level"])
-    code = _CANNOT_TELL if found.kind is CompositionKind.UNCLEAR else 0
-    tables = [each for each in (arms_table(found), effects_table(found)) if each is not None]
+    found: Composition | Lesion
+    if given["design"] == "lesion":
+        found = lesions(groups, off, margin=given["margin"], level=given["level"])
+        tables, unclear = [arms_table(found), singles_table(found)], found.unclear
+    else:
+        found = compose(groups, off, margin=given["margin"], level=given["level"])
+        effects = effects_table(found)
+        tables = [arms_table(found), singles_table(found), *([effects] if effects is not None else [])]
+        unclear = found.kind is CompositionKind.UNCLEAR
+    code = _CANNOT_TELL if unclear else 0
     lines = [*found.lines(), *doubt_lines(groups)]
 
     def write() -> dict[str, str]:
@@ -436,7 +477,7 @@ def _conclude(
     return code
 
 
-def _composition_json(found: Composition, groups: list[RunGroup]) -> dict[str, Any]:
+def _composition_json(found: Composition | Lesion, groups: list[RunGroup]) -> dict[str, Any]:
     from levelbench.cli.reporting import group_json
 
     cells = [{**dataclasses.asdict(cell), "on": sorted(cell.on)} for cell in found.cells]

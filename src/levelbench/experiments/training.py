@@ -107,6 +107,19 @@ class Training(Kind[Arm, Record]):
     def __init__(self, store: Store, data: Path | None = None, extras: Extras | None = None) -> None:
         self._store, self._data, self._extras = store, data, extras or Extras()
         self._read: dict[str, dict[str, str]] = {}
+        self._starter: Starter | None = None
+
+    @contextlib.contextmanager
+    def staying(self, arms: Sequence[Arm]) -> Iterator[None]:
+        """Keep the processes that have done the imports over all plans made inside: for many plans of few runs."""
+        with self._new_starter(arms) as self._starter:
+            yield
+        self._starter = None
+
+    def _new_starter(self, arms: Sequence[Arm]) -> Starter:
+        parts = [arm.specification for arm in arms]
+        fork = self._extras.fork and all(each.distribution is None for each in parts)
+        return Starter(CHILD, [(each.framework, each.device) for each in parts], fork=fork)
 
     def check(self, arms: Sequence[Arm]) -> None:
         """Raise ``UsageError`` if two arms are the same run."""
@@ -194,10 +207,8 @@ class Training(Kind[Arm, Record]):
     @contextlib.contextmanager
     def opened(self, plan: RunPlan, watcher: Watcher[Record]) -> Iterator[Make[Record]]:
         """Prepare to start runs. Ranks are new interpreters, and so are the runs that are compared with them."""
-        parts = [arm.specification for arm in plan.arms]
-        fork = self._extras.fork and all(each.distribution is None for each in parts)
         doubts: dict[int, list[str]] = {}
-        with Starter(CHILD, [(each.framework, each.device) for each in parts], fork=fork) as starter:
+        with contextlib.nullcontext(self._starter) if self._starter else self._new_starter(plan.arms) as starter:
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[Record | None, LevelbenchError | None]:
                 arm = plan.arms[turn.arm]

@@ -7,14 +7,16 @@ optimizer grows slowly from 1e-16; a wrong update shows at once, or at the step 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.analysis.composition import Lesion
+from levelbench.analysis.contrasts import Contrast
 from levelbench.errors import UsageError
 from levelbench.report.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.markup import DASHES, SERIES
@@ -38,16 +40,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from levelbench.analysis.composition import Composition, Contrast, Effect, FactorArm
+    from levelbench.analysis.composition import Composition, Effect, Efficiencies, SingleFactor
+    from levelbench.analysis.contrasts import FactorArm
     from levelbench.measure.verdict import Verdict
     from levelbench.records.schema import Specification
     from levelbench.report.run_figures import Curves
 
-__all__ = ["Composition", "Way", "arms_table", "effects_table", "write_composition", "write_divergence", "write_target"]
+__all__ = ["Way", "arms_table", "effects_table", "singles_table", "write_composition", "write_divergence"]
+__all__ += ["write_target"]
 
 
-def arms_table(found: Composition) -> Table:
-    """A row per arm: its factors, times and speed-up."""
+def arms_table(found: Composition | Lesion) -> Table:
+    """A row per arm: its factors, times and speed-up; of a lesion, that of all factors over the arm."""
+    if isinstance(found, Lesion):
+        against: Sequence[Verdict | None] = (None, *(each.verdict for each in found.against))
+        faster, verdict_title = "speed-up of all over it", "time of all against it"
+    else:
+        against, faster, verdict_title = found.against, "speed-up over none", "time against none"
 
     def time(cell: FactorArm) -> CellValue:
         known = [each for each in cell.times if each is not None]
@@ -61,14 +70,15 @@ def arms_table(found: Composition) -> Table:
     return Table.of(
         "composition",
         f"Composition of {', '.join(found.factors)}",
-        zip(found.cells, found.against, strict=True),
+        zip(found.cells, against, strict=True),
         (Column("on", "factors on"), lambda arm: on(arm[0])),
         (Column("reached", "reached"), lambda arm: Reached(arm[0].reached, len(arm[0].times))),
         (Column("time_s", "time to accuracy", ColumnKind.TIME_S), lambda arm: time(arm[0])),
-        (Column("speed_up", "speed-up over none", ColumnKind.NUMBER), lambda arm: _speed_up(arm[1])),
-        (Column("verdict", "time against none"), lambda arm: None if arm[1] is None else _verdict_text(arm[1])),
+        (Column("speed_up", faster, ColumnKind.NUMBER), lambda arm: _speed_up(arm[1])),
+        (Column("verdict", verdict_title), lambda arm: None if arm[1] is None else _verdict_text(arm[1])),
         notes=(
-            f"Runs that share a seed are compared in pairs; the level of each interval is {found.level * 100:g} %.",
+            "Runs that share a seed are compared in pairs; the level of each interval is "
+            f"{next(each for each in against if each is not None).level * 100:.4g} %.",
             "Time to accuracy: geometric mean, given only if every run reached the target.",
         ),
     )
@@ -103,11 +113,60 @@ def effects_table(found: Composition) -> Table | None:
         "Effects and interactions",
         found.effects,
         (Column("effect", "effect"), lambda each: " x ".join(each.factors)),
-        (Column("ratio", "ratio of times", ColumnKind.NUMBER), lambda each: _contrast_cell(each.found)),
+        *_ratio_columns(lambda each: each.found, lambda each: each.split),
         (Column("meaning", "meaning"), _meaning),
+        (Column("aliases", "the same as"), lambda each: ", ".join(" x ".join(names) for names in each.aliases)),
         notes=(
             f"Averaged over the other factors. All {len(found.effects)} intervals hold jointly at "
-            f"{found.level * 100:g} % (Bonferroni).",
+            f"{found.level * 100:g} % (Bonferroni). {_EFFICIENCIES}",
+            *([f"Design: {found.design}."] if found.design not in ("full", "one") else []),
+        ),
+    ).without_empty()
+
+
+_EFFICIENCIES = "Samples: statistical efficiency; time per sample: hardware efficiency; both multiply to the time."
+
+
+def _ratio_columns(
+    time: Callable[[Any], Contrast], split: Callable[[Any], Efficiencies | None]
+) -> list[tuple[Column, Callable[[Any], CellValue]]]:
+    """The ratio of the times, and its two parts."""
+
+    def part(name: str) -> Callable[[Any], CellValue]:
+        def read(each: Any) -> CellValue:
+            both = split(each)
+            return None if both is None else _contrast_cell(getattr(both, name))
+
+        return read
+
+    return [
+        (Column("ratio", "ratio of times", ColumnKind.NUMBER), lambda each: _contrast_cell(time(each))),
+        (Column("samples", "of samples to target", ColumnKind.NUMBER), part("samples")),
+        (Column("per_sample", "of time per sample", ColumnKind.NUMBER), part("per_sample")),
+    ]
+
+
+def singles_table(found: Composition | Lesion) -> Table:
+    """A row per factor: alone against none or, for a lesion, all against all but it."""
+    lesion = isinstance(found, Lesion)
+    singles = found.against if isinstance(found, Lesion) else found.alone
+
+    def time(each: SingleFactor) -> Contrast:
+        verdict = each.verdict
+        return Contrast(verdict.ratio, verdict.low, verdict.high, verdict.n_a, verdict.level, reason=verdict.reason)
+
+    level = singles[0].verdict.level
+    return Table.of(
+        "lesion" if lesion else "singles",
+        "All factors against all but one" if lesion else "Each factor alone against none",
+        singles,
+        (Column("factor", "factor"), lambda each: each.factor),
+        *_ratio_columns(time, lambda each: each.split),
+        (Column("verdict", "verdict"), lambda each: str(each.verdict.kind)),
+        notes=(
+            f"The level of each interval is {level * 100:.4g} %"
+            + (f", so that all hold jointly at {found.level * 100:g} % (Bonferroni). " if lesion else ". ")
+            + _EFFICIENCIES,
         ),
     )
 
@@ -127,8 +186,8 @@ def _meaning(effect: Effect) -> str:
     return "gain more together" if below else "gain less together" if above else "no interaction shown"
 
 
-def write_composition(found: Composition, path: Path) -> Path | None:
-    """Draw the single, predicted and measured speed-ups to an ``.svg`` or ``.png`` file.
+def write_composition(found: Composition | Lesion, path: Path) -> Path | None:
+    """Draw the single, predicted and measured speed-ups, or those of a lesion, to an ``.svg`` or ``.png`` file.
 
     Returns ``None``, and writes no file, if no speed-up has a number; the tables still have the runs. Raises as
     :func:`levelbench.report.drawing.draw`.
@@ -152,9 +211,12 @@ class _Bar:
     high: float | None = None
 
 
-def _bars(found: Composition) -> list[_Bar]:
-    """Everything with a ratio: each factor alone, their product, all together."""
+def _bars(found: Composition | Lesion) -> list[_Bar]:
+    """Everything with a ratio: each factor alone, their product, all together; of a lesion, what each factor gains."""
     alone, product, measured = (SERIES[at][0] for at in range(3))
+    if isinstance(found, Lesion):
+        removed = [(f"{each.factor}, with all others", each.verdict) for each in found.against]
+        return [_Bar(label, alone, v.ratio, v.low, v.high) for label, v in removed if v.ratio is not None]
     named = [*((each.factor, alone, each.verdict) for each in found.alone), ("all, measured", measured, found.together)]
     bars = [_Bar(label, colour, v.ratio, v.low, v.high) for label, colour, v in named if v.ratio is not None]
     if found.predicted is not None:
@@ -162,7 +224,7 @@ def _bars(found: Composition) -> list[_Bar]:
     return bars
 
 
-def _draw_speed_ups(axes: Axes, found: Composition, bars: Sequence[_Bar]) -> None:
+def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar]) -> None:
     for at, bar in enumerate(bars):
         ratio, low, high = bar.ratio, bar.low, bar.high
         place = len(bars) - 1 - at
@@ -181,8 +243,9 @@ def _draw_speed_ups(axes: Axes, found: Composition, bars: Sequence[_Bar]) -> Non
     axes.set_xlim(low, high * (high / low) ** 0.8)
     axes.axvline(1, color=INK, linewidth=1)
     axes.set_yticks([])
-    axes.set_xlabel("speed-up over none of them (time to accuracy)")
-    axes.set_title(clean(f"{found.kind}: {' x '.join(found.factors)}"), fontsize=10)
+    base, title = ("all but it", "lesion") if isinstance(found, Lesion) else ("none of them", str(found.kind))
+    axes.set_xlabel(f"speed-up over {base} (time to accuracy)")
+    axes.set_title(clean(f"{title}: {' x '.join(found.factors)}"), fontsize=10)
     plain_axes(axes, "x")
 
 

@@ -18,12 +18,13 @@ from pathlib import Path
 import msgspec
 
 from levelbench.claims.reading.run_sides import ends_of, is_study, mode_of, points_of, ranks_of, run_side, times_of
-from levelbench.claims.view import Claim, ComparisonView, Side, Summarised, Uncounted
+from levelbench.claims.view import Claim, ComparisonView, Side, Summarised, TuningView, Uncounted
 from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.measure.statistics import LogRatio, estimate, paired_log_ratio, welch_log_ratio
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
 from levelbench.records.replicates import doubts_of
+from levelbench.records.searches import Search, effort_behind, find_searches, trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.store import Row
 from levelbench.records.summary import in_order
@@ -93,10 +94,16 @@ def interleaved(groups: Sequence[RunGroup]) -> bool:
     return turns >= len(groups)
 
 
-def uncounted(groups: Sequence[RunGroup], rows: Iterable[Row], shown: Collection[str] = frozenset()) -> list[Uncounted]:
+def uncounted(
+    groups: Sequence[RunGroup],
+    rows: Iterable[Row],
+    shown: Collection[str] = frozenset(),
+    trials: Collection[str] = frozenset(),
+) -> list[Uncounted]:
     """What ``rows`` have besides the runs of ``groups``: first runs of the same specifications, then of other settings.
 
-    ``shown`` are the ids of all runs that are shown together; those in another claim are counted there.
+    ``shown`` are the ids of all runs that are shown together; those in another claim are counted there. ``trials`` are
+    the ids of runs that chose settings: they count among those with other settings, the best of them, too.
 
     Other settings are those of the same task on the same framework and device, because another framework is another
     side, not a trial of this one. A running run does not count yet; an interrupted one counts as a run of the same
@@ -111,7 +118,7 @@ def uncounted(groups: Sequence[RunGroup], rows: Iterable[Row], shown: Collection
     for row in rows:
         if row.id in counted or row.status == "running":
             continue
-        if row.key in keys:
+        if row.key in keys and row.id not in trials:
             if row.status != "interrupted" or (row.key, row.seed) not in ended:
                 same.append(row)
         elif _kind(row) in kinds:
@@ -154,7 +161,11 @@ def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | Non
             if problems is None:
                 raise store.problems[0]
             problems += store.problems
-        found = claims_of(_whole_groups(chosen, records, store), _beside(chosen, store), problems)
+        searches = list(find_searches(store.path))
+        tried = trial_ids(searches)
+        # The run that won a search was chosen for its time, and is no measurement of it.
+        kept = [each for each in _whole_groups(chosen, records, store) if each.header.id not in tried]
+        found = claims_of(kept or records, _beside(chosen, store), problems, searches if kept else ())
     if not found and not problems:
         asked, do = f"levelbench lint {selector}", "finish them: repeat the command that started them"
         raise UsageError(asked, f"none of the {len(records)} runs has finished", do)
@@ -193,12 +204,15 @@ def _beside(chosen: Selector, store: Store) -> list[Row]:
 
 
 def claims_of(
-    records: Iterable[Record], beside: Sequence[Row] = (), problems: list[LevelbenchError] | None = None
+    records: Iterable[Record],
+    beside: Sequence[Row] = (),
+    problems: list[LevelbenchError] | None = None,
+    searches: Sequence[Search] = (),
 ) -> list[Claim]:
     """One claim for all groups of a task with the same target, crossing rule and clock; one for a scaling study.
 
     Unfinished runs are not part of a claim, but of what it does not count. ``problems`` collects inconsistent records;
-    without it, the first one is an error.
+    without it, the first one is an error. ``searches`` are those that chose settings: a claim states their effort.
     """
     by_path: dict[str, Record] = {}
     runs = []
@@ -215,13 +229,13 @@ def claims_of(
     ended = {record.header.id for record in by_path.values() if record.status in ("done", "failed")}
     found = []
     for groups in _together(in_order(group_runs(runs))):
-        left_out = uncounted(groups, beside, ended)
+        left_out = uncounted(groups, beside, ended, trial_ids(searches))
         if is_study(groups):
             found.append(_study(groups, by_path, left_out))
         elif len(groups) <= COMPARED:
-            found.append(_claim(groups, by_path, left_out))
+            found.append(_claim(groups, by_path, left_out, searches))
         else:
-            found += [_claim([group], by_path, []) for group in groups]
+            found += [_claim([group], by_path, [], searches) for group in groups]
     return found
 
 
@@ -235,9 +249,14 @@ def _together(groups: Sequence[RunGroup]) -> list[list[RunGroup]]:
     return list(found.values())
 
 
-def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: list[Uncounted]) -> Claim:
+def _claim(
+    groups: Sequence[RunGroup],
+    records: Mapping[str, Record],
+    left_out: list[Uncounted],
+    searches: Sequence[Search] = (),
+) -> Claim:
     names = _names(groups)
-    sides = [run_side(group, records, name) for group, name in zip(groups, names, strict=True)]
+    sides = [_tuned(run_side(group, records, name), group, searches) for group, name in zip(groups, names, strict=True)]
     if len(groups) > 1:
         mixed = interleaved(groups)
         sides = [
@@ -256,6 +275,15 @@ def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: 
         uncounted=left_out,
         where=_where(sides),
     )
+
+
+def _tuned(side: Side, group: RunGroup, searches: Sequence[Search]) -> Side:
+    """The side with the effort of the searches that chose its settings."""
+    found = effort_behind(group.key, searches)
+    if found is None:
+        return side
+    tuning = TuningView(trials=found.trials, hours=found.spent_s / 3600.0, budget_equal=found.equal)
+    return msgspec.structs.replace(side, tuned=True, tuning=tuning)
 
 
 def _caveats(gates: Sequence[Comparability], names: Sequence[str]) -> list[str]:
