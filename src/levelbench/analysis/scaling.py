@@ -27,7 +27,7 @@ from levelbench.records import Record, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
 from levelbench.records.ranks import Teamwork, teamwork
 
-__all__ = ["CROWDED", "Efficiency", "ScaledPoint", "Scaling", "scaling"]
+__all__ = ["CROWDED", "Efficiency", "ScaledPoint", "Scaling", "against", "scaling", "threads_of"]
 
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 _BOUNDS = {
@@ -113,7 +113,7 @@ def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], l
             "and no efficiency is claimed"
         )
     for group, base in zip(ordered, bases, strict=True):
-        warnings += [f"{group.label} against {base.label}: {each}" for each in _against(base, group)]
+        warnings += [f"{group.label} against {base.label}: {each}" for each in against(base, group)]
     at = dict(zip(map(id, ordered), points, strict=True))
     answers = [_answer(at[id(base)], point) for base, point in zip(bases, points, strict=True) if at[id(base)] != point]
     return Scaling(title, points, level, tuple(warnings), tuple(filter(None, answers)))
@@ -138,8 +138,8 @@ def _answer(base: ScaledPoint, point: ScaledPoint) -> str:
     return f"{point.label} reaches the target {answer} {base.label}: it takes {times} times as long"
 
 
-def _against(base: RunGroup, group: RunGroup) -> list[str]:
-    """What speaks against an efficiency of ``group``, according to the gate, without doubts about single runs.
+def against(base: RunGroup, group: RunGroup) -> list[str]:
+    """What speaks against a ratio of ``group`` to ``base``, according to the gate, without doubts about single runs.
 
     Those are reported with the other figures of the run's group.
     """
@@ -173,7 +173,8 @@ def _base(group: RunGroup, ordered: Sequence[RunGroup]) -> RunGroup:
     )
 
 
-def _threads(group: RunGroup) -> int:
+def threads_of(group: RunGroup) -> int:
+    """Of each process, as its framework reports; 1 if none does."""
     return max((int(run.environment.get("framework", {}).get("threads") or 1) for run in group.runs), default=1)
 
 
@@ -185,7 +186,7 @@ def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
         cores = team.get("cores_by_host") or [run.environment.get("machine", {}).get("cores_allowed")]
         ranks = team.get("ranks_by_host") or [_ranks(group)]
         if team.get("crowded") or any(
-            count * _threads(group) > owned for count, owned in zip(ranks, cores, strict=False) if owned
+            count * threads_of(group) > owned for count, owned in zip(ranks, cores, strict=False) if owned
         ):
             return True
     return False
@@ -208,7 +209,7 @@ def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level
         per_epoch=_efficiency(_epochs_s(base, records), _epochs_s(group, records), base, group, crowded, level),
         to_accuracy=_to_accuracy(base, group, crowded, level),
         crowded=crowded,
-        threads=_threads(group),
+        threads=threads_of(group),
         level=level,
     )
 
@@ -248,7 +249,7 @@ def _efficiency(
         return Efficiency(None, reason=CROWDED)
     if not before or not after:
         return Efficiency(None, reason="no run has finished")
-    more = _ranks(base) * _threads(base) / (_ranks(group) * _threads(group))
+    more = _ranks(base) * threads_of(base) / (_ranks(group) * threads_of(group))
     one, apart = min(len(before), len(after)) < 2, _apart(base, group)
     if one or apart:
         ratio = geometric_mean(before) / geometric_mean(after)

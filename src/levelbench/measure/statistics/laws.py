@@ -171,7 +171,7 @@ def _maximum(data: _Data, fixed: dict[int, float]) -> tuple[float, Vector, float
     count = data.x.shape[1]
     free = [at for at in range(count) if at not in fixed]
     low, high = math.log(_LEAST), math.log(_MOST)
-    ranges = {at: (low, high) for at in free}
+    ranges = dict.fromkeys(free, (low, high))
     best: tuple[float, Vector, float, float] | None = None
     for turn in range(_ROUNDS if free else 1):
         axes = []
