@@ -10,6 +10,7 @@ from levelbench.analysis.batch_size import (
     NoiseScale,
     RateTrial,
     choose_rate,
+    noise_scale,
     scaled_rate,
     seen_samples,
     study_batch_size,
@@ -79,7 +80,12 @@ def test_the_interval_of_the_critical_size_holds_it_in_95_percent(groups, cap):
             size: [each if cap is None or each <= cap else None for each in of] for size, of in drawn(rng).items()
         }
         made = groups(samples)
-        seen = {run.id: cap for each in made for run in each.runs if not run.reached}
+        seen = {
+            run.id: (cap, round(cap / each.specification.settings["batch"]))
+            for each in made
+            for run in each.runs
+            if not run.reached
+        }
         held += 300.0 in study_batch_size(made, seen).critical.interval
     assert 0.9 <= held / simulations <= 0.985
 
@@ -87,7 +93,12 @@ def test_the_interval_of_the_critical_size_holds_it_in_95_percent(groups, cap):
 def test_runs_that_were_given_up_are_censored_and_not_dropped(groups):
     samples = {32: [10_000] * 4 + [11_000], 128: [15_000, 16_000, 14_000], 1024: [None, None, 30_000]}
     made = groups(samples)
-    seen = {run.id: 60_000 for each in made for run in each.runs if not run.reached}
+    seen = {
+        run.id: (60_000, round(60_000 / each.specification.settings["batch"]))
+        for each in made
+        for run in each.runs
+        if not run.reached
+    }
     told, dropped = study_batch_size(made, seen), study_batch_size(made)
     assert told.critical.fit.censored == 2
     assert told.critical.size < dropped.critical.size
@@ -174,6 +185,12 @@ def test_batches_that_an_epoch_cuts_count_with_what_they_had(groups, group):
     assert any("700" in line and "at 2048" in line for line in found.caveats)
 
 
+def test_a_size_that_no_run_reached_the_target_at_has_the_mean_of_what_they_had_seen(groups):
+    made = groups({32: [900, 950], 64: [1200, 1250], 1024: [None, None]})
+    found = study_batch_size(made, {run.id: (5000, 10) for run in made[2].runs})
+    assert found.points[2].mean_size == pytest.approx(500)
+
+
 def test_of_several_rates_at_a_size_the_one_with_most_runs_counts_and_that_is_said(groups):
     more = groups({64: [5_000]}, rate=lambda size: 9.0)
     found = study_batch_size([*groups({64: [9_000, 9_100], 128: [9_500, 9_800]}), *more])
@@ -231,7 +248,9 @@ def test_one_run_a_size_is_said_to_be_too_few(groups):
 
 def test_if_no_run_arrives_it_is_said_what_to_give_them(groups):
     made = groups({64: [None] * 3, 128: [None] * 3})
-    found = study_batch_size(made, {run.id: 500 for each in made for run in each.runs})
+    found = study_batch_size(
+        made, {run.id: (500, round(500 / each.specification.settings["batch"])) for each in made for run in each.runs}
+    )
     assert found.critical is None
     assert found.largest is None
     assert any("no run of 6 reached the target" in line and "--epochs" in line for line in found.lacks)
@@ -252,6 +271,20 @@ def test_the_noise_scale_stands_beside_the_critical_size(groups):
     noise = NoiseScale(Estimate(250.0, None, 1, "single value"), 64, ((100.0, 200.0),))
     found = study_batch_size(groups(drawn(np.random.default_rng(8))), noise=noise)
     assert any("gradient noise scale: 250 examples, over training at batch size 64" in each for each in found.answers())
+
+
+def test_the_noise_scale_of_a_run_is_the_ratio_of_sums():
+    runs = [[(100, 10.0, 2.0), (200, 30.0, -0.5)], [(100, 20.0, 1.0), (200, 40.0, 1.0)]]
+    found = noise_scale(runs, 64)
+    assert found.value.value == pytest.approx(math.sqrt(40 / 1.5 * 30))
+    assert found.curve == ((100, 5.0),)
+
+
+@pytest.mark.parametrize("runs", [[], [[(100, 10.0, -2.0)]]])
+def test_gradients_below_their_noise_have_no_scale_and_say_so(runs):
+    found = noise_scale(runs, 64)
+    assert found.value is None
+    assert "no gradient noise scale" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -305,4 +338,4 @@ def test_what_runs_had_seen_comes_from_their_last_evaluation(tmp_path):
     from levelbench.records import read_record
 
     path = write_run(tmp_path, specification(), 0, "aaaa0000", [0.1, 0.2])
-    assert seen_samples([read_record(path)]) == {"aaaa0000": 1280}
+    assert seen_samples([read_record(path)]) == {"aaaa0000": (1280, 20)}

@@ -35,7 +35,7 @@ from levelbench.measure.statistics import (
 from levelbench.records import Record, RunGroup
 
 __all__ = ["RULES", "BatchSizeStudy", "BatchSizes", "CriticalBatch", "NoiseScale", "RateTrial", "TunedRate"]
-__all__ += ["choose_rate", "scaled_rate", "seen_samples", "study_batch_size"]
+__all__ += ["choose_rate", "noise_scale", "scaled_rate", "seen_samples", "study_batch_size"]
 
 RULES = {"linear": 1.0, "sqrt": 0.5, "none": 0.0}
 """Rules that scale a learning rate with the batch size, by their exponents."""
@@ -179,14 +179,33 @@ def choose_rate(trials: Sequence[RateTrial], higher: bool = True) -> TunedRate:
     return TunedRate(best.size, best.rate, tuple(trials), len(rates) > 1 and best.rate in (rates[0], rates[-1]))
 
 
-def seen_samples(records: Sequence[Record]) -> dict[str, int]:
-    """The examples that each run had seen at its last evaluation, by its id."""
-    return {record.header.id: record.evaluations[-1].samples for record in records if record.evaluations}
+def seen_samples(records: Sequence[Record]) -> dict[str, tuple[int, int]]:
+    """The examples that each run had seen at its last evaluation, and the steps that it had made, by its id."""
+    last = {record.header.id: record.evaluations[-1] for record in records if record.evaluations}
+    return {name: (each.samples, each.step) for name, each in last.items()}
+
+
+def noise_scale(runs: Sequence[Sequence[tuple[float, float, float]]], size: int, level: float = 0.95) -> NoiseScale:
+    """The noise scale of ``runs`` at batch ``size``, each of (samples, tr(covariance), |gradient|^2) by evaluation.
+
+    Sums over a run come before the ratio: the ratio at one evaluation is as noisy as the gradient there, and biased.
+    """
+    ratios = []
+    for run in runs:
+        trace, square = sum(row[1] for row in run), sum(row[2] for row in run)
+        if trace > 0 and square > 0:
+            ratios.append(trace / square)
+    curve = tuple((samples, trace / square) for samples, trace, square in (runs[0] if runs else ()) if square > 0)
+    if len(ratios) < len(runs) or not runs:
+        lost = f"{len(runs) - len(ratios)} of {len(runs)} runs have gradients that cannot be told from their noise"
+        why = lost if runs else "no run measured it"
+        return NoiseScale(None, size, curve, f"no gradient noise scale: {why} (--noise 3, or a smaller batch size)")
+    return NoiseScale(estimate(ratios, level), size, curve)
 
 
 def study_batch_size(
     groups: Sequence[RunGroup],
-    seen: Mapping[str, int] | None = None,
+    seen: Mapping[str, tuple[int, int]] | None = None,
     *,
     batch: str = "batch",
     rate: str = "lr",
@@ -197,7 +216,7 @@ def study_batch_size(
 ) -> BatchSizeStudy:
     """Analyse ``groups``, which differ in the settings ``batch`` and ``rate`` alone.
 
-    ``seen`` has the examples that runs without a time had seen, by id (:func:`seen_samples`). Of several groups of one
+    ``seen`` has how far runs without a time had come, by id (:func:`seen_samples`). Of several groups of one
     size, the one with the most runs counts, then the one that takes the fewest samples. ``rule`` says how the rate was
     scaled; by default it is read from the groups.
 
@@ -297,7 +316,7 @@ def _typical(group: RunGroup) -> float:
     return geometric_mean(found) if found else math.inf
 
 
-def _point(group: RunGroup, batch: str, rate: str, seen: Mapping[str, int], level: float) -> BatchSizes:
+def _point(group: RunGroup, batch: str, rate: str, seen: Mapping[str, tuple[int, int]], level: float) -> BatchSizes:
     arrived = [run for run in group.runs if run.reached and run.samples_to_target and run.time_to_accuracy_s]
     missed = [run for run in group.runs if not run.reached]
     steps = [
@@ -305,7 +324,11 @@ def _point(group: RunGroup, batch: str, rate: str, seen: Mapping[str, int], leve
     ]
     size, value = _size(group, batch), group.specification.settings.get(rate)
     speeds = [(run.samples_to_target or 0) / (run.time_to_accuracy_s or 1.0) for run in arrived]
-    speeds += [seen[run.id] / run.given_up_s for run in missed if seen.get(run.id) and run.given_up_s]
+    came = [seen.get(run.id, (0, 0)) for run in missed]
+    speeds += [
+        samples / run.given_up_s for run, (samples, _) in zip(missed, came, strict=True) if samples and run.given_up_s
+    ]
+    steps += [samples / made for samples, made in came if samples and made]
 
     def censored(values: Sequence[float], bounds: Sequence[float]) -> Estimate | None:
         if not values:
@@ -317,7 +340,7 @@ def _point(group: RunGroup, batch: str, rate: str, seen: Mapping[str, int], leve
         return median if math.isfinite(median.value) else None
 
     mean_size = geometric_mean(steps) if steps else float(size)
-    bounds = [math.inf if run.hopeless else float(seen.get(run.id, 0)) for run in missed]
+    bounds = [math.inf if run.hopeless else float(at) for run, (at, _) in zip(missed, came, strict=True)]
     return BatchSizes(
         size=size,
         mean_size=mean_size,
@@ -335,7 +358,7 @@ def _point(group: RunGroup, batch: str, rate: str, seen: Mapping[str, int], leve
 
 
 def _critical(
-    points: Sequence[BatchSizes], seen: Mapping[str, int], level: float
+    points: Sequence[BatchSizes], seen: Mapping[str, tuple[int, int]], level: float
 ) -> tuple[CriticalBatch | None, list[str]]:
     """The critical batch size from every run that the law describes; what is missing, and how to get it."""
     values: list[float] = []
@@ -344,7 +367,7 @@ def _critical(
     lacks, unknown, diverged = [], 0, 0
     for point in points:
         for run in point.group.runs:
-            found = float(run.samples_to_target or 0) if run.reached else float(seen.get(run.id, 0))
+            found = float(run.samples_to_target or 0) if run.reached else float(seen.get(run.id, (0, 0))[0])
             diverged += run.hopeless
             unknown += found <= 0 and not run.hopeless
             if found > 0 and not run.hopeless:
