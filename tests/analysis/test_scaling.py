@@ -181,12 +181,12 @@ def test_the_pi_example_of_sc15_has_a_serial_share_of_one_percent():
 @pytest.mark.parametrize("cap", [math.inf, 6.0], ids=["all arrive", "slow runs are given up"])
 def test_the_interval_of_the_serial_share_holds_it_in_95_percent(cap):
     rng, held = np.random.default_rng(1), 0
-    for _ in range(200):
+    for _ in range(150):
         drawn = amdahl_times(rng, 0.2, deviation=0.2)
         times = {ranks: [each for each in of if each <= cap or ranks < 8] for ranks, of in drawn.items()}
         missed = {ranks: [cap for each in of if each > cap and ranks >= 8] for ranks, of in drawn.items()}
         held += 0.2 in fit_scaling("accuracy", times, missed).serial_interval
-    assert 0.9 <= held / 200 <= 0.985
+    assert 0.89 <= held / 150 <= 0.99
 
 
 def test_the_universal_law_is_fastest_where_it_was_made_to_be():
@@ -208,7 +208,7 @@ def test_the_universal_law_is_fastest_where_it_was_made_to_be():
 @pytest.mark.parametrize(
     ("times", "said"),
     [
-        ({1: [4.0, 4.1]}, "there are times on 1 ranks alone"),
+        ({1: [4.0, 4.1]}, "there are times on 1 rank alone"),
         ({}, "on no number of ranks"),
         ({1: [4.0], 2: [2.5]}, "2 runs are too few"),
         ({1: [4.0, 4.1, 4.05], 2: [2.5, 2.4, 2.6]}, "three parameters, and two numbers of ranks"),
@@ -248,7 +248,7 @@ def test_the_base_is_stated_in_seconds(point):
 
 
 def test_entries_lose_more_to_accuracy_than_per_epoch_if_they_need_more_epochs():
-    # Kakao Brain's entries to DAWNBench: 24 epochs in 57.05 s on one V100, 34 in 28.81 s on four, at 94 % after 27.98 s.
+    # Kakao Brain's entries to DAWNBench: 24 epochs in 57.05 s on one V100, 34 in 28.81 s on four (27.98 s to 94 %).
     entries = [EntryRuns("4 V100", 4, (27.98,), (28.811 / 34,)), EntryRuns("1 V100", 1, (57.046,), (57.046 / 24,))]
     one, four = scaling_of_entries("t", entries).points
     assert one.label == "1 V100"

@@ -255,7 +255,7 @@ def fit_scaling(
     amdahl = usl = None
     what = "an epoch" if quantity == "epoch" else "time to accuracy"
     if len(counts) < 2:
-        found = f"on {counts[0]} {unit}s alone" if counts else f"on no number of {unit}s"
+        found = f"on {counts[0]} {unit}{'s' * (counts[0] > 1)} alone" if counts else f"on no number of {unit}s"
         lacks.append(
             f"no law of {what}: runs reached the target {found}; measure others (levelbench scale --ranks 1,2,4)"
         )
