@@ -1,11 +1,14 @@
 """Efficiencies against closed forms, and what is not claimed."""
 
 import dataclasses
+import math
 
 import msgspec
+import numpy as np
 import pytest
 
-from levelbench.analysis.scaling import CROWDED, scaling
+from levelbench.analysis.scaling import CROWDED, EntryRuns, fit_scaling, scaling, scaling_of_entries
+from levelbench.measure.statistics import amdahl_bound
 from levelbench.records import Distribution, RunGroup
 from levelbench.records.reader import Record
 from levelbench.records.schema import End, Evaluation, Header, Source
@@ -151,3 +154,109 @@ def test_what_the_gate_finds_between_a_point_and_its_base_is_a_warning(point):
     elsewhere = [msgspec.structs.replace(each, environment=other) for each in two[0].runs]
     result = found(one, (dataclasses.replace(two[0], runs=tuple(elsewhere)), two[1]))
     assert any("different machines" in each for each in result.warnings)
+
+
+RANKS = (1, 2, 4, 8, 16)
+
+
+def amdahl_times(rng, serial, runs=4, base=20.0, deviation=0.05):
+    """Seconds by number of ranks that follow Amdahl's law."""
+    return {
+        ranks: (base / amdahl_bound(ranks, serial) * np.exp(deviation * rng.standard_normal(runs))).tolist()
+        for ranks in RANKS
+    }
+
+
+def test_the_pi_example_of_sc15_has_a_serial_share_of_one_percent():
+    # Hoefler & Belli, SC15, section 5.1: a base of 20 ms, of which 0.2 ms are serial.
+    law = fit_scaling("epoch", {ranks: [0.02 / amdahl_bound(ranks, 0.01)] * 2 for ranks in RANKS})
+    assert law.serial == pytest.approx(0.0002 / 0.02, rel=1e-3)
+    assert law.most == pytest.approx(100, rel=1e-3)
+    assert law.base_s == pytest.approx(0.02, rel=1e-4)
+    assert law.measured_s.value == pytest.approx(0.02)
+    assert law.serial_interval is None
+    assert any("lie exactly on it" in line for line in law.lacks)
+
+
+@pytest.mark.parametrize("cap", [math.inf, 6.0], ids=["all arrive", "slow runs are given up"])
+def test_the_interval_of_the_serial_share_holds_it_in_95_percent(cap):
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(150):
+        drawn = amdahl_times(rng, 0.2, deviation=0.2)
+        times = {ranks: [each for each in of if each <= cap or ranks < 8] for ranks, of in drawn.items()}
+        missed = {ranks: [cap for each in of if each > cap and ranks >= 8] for ranks, of in drawn.items()}
+        held += 0.2 in fit_scaling("accuracy", times, missed).serial_interval
+    assert 0.89 <= held / 150 <= 0.99
+
+
+def test_the_universal_law_is_fastest_where_it_was_made_to_be():
+    rng, contention, coherency = np.random.default_rng(2), 0.05, 0.002
+    times = {
+        ranks: [
+            9 * (1 + contention * (ranks - 1) + coherency * ranks * (ranks - 1)) / ranks * math.exp(0.01 * each)
+            for each in rng.standard_normal(5)
+        ]
+        for ranks in (1, 2, 4, 8, 16, 32, 64)
+    }
+    law = fit_scaling("epoch", times)
+    assert contention in law.contention_interval
+    assert coherency in law.coherency_interval
+    assert law.peak == pytest.approx(math.sqrt((1 - contention) / coherency), rel=0.1)
+    assert any("Amdahl's law does not fit" in line for line in law.lacks)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({1: [4.0, 4.1]}, "there are times on 1 rank alone"),
+        ({}, "on no number of ranks"),
+        ({1: [4.0], 2: [2.5]}, "2 runs are too few"),
+        ({1: [4.0, 4.1, 4.05], 2: [2.5, 2.4, 2.6]}, "three parameters, and two numbers of ranks"),
+        ({1: [4.0, 4.1, 4.05], 2: [5.0, 5.1, 5.2]}, "which Amdahl's law cannot say"),
+        ({1: [4.0, 4.1, 4.05], 2: [1.0, 1.1, 1.05]}, "falls at least in proportion"),
+        ({2: [4.0, 4.1, 4.05], 4: [3.0, 3.1, 3.2]}, "the base of an epoch is extrapolated from 2"),
+    ],
+)
+def test_what_a_law_lacks_is_said(times, said):
+    assert any(said in line for line in fit_scaling("epoch", times).lacks)
+
+
+def test_laws_are_fitted_to_epochs_and_to_time_to_accuracy_by_scheme(point):
+    points = [point(1, [4.0, 4.1, 3.9]), point(2, [2.5, 2.6, 2.4], epoch_s=0.6), point(4, [2.0, 2.1, 1.9], epoch_s=0.4)]
+    laws = found(*points).laws
+    assert [(law.scheme, law.quantity, law.counts) for law in laws] == [
+        ("all-reduce", "epoch", (1, 2, 4)),
+        ("all-reduce", "accuracy", (1, 2, 4)),
+    ]
+    assert laws[1].serial in laws[1].serial_interval
+
+
+def test_runs_that_missed_are_censored_in_the_law_of_time_to_accuracy(point):
+    law = found(point(1, [4.0, 4.1, 3.9]), point(2, [2.5, None, 2.4]), point(4, [2.0, 2.1, 1.9])).laws[1]
+    assert (law.n, law.censored) == (9, 1)
+
+
+def test_crowded_points_are_in_no_law(point):
+    law = found(point(1, [4.0, 4.1]), point(2, [2.5, 2.4]), point(4, [9.0, 9.1], cores=2)).laws[1]
+    assert law.counts == (1, 2)
+
+
+def test_the_base_is_stated_in_seconds(point):
+    assert found(point(1, [4.0, 4.0, 4.0]), point(2, [2.0, 2.1, 2.0])).base == (
+        "base: digits[ranks=1] on 1 rank: 4 s to accuracy, 1 s an epoch (n = 3)"
+    )
+
+
+def test_entries_lose_more_to_accuracy_than_per_epoch_if_they_need_more_epochs():
+    # Kakao Brain's entries to DAWNBench: 24 epochs in 57.05 s on one V100, 34 in 28.81 s on four (27.98 s to 94 %).
+    entries = [EntryRuns("4 V100", 4, (27.98,), (28.811 / 34,)), EntryRuns("1 V100", 1, (57.046,), (57.046 / 24,))]
+    one, four = scaling_of_entries("t", entries).points
+    assert one.label == "1 V100"
+    assert four.per_epoch.value == pytest.approx(57.046 / 24 / (28.811 / 34) / 4)
+    assert four.to_accuracy.value == pytest.approx(57.046 / 27.98 / 4)
+    assert four.to_accuracy.value < four.per_epoch.value
+
+
+def test_a_hundred_thousand_runs_have_the_law_of_a_few():
+    rng = np.random.default_rng(3)
+    assert fit_scaling("epoch", amdahl_times(rng, 0.1, runs=20_000)).serial == pytest.approx(0.1, rel=0.01)

@@ -35,7 +35,9 @@ def environment(machine="m1"):
     }
 
 
-def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0, suspect=()):
+def write_run(
+    store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0, suspect=(), batch=64
+):
     """A record of as many epochs of ten steps as there are qualities, every step of ``step_ms``."""
     qualities = [each + seed * 2e-4 for each in qualities]
     header = Header(
@@ -64,7 +66,7 @@ def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1",
                     sum(phases.values()),
                     10 * epoch,
                     float(epoch),
-                    640 * epoch,
+                    10 * batch * epoch,
                     {"validation": quality},
                     (1 + seed * 1e-6) / epoch,
                     dict(phases),

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from levelbench.measure.statistics import estimate, wilson
-from levelbench.records import Distribution
 from levelbench.records.ranks import Teamwork
 from levelbench.report.distributed import predictions_table, scaling_table, teamwork_table, write_scaling
 from levelbench.report.tables import Absent, Number, lay_out
@@ -24,13 +23,14 @@ TEAM = Teamwork(2, 0.01, 0.4, 0.1, 1.2, 800.0, 800.0, 2.0, 800.0, 2.0, None, (0.
 
 
 def point(ranks, per_epoch, teamwork=(TEAM,)):
-    team = Distribution(ranks, "all-reduce", {}, "process", "gloo") if ranks > 1 else None
     return SimpleNamespace(
         label=f"digits[ranks={ranks}]",
         ranks=ranks,
         threads=1,
         crowded=per_epoch.value is None,
-        group=SimpleNamespace(reached=3, n=3, specification=SimpleNamespace(distribution=team)),
+        scheme="all-reduce" if ranks > 1 else "",
+        n=3,
+        arrived=3,
         reached=wilson(3, 3),
         time_to_accuracy_s=estimate([1.0, 1.1, 1.2]),
         epoch_s=estimate([0.1, 0.1, 0.11]),

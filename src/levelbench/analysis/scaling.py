@@ -1,8 +1,16 @@
-"""How time to accuracy scales with the number of ranks: points, and efficiencies relative to the smallest one.
+"""How time to accuracy scales with the number of ranks: efficiencies relative to the smallest one, and laws.
 
 There are two efficiencies, which differ if a scheme or a larger batch needs more samples for the same accuracy. Time
 per epoch shows how fast ranks compute together; time to accuracy shows what a user gains. Both count cores, i.e. ranks
 times threads per rank: a single process with all cores is no base for ranks with one core each.
+
+Two laws are fitted to single runs, on logarithms (``measure.statistics.laws``). Amdahl's (1967): a share s of the base
+time t(1) is not divided among the ranks, t(p) = t(1) (s + (1 - s) / p). The Universal Scalability Law (Gunther 1993):
+besides contention s, each rank waits for each other one, k, so that t(p) = t(1) (1 + s (p - 1) + k p (p - 1)) / p is
+least at p = sqrt((1 - s) / k). Runs that missed their target are censored; with weak scaling the batch grows with the
+ranks, so that their time to accuracy also pays for the larger batch.
+
+Published entries scale over accelerators instead of ranks, and are points without records (:func:`scaling_of_entries`).
 """
 
 from __future__ import annotations
@@ -18,6 +26,7 @@ from levelbench.measure.statistics import (
     Interval,
     estimate,
     estimate_signed,
+    fit_growth,
     geometric_mean,
     welch_log_ratio,
     wilson,
@@ -27,7 +36,8 @@ from levelbench.records import Record, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
 from levelbench.records.ranks import Teamwork, teamwork
 
-__all__ = ["CROWDED", "Efficiency", "ScaledPoint", "Scaling", "scaling"]
+__all__ = ["CROWDED", "Efficiency", "EntryRuns", "ScaledPoint", "Scaling", "ScalingLaws", "against", "fit_scaling"]
+__all__ += ["scaling", "scaling_of_entries", "threads_of"]
 
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 _BOUNDS = {
@@ -36,6 +46,7 @@ _BOUNDS = {
     "overlap": (0.0, 1.0),
     "imbalance": (1.0, math.inf),
 }
+_EXACT, _MISFIT = 1e-5, 0.01
 CROWDED = "threads outnumbered cores"
 """Why no efficiency is claimed."""
 
@@ -52,11 +63,18 @@ class Efficiency:
 
 @dataclass(frozen=True)
 class ScaledPoint:
-    """Runs on one number of ranks. Times in seconds; ``teamwork`` has an item per run, and is empty for one process."""
+    """Runs on one number of ranks, or of a published entry on so many accelerators, which has no ``group``.
+
+    Times in seconds; ``n`` runs ended, ``arrived`` of them reached the target. ``teamwork`` has an item per run, and is
+    empty for one process. ``scheme`` is empty for one process, which is the base of every scheme.
+    """
 
     label: str
     ranks: int
-    group: RunGroup
+    scheme: str
+    group: RunGroup | None
+    n: int
+    arrived: int
     reached: Interval
     time_to_accuracy_s: Estimate | None
     epoch_s: Estimate | None
@@ -85,6 +103,51 @@ class ScaledPoint:
 
 
 @dataclass(frozen=True)
+class ScalingLaws:
+    """Amdahl's and the Universal Scalability Law, fitted to ``n`` runs on the numbers of ranks in ``counts``.
+
+    ``quantity`` is "epoch" or "accuracy": what took the time. ``base_s`` is the fitted time on one rank, ``measured_s``
+    the measured one on ``least``, the smallest number. ``serial`` is Amdahl's share that is not divided.
+    ``contention`` and ``coherency`` are those of the Universal Scalability Law, and ``peak`` is the number of ranks at
+    which it is fastest, infinite if more are always faster. What is ``None`` is explained by ``lacks``.
+    """
+
+    quantity: str
+    scheme: str
+    unit: str
+    counts: tuple[int, ...]
+    least: int
+    measured_s: Estimate | None
+    base_s: float | None
+    serial: float | None
+    serial_interval: Interval | None
+    contention: float | None
+    contention_interval: Interval | None
+    coherency: float | None
+    coherency_interval: Interval | None
+    peak: float | None
+    n: int
+    censored: int
+    lacks: tuple[str, ...]
+
+    @property
+    def most(self) -> float | None:
+        """Amdahl's greatest speed-up over one rank, 1 / serial; ``None`` without a fit."""
+        return None if self.serial is None else math.inf if self.serial <= 0 else 1 / self.serial
+
+
+@dataclass(frozen=True)
+class EntryRuns:
+    """The runs of a published entry on ``count`` accelerators: seconds to the target, of an epoch, until given up."""
+
+    label: str
+    count: int
+    times_s: tuple[float, ...]
+    epochs_s: tuple[float, ...]
+    given_up_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Scaling:
     """The points of one task and recipe, smallest first.
 
@@ -97,6 +160,10 @@ class Scaling:
     warnings: tuple[str, ...]
     answers: tuple[str, ...] = ()
     """A sentence a point: whether it reaches the target sooner than its base."""
+    laws: tuple[ScalingLaws, ...] = ()
+    """For each scheme, of the time of an epoch and of the time to accuracy."""
+    base: str = ""
+    """What the efficiencies are relative to, with its absolute times."""
 
 
 def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], level: float = 0.95) -> Scaling:
@@ -113,10 +180,171 @@ def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], l
             "and no efficiency is claimed"
         )
     for group, base in zip(ordered, bases, strict=True):
-        warnings += [f"{group.label} against {base.label}: {each}" for each in _against(base, group)]
+        warnings += [f"{group.label} against {base.label}: {each}" for each in against(base, group)]
     at = dict(zip(map(id, ordered), points, strict=True))
     answers = [_answer(at[id(base)], point) for base, point in zip(bases, points, strict=True) if at[id(base)] != point]
-    return Scaling(title, points, level, tuple(warnings), tuple(filter(None, answers)))
+    laws = _laws_of_groups(ordered, points, by_path, level)
+    return Scaling(
+        title, points, level, tuple(warnings), tuple(filter(None, answers)), laws, _base_line(points, "rank")
+    )
+
+
+def scaling_of_entries(title: str, entries: Sequence[EntryRuns], level: float = 0.95) -> Scaling:
+    """The points of published entries of one series, relative to the smallest one."""
+    ordered = sorted(entries, key=lambda entry: entry.count)
+    base = ordered[0]
+
+    def efficiency(name: str, entry: EntryRuns) -> Efficiency:
+        before, after = getattr(base, name), getattr(entry, name)
+        if entry is base:
+            return Efficiency(1.0, reason="the base of the others")
+        if name == "times_s" and (entry.given_up_s or base.given_up_s):
+            return Efficiency(None, reason="runs missed the target")
+        return _ratio(before, after, base.count / entry.count, "", level)
+
+    points = tuple(
+        ScaledPoint(
+            label=entry.label,
+            ranks=entry.count,
+            scheme="" if entry is base else "entries",
+            group=None,
+            n=len(entry.times_s) + len(entry.given_up_s),
+            arrived=len(entry.times_s),
+            reached=wilson(len(entry.times_s), len(entry.times_s) + len(entry.given_up_s), level),
+            time_to_accuracy_s=_estimate(entry.times_s, level),
+            epoch_s=_estimate(entry.epochs_s, level),
+            samples_to_target=None,
+            teamwork=(),
+            per_epoch=efficiency("epochs_s", entry),
+            to_accuracy=efficiency("times_s", entry),
+            crowded=False,
+            threads=1,
+            level=level,
+        )
+        for entry in ordered
+    )
+    epochs: dict[int, list[float]] = {}
+    times: dict[int, list[float]] = {}
+    given_up: dict[int, list[float]] = {}
+    for entry in ordered:
+        epochs.setdefault(entry.count, []).extend(entry.epochs_s)
+        times.setdefault(entry.count, []).extend(entry.times_s)
+        given_up.setdefault(entry.count, []).extend(entry.given_up_s)
+    laws = (
+        fit_scaling("epoch", epochs, unit="accelerator", level=level),
+        fit_scaling("accuracy", times, given_up, unit="accelerator", level=level),
+    )
+    said = "entries are made at different times by whoever submits them: an efficiency may be that of later code"
+    return Scaling(title, points, level, (said,), (), laws, _base_line(points, "accelerator"))
+
+
+def fit_scaling(
+    quantity: str,
+    times: Mapping[int, Sequence[float]],
+    given_up: Mapping[int, Sequence[float]] | None = None,
+    *,
+    scheme: str = "",
+    unit: str = "rank",
+    level: float = 0.95,
+) -> ScalingLaws:
+    """Both laws through the ``times`` in seconds by number of ranks, and those at which runs were ``given_up``."""
+    pairs = [(count, time, False) for count, several in times.items() for time in several]
+    pairs += [(count, time, True) for count, several in (given_up or {}).items() for time in several if time > 0]
+    counts = tuple(sorted({count for count, _, missed in pairs if not missed}))
+    lacks: list[str] = []
+    amdahl = usl = None
+    what = "an epoch" if quantity == "epoch" else "time to accuracy"
+    if len(counts) < 2:
+        found = f"on {counts[0]} {unit}{'s' * (counts[0] > 1)} alone" if counts else f"on no number of {unit}s"
+        lacks.append(
+            f"no law of {what}: runs reached the target {found}; measure others (levelbench scale --ranks 1,2,4)"
+        )
+    else:
+        work = [count * time for count, time, _ in pairs]
+        missed = [each for *_, each in pairs]
+        amdahl = fit_growth(work, [[count - 1.0] for count, *_ in pairs], missed, level)
+        if len(counts) > 2:
+            usl = fit_growth(work, [[count - 1.0, count * (count - 1.0)] for count, *_ in pairs], missed, level)
+        else:
+            lacks.append(f"the Universal Scalability Law of {what} has three parameters, and two numbers of {unit}s")
+        if amdahl.intervals[0] is None:
+            same = amdahl.deviation < _EXACT and len(pairs) > 2
+            why = "the times lie exactly on it" if same else f"{len(pairs)} runs are too few"
+            lacks.append(f"Amdahl's law of {what} has no interval: {why}; make more runs of each point (-n 5)")
+        if amdahl.rates[0] > 1:
+            lacks.append(f"more {unit}s make {what} longer, which Amdahl's law cannot say: its serial share is above 1")
+        if amdahl.rates[0] <= 0:
+            lacks.append(f"{what} falls at least in proportion to the {unit}s: the laws have no loss to fit")
+        if amdahl.misfit is not None and amdahl.misfit < _MISFIT:
+            lacks.append(
+                f"Amdahl's law does not fit {what} (lack of fit p = {amdahl.misfit:.2g}): its interval is too narrow"
+            )
+        if counts[0] > 1:
+            lacks.append(f"nothing was measured on one {unit}: the base of {what} is extrapolated from {counts[0]}")
+    first = counts[0] if counts else 0
+    peak = None
+    if usl is not None:
+        contention, coherency = usl.rates
+        peak = math.inf if coherency <= 0 else math.sqrt(max(0.0, 1 - contention) / coherency)
+    return ScalingLaws(
+        quantity=quantity,
+        scheme=scheme,
+        unit=unit,
+        counts=counts,
+        least=first,
+        measured_s=_estimate(times[first], level) if counts else None,
+        base_s=amdahl.base if amdahl else None,
+        serial=amdahl.rates[0] if amdahl else None,
+        serial_interval=amdahl.intervals[0] if amdahl else None,
+        contention=usl.rates[0] if usl else None,
+        contention_interval=usl.intervals[0] if usl else None,
+        coherency=usl.rates[1] if usl else None,
+        coherency_interval=usl.intervals[1] if usl else None,
+        peak=peak,
+        n=len(pairs),
+        censored=sum(missed for *_, missed in pairs),
+        lacks=tuple(lacks),
+    )
+
+
+def _laws_of_groups(
+    ordered: Sequence[RunGroup], points: Sequence[ScaledPoint], records: Mapping[str, Record], level: float
+) -> tuple[ScalingLaws, ...]:
+    """Two for each scheme, over its points and the single process, without those that were crowded."""
+    own = [(group, point) for group, point in zip(ordered, points, strict=True) if not point.crowded]
+    # More threads per rank are more cores: the laws count cores then.
+    threads = {point.threads for _, point in own}
+    unit = "rank" if len(threads) < 2 else "core"
+    found = []
+    for scheme in dict.fromkeys(point.scheme for point in points if point.scheme):
+        epochs: dict[int, list[float]] = {}
+        times: dict[int, list[float]] = {}
+        given_up: dict[int, list[float]] = {}
+        for group, point in own:
+            if point.scheme in ("", scheme):
+                count = point.ranks * (point.threads if len(threads) > 1 else 1)
+                epochs.setdefault(count, []).extend(_epochs_s(group, records))
+                times.setdefault(count, []).extend(_times(group.runs))
+                given_up.setdefault(count, []).extend(each for each in group.given_up() if math.isfinite(each))
+        found.append(fit_scaling("epoch", epochs, scheme=scheme, unit=unit, level=level))
+        found.append(fit_scaling("accuracy", times, given_up, scheme=scheme, unit=unit, level=level))
+    return tuple(found)
+
+
+def _base_line(points: Sequence[ScaledPoint], unit: str) -> str:
+    """The absolute base: without it, an efficiency can be that of a slow start (SC15, rule 1)."""
+    if not points:
+        return ""
+    base = points[0]
+    words = [f"{base.ranks} {unit}{'s' * (base.ranks > 1)}"]
+    if base.threads > 1:
+        words.append(f"{base.threads} threads each")
+    said = [
+        f"{estimate_.value:.4g} s {what}"
+        for what, estimate_ in (("to accuracy", base.time_to_accuracy_s), ("an epoch", base.epoch_s))
+        if estimate_ is not None
+    ]
+    return f"base: {base.label} on {', '.join(words)}: {', '.join(said) or 'no time'} (n = {base.n})"
 
 
 def _answer(base: ScaledPoint, point: ScaledPoint) -> str:
@@ -138,8 +366,8 @@ def _answer(base: ScaledPoint, point: ScaledPoint) -> str:
     return f"{point.label} reaches the target {answer} {base.label}: it takes {times} times as long"
 
 
-def _against(base: RunGroup, group: RunGroup) -> list[str]:
-    """What speaks against an efficiency of ``group``, according to the gate, without doubts about single runs.
+def against(base: RunGroup, group: RunGroup) -> list[str]:
+    """What speaks against a ratio of ``group`` to ``base``, according to the gate, without doubts about single runs.
 
     Those are reported with the other figures of the run's group.
     """
@@ -173,7 +401,8 @@ def _base(group: RunGroup, ordered: Sequence[RunGroup]) -> RunGroup:
     )
 
 
-def _threads(group: RunGroup) -> int:
+def threads_of(group: RunGroup) -> int:
+    """Of each process, as its framework reports; 1 if none does."""
     return max((int(run.environment.get("framework", {}).get("threads") or 1) for run in group.runs), default=1)
 
 
@@ -185,7 +414,7 @@ def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
         cores = team.get("cores_by_host") or [run.environment.get("machine", {}).get("cores_allowed")]
         ranks = team.get("ranks_by_host") or [_ranks(group)]
         if team.get("crowded") or any(
-            count * _threads(group) > owned for count, owned in zip(ranks, cores, strict=False) if owned
+            count * threads_of(group) > owned for count, owned in zip(ranks, cores, strict=False) if owned
         ):
             return True
     return False
@@ -199,7 +428,10 @@ def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level
     return ScaledPoint(
         label=group.label,
         ranks=_ranks(group),
+        scheme=team.scheme if (team := group.specification.distribution) else "",
         group=group,
+        n=group.n,
+        arrived=group.reached,
         reached=wilson(group.reached, group.n, level),
         time_to_accuracy_s=estimate(times, level) if times else None,
         epoch_s=_estimate(_epochs_s(group, records), level),
@@ -208,7 +440,7 @@ def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level
         per_epoch=_efficiency(_epochs_s(base, records), _epochs_s(group, records), base, group, crowded, level),
         to_accuracy=_to_accuracy(base, group, crowded, level),
         crowded=crowded,
-        threads=_threads(group),
+        threads=threads_of(group),
         level=level,
     )
 
@@ -248,11 +480,17 @@ def _efficiency(
         return Efficiency(None, reason=CROWDED)
     if not before or not after:
         return Efficiency(None, reason="no run has finished")
-    more = _ranks(base) * _threads(base) / (_ranks(group) * _threads(group))
-    one, apart = min(len(before), len(after)) < 2, _apart(base, group)
-    if one or apart:
+    more = _ranks(base) * threads_of(base) / (_ranks(group) * threads_of(group))
+    return _ratio(before, after, more, NOT_INTERLEAVED if _apart(base, group) else "", level)
+
+
+def _ratio(before: Sequence[float], after: Sequence[float], more: float, apart: str, level: float) -> Efficiency:
+    """The ratio of times, times ``more``; without an interval for ``apart`` or a single run."""
+    if not before or not after:
+        return Efficiency(None, reason="no run has finished")
+    if apart or min(len(before), len(after)) < 2:
         ratio = geometric_mean(before) / geometric_mean(after)
-        return Efficiency(ratio * more, reason=NOT_INTERLEAVED if apart else "one run has no spread")
+        return Efficiency(ratio * more, reason=apart or "one run has no spread")
     found = welch_log_ratio(after, before, level)
     return Efficiency(found.ratio * more, found.interval.low * more, found.interval.high * more)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from levelbench.records import Record
     from levelbench.records.schema import Target
 
-__all__ = ["threshold"]
+__all__ = ["entries_at", "threshold"]
 
 _CANNOT_TELL = 4
 _CHOSEN = "note: a target that is chosen from this sweep needs runs of its own, made for it"
@@ -62,7 +62,7 @@ def threshold(runs: tuple[str, ...], store_path: Path, as_json: bool, **given: A
     shared.check_plot(given["plot"])
     shared.check_writable(given["csv_path"], given["markdown_path"])
     asked = _targets(given["targets"])
-    entries = _entries_at(runs)
+    entries = entries_at(runs)
     if entries is None:
         arms, target, lines, records = _arms_of_runs(runs, store_path, given)
     else:
@@ -181,7 +181,7 @@ def _judge(records: list[Record], found: ThresholdSweep, given: dict[str, Any]) 
     return verdicts_at(records, reached, **options)
 
 
-def _entries_at(words: tuple[str, ...]) -> list[tuple[str, Submission]] | None:
+def entries_at(words: tuple[str, ...]) -> list[tuple[str, Submission]] | None:
     """The entries at these paths, each with a name; ``None`` if they are runs."""
     from levelbench.competition.exchange import entry_paths
     from levelbench.competition.exchange.dawnbench import entry_files
@@ -191,13 +191,25 @@ def _entries_at(words: tuple[str, ...]) -> list[tuple[str, Submission]] | None:
         path = Path(word)
         ours = path.suffix == ".json" if path.is_file() else path.is_dir() and any(True for _ in entry_paths(path))
         theirs = path.is_dir() and any(each.parent.name == "train" for each in entry_files(path))
-        if not ours and not theirs:
+        logs = path.name.endswith((".tar.gz", ".tgz", ".zip")) or (path.is_dir() and any(path.rglob("result_0.txt")))
+        if not ours and not theirs and not logs:
             if found:
                 do = "analyse them in two calls"
                 raise UsageError(f"a sweep of {word}", "it is not a board, but others of the arguments are", do)
             return None
-        found += _read_board(path, theirs=theirs)
+        found += _read_logs(path) if logs else _read_board(path, theirs=theirs)
     return found or None
+
+
+def _read_logs(path: Path) -> list[tuple[str, Submission]]:
+    """The submissions of a folder or archive of MLPerf Training's results; ``RecordError`` if one cannot be read."""
+    from levelbench.competition.exchange.mlperf import read_results
+    from levelbench.errors import RecordError
+
+    submissions, problems = read_results(path)
+    if problems:
+        raise RecordError(f"the results in {path}", problems[0], "correct or remove the log")
+    return [(each.origin.file if each.origin else each.hardware.description, each) for each in submissions]
 
 
 def _read_board(path: Path, *, theirs: bool) -> list[tuple[str, Submission]]:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
+from levelbench.cli.analyze_batch_size import batch_size
 from levelbench.cli.analyze_roofline import roofline
+from levelbench.cli.analyze_scaling import scaling_verb
 from levelbench.cli.analyze_threshold import threshold
 from levelbench.errors import UsageError
 
@@ -276,6 +278,8 @@ def command() -> None:
 command.add_command(tune_target)
 command.add_command(roofline)
 command.add_command(threshold)
+command.add_command(batch_size)
+command.add_command(scaling_verb)
 
 
 @command.command("composition")

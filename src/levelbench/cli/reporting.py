@@ -24,6 +24,8 @@ __all__ = [
     "group_json",
     "label_apart",
     "require_sound",
+    "scaling_json",
+    "scaling_lines",
     "scalings_of",
     "write",
     "write_folder",
@@ -254,3 +256,38 @@ def scalings_of(groups: Sequence[RunGroup], records: Sequence[Record], level: fl
         for members in alike.values()
         if len({each.specification.distribution and each.specification.distribution.ranks for each in members}) > 1
     ]
+
+
+_OF_TEAMS = ("sent_bytes", "messages", "communicate_share", "waiting_share", "overlap", "imbalance")
+_OF_TIMES = ("time_to_accuracy_s", "epoch_s", "samples_to_target")
+_OF_POINTS = ("label", "ranks", "scheme", "n", "crowded", "reached", *_OF_TIMES, "teamwork")
+
+
+def scaling_lines(found: Scaling) -> list[str]:
+    """The absolute base, what the laws lack, what speaks against the efficiencies, and doubts about the runs."""
+    groups = [point.group for point in found.points if point.group is not None]
+    base = [found.base] if found.base else []
+    lacks = [line for each in found.laws for line in each.lacks]
+    return [*base, *dict.fromkeys(lacks), *found.warnings, *doubt_lines(groups)]
+
+
+def scaling_json(found: Scaling) -> dict[str, Any]:
+    """Points, laws and sentences."""
+    points = []
+    for point in found.points:
+        shown = {name: getattr(point, name) for name in _OF_POINTS}
+        shown["group"] = None if point.group is None else group_json(point.group)
+        shown["efficiency_per_epoch"] = dataclasses.asdict(point.per_epoch)
+        shown["efficiency_to_accuracy"] = dataclasses.asdict(point.to_accuracy)
+        shown["team"] = {name: point.team(name) for name in _OF_TEAMS}
+        points.append(shown)
+    return {
+        "title": found.title,
+        "level": found.level,
+        "base": found.base,
+        "answers": list(found.answers),
+        "warnings": list(found.warnings),
+        "doubts": doubt_lines([point.group for point in found.points if point.group is not None]),
+        "laws": [{**dataclasses.asdict(each), "most": each.most} for each in found.laws],
+        "points": points,
+    }

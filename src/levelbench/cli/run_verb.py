@@ -54,7 +54,8 @@ __all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remar
 @click.option(
     "--observe",
     multiple=True,
-    help="Observers: csv=FOLDER, tensorboard=FOLDER, mistakes=FOLDER, statistics=FOLDER, wandb=PROJECT, mlflow=ADDRESS",
+    help="Observers: csv=FOLDER, tensorboard=FOLDER, mistakes=FOLDER, statistics=FOLDER, noise=FOLDER, wandb=PROJECT, "
+    "mlflow=ADDRESS",
 )
 @click.option(
     "--data",

@@ -152,6 +152,7 @@ def _conclude(
 ) -> int:
     """Analyze, print, write, in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.scaling import scaling
+    from levelbench.cli.reporting import scaling_json
     from levelbench.records import group_runs, summarise
 
     clocks = [arm.specification.clock for arm in plan.arms]
@@ -162,7 +163,8 @@ def _conclude(
     found = scaling(title, groups, list(records.values()), given["level"])
     if as_json:
         predicted = _predict(plan, records, wanted)
-        shared.emit_json({**_as_json(found, predicted), **_write(found, predicted, given)})
+        told = {"predictions": [dataclasses.asdict(each) for each in predicted]}
+        shared.emit_json({**scaling_json(found), **told, **_write(found, predicted, given)})
     else:
         with shared.as_far_as_read():
             _print(found)
@@ -180,19 +182,6 @@ def _predict(plan: RunPlan, records: dict[tuple[int, int], Record], wanted: ToPr
     from levelbench.experiments.prediction import predictions
 
     return predictions(plan.arms[0], list(records.values()), wanted)
-
-
-def _tables(found: Scaling) -> list[Any]:
-    from levelbench.report.distributed import scaling_table, teamwork_table
-
-    notes = (
-        "Efficiency: time of the first point over time here, over how many times the cores (ranks times threads each); "
-        "time per epoch is training alone.",
-        f"Brackets of efficiencies: the {found.level * 100:g} % interval. Others: the lowest and highest of up to five "
-        "runs, and that interval from six on.",
-    )
-    tables = [scaling_table(found.title, found.points, notes), teamwork_table(found.points)]
-    return [table for table in tables if table is not None]
 
 
 def _team(plan: RunPlan) -> str:
@@ -222,55 +211,28 @@ def _print_predictions(predicted: list[Prediction]) -> None:
 
 
 def _print(found: Scaling) -> None:
-    from levelbench.cli.reporting import doubt_lines
+    from levelbench.cli.reporting import scaling_lines
+    from levelbench.report.distributed import scaling_tables
 
     click.echo()
     for line in found.answers:
         click.echo(line)
     click.echo()
-    shared.print_tables(*_tables(found))
+    shared.print_tables(*scaling_tables(found))
     click.echo()
-    for line in (*found.warnings, *doubt_lines([point.group for point in found.points])):
+    for line in scaling_lines(found):
         click.echo(line)
-
-
-def _as_json(found: Scaling, predicted: list[Prediction]) -> dict[str, Any]:
-    from levelbench.cli.reporting import doubt_lines, group_json
-
-    points = [
-        {**{name: getattr(point, name) for name in _FIGURES}, "group": group_json(point.group)}
-        for point in found.points
-    ]
-    for shown, point in zip(points, found.points, strict=True):
-        shown["efficiency_per_epoch"] = dataclasses.asdict(point.per_epoch)
-        shown["efficiency_to_accuracy"] = dataclasses.asdict(point.to_accuracy)
-        shown["team"] = {name: point.team(name) for name in _OF_TEAMS}
-    told = [dataclasses.asdict(each) for each in predicted]
-    doubts = doubt_lines([point.group for point in found.points])
-    words = {
-        "title": found.title,
-        "level": found.level,
-        "answers": list(found.answers),
-        "warnings": list(found.warnings),
-        "doubts": list(doubts),
-    }
-    return {**words, "points": points, "predictions": told}
-
-
-_OF_TEAMS = ("sent_bytes", "messages", "communicate_share", "waiting_share", "overlap", "imbalance")
-_FIGURES = ("label", "ranks", "crowded", "reached", "time_to_accuracy_s", "epoch_s", "samples_to_target", "teamwork")
 
 
 def _write(found: Scaling, predicted: list[Prediction], given: dict[str, Any]) -> dict[str, str]:
     """Write the requested files; returns the paths by name."""
-    from levelbench.cli.reporting import doubt_lines
-    from levelbench.report.distributed import predictions_table, write_scaling
+    from levelbench.cli.reporting import scaling_lines
+    from levelbench.report.distributed import predictions_table, scaling_tables, write_scaling
 
-    tables = [*_tables(found), *([predictions_table(predicted, _ASSUMED)] if predicted else [])]
-    lines = [*found.warnings, *doubt_lines([point.group for point in found.points])]
-    written = shared.write_tables(given, tables, lines, title=found.title)
+    tables = [*scaling_tables(found), *([predictions_table(predicted, _ASSUMED)] if predicted else [])]
+    written = shared.write_tables(given, tables, scaling_lines(found), title=found.title)
     if given["plot"] is not None:
-        written["plot"] = str(write_scaling(found.title, found.points, predicted, given["plot"]))
+        written["plot"] = str(write_scaling(found.title, found.points, predicted, given["plot"], found.laws))
     return written
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil, floor, log2
+from dataclasses import dataclass, replace
+from math import ceil, floor, isfinite, log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,6 +32,7 @@ from levelbench.report.tables import (
     Number,
     Reached,
     Table,
+    Text,
     clean,
     estimate_cell,
 )
@@ -40,12 +41,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from levelbench.analysis.scaling import Efficiency, ScaledPoint
-    from levelbench.measure.statistics import Estimate
+    from levelbench.analysis.scaling import Efficiency, ScaledPoint, Scaling, ScalingLaws
+    from levelbench.measure.statistics import Interval
 
 __all__ = ["MessageCurve", "PredictedPoint", "divergence_table", "draw_efficiencies", "operations_table"]
-__all__ += ["predictions_table", "rank_tables", "ranks_table", "scaling_table", "staleness_table", "teamwork_table"]
-__all__ += ["typical", "write_communicators", "write_scaling"]
+__all__ += ["laws_table", "predictions_table", "rank_tables", "ranks_table", "scaling_table", "scaling_tables"]
+__all__ += ["staleness_table", "teamwork_table", "typical", "write_communicators", "write_scaling"]
 
 _MOST_BINS = 12
 _NOTHING = "not recorded"
@@ -238,7 +239,7 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
     missed = "no run reached the target"
 
     def reached(point: ScaledPoint) -> Cell:
-        return Reached(point.group.reached, point.group.n, point.reached.low, point.reached.high)
+        return Reached(point.arrived, point.n, point.reached.low, point.reached.high)
 
     return Table.of(
         "scaling",
@@ -274,6 +275,55 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
 
 def _efficiency(found: Efficiency | _Efficiency) -> Cell:
     return Absent(found.reason) if found.value is None else Number(found.value, found.low, found.high)
+
+
+def laws_table(laws: Sequence[ScalingLaws], level: float = 0.95) -> Table:
+    """A row for each law and quantity: its parameters and what they bound."""
+    rows: list[tuple[Cell, ...]] = []
+    for each in laws:
+        over = "" if not each.scheme else f"{each.scheme}, "
+        what = f"{over}{'time per epoch' if each.quantity == 'epoch' else 'time to accuracy'}"
+        runs = Text(f"{each.n}{f' ({each.censored} censored)' if each.censored else ''}")
+        counts = Text(", ".join(map(str, each.counts)))
+        if each.serial is not None:
+            most = Number(each.most or 0.0, *_turned(each.serial_interval)) if each.serial else Text("without bound")
+            share = _with(each.serial, each.serial_interval)
+            rows.append(
+                (Text(f"{what}: Amdahl"), counts, runs, Number(each.base_s or 0.0), share, Absent(), most, Absent())
+            )
+        if each.contention is not None and each.coherency is not None:
+            peak = Number(each.peak) if each.peak is not None and isfinite(each.peak) else Text("none")
+            shares = _with(each.contention, each.contention_interval), _with(each.coherency, each.coherency_interval)
+            rows.append((Text(f"{what}: Universal"), counts, runs, Absent(), *shares, Absent(), peak))
+    unit = laws[0].unit if laws else "rank"
+    columns = (
+        Column("law", "law of"),
+        Column("counts", f"{unit}s"),
+        Column("runs", "runs"),
+        Column("base_s", f"on one {unit}", ColumnKind.TIME_S),
+        Column("serial", "serial, contention", ColumnKind.SHARE),
+        Column("coherency", "coherency", ColumnKind.SHARE),
+        Column("most", "greatest speed-up", ColumnKind.NUMBER),
+        Column("peak", f"fastest on {unit}s", ColumnKind.NUMBER),
+    )
+    notes = (
+        "Amdahl: t(p) = t(1) (s + (1 - s) / p), at most 1 / s times as fast. Universal Scalability Law: "
+        f"t(p) = t(1) (1 + s (p - 1) + k p (p - 1)) / p. Fitted on logarithms, {level * 100:g} % intervals of the "
+        "profile likelihood.",
+    )
+    return Table("laws", "Laws of scaling", columns, tuple(rows), notes).without_empty()
+
+
+def _with(value: float, interval: Interval | None) -> Number:
+    if interval is None or not isfinite(interval.high):
+        return Number(value)
+    return Number(value, interval.low, interval.high)
+
+
+def _turned(interval: Interval | None) -> tuple[float | None, float | None]:
+    if interval is None or interval.low <= 0 or not isfinite(interval.high):
+        return None, None
+    return 1 / interval.high, 1 / interval.low
 
 
 def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
@@ -342,16 +392,67 @@ def predictions_table(points: Sequence[PredictedPoint], notes: Sequence[str] = (
     )
 
 
-def write_scaling(title: str, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], path: Path) -> Path:
-    """Draw both efficiencies over the number of ranks to a .png or .svg file; predictions are hollow and dashed."""
+def scaling_tables(found: Scaling) -> list[Table]:
+    """Points with both efficiencies, the laws, and what the ranks did."""
+    runs = any(point.group is not None for point in found.points)
+    notes = (
+        "Efficiency: time of the first point over time here, over how many times the cores (ranks times threads each); "
+        "time per epoch is training alone."
+        if runs
+        else "Efficiency: time of the first point over time here, over how many times the accelerators; time per epoch "
+        "is that of the whole run, with evaluation if the entry's clock has it in.",
+        f"Brackets of efficiencies: the {found.level * 100:g} % interval. Others: the lowest and highest of up to five "
+        "runs, and that interval from six on.",
+    )
+    points = scaling_table(found.title, found.points, notes)
+    if not runs:
+        # An entry's ranks are accelerators, and it counts no samples.
+        columns = tuple(replace(each, title="accelerators") if each.key == "ranks" else each for each in points.columns)
+        points = replace(points, columns=columns)
+        points = points.only(
+            [at for at, each in enumerate(columns) if each.key not in ("threads", "samples_to_target")]
+        )
+    tables = [points, laws_table(found.laws, found.level)]
+    tables += [each for each in [teamwork_table(found.points)] if each is not None]
+    return [table for table in tables if table.rows]
+
+
+def write_scaling(
+    title: str,
+    points: Sequence[ScaledPoint],
+    predicted: Sequence[PredictedPoint],
+    path: Path,
+    laws: Sequence[ScalingLaws] = (),
+) -> Path:
+    """Draw both efficiencies over the number of ranks to a .png or .svg file; predictions are hollow and dashed.
+
+    Amdahl's law is a thin line for each of ``laws``.
+    """
     check_ending(path)
 
     def onto(figure: Canvas) -> None:
         axes = figure.add_subplot(title=title)
         draw_efficiencies(axes, points, predicted, [colour for colour, *_ in SERIES], INK)
+        _draw_laws(axes, laws)
         plain_axes(axes)
 
     return draw(path, title, (7.0, 4.2), onto)
+
+
+def _draw_laws(axes: Axes, laws: Sequence[ScalingLaws]) -> None:
+    """Efficiency by Amdahl's law, relative to the smallest number of ranks as the points are."""
+    drawn = [each for each in laws if each.serial]
+    for each in drawn:
+        share, dash = each.serial or 0.0, "-." if each.quantity == "epoch" else ":"
+        ranks = [each.counts[0] * (each.counts[-1] / each.counts[0]) ** (step / 50) for step in range(51)]
+        base = 1 + share * (ranks[0] - 1)
+        efficiencies = [base / (1 + share * (count - 1)) for count in ranks]
+        what = "per epoch" if each.quantity == "epoch" else "to accuracy"
+        label = clean(f"{each.scheme or 'entries'}, {what}, Amdahl")
+        axes.plot(ranks, efficiencies, color=INK, linewidth=0.8, linestyle=dash, label=label)
+    if drawn:
+        axes.set_xlabel(f"{drawn[0].unit}s")
+        axes.legend(frameon=False, fontsize="small", ncols=2)
 
 
 def draw_efficiencies(
@@ -359,11 +460,11 @@ def draw_efficiencies(
 ) -> None:
     """Both efficiencies over ranks, with one of ``colours`` per scheme; lines other than curves in ``ink``."""
     axes.axhline(1, color=ink, linewidth=0.8, linestyle=":")
-    schemes = list(dict.fromkeys(scheme for point in points if (scheme := _scheme(point))))
+    schemes = list(dict.fromkeys(scheme for point in points if (scheme := point.scheme)))
     highest = 1.0
     for at, scheme in enumerate(list(schemes)):
         # A single process has no scheme: every curve begins there.
-        own = [point for point in points if _scheme(point) in ("", scheme)]
+        own = [point for point in points if point.scheme in ("", scheme)]
         for name, label, filled in (("per_epoch", "per epoch", True), ("to_accuracy", "to accuracy", False)):
             shown = [(point.ranks, found) for point in own if (found := getattr(point, name)).value is not None]
             highest = max([highest, *(found.value for _, found in shown)])
@@ -386,11 +487,6 @@ def draw_efficiencies(
         said = f"none claimed on {', '.join(map(str, crowded))} ranks: more threads than cores"
         axes.text(0.99, 0.03, said, transform=axes.transAxes, ha="right", fontsize="small")
     axes.legend(frameon=False, fontsize="small", ncols=2)
-
-
-def _scheme(point: ScaledPoint) -> str:
-    distribution = point.group.specification.distribution
-    return distribution.scheme if distribution else ""
 
 
 def _efficiency_curve(

@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis as PlotAxis
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["ENDINGS", "INK", "MARKERS", "RULE", "check_ending", "draw", "plain_axes", "time_unit", "write_whole"]
+__all__ = [
+    "ENDINGS",
+    "INK",
+    "MARKERS",
+    "RULE",
+    "check_ending",
+    "draw",
+    "picture",
+    "plain_axes",
+    "time_unit",
+    "write_whole",
+]
 
 ENDINGS = (".svg", ".png")
 INK = "#1b1f24"
@@ -44,6 +55,11 @@ def draw(path: Path, salt: str, size_in: tuple[float, float], onto: Callable[[Ca
     ``MissingError`` without matplotlib, and ``StoreError`` if the file cannot be written.
     """
     check_ending(path)
+    return write_whole(path, picture(path.suffix.lower(), salt, size_in, onto))
+
+
+def picture(ending: str, salt: str, size_in: tuple[float, float], onto: Callable[[Canvas], None]) -> bytes:
+    """The same as the content of a file with this ending, one of ``ENDINGS``; ``MissingError`` without matplotlib."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -57,11 +73,11 @@ def draw(path: Path, salt: str, size_in: tuple[float, float], onto: Callable[[Ca
         figure = Figure(figsize=size_in, layout="constrained")
         onto(figure)
         raw = io.BytesIO()
-        if path.suffix.lower() == ".svg":
+        if ending == ".svg":
             figure.savefig(raw, format="svg", metadata={"Date": None, "Creator": None})
         else:
             figure.savefig(raw, format="png", dpi=160, metadata={"Software": None})
-        return write_whole(path, raw.getvalue())
+        return raw.getvalue()
 
 
 def plain_axes(axes: Axes, grid: str = "both") -> None:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from levelbench.analysis.batch_size import BatchSizeStudy
     from levelbench.analysis.comparison import Comparison
+    from levelbench.analysis.scaling import Scaling
     from levelbench.measure.verdict import Verdict
     from levelbench.records.reader import Record
     from levelbench.records.store import Store
@@ -84,6 +86,25 @@ def _comparison(comparison: Comparison) -> str:
     return measured_html(comparison.answer(), groups_table(sides), comparison.caveat_lines(), sides)
 
 
+def _batch_sizes(study: BatchSizeStudy) -> str:
+    from levelbench.report.batch_sizes import batch_size_tables, draw_batch_size
+    from levelbench.report.markup import tag, to_html
+    from levelbench.report.run_figures import can_draw
+
+    listed = tag("ul", *(tag("li", line) for line in (*study.lacks, *study.caveats)))
+    tables = map(to_html, batch_size_tables(study))
+    return _page(*study.answers(), *tables, listed) + _drawings(*([draw_batch_size(study)] if can_draw() else []))
+
+
+def _scaling(found: Scaling) -> str:
+    from levelbench.report.distributed import scaling_tables
+    from levelbench.report.markup import tag, to_html
+
+    lines = [*(line for each in found.laws for line in each.lacks), *found.warnings]
+    listed = tag("ul", *(tag("li", line) for line in dict.fromkeys(lines)))
+    return _page(*found.answers, found.base, *map(to_html, scaling_tables(found)), listed)
+
+
 def measured_html(answer: Sequence[str], table: Table, below: Sequence[str], groups: Sequence[RunGroup]) -> str:
     """Verdicts and why, the table, what speaks against them, and each run's time where it can be drawn."""
     from levelbench.report.markup import tag, to_html
@@ -107,6 +128,8 @@ SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
     ("levelbench.records.reader", "Record"): _record,
     ("levelbench.records.summary", "RunGroup"): _group,
     ("levelbench.analysis.comparison", "Comparison"): _comparison,
+    ("levelbench.analysis.batch_size", "BatchSizeStudy"): _batch_sizes,
+    ("levelbench.analysis.scaling", "Scaling"): _scaling,
     ("levelbench.measure.verdict", "Verdict"): _verdict,
     ("levelbench.report.tables", "Table"): _table,
 }

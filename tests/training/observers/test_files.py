@@ -12,7 +12,16 @@ from levelbench.measure.timeline import Phase
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held
 from levelbench.training.observers import Observer
-from levelbench.training.observers.files import Mistakes, Statistics, Tables, as_pictures, png, sheet, wrong_examples
+from levelbench.training.observers.files import (
+    GradientNoise,
+    Mistakes,
+    Statistics,
+    Tables,
+    as_pictures,
+    png,
+    sheet,
+    wrong_examples,
+)
 
 
 def rows(path):
@@ -275,3 +284,46 @@ def test_several_columns_of_labels_are_refused_before_the_run(tmp_path):
     held = SimpleNamespace(split=split)
     with pytest.raises(UnsupportedError, match="2 columns of labels"):
         Mistakes(tmp_path, "run").on_prepared(SimpleNamespace(validation=held))
+
+
+class OneByOne(Observer):
+    """The trace of the covariance of all examples' gradients and the square of their mean, at each evaluation."""
+
+    def on_prepared(self, context):
+        self.context, self.found = context, []
+
+    def on_evaluation(self, progress, evaluation, step_times_ns):
+        executor, split = self.context.executor, self.context.dataset.train
+        each = []
+        for at in range(len(split)):
+            executor.forward(*(column[at : at + 1] for column in split.columns))
+            each.append(np.concatenate([np.ravel(one).astype(float) for one in executor.backward().values()]))
+        self.found.append((np.var(each, axis=0, ddof=1).sum(), (np.mean(each, axis=0) ** 2).sum()))
+
+
+def test_noise_of_single_examples_is_their_covariance_and_gradient(trained, tmp_path):
+    truth = OneByOne()
+    trained(truth, GradientNoise(tmp_path, "run", examples=1, most=96))
+    found = rows(tmp_path / "run-noise.csv")
+    assert [row["samples"] for row in found] == ["96", "192", "288"]
+    for row, (trace, square) in zip(found, truth.found, strict=True):
+        assert float(row["covariance_trace"]) == pytest.approx(trace, rel=1e-4)
+        assert float(row["gradient_square"]) == pytest.approx(square, rel=1e-4)
+
+
+def test_noise_from_few_batches_is_right_on_average(trained, tmp_path, monkeypatch):
+    from levelbench.training.observers import files
+
+    truth, found = OneByOne(), []
+    trained(truth)
+    for seed in range(60):
+        monkeypatch.setattr(files, "_NOISE_SEED", seed)
+        trained(GradientNoise(tmp_path, "run", examples=8, most=4))
+        found.append([[float(row[name]) for name in files._NOISE[2:]] for row in rows(tmp_path / "run-noise.csv")])
+    error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+    assert (np.abs(np.mean(found, axis=0) - truth.found) < 4 * error).all()
+
+
+def test_noise_needs_two_batches(trained, tmp_path):
+    with pytest.raises(UnsupportedError, match="96 examples"):
+        trained(GradientNoise(tmp_path, "run", examples=64))

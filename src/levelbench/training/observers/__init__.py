@@ -172,11 +172,12 @@ KINDS = MappingProxyType(
         "mlflow": "ADDRESS: a run at an MLflow tracking address, such as sqlite:///mlflow.db",
         "mistakes": "FOLDER: the validation examples that a classifier gets wrong at the end",
         "statistics": "FOLDER: norms of weights, updates and gradients by parameter, as CSV",
+        "noise": "FOLDER: the gradient noise scale at each evaluation, as CSV",
     }
 )
 """The kinds, and what goes after the equals sign."""
 
-_FILES: Final = {"csv": "Tables", "mistakes": "Mistakes", "statistics": "Statistics"}
+_FILES: Final = {"csv": "Tables", "mistakes": "Mistakes", "statistics": "Statistics", "noise": "GradientNoise"}
 _TRACKERS: Final = {"tensorboard": "TensorBoard", "wandb": "WeightsAndBiases", "mlflow": "MLflow"}
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _STEPS = ("step", "epoch", "samples", "time_s")
 _FIRST = ("step", "epoch", "samples", "time_s", "loss")
 _PHASES = tuple(phase.label for phase in Phase)
+_NOISE_SEED = 0x5CA1E
+"""Of the batches that are drawn to measure noise: another order than that of any run."""
 
 
 class Tables(Observer):
@@ -177,6 +179,67 @@ class Statistics(Observer):
     def _host(self, array: Array) -> NDArray[Any]:
         assert self._backend is not None
         return np.asarray(self._backend.host(array))
+
+
+_NOISE = ("step", "samples", "covariance_trace", "gradient_square")
+
+
+@final
+class GradientNoise(Observer):
+    """``NAME-noise.csv`` in ``folder``: trace of the gradient's covariance and its squared norm at each evaluation.
+
+    Their ratio is the simple noise scale B_simple of McCandlish et al. (2018, arXiv:1812.06162, appendix A.1), in
+    examples. Both come from gradients of up to ``most`` batches of ``examples`` each (B_small) and of their mean
+    (B_big), at the weights of the evaluation: tr = examples x the variance between the small ones, |G|^2 = |mean|^2
+    less the noise that is left in it, tr / B_big, in proportion to the share of the split that was not drawn. Either
+    estimate is unbiased, so that a small |G|^2 may come out below zero.
+
+    The forward passes draw random numbers (dropout) and update running averages (batch normalisation): the run is
+    another one than without the observer, and takes longer.
+    """
+
+    def __init__(self, folder: Path, name: str, examples: int = 16, most: int = 32) -> None:
+        self._folder, self._name, self._examples, self._most = folder, name, examples, most
+        self._context: Context | None = None
+        self._rows: list[Sequence[object]] = []
+
+    def on_prepared(self, context: Context) -> None:
+        self._context, self._rows = context, [_NOISE]
+        if len(context.dataset.train) < 2 * self._examples:
+            found = f"the training split has {len(context.dataset.train)} examples"
+            raise UnsupportedError("the gradient noise scale", found, f"it needs {2 * self._examples} or more")
+        ready(self._folder)
+
+    def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
+        """A row, from batches that no other evaluation draws."""
+        from levelbench.training.input import make_loader
+        from levelbench.training.samplers import Shuffled
+
+        assert self._context is not None
+        context, recipe = self._context, self._context.recipe
+        sampler = Shuffled(self._examples, drop_last=True)
+        split = context.dataset.train
+        loader = make_loader(
+            context.backend, context.dataset, split, sampler, seed=_NOISE_SEED, augment=recipe.augment, mix=recipe.mix
+        )
+        count = min(self._most, loader.steps)
+        total: dict[str, NDArray[np.float64]] = {}
+        squares = 0.0
+        try:
+            for batch in loader.batches(len(self._rows), 0, count):
+                context.executor.forward(*batch)
+                for name, gradient in context.executor.backward().items():
+                    own = np.asarray(context.backend.host(gradient)).astype(np.float64)
+                    squares += float((own**2).sum())
+                    total[name] = total[name] + own if name in total else own
+        finally:
+            loader.close()
+        mean_square = sum(float((each**2).sum()) for each in total.values()) / count**2
+        variance = max(0.0, squares / count - mean_square) * count / (count - 1)
+        left = 1.0 - count * self._examples / len(split)
+        row = (evaluation.step, evaluation.samples, variance * self._examples, mean_square - left * variance / count)
+        self._rows.append(row)
+        write_whole(self._folder / f"{self._name}-noise.csv", _lines(self._rows).encode())
 
 
 Pictures = NDArray[np.uint8]

@@ -1,0 +1,496 @@
+"""Batch size: samples to the target x time per sample = time to accuracy, at each size, and how far it pays.
+
+A larger batch gives more samples a second until the machine is full, and from some size on needs more samples for the
+same quality. The size around which that begins is the critical batch size B_crit of McCandlish et al. (2018,
+arXiv:1812.06162): samples E and steps S to the target lie on (S / S_min - 1) (E / E_min - 1) = 1, which is the same as
+E(B) = E_min (1 + B / B_crit) and S(B) = S_min (1 + B_crit / B), with B_crit = E_min / S_min. It is fitted to single
+runs on logarithms (``measure.statistics.laws``). A run that was given up is censored at the samples that it had seen;
+one that diverged or failed would never have arrived, so it is outside of the law and only counts in the share that
+reaches the target.
+
+The gradient noise scale B_simple = tr(covariance) / |gradient|^2, which their theory predicts the critical size from,
+is measured apart (the observer ``noise``), since it costs many gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from levelbench.analysis.scaling import against, threads_of
+from levelbench.errors import UsageError
+from levelbench.measure.environment import same_machine
+from levelbench.measure.statistics import (
+    Estimate,
+    GrowthFit,
+    Interval,
+    estimate,
+    fit_growth,
+    geometric_mean,
+    kaplan_meier,
+    wilson,
+)
+from levelbench.records import Record, RunGroup
+
+__all__ = ["RULES", "BatchSizeStudy", "BatchSizes", "CriticalBatch", "NoiseScale", "RateTrial", "TunedRate"]
+__all__ += ["choose_rate", "noise_scale", "scaled_rate", "seen_samples", "study_batch_size"]
+
+RULES = {"linear": 1.0, "sqrt": 0.5, "none": 0.0}
+"""Rules that scale a learning rate with the batch size, by their exponents."""
+_NEAR = 0.01
+_CUT = 0.05
+_MISFIT = 0.01
+_LAST_SHARE = 0.5
+Settings = dict[str, int | float | str | bool]
+
+
+@dataclass(frozen=True)
+class BatchSizes:
+    """The runs at one batch ``size``, the examples of a step over all ranks.
+
+    ``mean_size`` is what a step had on average (the last batch of an epoch may be smaller). Samples, steps, samples a
+    second and time (seconds, on the clock of the runs) are geometric means if every run reached the target, so that
+    time is samples over samples a second, else Kaplan and Meier's medians; ``None`` if too few did. ``diverged`` runs
+    could not have reached it.
+    """
+
+    size: int
+    mean_size: float
+    rate: float | None
+    group: RunGroup
+    share: Interval
+    diverged: int
+    samples: Estimate | None
+    steps: Estimate | None
+    samples_per_s: Estimate | None
+    time_s: Estimate | None
+
+    @property
+    def converges(self) -> bool:
+        """Whether at least half of the runs reached the target."""
+        return self.group.reached >= _LAST_SHARE * self.group.n > 0
+
+
+@dataclass(frozen=True)
+class CriticalBatch:
+    """The critical batch ``size`` with its interval; an end of 0 or infinity says that the runs do not bound it.
+
+    ``samples`` is E_min, what small batches need; ``steps`` is S_min, what large ones need.
+    """
+
+    size: float
+    interval: Interval | None
+    samples: float
+    steps: float
+    fit: GrowthFit
+
+    def samples_at(self, size: float) -> float:
+        """Samples to the target at a batch size, by the law."""
+        return self.fit.at([size])
+
+
+@dataclass(frozen=True)
+class NoiseScale:
+    """The gradient noise scale over training: of each run, the sum of tr(covariance) over that of |gradient|^2.
+
+    ``curve`` has (samples seen, noise scale) at each evaluation of the first run, where the gradient was large enough.
+    """
+
+    value: Estimate | None
+    size: int
+    curve: tuple[tuple[float, float], ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RateTrial:
+    """One run that tried a learning rate: samples to the target, infinite if it missed, and its last quality."""
+
+    size: int
+    rate: float
+    samples: float
+    quality: float
+
+
+@dataclass(frozen=True)
+class TunedRate:
+    """The rate that was chosen at one size, from ``trials``. ``edge``: it was the least or greatest that was tried."""
+
+    size: int
+    rate: float
+    trials: tuple[RateTrial, ...]
+    edge: bool
+
+
+@dataclass(frozen=True)
+class BatchSizeStudy:
+    """The answer: a point for each size, smallest first. What is ``None`` has its reason in ``lacks``.
+
+    ``largest`` is the largest size that still converges. ``rule`` says how the learning rate depends on the size.
+    """
+
+    title: str
+    points: tuple[BatchSizes, ...]
+    largest: BatchSizes | None
+    fastest: BatchSizes | None
+    critical: CriticalBatch | None
+    rule: str
+    tuned: tuple[TunedRate, ...]
+    noise: NoiseScale | None
+    caveats: tuple[str, ...]
+    lacks: tuple[str, ...]
+    level: float
+
+    def answers(self) -> list[str]:
+        """Sentences: the fastest size, the largest that converges, the critical size, the noise scale, the rule."""
+        found = [*_fastest_line(self), *_largest_line(self)]
+        if self.critical is not None:
+            at = self.critical
+            known = "" if at.interval is None else f" {_span(at.interval)}"
+            censored = f", {at.fit.censored} of them censored" if at.fit.censored else ""
+            found.append(
+                f"critical batch size: {at.size:.3g}{known} ({self.level * 100:g} %, profile likelihood, "
+                f"{at.fit.n} runs{censored}): small batches need {at.samples:.3g} samples, large ones "
+                f"{at.steps:.3g} steps, and twice the least of both at the critical size"
+            )
+        if self.noise is not None and self.noise.value is not None:
+            value = self.noise.value
+            said = "" if value.interval is None else f" [{value.interval.low:.3g}, {value.interval.high:.3g}]"
+            found.append(
+                f"gradient noise scale: {value.value:.3g}{said} examples, over training at batch size "
+                f"{self.noise.size} (n = {value.n}, measured apart)"
+            )
+        return [*found, f"learning rate: {self.rule}"]
+
+
+def scaled_rate(rule: str, rate: float, size: int, base: int) -> float:
+    """The rate at ``size`` by a rule of ``RULES``, where it is ``rate`` at ``base``; four significant digits."""
+    return float(f"{rate * (size / base) ** RULES[rule]:.4g}")
+
+
+def choose_rate(trials: Sequence[RateTrial], higher: bool = True) -> TunedRate:
+    """The rate of the trial at one size that took the fewest samples or, if none arrived, came closest."""
+    sign = -1.0 if higher else 1.0
+    qualities = [sign * each.quality if math.isfinite(each.quality) else math.inf for each in trials]
+    best, _ = min(zip(trials, qualities, strict=True), key=lambda pair: (pair[0].samples, pair[1]))
+    rates = sorted({each.rate for each in trials})
+    return TunedRate(best.size, best.rate, tuple(trials), len(rates) > 1 and best.rate in (rates[0], rates[-1]))
+
+
+def seen_samples(records: Sequence[Record]) -> dict[str, tuple[int, int]]:
+    """The examples that each run had seen at its last evaluation, and the steps that it had made, by its id."""
+    last = {record.header.id: record.evaluations[-1] for record in records if record.evaluations}
+    return {name: (each.samples, each.step) for name, each in last.items()}
+
+
+def noise_scale(runs: Sequence[Sequence[tuple[float, float, float]]], size: int, level: float = 0.95) -> NoiseScale:
+    """The noise scale of ``runs`` at batch ``size``, each of (samples, tr(covariance), |gradient|^2) by evaluation.
+
+    Sums over a run come before the ratio: the ratio at one evaluation is as noisy as the gradient there, and biased.
+    """
+    ratios = []
+    for run in runs:
+        trace, square = sum(row[1] for row in run), sum(row[2] for row in run)
+        if trace > 0 and square > 0:
+            ratios.append(trace / square)
+    curve = tuple((samples, trace / square) for samples, trace, square in (runs[0] if runs else ()) if square > 0)
+    if len(ratios) < len(runs) or not runs:
+        lost = f"{len(runs) - len(ratios)} of {len(runs)} runs have gradients that cannot be told from their noise"
+        why = lost if runs else "no run measured it"
+        return NoiseScale(None, size, curve, f"no gradient noise scale: {why} (--noise 3, or a smaller batch size)")
+    return NoiseScale(estimate(ratios, level), size, curve)
+
+
+def study_batch_size(
+    groups: Sequence[RunGroup],
+    seen: Mapping[str, tuple[int, int]] | None = None,
+    *,
+    batch: str = "batch",
+    rate: str = "lr",
+    rule: str | None = None,
+    tuned: Sequence[TunedRate] = (),
+    noise: NoiseScale | None = None,
+    level: float = 0.95,
+) -> BatchSizeStudy:
+    """Analyse ``groups``, which differ in the settings ``batch`` and ``rate`` alone.
+
+    ``seen`` has how far runs without a time had come, by id (:func:`seen_samples`). Of several groups of one
+    size, the one with the most runs counts, then the one that takes the fewest samples. ``rule`` says how the rate was
+    scaled; by default it is read from the groups.
+
+    Raises ``UsageError`` for groups of several tasks, targets, machines or other settings, and for a single size.
+    """
+    seen = seen or {}
+    _require_one_study(groups, batch, rate)
+    by_size: dict[int, list[RunGroup]] = {}
+    for group in groups:
+        if group.n:
+            by_size.setdefault(_size(group, batch), []).append(group)
+    what = groups[0].specification.task if groups else "runs"
+    if len(by_size) < 2:
+        found = f"all runs have {batch}={next(iter(by_size))}" if by_size else "none has ended"
+        do = f"make runs at several sizes: levelbench analyze batch-size {what} --sizes 32,64,128,256"
+        raise UsageError(f"how {what} depends on the batch size", found, do)
+    caveats, chosen = [], []
+    for size, several in sorted(by_size.items()):
+        chosen.append(max(several, key=lambda group: (group.n, group.reached, -_typical(group))))
+        if len(several) > 1:
+            caveats.append(
+                f"batch size {size} has runs at {len(several)} learning rates, of which {chosen[-1].label} counts: "
+                "if it was chosen by these very runs, it looks better than it is"
+            )
+    points = [_point(group, batch, rate, seen, level) for group in chosen]
+    base = chosen[0]
+    caveats += dict.fromkeys(
+        sentence for group in chosen[1:] for sentence in against(base, group) if f"{batch}" not in sentence
+    )
+    caveats += _cut_lines(points)
+    critical, lacks = _critical(points, seen, level)
+    converging = [point for point in points if point.converges]
+    timed = [point for point in points if point.time_s is not None and point.converges]
+    specification = base.specification
+    return BatchSizeStudy(
+        title=f"Batch size of {specification.task}[recipe={specification.recipe}] on {specification.framework}",
+        points=tuple(points),
+        largest=converging[-1] if converging else None,
+        fastest=min(timed, key=lambda point: point.time_s.value if point.time_s else math.inf) if timed else None,
+        critical=critical,
+        rule=rule or _rule_of(points),
+        tuned=tuple(tuned),
+        noise=noise,
+        caveats=tuple(caveats),
+        lacks=(*lacks, *([noise.reason] if noise is not None and noise.reason else [])),
+        level=level,
+    )
+
+
+def _require_one_study(groups: Sequence[RunGroup], batch: str, rate: str) -> None:
+    asked = "how runs depend on the batch size"
+    without = [group.label for group in groups if not isinstance(group.specification.settings.get(batch), int)]
+    if without:
+        do = f"name the setting that is the batch size (--batch-setting), or select runs with {batch}"
+        raise UsageError(asked, f"{without[0]} has no setting {batch!r} that is a whole number", do)
+    facts: dict[str, set[str]] = {
+        "tasks": {group.specification.task for group in groups},
+        "recipes": {group.specification.recipe for group in groups},
+        "frameworks": {group.specification.framework for group in groups},
+        "devices": {group.specification.device for group in groups},
+        "targets": {f"{group.specification.target.threshold:g}" for group in groups},
+        "crossing rules": {group.specification.crossing for group in groups},
+        "clocks": {group.specification.clock for group in groups},
+        "sources": {group.source_digest for group in groups},
+    }
+    for name, several in facts.items():
+        if len(several) > 1:
+            listed = ", ".join(sorted(each[:12] for each in several))
+            do = "read all at one: --target, --crossing, --clock" if name[0] in "tc" and name != "tasks" else ""
+            raise UsageError(asked, f"the runs have {len(several)} {name}: {listed}", do or "select those of one")
+    others = [
+        {name: value for name, value in group.specification.settings.items() if name not in (batch, rate)}
+        for group in groups
+    ]
+    for name in dict.fromkeys(name for each in others for name in each):
+        values = {str(each.get(name)) for each in others}
+        if len(values) > 1:
+            found = f"they also differ in {name}: {', '.join(sorted(values))}"
+            do = f"select those of one: {groups[0].specification.task}[{name}={min(values)}]"
+            raise UsageError(asked, found, do)
+    runs = [run for group in groups for run in group.runs]
+    if any(not same_machine(runs[0].environment, run.environment) for run in runs[1:]):
+        do = "select those of one machine, for example by naming its store"
+        raise UsageError(asked, "they were made on several machines, whose samples a second differ", do)
+    if len({threads_of(group) for group in groups if group.n}) > 1:
+        raise UsageError(asked, "they had different numbers of threads", "make them again with one number of threads")
+
+
+def _size(group: RunGroup, batch: str) -> int:
+    """The examples of a step, over all ranks."""
+    size, team = int(group.specification.settings[batch]), group.specification.distribution
+    return size * team.ranks if team is not None and team.scaling == "weak" else size
+
+
+def _typical(group: RunGroup) -> float:
+    found = [float(run.samples_to_target) for run in group.runs if run.samples_to_target]
+    return geometric_mean(found) if found else math.inf
+
+
+def _point(group: RunGroup, batch: str, rate: str, seen: Mapping[str, tuple[int, int]], level: float) -> BatchSizes:
+    arrived = [run for run in group.runs if run.reached and run.samples_to_target and run.time_to_accuracy_s]
+    missed = [run for run in group.runs if not run.reached]
+    steps = [
+        run.samples_to_target / run.steps_to_target for run in arrived if run.samples_to_target and run.steps_to_target
+    ]
+    size, value = _size(group, batch), group.specification.settings.get(rate)
+    speeds = [(run.samples_to_target or 0) / (run.time_to_accuracy_s or 1.0) for run in arrived]
+    came = [seen.get(run.id, (0, 0)) for run in missed]
+    speeds += [
+        samples / run.given_up_s for run, (samples, _) in zip(missed, came, strict=True) if samples and run.given_up_s
+    ]
+    steps += [samples / made for samples, made in came if samples and made]
+
+    def censored(values: Sequence[float], bounds: Sequence[float]) -> Estimate | None:
+        if not values:
+            return None
+        if not missed:
+            return estimate(values, level)
+        every = [*values, *bounds]
+        median = kaplan_meier(every, [True] * len(values) + [False] * len(bounds)).median(level)
+        return median if math.isfinite(median.value) else None
+
+    mean_size = geometric_mean(steps) if steps else float(size)
+    bounds = [math.inf if run.hopeless else float(at) for run, (at, _) in zip(missed, came, strict=True)]
+    return BatchSizes(
+        size=size,
+        mean_size=mean_size,
+        rate=None if value is None or isinstance(value, str) else float(value),
+        group=group,
+        share=wilson(group.reached, group.n, level),
+        diverged=sum(run.hopeless for run in missed),
+        samples=censored([float(run.samples_to_target or 0) for run in arrived], bounds),
+        steps=censored([float(run.steps_to_target or 0) for run in arrived], [each / mean_size for each in bounds])
+        if steps
+        else None,
+        samples_per_s=estimate(speeds, level) if speeds else None,
+        time_s=censored([run.time_to_accuracy_s or 0.0 for run in arrived], group.given_up()),
+    )
+
+
+def _critical(
+    points: Sequence[BatchSizes], seen: Mapping[str, tuple[int, int]], level: float
+) -> tuple[CriticalBatch | None, list[str]]:
+    """The critical batch size from every run that the law describes; what is missing, and how to get it."""
+    values: list[float] = []
+    sizes: list[list[float]] = []
+    hidden: list[bool] = []
+    lacks, unknown, diverged = [], 0, 0
+    for point in points:
+        for run in point.group.runs:
+            found = float(run.samples_to_target or 0) if run.reached else float(seen.get(run.id, (0, 0))[0])
+            diverged += run.hopeless
+            unknown += found <= 0 and not run.hopeless
+            if found > 0 and not run.hopeless:
+                values.append(found)
+                sizes.append([point.mean_size])
+                hidden.append(not run.reached)
+    if unknown:
+        lacks.append(f"{unknown} runs do not say how many samples they had seen, and are left out of the critical size")
+    known = [point for point in points if point.group.reached]
+    if diverged:
+        lacks.append(
+            f"{diverged} runs diverged, failed or were judged at their end: they are outside of the law of the "
+            "critical size, which is for runs that get there"
+        )
+    if all(point.group.specification.crossing == "final" for point in points):
+        lacks.append(
+            "runs that are judged at their end take the same samples at every batch size: for a critical size, take a "
+            "recipe that stops at its target (a constant rate), or read them with --crossing confirmed"
+        )
+        return None, lacks
+    if len({point.mean_size for point in known}) < 2:
+        tried = sum(point.group.n for point in points)
+        reached = "no run" if not known else f"runs of one batch size ({known[0].size}) alone"
+        do = "give them more time (--epochs), another rate (--tune 5), or judge by another target (--target)"
+        lacks.append(f"{reached} of {tried} reached the target, so there is no critical batch size: {do}")
+        return None, lacks
+    fit = fit_growth(values, sizes, hidden, level)
+    if fit.rates[0] <= 0.0:
+        largest = max(point.mean_size for point in known)
+        bound = fit.intervals[0]
+        low = (
+            f"it is above {1 / bound.high:.3g}" if bound is not None and 0 < bound.high < math.inf else "it is unknown"
+        )
+        lacks.append(
+            f"samples to the target do not grow up to a batch size of {largest:.4g}, so the critical size has no "
+            f"estimate ({low}, {level * 100:g} %): try larger sizes"
+        )
+        return None, lacks
+    interval = fit.intervals[0]
+    if interval is None:
+        same = fit.deviation < 1e-5 and len(values) > 3
+        why = "the samples of all runs lie exactly on one curve" if same else f"{len(values)} runs are too few"
+        lacks.append(f"the critical batch size has no interval: {why}; make more runs of each size (-n 5)")
+    else:
+        interval = Interval(
+            1 / interval.high if interval.high > 0 else math.inf,
+            1 / interval.low if interval.low > 0 else math.inf,
+            level,
+            interval.method,
+        )
+        if math.isinf(interval.high):
+            lacks.append("the critical batch size has no upper bound: the samples hardly grow; try larger sizes")
+        if interval.low <= 0.0:
+            lacks.append("the critical batch size has no lower bound: even small batches need more; try smaller sizes")
+    if min(point.group.n for point in points) < 2:
+        lacks.append("a size with one run cannot tell luck from size: make more runs of each (-n 5)")
+    if fit.misfit is not None and fit.misfit < _MISFIT:
+        lacks.append(
+            f"samples do not follow the law of the critical size (lack of fit p = {fit.misfit:.2g}): its interval is "
+            "too narrow. A rate that suits one size alone does that (--tune 5), so do few evaluations (--every)"
+        )
+    critical = CriticalBatch(1 / fit.rates[0], interval, fit.base, fit.base * fit.rates[0], fit)
+    return critical, lacks
+
+
+def _rule_of(points: Sequence[BatchSizes]) -> str:
+    """How the rate depends on the size, in words."""
+    rates = [point.rate for point in points]
+    if any(rate is None or rate <= 0 for rate in rates):
+        return "not a setting of these runs"
+    known = [(point.size, float(rate or 0.0)) for point, rate in zip(points, rates, strict=True)]
+    size, first = known[0]
+    for rule, power in RULES.items():
+        if all(abs(rate / (first * (each / size) ** power) - 1) < _NEAR for each, rate in known):
+            return f"{first:g} at every size" if rule == "none" else f"{rule} in the batch size, {first:g} at {size}"
+    return "one for each size, by no rule: " + ", ".join(f"{rate:g} at {each}" for each, rate in known)
+
+
+def _cut_lines(points: Sequence[BatchSizes]) -> list[str]:
+    cut = [point for point in points if point.mean_size < (1 - _CUT) * point.size]
+    if not cut:
+        return []
+    listed = ", ".join(f"{point.mean_size:.4g} at {point.size}" for point in cut)
+    found = [f"steps had fewer examples than the batch size, since an epoch ends with a rest: {listed} on average"]
+    for a, b in pairwise(points):
+        if b.mean_size < 1.05 * a.mean_size:
+            found.append(
+                f"batch sizes {a.size} and {b.size} hardly differ in the examples of a step: an epoch has no more"
+            )
+    return found
+
+
+def _fastest_line(study: BatchSizeStudy) -> list[str]:
+    best, base = study.fastest, study.points[0]
+    if best is None or best.time_s is None:
+        return []
+    said = f"fastest to the target: batch size {best.size}, {best.time_s.value:.3g} s"
+    if best is base or base.time_s is None or not (base.samples and best.samples):
+        return [said]
+    more = best.samples.value / base.samples.value
+    sooner = more * base.time_s.value / best.time_s.value
+    return [
+        f"{said}, against {base.time_s.value:.3g} s at {base.size}: {more:.3g} times the samples at {sooner:.3g} times "
+        "as many a second"
+    ]
+
+
+def _largest_line(study: BatchSizeStudy) -> list[str]:
+    largest, last = study.largest, study.points[-1]
+    if largest is None:
+        return ["at no batch size does half of the runs reach the target"]
+    said = f"the largest batch size that still converges: {largest.size}, where {_reached(largest)} reach the target"
+    if largest is last:
+        return [f"{said}; the limit is beyond the sizes that were tried"]
+    beyond = study.points[study.points.index(largest) + 1]
+    below = [point.size for point in study.points if point.size < largest.size and not point.converges]
+    odd = f"; smaller ones do not: {', '.join(map(str, below))}" if below else ""
+    return [f"{said}, and {_reached(beyond)} at {beyond.size}{odd}"]
+
+
+def _reached(point: BatchSizes) -> str:
+    return f"{point.group.reached}/{point.group.n} [{point.share.low * 100:.0f}, {point.share.high * 100:.0f} %]"
+
+
+def _span(interval: Interval) -> str:
+    return f"[{interval.low:.3g}, {interval.high:.3g}]".replace("inf]", "without bound]")

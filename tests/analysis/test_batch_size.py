@@ -1,0 +1,341 @@
+"""Batch size: convergence, samples a second, time; the critical size and its coverage; answers to misuse."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from levelbench.analysis.batch_size import (
+    NoiseScale,
+    RateTrial,
+    choose_rate,
+    noise_scale,
+    scaled_rate,
+    seen_samples,
+    study_batch_size,
+)
+from levelbench.errors import UsageError
+from levelbench.measure.statistics import Estimate
+
+SIZES = (32, 64, 128, 256, 512, 1024, 2048)
+
+
+@pytest.fixture
+def groups(run, group):
+    """``groups({size: [samples or None]})``: runs at each size, at a thousand samples a second and linear rates."""
+
+    def make(found, rate=lambda size: 0.01 * size, per_s=lambda size: 1000.0, **replaced):
+        made = []
+        for size, samples in found.items():
+            settings = {"batch": size, "lr": rate(size), **replaced.get("settings", {})}
+            rest = {name: value for name, value in replaced.items() if name != "settings"}
+            runs = [
+                run(
+                    None if each is None else each / per_s(size),
+                    each or 1000,
+                    seed,
+                    steps_to_target=None if each is None else round(each / size),
+                    settings=settings,
+                    **rest,
+                )
+                for seed, each in enumerate(samples)
+            ]
+            made.append(group(f"digits[batch={size}]", runs, settings=settings))
+        return made
+
+    return make
+
+
+def drawn(rng, critical=300.0, runs=5, deviation=0.2):
+    """Samples to target by size that follow the law."""
+    return {
+        size: [round(1e4 * (1 + size / critical) * math.exp(deviation * rng.standard_normal())) for _ in range(runs)]
+        for size in SIZES
+    }
+
+
+def test_time_is_samples_over_samples_a_second_at_every_size(groups):
+    found = study_batch_size(groups(drawn(np.random.default_rng(0)), per_s=lambda size: 10 * size))
+    for point in found.points:
+        assert point.time_s.value == pytest.approx(point.samples.value / point.samples_per_s.value)
+        assert point.samples_per_s.value == pytest.approx(10 * point.size)
+        assert point.samples.value == pytest.approx(point.steps.value * point.mean_size, rel=1e-3)
+
+
+def test_the_critical_size_lies_where_samples_and_steps_are_twice_their_least(groups):
+    at = study_batch_size(groups(drawn(np.random.default_rng(1)))).critical
+    assert at.samples_at(at.size) == pytest.approx(2 * at.samples)
+    assert at.samples_at(at.size) / at.size == pytest.approx(2 * at.steps)
+    for size in SIZES:
+        samples, steps = at.samples_at(size), at.samples_at(size) / size
+        assert (steps / at.steps - 1) * (samples / at.samples - 1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("cap", [None, 50_000], ids=["all arrive", "a third is given up"])
+def test_the_interval_of_the_critical_size_holds_it_in_95_percent(groups, cap):
+    rng, held, simulations = np.random.default_rng(2), 0, 150
+    for _ in range(simulations):
+        samples = {
+            size: [each if cap is None or each <= cap else None for each in of] for size, of in drawn(rng).items()
+        }
+        made = groups(samples)
+        seen = {
+            run.id: (cap, round(cap / each.specification.settings["batch"]))
+            for each in made
+            for run in each.runs
+            if not run.reached
+        }
+        held += 300.0 in study_batch_size(made, seen).critical.interval
+    assert 0.9 <= held / simulations <= 0.985
+
+
+def test_runs_that_were_given_up_are_censored_and_not_dropped(groups):
+    samples = {32: [10_000] * 4 + [11_000], 128: [15_000, 16_000, 14_000], 1024: [None, None, 30_000]}
+    made = groups(samples)
+    seen = {
+        run.id: (60_000, round(60_000 / each.specification.settings["batch"]))
+        for each in made
+        for run in each.runs
+        if not run.reached
+    }
+    told, dropped = study_batch_size(made, seen), study_batch_size(made)
+    assert told.critical.fit.censored == 2
+    assert told.critical.size < dropped.critical.size
+    assert any("2 runs do not say how many samples" in line for line in dropped.lacks)
+
+
+def test_runs_that_diverge_count_in_the_share_and_not_in_the_law(groups, group):
+    made = groups({32: [10_000, 11_000, 10_500], 128: [14_000, 14_500, 13_000], 512: [30_000, None, None]})
+    runs = [msgspec.structs.replace(each, hopeless=not each.reached) for each in made[2].runs]
+    made[2] = group("digits[batch=512]", runs, settings=made[2].specification.settings)
+    found = study_batch_size(made)
+    assert found.points[2].diverged == 2
+    assert found.critical.fit.n == 7
+    assert any("2 runs diverged" in line for line in found.lacks)
+
+
+def test_the_largest_size_that_converges_comes_with_its_share_and_the_next_one(groups):
+    found = study_batch_size(groups({32: [100, 110, 90], 64: [120, None, 130], 128: [None, None, 300]}))
+    assert found.largest.size == 64
+    assert (round(found.largest.share.low, 2), round(found.largest.share.high, 2)) == (0.21, 0.94)
+    assert any(
+        "64, where 2/3 [21, 94 %] reach the target, and 1/3 [6, 79 %] at 128" in line for line in found.answers()
+    )
+
+
+def test_if_all_sizes_converge_the_limit_is_beyond_them(groups):
+    found = study_batch_size(groups(drawn(np.random.default_rng(3))))
+    assert found.largest.size == 2048
+    assert any("the limit is beyond the sizes that were tried" in line for line in found.answers())
+
+
+def test_the_fastest_size_trades_samples_for_samples_a_second(groups):
+    per_s = {32: 1000.0, 128: 3000.0, 512: 4000.0}
+    found = study_batch_size(groups({32: [100] * 3, 128: [120] * 3, 512: [400] * 3}, per_s=per_s.get))
+    assert found.fastest.size == 128
+    assert any("1.2 times the samples at 3 times as many a second" in line for line in found.answers())
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        (lambda size: 0.01 * size, "linear in the batch size, 0.32 at 32"),
+        (lambda size: 0.01 * size**0.5, "sqrt in the batch size"),
+        (lambda size: 0.1, "0.1 at every size"),
+        (lambda size: {32: 0.1, 64: 0.3}.get(size, 0.2), "one for each size, by no rule: 0.1 at 32, 0.3 at 64"),
+    ],
+)
+def test_the_rule_of_the_rate_is_read_from_the_runs(groups, rate, said):
+    found = study_batch_size(groups(drawn(np.random.default_rng(4)), rate=rate))
+    assert said in found.rule
+
+
+def test_rules_scale_the_rate_from_the_base():
+    assert scaled_rate("linear", 0.05, 256, 64) == 0.2
+    assert scaled_rate("sqrt", 0.05, 256, 64) == 0.1
+    assert scaled_rate("none", 0.05, 256, 64) == 0.05
+
+
+def test_the_chosen_rate_takes_the_fewest_samples_and_says_if_it_is_the_last_one():
+    trials = [RateTrial(64, 0.1, 900, 0.96), RateTrial(64, 0.2, 500, 0.97), RateTrial(64, 0.4, math.inf, 0.3)]
+    assert choose_rate(trials).rate == 0.2
+    assert not choose_rate(trials).edge
+    assert choose_rate(trials[:2]).edge
+
+
+def test_if_no_trial_arrives_the_one_that_came_closest_is_chosen():
+    trials = [
+        RateTrial(64, 0.1, math.inf, 0.8),
+        RateTrial(64, 0.2, math.inf, 0.9),
+        RateTrial(64, 1, math.inf, math.nan),
+    ]
+    assert choose_rate(trials).rate == 0.2
+    assert choose_rate(trials[:2], higher=False).rate == 0.1
+
+
+def test_batches_that_an_epoch_cuts_count_with_what_they_had(groups, group):
+    made = groups(drawn(np.random.default_rng(5)))
+    runs = [
+        msgspec.structs.replace(each, steps_to_target=round(each.samples_to_target / 700)) for each in made[-1].runs
+    ]
+    made[-1] = group("digits[batch=2048]", runs, settings=made[-1].specification.settings)
+    found = study_batch_size(made)
+    assert found.points[-1].mean_size == pytest.approx(700, rel=0.05)
+    assert any("700" in line and "at 2048" in line for line in found.caveats)
+
+
+def test_a_size_that_no_run_reached_the_target_at_has_the_mean_of_what_they_had_seen(groups):
+    made = groups({32: [900, 950], 64: [1200, 1250], 1024: [None, None]})
+    found = study_batch_size(made, {run.id: (5000, 10) for run in made[2].runs})
+    assert found.points[2].mean_size == pytest.approx(500)
+
+
+def test_of_several_rates_at_a_size_the_one_with_most_runs_counts_and_that_is_said(groups):
+    more = groups({64: [5_000]}, rate=lambda size: 9.0)
+    found = study_batch_size([*groups({64: [9_000, 9_100], 128: [9_500, 9_800]}), *more])
+    assert found.points[0].rate == pytest.approx(0.64)
+    assert any("batch size 64 has runs at 2 learning rates" in line for line in found.caveats)
+
+
+def test_weak_scaling_multiplies_the_batch_by_the_ranks(groups):
+    from levelbench.records.schema import Distribution
+
+    team = Distribution(4, "all-reduce", {}, "process", "gloo", "weak", "none")
+    made = groups({64: [9_000, 9_100], 128: [9_500, 9_800]})
+    made = [
+        type(each)(each.label, each.key, msgspec.structs.replace(each.specification, distribution=team), each.runs)
+        for each in made
+    ]
+    assert [point.size for point in study_batch_size(made).points] == [256, 512]
+
+
+def test_samples_that_do_not_grow_give_a_bound_and_no_critical_size(groups):
+    rng = np.random.default_rng(11)
+    found = study_batch_size(
+        groups(
+            {
+                size: [round(1e7 / (1 + size / 1e4) * math.exp(0.01 * rng.standard_normal())) for _ in range(5)]
+                for size in SIZES
+            }
+        )
+    )
+    assert found.critical is None
+    assert any("do not grow up to a batch size of 2048" in line for line in found.lacks)
+
+
+def test_a_curve_of_another_shape_is_said_to_be_one(groups):
+    rng = np.random.default_rng(12)
+    found = study_batch_size(
+        groups(
+            {size: [round(10 * size**2 * math.exp(0.02 * rng.standard_normal())) for _ in range(5)] for size in SIZES}
+        )
+    )
+    assert any("do not follow the law" in line for line in found.lacks)
+
+
+def test_equal_samples_at_every_size_and_run_have_no_interval(groups):
+    found = study_batch_size(groups({size: [100_000 * (300 + size)] * 3 for size in SIZES}))
+    assert found.critical.size == pytest.approx(300, rel=1e-3)
+    assert found.critical.interval is None
+    assert any("exactly on one curve" in line for line in found.lacks)
+
+
+def test_one_run_a_size_is_said_to_be_too_few(groups):
+    found = study_batch_size(groups(drawn(np.random.default_rng(6), runs=1)))
+    assert any("a size with one run cannot tell luck from size" in line for line in found.lacks)
+
+
+def test_if_no_run_arrives_it_is_said_what_to_give_them(groups):
+    made = groups({64: [None] * 3, 128: [None] * 3})
+    found = study_batch_size(
+        made, {run.id: (500, round(500 / each.specification.settings["batch"])) for each in made for run in each.runs}
+    )
+    assert found.critical is None
+    assert found.largest is None
+    assert any("no run of 6 reached the target" in line and "--epochs" in line for line in found.lacks)
+    assert "at no batch size does half of the runs reach the target" in found.answers()[0]
+
+
+def test_schedules_of_fixed_length_have_no_critical_size(groups, group):
+    made = [
+        group(each.label, each.runs, settings=each.specification.settings, crossing="final")
+        for each in groups(drawn(np.random.default_rng(7)))
+    ]
+    found = study_batch_size(made)
+    assert found.critical is None
+    assert any("take the same samples at every batch size" in line for line in found.lacks)
+
+
+def test_the_noise_scale_stands_beside_the_critical_size(groups):
+    noise = NoiseScale(Estimate(250.0, None, 1, "single value"), 64, ((100.0, 200.0),))
+    found = study_batch_size(groups(drawn(np.random.default_rng(8))), noise=noise)
+    assert any("gradient noise scale: 250 examples, over training at batch size 64" in each for each in found.answers())
+
+
+def test_the_noise_scale_of_a_run_is_the_ratio_of_sums():
+    runs = [[(100, 10.0, 2.0), (200, 30.0, -0.5)], [(100, 20.0, 1.0), (200, 40.0, 1.0)]]
+    found = noise_scale(runs, 64)
+    assert found.value.value == pytest.approx(math.sqrt(40 / 1.5 * 30))
+    assert found.curve == ((100, 5.0),)
+
+
+@pytest.mark.parametrize("runs", [[], [[(100, 10.0, -2.0)]]])
+def test_gradients_below_their_noise_have_no_scale_and_say_so(runs):
+    found = noise_scale(runs, 64)
+    assert found.value is None
+    assert "no gradient noise scale" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"environment": {"machine": {"id": "m2"}}}, "several machines"),
+        ({"settings": {"hidden": 7}}, "they also differ in hidden"),
+    ],
+)
+def test_runs_that_differ_in_something_else_are_refused(groups, other, said):
+    made = [*groups({64: [900, 910]}), *groups({128: [950, 980]}, **other)]
+    with pytest.raises(UsageError, match=said):
+        study_batch_size(made)
+
+
+@pytest.mark.parametrize(
+    ("replaced", "said"),
+    [
+        ({"target": msgspec.structs.replace}, "2 targets: 0.9, 0.95"),
+        ({"clock": "mlperf"}, "2 clocks"),
+        ({"task": "other"}, "2 tasks"),
+    ],
+)
+def test_mixed_targets_clocks_and_tasks_are_refused(groups, group, replaced, said):
+    a, b = groups({64: [900, 910], 128: [950, 980]})
+    if "target" in replaced:
+        replaced = {"target": msgspec.structs.replace(b.specification.target, threshold=0.95)}
+    b = group(b.label, b.runs, settings=b.specification.settings, **replaced)
+    with pytest.raises(UsageError, match=said):
+        study_batch_size([a, b])
+
+
+def test_a_size_that_never_varies_is_refused_with_the_command_that_varies_it(groups):
+    with pytest.raises(UsageError, match=r"all runs have batch=64.*--sizes"):
+        study_batch_size(groups({64: [900, 910]}))
+
+
+def test_runs_without_a_batch_size_are_refused(run, group):
+    with pytest.raises(UsageError, match="--batch-setting"):
+        study_batch_size([group("digits", [run(1.0)])])
+
+
+def test_no_runs_are_refused():
+    with pytest.raises(UsageError, match="none has ended"):
+        study_batch_size([])
+
+
+def test_what_runs_had_seen_comes_from_their_last_evaluation(tmp_path):
+    from tests.cli.conftest import specification, write_run
+
+    from levelbench.records import read_record
+
+    path = write_run(tmp_path, specification(), 0, "aaaa0000", [0.1, 0.2])
+    assert seen_samples([read_record(path)]) == {"aaaa0000": (1280, 20)}

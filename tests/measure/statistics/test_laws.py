@@ -1,0 +1,115 @@
+"""Fits of growth laws: against other fits, with censored values, at their nominal coverage."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from levelbench.measure.statistics import amdahl_bound, fit_growth
+
+SIZES = np.array([32.0, 64, 128, 256, 512, 1024, 2048, 4096])
+RANKS = np.array([1.0, 2, 4, 8, 16, 32])
+
+
+def drawn(rng, critical=300.0, runs=5, deviation=0.2, sizes=SIZES):
+    """Samples to target of some runs at each size, and the sizes."""
+    batch = np.repeat(sizes, runs)
+    return 1e4 * (1 + batch / critical) * np.exp(deviation * rng.standard_normal(len(batch))), batch
+
+
+def test_the_pi_example_of_sc15_is_recovered_from_its_times():
+    # Hoefler & Belli, SC15, 5.2: a base case of 20 ms, of which 0.2 ms are serial.
+    times = np.array([20e-3 / amdahl_bound(p, 0.01) for p in RANKS])
+    fit = fit_growth(RANKS * times, (RANKS - 1)[:, None])
+    assert fit.base == pytest.approx(20e-3, rel=1e-4)
+    assert fit.rates[0] == pytest.approx(0.01, rel=1e-3)
+    assert fit.intervals == (None,)
+
+
+def test_without_censored_values_it_is_least_squares_on_logarithms():
+    y, batch = drawn(np.random.default_rng(3))
+    theirs, _ = optimize.curve_fit(lambda x, a, r: a + np.log1p(np.exp(r) * x), batch, np.log(y), p0=(9, -5))
+    fit = fit_growth(y, batch[:, None])
+    assert math.log(fit.rates[0]) == pytest.approx(theirs[1], abs=1e-3)
+    assert math.log(fit.base) == pytest.approx(theirs[0], abs=1e-3)
+
+
+def test_with_censored_values_it_is_the_greatest_likelihood():
+    y, batch = drawn(np.random.default_rng(4))
+    hidden = y > 5e4
+    seen = np.log(np.minimum(y, 5e4))
+
+    def loss(given):
+        z = (seen - given[0] - np.log1p(np.exp(given[1]) * batch)) / np.exp(given[2])
+        return -np.where(hidden, stats.norm.logsf(z), stats.norm.logpdf(z) - given[2]).sum()
+
+    theirs = optimize.minimize(loss, (9, -5, -1), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9}).x
+    fit = fit_growth(np.exp(seen), batch[:, None], hidden)
+    assert fit.censored == hidden.sum() > 5
+    assert math.log(fit.rates[0]) == pytest.approx(theirs[1], abs=2e-3)
+    assert math.log(fit.base) == pytest.approx(theirs[0], abs=2e-3)
+
+
+@pytest.mark.parametrize("bound", [math.inf, 1e5, 4e4], ids=["all known", "13 % censored", "36 % censored"])
+def test_intervals_hold_the_truth_in_95_percent(bound):
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(300):
+        y, batch = drawn(rng)
+        interval = fit_growth(np.minimum(y, bound), batch[:, None], y > bound).intervals[0]
+        held += 1 / 300 in interval
+    assert 0.9 <= held / 300 <= 0.98
+
+
+def test_the_intervals_of_two_rates_hold_the_truth_in_95_percent():
+    rng, held = np.random.default_rng(6), np.zeros(2)
+    ranks = np.repeat(RANKS, 4)
+    variables = np.column_stack([ranks - 1, ranks * (ranks - 1)])
+    for _ in range(200):
+        y = 10 * (1 + variables @ [0.05, 0.001]) * np.exp(0.05 * rng.standard_normal(len(ranks)))
+        fit = fit_growth(y, variables)
+        held += [truth in interval for truth, interval in zip((0.05, 0.001), fit.intervals, strict=True)]
+    assert (held >= 0.9 * 200).all()
+    assert (held <= 0.99 * 200).all()
+
+
+def test_values_that_do_not_grow_leave_the_rate_open_towards_zero():
+    rng = np.random.default_rng(7)
+    fit = fit_growth(np.exp(0.2 * rng.standard_normal(40)), np.repeat(SIZES, 5)[:, None])
+    assert fit.intervals[0].low == 0.0
+    assert math.isfinite(fit.intervals[0].high)
+
+
+def test_values_in_proportion_leave_it_open_upwards():
+    rng = np.random.default_rng(8)
+    batch = np.repeat(SIZES, 5)
+    fit = fit_growth(batch * np.exp(0.2 * rng.standard_normal(40)), batch[:, None])
+    assert fit.intervals[0].high == math.inf
+    assert fit.intervals[0].low > 0
+
+
+def test_a_law_of_another_shape_is_found_out_and_a_right_one_is_not():
+    rng = np.random.default_rng(9)
+    batch = np.repeat(SIZES, 5)
+    noise = np.exp(0.1 * rng.standard_normal(40))
+    assert fit_growth(batch**2 * noise, batch[:, None]).misfit < 1e-6
+    right = [fit_growth(*with_column(drawn(rng))).misfit for _ in range(200)]
+    assert sum(each < 0.05 for each in right) <= stats.binom.ppf(0.999, 200, 0.05)
+
+
+def with_column(pair):
+    return pair[0], pair[1][:, None]
+
+
+def test_many_censored_bounds_are_as_good_as_their_bins():
+    rng = np.random.default_rng(10)
+    y, batch = drawn(rng, runs=2000)
+    bounds = np.exp(11 + 0.5 * rng.standard_normal(len(y)))
+    fit = fit_growth(np.minimum(y, bounds), batch[:, None], y > bounds)
+    assert fit.rates[0] == pytest.approx(1 / 300, rel=0.05)
+    assert fit.deviation == pytest.approx(0.2, rel=0.02)
+
+
+def test_fewer_points_than_parameters_are_an_error():
+    with pytest.raises(ValueError, match="2 parameters, but values at 1 point"):
+        fit_growth([1.0, 2.0], [[1.0], [1.0]])

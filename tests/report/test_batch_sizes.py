@@ -1,0 +1,88 @@
+"""Tables and the figure of batch sizes: what they show, whatever the runs are called."""
+
+import dataclasses
+import warnings
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+from tests.report.pages import PAYLOADS, needs_matplotlib
+
+from levelbench.analysis.batch_size import NoiseScale, RateTrial, choose_rate, study_batch_size
+from levelbench.measure.statistics import estimate
+from levelbench.records.summary import RunGroup, summarise
+from levelbench.report import notebook
+from levelbench.report.batch_sizes import batch_size_tables, draw_batch_size, write_batch_size
+from levelbench.report.tables import to_text
+
+
+@pytest.fixture
+def study(make):
+    """Three sizes of three runs; at the largest one of three missed."""
+    groups = []
+    for size, samples in ((64, 9000), (256, 12_000), (1024, 30_000)):
+        runs = [
+            msgspec.structs.replace(
+                summarise(make(seed=seed)),
+                id=f"{size}-{seed}",
+                reached=(missed := size == 1024 and seed == 1) is False,
+                time_to_accuracy_s=None if missed else samples / 1000 + seed,
+                given_up_s=40.0 if missed else None,
+                samples_to_target=None if missed else samples + 500 * seed,
+                steps_to_target=None if missed else (samples + 500 * seed) // size,
+                settings={"batch": size, "lr": 0.01},
+                environment={"machine": {"id": "m1"}},
+            )
+            for seed in (1, 2, 3)
+        ]
+        groups.append(RunGroup(f"digits[batch={size}]", str(size), runs[0].specification, tuple(runs)))
+    trials = [RateTrial(64, 0.01, 9000, 0.97), RateTrial(64, 0.02, float("inf"), 0.5)]
+    noise = NoiseScale(estimate([90.0, 100.0, 110.0]), 64, ())
+    return study_batch_size(groups, {"1024-1": (40_000, 40)}, tuned=[choose_rate(trials)], noise=noise)
+
+
+def test_the_table_has_all_three_figures_and_the_share_that_reached(study):
+    text = to_text(batch_size_tables(study)[0], width=200)
+    for word in ("samples to target", "samples a second", "time to accuracy", "steps to", "2/3 [21 %, 94 %]", "(2/3)"):
+        assert word in text.replace("\n", " ")
+
+
+def test_the_critical_size_stands_beside_the_noise_scale(study):
+    _, critical, _ = batch_size_tables(study)
+    assert critical.name == "critical"
+    assert [row[0].text.split(",")[0] for row in critical.rows][::3] == ["critical batch size", "gradient noise scale"]
+    assert critical.rows[0][1].low < study.critical.size < critical.rows[0][1].high
+
+
+def test_every_trial_is_shown_and_which_was_chosen(study):
+    trials = batch_size_tables(study)[-1]
+    assert [(row[1].value, row[-1].text) for row in trials.rows] == [(0.01, "yes"), (0.02, "")]
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("title", ["digits", *(each for each in PAYLOADS if "\u4efb" not in each)])
+def test_the_figure_is_the_same_file_each_time_whatever_the_title(study, tmp_path, title):
+    found = dataclasses.replace(study, title=title)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first, second = (write_batch_size(found, tmp_path / name).read_text() for name in ("a.svg", "b.svg"))
+    assert first == second
+    assert "<script" not in first
+    ET.fromstring(first)
+    for label in ("samples to the target", "samples a second", "time to accuracy, s"):
+        assert label in first
+
+
+@needs_matplotlib
+def test_a_study_without_a_critical_size_is_drawn_without_a_law(study, tmp_path):
+    found = dataclasses.replace(study, critical=None, noise=None)
+    assert b"critical size" not in write_batch_size(found, tmp_path / "a.svg").read_bytes()
+    assert b"critical size" in write_batch_size(study, tmp_path / "b.svg").read_bytes()
+
+
+@needs_matplotlib
+def test_a_notebook_shows_answers_tables_and_the_figure(study):
+    html = notebook.SHOWN["levelbench.analysis.batch_size", "BatchSizeStudy"](study)
+    assert "critical batch size" in html
+    assert draw_batch_size(study) in html
+    assert "<table" in html
