@@ -1,4 +1,4 @@
-"""``levelbench analyze``: analyses of many runs: stability, thresholds, a target for a task, whether gains multiply."""
+"""``levelbench analyze``: analyses of many runs: stability, thresholds, other data, targets, whether gains multiply."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
+from levelbench.cli.analyze_generalization import generalization_verb
 from levelbench.cli.analyze_roofline import roofline
 from levelbench.cli.analyze_threshold import threshold
 from levelbench.errors import UsageError
@@ -274,6 +275,7 @@ def command() -> None:
 command.add_command(tune_target)
 command.add_command(roofline)
 command.add_command(threshold)
+command.add_command(generalization_verb)
 
 
 @command.command("composition")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
+    from levelbench.analysis.generalization import Generalization
     from levelbench.measure.verdict import Verdict
     from levelbench.records.reader import Record
     from levelbench.records.store import Store
@@ -84,6 +85,13 @@ def _comparison(comparison: Comparison) -> str:
     return measured_html(comparison.answer(), groups_table(sides), comparison.caveat_lines(), sides)
 
 
+def _generalization(found: Generalization) -> str:
+    from levelbench.report.generalization import generalization_lines, generalization_tables
+    from levelbench.report.markup import to_html
+
+    return _page(*generalization_lines(found), *map(to_html, generalization_tables(found)))
+
+
 def measured_html(answer: Sequence[str], table: Table, below: Sequence[str], groups: Sequence[RunGroup]) -> str:
     """Verdicts and why, the table, what speaks against them, and each run's time where it can be drawn."""
     from levelbench.report.markup import tag, to_html
@@ -107,6 +115,7 @@ SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
     ("levelbench.records.reader", "Record"): _record,
     ("levelbench.records.summary", "RunGroup"): _group,
     ("levelbench.analysis.comparison", "Comparison"): _comparison,
+    ("levelbench.analysis.generalization", "Generalization"): _generalization,
     ("levelbench.measure.verdict", "Verdict"): _verdict,
     ("levelbench.report.tables", "Table"): _table,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from levelbench.measure.statistics.compare import (
     LogRatio,
     MeanTest,
+    mean_difference,
     paired_log_ratio,
     reaches_on_average,
     resolution_of,
@@ -95,6 +96,7 @@ __all__ = [
     "kaplan_meier",
     "log_mean_interval",
     "log_rank_p",
+    "mean_difference",
     "mean_interval",
     "median_interval",
     "median_interval_ranks",
