@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from levelbench.records import Record
     from levelbench.records.schema import Target
 
-__all__ = ["threshold"]
+__all__ = ["entries_at", "threshold"]
 
 _CANNOT_TELL = 4
 _CHOSEN = "note: a target that is chosen from this sweep needs runs of its own, made for it"
@@ -62,7 +62,7 @@ def threshold(runs: tuple[str, ...], store_path: Path, as_json: bool, **given: A
     shared.check_plot(given["plot"])
     shared.check_writable(given["csv_path"], given["markdown_path"])
     asked = _targets(given["targets"])
-    entries = _entries_at(runs)
+    entries = entries_at(runs)
     if entries is None:
         arms, target, lines, records = _arms_of_runs(runs, store_path, given)
     else:
@@ -180,7 +180,7 @@ def _judge(records: list[Record], found: ThresholdSweep, given: dict[str, Any]) 
     return verdicts_at(records, reached, **options)
 
 
-def _entries_at(words: tuple[str, ...]) -> list[tuple[str, Submission]] | None:
+def entries_at(words: tuple[str, ...]) -> list[tuple[str, Submission]] | None:
     """The entries at these paths, each with a name; ``None`` if they are runs."""
     from levelbench.competition.exchange import entry_paths
     from levelbench.competition.exchange.dawnbench import entry_files
@@ -193,7 +193,7 @@ def _entries_at(words: tuple[str, ...]) -> list[tuple[str, Submission]] | None:
         if not ours and not theirs:
             if found:
                 do = "analyse them in two calls"
-                raise UsageError(f"a sweep of {word}", "it is not a board, but others of the arguments are", do)
+                raise UsageError(f"an analysis of {word}", "it is not a board, but others of the arguments are", do)
             return None
         found += _read_board(path, theirs=theirs)
     return found or None
@@ -214,7 +214,7 @@ def _read_board(path: Path, *, theirs: bool) -> list[tuple[str, Submission]]:
     else:
         entries, problems = read_entries(path)
     if problems:
-        raise RecordError(f"a sweep of {path}", problems[0], "correct or remove the entry: levelbench board check")
+        raise RecordError(f"an analysis of {path}", problems[0], "correct or remove the entry: levelbench board check")
     return entries
 
 

@@ -14,6 +14,7 @@ from levelbench.cli import options as shared
 from levelbench.cli.analyze_generalization import generalization_verb
 from levelbench.cli.analyze_roofline import roofline
 from levelbench.cli.analyze_threshold import threshold
+from levelbench.cli.analyze_utilisation import utilisation_verb
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -276,6 +277,7 @@ command.add_command(tune_target)
 command.add_command(roofline)
 command.add_command(threshold)
 command.add_command(generalization_verb)
+command.add_command(utilisation_verb)
 
 
 @command.command("composition")

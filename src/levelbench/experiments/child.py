@@ -46,6 +46,7 @@ from levelbench.experiments.recipe_checks import (
     augmentation_doubts,
     data_doubts,
     given_weights,
+    operations,
     quality_again,
     untrained,
 )
@@ -265,7 +266,7 @@ class _Run:
         end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *besides, *self.job.doubts])
         if self.member.first:
             measured, doubt = untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
-            for measurement in measured:
+            for measurement in (*measured, operations(trainer, self.job.specification)):
                 self.writer.append(measurement)
             if not is_ours(self.job.reference):
                 doubt += given_weights(trainer)

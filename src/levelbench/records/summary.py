@@ -23,6 +23,7 @@ from msgspec import Struct, field
 
 from levelbench.records.doubts import without_figures
 from levelbench.records.integrity import contradictions
+from levelbench.records.operations import counted_operations
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import (
     DatasetFacts,
@@ -60,6 +61,9 @@ class RunSummary(Struct, frozen=True):
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
     qualities, empty if these do not distinguish runs. ``first_quality`` is the quality at the first of its
     ``evaluations``, ``first_evaluation_s`` when that was, ``first_step_s`` the time of its first step.
+
+    ``operations_per_example`` are those of a training example by precision (``records.operations``), or empty with a
+    reason; ``read_from_disk_bytes`` and ``read_from_cache_bytes`` what the whole run read, or ``None`` with a reason.
     """
 
     id: str
@@ -126,6 +130,11 @@ class RunSummary(Struct, frozen=True):
     evaluations: int = 0
     first_step_s: float | None = None
     first_evaluation_s: float | None = None
+    operations_per_example: dict[str, float] = field(default_factory=dict)
+    operations_reason: str | None = None
+    read_from_disk_bytes: float | None = None
+    read_from_cache_bytes: float | None = None
+    read_reason: str | None = None
 
     @property
     def specification(self) -> Specification:
@@ -193,6 +202,8 @@ def summarise(
     last = point or _Point(_totals_ns(record), None)
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
+    disk, cache = _measured(record, "read_from_disk"), _measured(record, "read_from_cache")
+    operations, operations_reason = counted_operations(record)
     counted, steps_s = counts_steps(record), _seconds(record.samples.get("step_time"))
     return RunSummary(
         **_same_in_every_view(record),
@@ -235,6 +246,11 @@ def summarise(
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
         dataset=record.end.dataset if record.end else None,
+        operations_per_example=operations,
+        operations_reason=operations_reason,
+        read_from_disk_bytes=disk.value,
+        read_from_cache_bytes=cache.value,
+        read_reason=disk.reason,
     )
 
 

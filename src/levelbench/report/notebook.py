@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.generalization import Generalization
+    from levelbench.analysis.utilisation import Utilisation
     from levelbench.measure.verdict import Verdict
     from levelbench.records.reader import Record
     from levelbench.records.store import Store
@@ -92,6 +93,13 @@ def _generalization(found: Generalization) -> str:
     return _page(*generalization_lines(found), *map(to_html, generalization_tables(found)))
 
 
+def _utilisation(found: Utilisation) -> str:
+    from levelbench.report.markup import to_html
+    from levelbench.report.utilisation import utilisation_table
+
+    return _page(to_html(utilisation_table(found)))
+
+
 def measured_html(answer: Sequence[str], table: Table, below: Sequence[str], groups: Sequence[RunGroup]) -> str:
     """Verdicts and why, the table, what speaks against them, and each run's time where it can be drawn."""
     from levelbench.report.markup import tag, to_html
@@ -116,6 +124,7 @@ SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
     ("levelbench.records.summary", "RunGroup"): _group,
     ("levelbench.analysis.comparison", "Comparison"): _comparison,
     ("levelbench.analysis.generalization", "Generalization"): _generalization,
+    ("levelbench.analysis.utilisation", "Utilisation"): _utilisation,
     ("levelbench.measure.verdict", "Verdict"): _verdict,
     ("levelbench.report.tables", "Table"): _table,
 }
