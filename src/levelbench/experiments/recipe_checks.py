@@ -22,8 +22,8 @@ from levelbench.networks.cost import training_operations
 from levelbench.networks.native import NativeNetwork
 from levelbench.networks.network import read_inputs
 from levelbench.records import Measurement
-from levelbench.records.operations import COUNTED, OPERATIONS
 from levelbench.records.schema import DatasetFacts, Specification, redact
+from levelbench.records.summary import COUNTED, OPERATIONS
 from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.training.augmentation import ProgressiveResize
 from levelbench.training.datasets.base import Dataset, Split

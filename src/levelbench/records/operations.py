@@ -1,7 +1,7 @@
 """Operations of a run: how many to its target, in which precision, and at what share of a measured peak.
 
 A record holds the operations of one training example, counted from the network: products alone, forward and for the
-gradients that are needed, two for a multiply-add, without bias and without recomputation (:data:`COUNTED`). Operations
+gradients that are needed, two for a multiply-add, without bias and without recomputation. Operations
 to the target are these times the examples until then; evaluations are not counted, but their time is.
 
 The peak of a machine is not in a run's record. It comes from other measurements in the store: ``levelbench operator``
@@ -23,30 +23,10 @@ from msgspec import Struct
 from levelbench.errors import LevelbenchError
 
 if TYPE_CHECKING:
-    from levelbench.records.reader import Record
     from levelbench.records.summary import RunSummary
 
-__all__ = ["COUNTED", "OPERATIONS", "MeasuredCeiling", "OperationsUse", "counted_operations", "measured_ceiling"]
+__all__ = ["MeasuredCeiling", "OperationsUse", "measured_ceiling"]
 __all__ += ["measured_peaks", "peaks_of", "use_of_operations"]
-
-OPERATIONS = "operations/"
-"""Begins the name of the measurement; its precision follows."""
-COUNTED = "2 per multiply-add of convolutions, matrix products, recurrent layers and attention, forward and gradients"
-
-
-def counted_operations(record: Record) -> tuple[dict[str, float], str | None]:
-    """Operations of one training example by precision, or why they are not known.
-
-    In a record of an earlier version there is neither.
-    """
-    found: dict[str, float] = {}
-    reason = None
-    for each in record.measurements:
-        if each.name.startswith(OPERATIONS):
-            if each.value is not None and math.isfinite(each.value) and each.value > 0:
-                found[each.name.removeprefix(OPERATIONS)] = each.value
-            reason = each.reason or reason
-    return found, None if found else reason
 
 
 class OperationsUse(Struct, frozen=True):

@@ -23,7 +23,6 @@ from msgspec import Struct, field
 
 from levelbench.records.doubts import without_figures
 from levelbench.records.integrity import contradictions
-from levelbench.records.operations import counted_operations
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import (
     DatasetFacts,
@@ -38,7 +37,7 @@ from levelbench.records.schema import (
 from levelbench.records.selection import Value, format_item
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
-__all__ = ["RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "summarise"]
+__all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "summarise"]
 
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -203,7 +202,7 @@ def summarise(
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
     disk, cache = _measured(record, "read_from_disk"), _measured(record, "read_from_cache")
-    operations, operations_reason = counted_operations(record)
+    operations, operations_reason = _counted_operations(record)
     counted, steps_s = counts_steps(record), _seconds(record.samples.get("step_time"))
     return RunSummary(
         **_same_in_every_view(record),
@@ -438,6 +437,26 @@ def _measured(record: Record, name: str) -> Measurement:
     """The last measurement of that name, or one that says that there is none."""
     absent = Measurement(name, "", None, None, "not measured")
     return next((each for each in reversed(record.measurements) if each.name == name), absent)
+
+
+OPERATIONS = "operations/"
+"""Begins the name of the measurement; its precision follows."""
+COUNTED = "2 per multiply-add of convolutions, matrix products, recurrent layers and attention, forward and gradients"
+
+
+def _counted_operations(record: Record) -> tuple[dict[str, float], str | None]:
+    """Operations of one training example by precision, or why they are not known.
+
+    In a record of an earlier version there is neither.
+    """
+    found: dict[str, float] = {}
+    reason = None
+    for each in record.measurements:
+        if each.name.startswith(OPERATIONS):
+            if each.value is not None and math.isfinite(each.value) and each.value > 0:
+                found[each.name.removeprefix(OPERATIONS)] = each.value
+            reason = each.reason or reason
+    return found, None if found else reason
 
 
 _PARTS = ("recipe", "framework", "device")

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from levelbench.measure.policies import policy
 from levelbench.measure.statistics.values import RANGE
-from levelbench.records.operations import COUNTED, OperationsUse, peaks_of, use_of_operations
 from levelbench.records.reader import Record
 from levelbench.records.schema import Distribution, Specification
 from levelbench.records.selection import format_item, format_value, parse_item
 from levelbench.records.store import Row
-from levelbench.records.summary import RunSummary, counts_steps, labels_of
+from levelbench.records.summary import COUNTED, RunSummary, counts_steps, labels_of
 from levelbench.report.markup import PHASES
 from levelbench.report.numbers import BYTES, estimate_text, number
 from levelbench.report.remarks import Remarks, lint_words
@@ -27,6 +26,7 @@ from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, R
 
 if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
+    from levelbench.records.operations import OperationsUse
     from levelbench.records.schema import Evaluation, Target
     from levelbench.records.summary import RunGroup, RunSummary
 
@@ -302,6 +302,8 @@ def work_table(groups: Sequence[RunGroup]) -> Table | None:
 
     ``None`` if no record has any of it, as in earlier versions.
     """
+    from levelbench.records.operations import peaks_of, use_of_operations
+
     runs = [run for group in groups for run in group.runs]
     if not any(run.operations_per_example or run.operations_reason or _read(run) is not None for run in runs):
         return None
@@ -431,6 +433,8 @@ _LR = {"none": "unchanged", "linear": "times the workers", "sqrt": "times the ro
 
 def _work(run: RunSummary) -> str:
     """Operations to the target, and their share of the peak that the store knows."""
+    from levelbench.records.operations import peaks_of, use_of_operations
+
     use = use_of_operations(run, peaks_of(run)) if run.operations_per_example else None
     if use is None:
         each = ", ".join(f"{count:.4g} per example in {name}" for name, count in run.operations_per_example.items())

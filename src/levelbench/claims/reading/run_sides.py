@@ -36,7 +36,8 @@ from levelbench.measure.policies import POLICIES, ClockPolicy, policy
 from levelbench.measure.statistics import Estimate, estimate, estimate_signed
 from levelbench.measure.timeline import Phase
 from levelbench.records import Record, RunGroup, RunSummary, Specification
-from levelbench.records.operations import COUNTED, peaks_of, use_of_operations
+from levelbench.records.operations import peaks_of, use_of_operations
+from levelbench.records.summary import COUNTED
 
 __all__ = ["batch_of", "clock_of", "digest_of", "ends_of", "is_study", "mean_of", "mode_of", "points_of"]
 __all__ += ["quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread", "tidied", "times_of", "whole"]

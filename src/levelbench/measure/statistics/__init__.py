@@ -15,7 +15,6 @@ from levelbench.measure.statistics.compare import (
     resolution_of,
     welch_log_ratio,
 )
-from levelbench.measure.statistics.components import VarianceComponent, VarianceParts, variance_parts
 from levelbench.measure.statistics.distributions import (
     binomial_cdf,
     normal_cdf,
@@ -77,8 +76,6 @@ __all__ = [
     "LogRatio",
     "MeanTest",
     "TimeRatio",
-    "VarianceComponent",
-    "VarianceParts",
     "amdahl_bound",
     "arithmetic_mean",
     "best_of",
@@ -116,7 +113,6 @@ __all__ = [
     "t_quantile",
     "t_survival",
     "time_ratio",
-    "variance_parts",
     "variation",
     "welch_log_ratio",
     "wilson",
