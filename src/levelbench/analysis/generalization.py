@@ -235,8 +235,8 @@ def _corruption_errors(
         return ()
     found = []
     for arm in arms[1:]:
-        errors = [sum(1.0 - np.array(arm.scores[at]) for at in places) for places in kinds.values()]
-        relative = np.mean([error / own for error, own in zip(errors, base, strict=True)], axis=0)
+        errors = [np.sum([1.0 - np.array(arm.scores[at]) for at in places], axis=0) for places in kinds.values()]
+        relative = np.mean([each / own for each, own in zip(errors, base, strict=True)], axis=0)
         found.append(CorruptionError(arm.label, _mean(relative.tolist(), level), len(kinds)))
     return tuple(found)
 

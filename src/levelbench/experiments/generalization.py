@@ -108,20 +108,20 @@ def models_of(
         raise UnsupportedError(asked, found, "choose a task with a quality that is a share, such as top1")
     models, caveats = [], []
     for group in groups:
-        found = {run.seed: find_model(store, group.key, run.seed, group.source_digest) for run in group.runs}
-        kept = [each for _, each in sorted(found.items()) if each is not None]
+        by_seed = {run.seed: find_model(store, group.key, run.seed, group.source_digest) for run in group.runs}
+        kept = [each for _, each in sorted(by_seed.items()) if each is not None]
         if not kept:
             do = f"make them again and keep them: levelbench run {_again(group)} -n {group.n} --keep-model --fresh"
             raise MissingError(f"the models of {group.label}", f"none of {group.n} was kept in {store}", do)
-        if missing := [str(seed) for seed, each in sorted(found.items()) if each is None]:
+        if missing := [str(seed) for seed, each in sorted(by_seed.items()) if each is None]:
             caveats.append(f"{group.label}: no model was kept of seed {', '.join(missing)}, which is left out")
         caveats += sorted({f"{group.label}: of several ranks, {of}" for each in kept if (of := each.facts.weights_of)})
         models.append(tuple(kept))
     dataset = task.data.load(folder)
     for group in groups:
         if any(run.checksums and run.checksums != dataset.checksums for run in group.runs):
-            found_ = f"the data of {task.name} is not the data that {group.label} was trained on"
-            raise DataError(asked, found_, "name the folder of that data: --data")
+            other = f"the data of {task.name} is not the data that {group.label} was trained on"
+            raise DataError(asked, other, "name the folder of that data: --data")
     return TaskModels(task, dataset, tuple(groups), tuple(models), tuple(caveats))
 
 
@@ -191,7 +191,7 @@ def images_of(dataset: Dataset, split: Split) -> NDArray[np.float32]:
     if len(shape) != 3 or shape[0] not in (1, 3) or inputs.dtype.kind not in "fu":
         raise UsageError(asked, f"its rows have shape {inputs.shape[1:]}: no grey or colour images", "name another set")
     scaled = (inputs.reshape(-1, *shape).astype(np.float32) - np.float32(low)) / np.float32(high - low)
-    return np.clip(scaled, 0.0, 1.0)
+    return np.asarray(np.clip(scaled, 0.0, 1.0))
 
 
 def _range(dataset: Dataset) -> tuple[float, float]:
@@ -336,7 +336,7 @@ def transfer_task(found: TaskModels, word: str, folder: Path | None = None) -> T
         raise UsageError(asked, f"the models were trained on {own.name}, which is the same data", "name another task")
     if dataset.classes < 2:
         raise UsageError(asked, f"it has {dataset.classes} classes", "name a task of classification")
-    wanted = images_of(own, replace(own.test, columns=tuple(each[:1] for each in own.test.columns))).shape[1:]
+    wanted = images_of(own, replace(own.test, columns=(own.test.inputs[:1], own.test.labels[:1]))).shape[1:]
     splits = []
     for name, split in dataset.splits().items():
         chosen = np.arange(len(split))

@@ -439,7 +439,7 @@ def _work(run: RunSummary) -> str:
     if use is None:
         each = ", ".join(f"{count:.4g} per example in {name}" for name, count in run.operations_per_example.items())
         return each or (f"not known: {run.operations_reason}" if run.operations_reason else "")
-    peak = use.reason if use.utilisation is None else f"{use.utilisation * 100:.2g} % of the measured peak"
+    peak = use.reason or "" if use.utilisation is None else f"{use.utilisation * 100:.2g} % of the measured peak"
     if use.utilisation is not None and use.utilisation > 1:
         peak += ", which was measured too low, on a busy machine: measure it again (operator --fresh)"
     return f"{use.to_target:.4g} to the target ({_shares(use)}), {use.flop_s:.3g} FLOP/s; {peak}"

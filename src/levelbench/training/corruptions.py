@@ -70,23 +70,24 @@ def _blur(images: Images, sigma: float, generator: np.random.Generator) -> NDArr
         width = [(0, 0)] * 4
         width[axis] = (reach, reach)
         padded, size = np.pad(images, width, mode="edge"), images.shape[axis]
-        images = sum(
-            np.float32(weight) * padded.take(range(at, at + size), axis=axis) for at, weight in enumerate(kernel)
-        )
+        blurred = np.zeros_like(images)
+        for at, weight in enumerate(kernel):
+            blurred += np.float32(weight) * padded.take(range(at, at + size), axis=axis)
+        images = blurred
     return images
 
 
 def _contrast(images: Images, factor: float, generator: np.random.Generator) -> NDArray[Any]:
     """Each channel of each image is drawn towards its own mean."""
     means = images.mean(axis=(2, 3), keepdims=True)
-    return (images - means) * np.float32(factor) + means
+    return np.asarray((images - means) * np.float32(factor) + means)
 
 
 def _brightness(images: Images, added: float, generator: np.random.Generator) -> NDArray[Any]:
     """The value of HSV grows by ``added``, up to 1, with hue and saturation kept: the pixel is scaled."""
     value = images.max(axis=1, keepdims=True)
     brighter = np.minimum(value + np.float32(added), 1.0)
-    return np.where(value > 0, images * (brighter / np.where(value > 0, value, 1.0)), brighter)
+    return np.asarray(np.where(value > 0, images * (brighter / np.where(value > 0, value, 1.0)), brighter))
 
 
 def _shift(images: Images, share: float, generator: np.random.Generator) -> NDArray[Any]:
@@ -165,8 +166,8 @@ def corrupted(images: Images, name: str, severity: int, seed: int = 0) -> Images
     if severity not in SEVERITIES:
         raise DefinitionError(f"{name} of severity {severity}", "severities are 1 to 5", "choose one of them")
     if images.ndim != 4 or not (len(images) and images.min() >= 0 and images.max() <= 1):
-        found = f"an array of shape {images.shape}, or values beyond 0 to 1"
-        raise DefinitionError(f"corrupted images ({name})", found, "give (n, channels, height, width) from 0 to 1")
+        wrong = f"an array of shape {images.shape}, or values beyond 0 to 1"
+        raise DefinitionError(f"corrupted images ({name})", wrong, "give (n, channels, height, width) from 0 to 1")
     kind, found = CORRUPTIONS[name], np.empty(images.shape, np.float32)
     for part, start in enumerate(range(0, len(images), _AT_ONCE)):
         generator = np.random.default_rng([seed, zlib.crc32(name.encode()), severity, part])

@@ -339,7 +339,7 @@ def mean_difference(a: Sequence[float], b: Sequence[float], level: float = 0.95,
     """
     one, two = finite(a, 2), finite(b, 2)
     if paired:
-        apart = finite(two - one if len(one) == len(two) else (), 2)
+        apart = finite((two - one).tolist() if len(one) == len(two) else [], 2)
         value, error, dof, method = (
             float(apart.mean()),
             float(apart.var(ddof=1)) / len(apart),
