@@ -50,10 +50,3 @@ def test_a_run_whose_network_could_not_be_kept_is_done_and_the_next_command_says
     assert code == 1
     assert "1 done · 0 to go" in out
     assert "1 of the runs are already finished and are not made again to be kept: --fresh makes them again" in out
-
-
-def test_networks_of_several_ranks_are_not_kept(run, tmp_path):
-    code, _, err = run("--ranks", "2")
-    assert code == 2
-    assert "each rank has its own network" in err
-    assert not list(tmp_path.rglob("*.jsonl"))

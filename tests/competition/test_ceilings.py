@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from tests.competition.planting import faster
 
-from levelbench.cli.board_limits import measured_ceiling
 from levelbench.competition.checks import MachineLimits
 from levelbench.competition.leaderboard import checked_folder
+from levelbench.records.operations import measured_ceiling
 
 PEAK = 5e10
 # The entry is at 0.0022 of its ceiling: its fastest run trains 1079 samples in 1.001 s, at 1e5 operations each.

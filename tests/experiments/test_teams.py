@@ -3,18 +3,23 @@
 import re
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from tests.experiments.campaigns import Quiet, carry_out, plan_of
 from tests.experiments.team_jobs import job, left_of, of_engine, said
 
 from levelbench.distributed.launching import Failure
 from levelbench.errors import LevelbenchError, UsageError
+from levelbench.experiments.inference.models import find_model
 from levelbench.experiments.jobs import Job, Message
 from levelbench.experiments.request import Options, TeamOptions, resolve
 from levelbench.experiments.teams import _error, run_team
 from levelbench.measure.environment import capture
 from levelbench.records import new_id
 from levelbench.records.ranks import teamwork
+from levelbench.training import datasets
 
 pytest.importorskip("torch")
 
@@ -73,6 +78,30 @@ def test_two_ranks_leave_one_record_with_both_in_it(task_file, store):
     assert "the largest of 2 ranks" in peak.method
     again, _ = run(task_file, store, ranks=2)
     assert not again.to_go
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scheme", "said"),
+    [("all-reduce", "rank 0's: all ranks of all-reduce have the same"), ("local-sgd", "those that were evaluated")],
+)
+def test_the_kept_network_of_two_ranks_scores_what_the_run_recorded(task_file, store, scheme, said):
+    options = Options(framework="numpy", budget_epochs=1, team=TeamOptions(ranks=2, scheme=scheme))
+    arm = resolve(str(task_file), {}, options)
+    job = Job(
+        str(task_file), arm.specification, key=arm.key, seed=0, id=new_id(), store=str(store.path), keep_model=True
+    )
+    run_team(job, lambda *told: None)
+    (record,) = store.records()
+    kept = find_model(store.path, arm.key, 0)
+    assert kept.facts.weights_of.startswith(said)
+    weights = {each.name: numpy_helper.to_array(each) for each in onnx.load(kept.path).graph.initializer}
+    assert sorted(array.shape for array in weights.values()) == [(10,), (10, 16), (16,), (16, 64)]
+    by_shape = {array.shape: array for array in weights.values()}
+    split = datasets.digits.load().test
+    hidden = np.maximum(split.inputs @ by_shape[16, 64].T + by_shape[16,], 0)
+    logits = hidden @ by_shape[10, 16].T + by_shape[10,]
+    assert np.mean(logits.argmax(1) == split.labels) == pytest.approx(record.end.quality["test"], abs=1e-9)
 
 
 @pytest.mark.slow

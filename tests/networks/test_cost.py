@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from levelbench.networks import Draw, GraphBuilder, Network, zoo
-from levelbench.networks.cost import network_cost
+from levelbench.networks.cost import network_cost, training_operations
 from levelbench.operators.frameworks import open_framework
 
 F32 = 4
@@ -185,3 +185,43 @@ def test_multiply_adds_are_half_of_the_operations_that_pytorch_counts(name):
     with counter.FlopCounterMode(display=False) as counted:
         executor.infer(*[backend.array(np.asarray(each)) for each in inputs.values()])
     assert counted.get_total_flops() == 2 * network_cost(network, 2, {"length": 9}).multiply_adds
+
+
+def test_training_costs_each_product_and_the_gradients_that_are_needed():
+    # No gradient goes into the examples, so the first product needs only that of its weights.
+    found = training_operations(mlp())
+    assert (found.forward, found.gradients, found.unknown) == (2 * (20 + 15), 2 * (20 + 2 * 15), {})
+
+
+def test_layers_before_the_first_that_trains_need_no_gradient():
+    g = GraphBuilder("frozen")
+    x = g.input("x", ("batch", 4))
+    x = g.node("MatMul", x, g.constant(np.ones((4, 5), np.float32)))
+    x = g.node("MatMul", x, g.parameter("w", (5, 3), Draw("normal", 1.0)))
+    g.output(x, "y")
+    found = training_operations(g.build())
+    assert (found.forward, found.gradients) == (2 * (20 + 15), 2 * 15)
+
+
+def test_the_gradients_of_a_grouped_convolution_cost_two_forwards():
+    """PyTorch's counter forgets the groups there."""
+    found = training_operations(zoo.build("mobilenetv2"))
+    first = 2 * 112 * 112 * 32 * 3 * 9
+    assert found.gradients == 2 * found.forward - first
+
+
+@pytest.mark.parametrize("name", ["resnet20", "lenet5-dense"])
+def test_training_costs_what_pytorchs_counter_counts_in_a_step(name):
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network = zoo.build(name)
+    trained = network.with_loss("cross-entropy").training()
+    executor = open_framework("torch").executor(trained, trained.initialise(0))
+    made = trained.make_inputs(2, 0)
+    inputs = [torch.from_numpy(made[each.name]) for each in trained.inputs]
+    with FlopCounterMode(display=False) as counter:
+        executor.forward(*inputs)
+        executor.backward()
+    found = training_operations(trained)
+    assert counter.get_total_flops() == pytest.approx(2 * (found.forward + found.gradients), rel=1e-6)

@@ -34,10 +34,10 @@ from levelbench.measure.statistics import (
     normal_minimum,
     restarts_interval,
     runs_needed_t,
-    variance_parts,
     variation,
     wilson,
 )
+from levelbench.measure.statistics.components import variance_parts
 from levelbench.records import RunGroup, RunSummary
 
 __all__ = ["EFFECTS", "BestOf", "Needed", "SpreadPart", "Stability", "by_machine", "stability"]

@@ -195,7 +195,7 @@ def entries_at(words: tuple[str, ...]) -> list[tuple[str, Submission]] | None:
         if not ours and not theirs and not logs:
             if found:
                 do = "analyse them in two calls"
-                raise UsageError(f"a sweep of {word}", "it is not a board, but others of the arguments are", do)
+                raise UsageError(f"an analysis of {word}", "it is not a board, but others of the arguments are", do)
             return None
         found += _read_logs(path) if logs else _read_board(path, theirs=theirs)
     return found or None
@@ -227,7 +227,7 @@ def _read_board(path: Path, *, theirs: bool) -> list[tuple[str, Submission]]:
     else:
         entries, problems = read_entries(path)
     if problems:
-        raise RecordError(f"a sweep of {path}", problems[0], "correct or remove the entry: levelbench board check")
+        raise RecordError(f"an analysis of {path}", problems[0], "correct or remove the entry: levelbench board check")
     return entries
 
 

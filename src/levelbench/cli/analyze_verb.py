@@ -1,4 +1,4 @@
-"""``levelbench analyze``: analyses of many runs: stability, thresholds, a target for a task, whether gains multiply."""
+"""``levelbench analyze``: analyses of many runs: stability, thresholds, other data, targets, whether gains multiply."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.cli.analyze_batch_size import batch_size
+from levelbench.cli.analyze_generalization import generalization_verb
 from levelbench.cli.analyze_roofline import roofline
 from levelbench.cli.analyze_scaling import scaling_verb
 from levelbench.cli.analyze_threshold import threshold
+from levelbench.cli.analyze_utilisation import utilisation_verb
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -280,6 +282,8 @@ command.add_command(roofline)
 command.add_command(threshold)
 command.add_command(batch_size)
 command.add_command(scaling_verb)
+command.add_command(generalization_verb)
+command.add_command(utilisation_verb)
 
 
 @command.command("composition")

@@ -7,35 +7,30 @@ and the zoo the network, if names identify them clearly.
 
 from __future__ import annotations
 
-import math
-import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from levelbench.errors import LevelbenchError
-from levelbench.measure.environment import machine_of
-from levelbench.records.benchmarks import FOLDER as OPERATORS
-from levelbench.records.networks import FOLDER as NETWORKS
-from levelbench.records.reader import open_record, read_line
+from levelbench.records.operations import measured_ceiling
 
 if TYPE_CHECKING:
     from levelbench.competition.checks import MachineLimits
     from levelbench.competition.entries import Setting, Submission
     from levelbench.networks.network import Network
 
-__all__ = ["known_limits", "measured_ceiling", "with_limits"]
+__all__ = ["known_limits", "with_limits"]
 
 _IMAGES = {"cifar10": (3, 32, 32), "imagenet": (3, 224, 224), "resnet": (3, 224, 224)}
 """The example size of tasks whose networks other systems name."""
 _EPOCHS = {"cifar10": 50_000, "imagenet": 1_281_167, "resnet": 1_281_167}
 """Their number of training examples: CIFAR-10's training set, and that of ImageNet 2012."""
+_ONLY_TPU, _SECOND_TPU = re.compile(r"\bCloud TPU\b(?!\s*v?\d)(?!\s*pod)", re.I), "2018-10"
+"""Until the third version was sold, a Cloud TPU was one of the second: four chips of two cores."""
 _FIXED = {"resnet": "resnet50"}
 """The network that a task of MLPerf prescribes: version 1.5 of ResNet-50."""
 
@@ -118,87 +113,6 @@ def _flops(network: Network) -> float:
     return network_cost(network).flops
 
 
-_NEWEST = 200
-"""The most records that are searched, newest first: a measurement has one record per process."""
-
-
-_HALF = {"bfloat16", "float16"}
-
-
-class MeasuredCeiling(Struct, frozen=True):
-    """Operations per second, the precision, and the id of the record with the measurement."""
-
-    flop_s: float
-    precision: str
-    record: str
-
-
-class _Arm(Struct, frozen=True):
-    device: str = ""
-
-
-class _Specification(Struct, frozen=True):
-    device: str = ""
-    arm: _Arm = _Arm()
-
-
-class _Rate(Struct, frozen=True):
-    value: float
-
-
-class _Ceilings(Struct, frozen=True):
-    flop_s: dict[str, _Rate] = {}
-
-
-class _Head(Struct, frozen=True):
-    id: str
-    specification: _Specification
-    environment: dict[str, Any]
-    ceilings: _Ceilings = _Ceilings()
-
-
-_DECODER = msgspec.json.Decoder(_Head)
-
-
-def measured_ceiling(
-    store: Path, environment: Mapping[str, object], device: str, precision: str = "float32"
-) -> MeasuredCeiling | None:
-    """The highest rate in any precision that the records in ``store`` have for this machine and device.
-
-    ``None`` unless they cover the fastest precision that may have run: ``precision`` on a CPU, elsewhere a 16-bit one,
-    since an accelerator may use it unasked. Unreadable records are skipped.
-    """
-    wanted, dated, heads = _place(environment), [], []
-    for path in (path for folder in (NETWORKS, OPERATORS) for path in (store / folder).glob("*/*/*.jsonlines")):
-        with suppress(OSError):
-            dated.append((os.lstat(path).st_mtime_ns, path))
-    for _, path in sorted(dated, reverse=True)[:_NEWEST]:
-        with suppress(LevelbenchError, msgspec.MsgspecError, UnicodeDecodeError), open_record(path, str(path)) as file:
-            heads.append(_DECODER.decode(read_line(file, 1, str(path))))
-    found = [
-        MeasuredCeiling(rate.value, precision, head.id)
-        for head in heads
-        if (head.specification.device or head.specification.arm.device) == device and _place(head.environment) == wanted
-        for precision, rate in head.ceilings.flop_s.items()
-        if math.isfinite(rate.value) and rate.value > 0
-    ]
-    fastest = {precision} if device == "cpu" else _HALF
-    if fastest.isdisjoint(each.precision for each in found):
-        return None
-    return max(found, key=lambda each: each.flop_s)
-
-
-def _place(environment: Mapping[str, object]) -> tuple[str, object, object]:
-    """The machine, the number of cores it may use (limited by a container or ``taskset``), and the thread settings.
-
-    The thread settings that were set, not the loaded libraries: those differ with the framework.
-    """
-    machine, threads = environment.get("machine"), environment.get("threads")
-    cores = machine.get("cores_allowed") if isinstance(machine, Mapping) else None
-    settings = threads.get("settings") if isinstance(threads, Mapping) else None
-    return machine_of(environment), cores, settings or {}
-
-
 def known_limits(submission: Submission) -> MachineLimits:
     """The peak of the named hardware in the table, and the cost of the network that the model's name identifies.
 
@@ -252,7 +166,10 @@ def _peak(submission: Submission) -> tuple[float | None, str]:
     from levelbench.claims.hardware import lookup
 
     hardware = submission.hardware
-    found = lookup(hardware.description, hardware.accelerators or None)
+    described = hardware.description
+    if submission.submitted < _SECOND_TPU:
+        described = _ONLY_TPU.sub("Cloud TPU v2-8", described)
+    found = lookup(described, hardware.accelerators or None)
     if found is None or not found.count_stated or not found.is_accelerator:
         return None, ""
     # Nothing is trained in integers.

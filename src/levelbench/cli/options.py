@@ -503,6 +503,8 @@ def write_tables(
     write as CSV: the first one to the path of ``--csv``, others that have rows next to it, with their names appended to
     its name.
     """
+    if given["csv_path"] is None and given["markdown_path"] is None:
+        return {}
     from levelbench.report.drawing import write_whole
     from levelbench.report.tables import markdown_text, to_csv, to_markdown
 

@@ -50,7 +50,7 @@ __all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remar
 @click.option("--ranks", type=int, help="Train each TASK on this many ranks.")
 @team_options
 @click.option("--checkpoint", help='Interval between checkpoints, "1 epoch"; an interrupted run resumes from the last.')
-@click.option("--keep-model", is_flag=True, help="Keep the trained networks, for levelbench infer.")
+@click.option("--keep-model", is_flag=True, help="Keep the trained networks, for infer and analyze generalization.")
 @click.option(
     "--observe",
     multiple=True,
@@ -119,8 +119,6 @@ def measured(
     shared.read_prices(given.get("prices", ()))
     arms = _arms(tasks, given)
     shared.need_two(until, len(arms))
-    if given["keep_model"] and any(arm.specification.distribution for arm in arms):
-        raise UsageError("--keep-model with several ranks", "each rank has its own network", "leave out one of them")
     store = shared.open_store(store_path)
     kind = Training(store, given["data"], _extras(given, None if until is None else until.effect))
 

@@ -185,9 +185,12 @@ def _show_files(records: Sequence[InferenceRecord | CommandRecord], with_environ
 def _as_json(record: Record, run: RunSummary) -> dict[str, Any]:
     import msgspec
 
+    from levelbench.records.operations import peaks_of, use_of_operations
     from levelbench.records.ranks import teamwork
 
+    use = use_of_operations(run, peaks_of(run))
     found = {**msgspec.to_builtins(run), "curve": msgspec.to_builtins(record.evaluations)}
+    found["operations"] = None if use is None else msgspec.to_builtins(use)
     team = teamwork(record)
     return found if team is None else {**found, "teamwork": msgspec.to_builtins(team)}
 

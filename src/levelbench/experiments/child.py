@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from levelbench import __version__
-from levelbench.errors import DataError, DefinitionError, LevelbenchError, StoreError, UsageError
+from levelbench.errors import DataError, DefinitionError, LevelbenchError, StoreError
 from levelbench.experiments.importing import Importing, files_read, watched
 from levelbench.experiments.jobs import (
     AloneMember,
@@ -46,6 +46,7 @@ from levelbench.experiments.recipe_checks import (
     augmentation_doubts,
     data_doubts,
     given_weights,
+    operations,
     quality_again,
     untrained,
 )
@@ -74,11 +75,17 @@ __all__ = ["boundary", "execute", "main", "message_of"]
 
 
 def execute(
-    job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
-) -> None:
+    job: Job,
+    tell: Tell,
+    member: Member | None = None,
+    pulse: Pulse | None = None,
+    hear: Hear = no_parent,
+    also: Sequence[Observer] = (),
+) -> Path:
     """Carry out a job: open the framework, write the header, train, write the end; as ``member`` of a team, or alone.
 
-    ``pulse`` shows the number of steps to the parent; ``hear`` waits for the parent's answer as a witness.
+    ``pulse`` shows the number of steps to the parent; ``hear`` waits for the parent's answer as a witness; ``also`` are
+    more observers. Returns the record's path.
     """
     member = member or AloneMember()
     # Before the task is imported, so that its time is not attributed to the task.
@@ -131,7 +138,7 @@ def execute(
         early_ns = HOST.now_ns()
         timeline = Timeline(clock, before_ns=before_ns)
         began_ns = early_ns - sum(before_ns.values()), HOST.now_ns() - sum(before_ns.values())
-        looking = (Recorder(writer, tell, gauges), *watchers, *member.observers())
+        looking = (Recorder(writer, tell, gauges), *watchers, *member.observers(), *also)
         observers = looking if sights is None else (sights, *looking)
         if sights is not None:
             sights.started(timeline)
@@ -147,6 +154,7 @@ def execute(
         member.leave()
     if member.first:
         remove_all(writer.path, job.key, job.seed)
+    return writer.path
 
 
 def _header(job: Job, environment: dict[str, object], source: Source) -> Header:
@@ -258,7 +266,7 @@ class _Run:
         end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *besides, *self.job.doubts])
         if self.member.first:
             measured, doubt = untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
-            for measurement in measured:
+            for measurement in (*measured, operations(trainer, self.job.specification)):
                 self.writer.append(measurement)
             if not is_ours(self.job.reference):
                 doubt += given_weights(trainer)
@@ -424,16 +432,19 @@ def boundary(
 
 
 def _run_and_keep(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None, hear: Hear) -> None:
-    """Carry out the job and keep its network; ``StoreError`` if that fails, although the run is done and counts."""
+    """Carry out the job and keep its network; ``StoreError`` if that fails, although the run is done and counts.
+
+    Of several ranks the first keeps the weights that it evaluated: the common ones, or what the scheme makes of them.
+    """
     from levelbench.experiments.inference.making import LastWeights, keep_network
 
-    if member is not None:
-        raise UsageError("the network of one of several ranks", "each rank has its own", "train it in one process")
+    if member is not None and not member.first:
+        execute(job, tell, member, pulse, hear)
+        return
     weights = LastWeights()
-    keeper = AloneMember(weights)
-    execute(job, tell, keeper, pulse, hear)
+    path = execute(job, tell, member, pulse, hear, (weights,))
     try:
-        keep_network(job, keeper.path, weights, for_inference=False)
+        keep_network(job, path, weights, for_inference=False)
     except Exception as error:  # ONNX may raise anything, and it is not the task's fault
         found, do = f"{type(error).__name__}: {error}", ""
         if isinstance(error, LevelbenchError):

@@ -61,7 +61,7 @@ class Job(msgspec.Struct, frozen=True):
     timeout_s: float = 300.0
     """How long a rank waits for another one before it considers it lost."""
     keep_model: bool = False
-    """Whether to keep the trained network in the store for ``levelbench infer``; only for runs of one process."""
+    """Whether to keep the trained network in the store, for ``infer`` and ``analyze generalization``."""
     doubts: list[str] = []
     """Doubts about the task that the command found before the first run."""
     planned_effect: float | None = None
@@ -359,25 +359,22 @@ class Member(ABC):
 
 @final
 class AloneMember(Member):
-    """The only process of a run, with its observers; ``path`` is its record once that has begun."""
+    """The only process of a run."""
 
-    def __init__(self, *observers: Observer) -> None:
+    def __init__(self) -> None:
         self.team, self.first = Alone(), True
-        self.path = Path()
-        self._observers = observers
 
     def begin(self, store: Path, header: Header) -> Written:
         """Begin its record."""
         writer = RecordWriter.create(store, header)
-        self.path = writer.path
         return Written(writer.path, writer)
 
     def ready(self) -> None:
         """No-op."""
 
     def observers(self) -> Sequence[Observer]:
-        """The observers passed to it."""
-        return self._observers
+        """None of its own."""
+        return ()
 
     def end(self, readings: Sequence[Reading]) -> Together:
         """Its own readings."""

@@ -13,13 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.checks.findings import Report
+from levelbench.errors import LevelbenchError
 from levelbench.experiments.importing import files_written
 from levelbench.experiments.own_code import is_data
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Phase
+from levelbench.networks.cost import training_operations
+from levelbench.networks.native import NativeNetwork
+from levelbench.networks.network import read_inputs
 from levelbench.records import Measurement
-from levelbench.records.schema import DatasetFacts, redact
+from levelbench.records.schema import DatasetFacts, Specification, redact
+from levelbench.records.summary import COUNTED, OPERATIONS
 from levelbench.records.witness import CHANCE, UNTRAINED
+from levelbench.training.augmentation import ProgressiveResize
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, share_held_out
 from levelbench.training.probes.task import most_frequent
@@ -32,6 +38,7 @@ __all__ = [
     "augmentation_doubts",
     "data_doubts",
     "given_weights",
+    "operations",
     "quality_again",
     "quick_doubts",
     "target_doubts",
@@ -135,6 +142,45 @@ def _left_by_loading(folder: Path, data: Path | None, store: Path) -> Iterator[l
 
 def _sentences(report: Report) -> list[str]:
     return [redact(f"levelbench check, {each.probe}: {each.found}: {each.do}") for each in report.failed]
+
+
+def operations(trainer: Trainer, specification: Specification) -> Measurement:
+    """The operations of products per training example, in the precision that they are computed in.
+
+    Counted from the network, off the clock. A reading without a value says why they are not known.
+    """
+    recipe, split = trainer.recipe, trainer.dataset.train
+    name, unit = f"{OPERATIONS}{recipe.precision}", "FLOP"
+
+    def unknown(why: str) -> Measurement:
+        return Measurement(name, unit, None, None, why)
+
+    if isinstance(recipe.network, NativeNetwork):
+        return unknown("the network is native to a framework, and its operators are unknown")
+    if any(isinstance(each, ProgressiveResize) for each in recipe.augment):
+        return unknown("its images grow while it trains")
+    network = recipe.network.training()
+    taken = [each for each in network.inputs if each.name in read_inputs(network)]
+    sizes: dict[str, int] = {}
+    for value, column in zip(taken, split.columns, strict=False):
+        for declared, given in zip((value.shape or ())[1:], column.shape[1:], strict=False):
+            if isinstance(declared, str):
+                sizes[declared] = given
+    try:
+        found = training_operations(network, sizes)
+    except LevelbenchError as error:
+        return unknown(redact(f"its shapes are not known: {error.found}"))
+    if found.unknown:
+        return unknown(f"those of {', '.join(sorted(found.unknown))} are not known")
+    if not found.forward:
+        return unknown("it has no product")
+    precision = _computed_in(recipe.precision, specification.device)
+    return Measurement(f"{OPERATIONS}{precision}", unit, found.forward + found.gradients, COUNTED)
+
+
+def _computed_in(precision: str, device: str) -> str:
+    """On an accelerator, float32 may be computed in another precision unasked."""
+    return precision if precision != "float32" or device.partition(":")[0] == "cpu" else "float32 or tf32"
 
 
 def untrained(

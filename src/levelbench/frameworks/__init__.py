@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib.util
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from levelbench.errors import MissingError, UsageError
-from levelbench.measure.ceilings import GemmMaker
 from levelbench.networks.executor import Backend, Executor, checked_parameters
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Framework
+
+if TYPE_CHECKING:
+    from levelbench.measure.ceilings import GemmMaker
 
 
 def no_forward() -> UsageError:

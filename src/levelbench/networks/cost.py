@@ -24,6 +24,7 @@ from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of, reads
 
 _PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
+_CELLS = frozenset({"GRU", "LSTM", "RNN"})
 VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 # Operators whose derivative does not read both inputs and outputs.
 _NOTHING = (
@@ -97,6 +98,45 @@ def network_cost(network: Network, batch: int = 1, sizes: Mapping[str, int] = Ma
         peak_activation_bytes=memory.peak(),
         training_activation_bytes=memory.kept({each.name for each in network.parameters if each.trainable}),
     )
+
+
+@dataclass(frozen=True)
+class TrainingOperations:
+    """The operations of products that one training example costs, forward and for the gradients that are needed.
+
+    Products are convolutions, matrix products, recurrent layers and attention; nothing else is counted, in training
+    least of all a recomputation. ``unknown`` counts the products, by operator, whose operations are not known.
+    """
+
+    forward: float
+    gradients: float
+    unknown: Mapping[str, int]
+
+
+def training_operations(network: Network, sizes: Mapping[str, int] = MappingProxyType({})) -> TrainingOperations:
+    """Of ``network`` with ``sizes`` for symbolic sizes; raises the errors of ``infer_shapes``.
+
+    A gradient is needed for an operand that is a trainable parameter or was computed from one, and costs one forward:
+    none flows into the examples, or into layers before the first one that trains.
+    """
+    cost = network_cost(network, 1, sizes)
+    needs = {each.name for each in network.parameters if each.trainable}
+    forward = gradients = 0.0
+    unknown: Counter[str] = Counter()
+    for node, each in zip(network.nodes, cost.nodes, strict=True):
+        flops = each.cost.flops
+        if node.op_type in _PRODUCTS and not node.domain:
+            if flops is None:
+                unknown[each.title] += 1
+            else:
+                forward += flops
+                # Attention multiplies queries by keys and the result by values; a cell its state by its own weights.
+                whole = node.op_type in _CELLS and node.inputs[1] in needs
+                operands = [name for name in node.inputs[: 3 if node.op_type == "Attention" else 2] if name in needs]
+                gradients += flops * (2 if whole else min(len(operands), 2))
+        if needs.intersection(node.inputs):
+            needs.update(name for name in node.outputs if name)
+    return TrainingOperations(forward, gradients, dict(unknown))
 
 
 def _node_cost(

@@ -37,7 +37,7 @@ from levelbench.records.schema import (
 from levelbench.records.selection import Value, format_item
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
-__all__ = ["RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "summarise"]
+__all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "summarise"]
 
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -60,6 +60,9 @@ class RunSummary(Struct, frozen=True):
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
     qualities, empty if these do not distinguish runs. ``first_quality`` is the quality at the first of its
     ``evaluations``, ``first_evaluation_s`` when that was, ``first_step_s`` the time of its first step.
+
+    ``operations_per_example`` are those of a training example by precision (``records.operations``), or empty with a
+    reason; ``read_from_disk_bytes`` and ``read_from_cache_bytes`` what the whole run read, or ``None`` with a reason.
     """
 
     id: str
@@ -126,6 +129,11 @@ class RunSummary(Struct, frozen=True):
     evaluations: int = 0
     first_step_s: float | None = None
     first_evaluation_s: float | None = None
+    operations_per_example: dict[str, float] = field(default_factory=dict)
+    operations_reason: str | None = None
+    read_from_disk_bytes: float | None = None
+    read_from_cache_bytes: float | None = None
+    read_reason: str | None = None
 
     @property
     def specification(self) -> Specification:
@@ -193,6 +201,8 @@ def summarise(
     last = point or _Point(_totals_ns(record), None)
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
+    disk, cache = _measured(record, "read_from_disk"), _measured(record, "read_from_cache")
+    operations, operations_reason = _counted_operations(record)
     counted, steps_s = counts_steps(record), _seconds(record.samples.get("step_time"))
     return RunSummary(
         **_same_in_every_view(record),
@@ -235,6 +245,11 @@ def summarise(
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
         dataset=record.end.dataset if record.end else None,
+        operations_per_example=operations,
+        operations_reason=operations_reason,
+        read_from_disk_bytes=disk.value,
+        read_from_cache_bytes=cache.value,
+        read_reason=disk.reason,
     )
 
 
@@ -422,6 +437,26 @@ def _measured(record: Record, name: str) -> Measurement:
     """The last measurement of that name, or one that says that there is none."""
     absent = Measurement(name, "", None, None, "not measured")
     return next((each for each in reversed(record.measurements) if each.name == name), absent)
+
+
+OPERATIONS = "operations/"
+"""Begins the name of the measurement; its precision follows."""
+COUNTED = "2 per multiply-add of convolutions, matrix products, recurrent layers and attention, forward and gradients"
+
+
+def _counted_operations(record: Record) -> tuple[dict[str, float], str | None]:
+    """Operations of one training example by precision, or why they are not known.
+
+    In a record of an earlier version there is neither.
+    """
+    found: dict[str, float] = {}
+    reason = None
+    for each in record.measurements:
+        if each.name.startswith(OPERATIONS):
+            if each.value is not None and math.isfinite(each.value) and each.value > 0:
+                found[each.name.removeprefix(OPERATIONS)] = each.value
+            reason = each.reason or reason
+    return found, None if found else reason
 
 
 _PARTS = ("recipe", "framework", "device")

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from levelbench.analysis.batch_size import BatchSizeStudy
     from levelbench.analysis.comparison import Comparison
+    from levelbench.analysis.generalization import Generalization
     from levelbench.analysis.scaling import Scaling
+    from levelbench.analysis.utilisation import Utilisation
     from levelbench.measure.verdict import Verdict
     from levelbench.records.reader import Record
     from levelbench.records.store import Store
@@ -105,6 +107,20 @@ def _scaling(found: Scaling) -> str:
     return _page(*found.answers, found.base, *map(to_html, scaling_tables(found)), listed)
 
 
+def _generalization(found: Generalization) -> str:
+    from levelbench.report.generalization import generalization_lines, generalization_tables
+    from levelbench.report.markup import to_html
+
+    return _page(*generalization_lines(found), *map(to_html, generalization_tables(found)))
+
+
+def _utilisation(found: Utilisation) -> str:
+    from levelbench.report.markup import to_html
+    from levelbench.report.utilisation import utilisation_table
+
+    return _page(to_html(utilisation_table(found)))
+
+
 def measured_html(answer: Sequence[str], table: Table, below: Sequence[str], groups: Sequence[RunGroup]) -> str:
     """Verdicts and why, the table, what speaks against them, and each run's time where it can be drawn."""
     from levelbench.report.markup import tag, to_html
@@ -130,6 +146,8 @@ SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
     ("levelbench.analysis.comparison", "Comparison"): _comparison,
     ("levelbench.analysis.batch_size", "BatchSizeStudy"): _batch_sizes,
     ("levelbench.analysis.scaling", "Scaling"): _scaling,
+    ("levelbench.analysis.generalization", "Generalization"): _generalization,
+    ("levelbench.analysis.utilisation", "Utilisation"): _utilisation,
     ("levelbench.measure.verdict", "Verdict"): _verdict,
     ("levelbench.report.tables", "Table"): _table,
 }

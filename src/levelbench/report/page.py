@@ -41,7 +41,7 @@ from levelbench.report.markup import (
 from levelbench.report.numbers import number, plural
 from levelbench.report.remarks import Remarks, lint_lines, lint_section, missing_line
 from levelbench.report.run_figures import Group, Plot, can_draw, figures_of
-from levelbench.report.runs import groups_table, phases_by_group, runs_table, target_text
+from levelbench.report.runs import groups_table, phases_by_group, runs_table, target_text, work_table
 from levelbench.report.tables import Table, listing, markdown_text, to_csv, to_markdown
 
 if TYPE_CHECKING:
@@ -278,8 +278,8 @@ def report_tables(groups: Sequence[Group], linted: Sequence[Remarks] = ()) -> li
     found = []
     for task, members in by_task(groups):
         only = [group for group, _ in members]
-        for table in (groups_table(only, linted), phases_by_group(only), evaluations_table(members)):
-            found.append((f"{_safe(task)}-{table.name}", table))
+        made = (groups_table(only, linted), work_table(only), phases_by_group(only), evaluations_table(members))
+        found += [(f"{_safe(task)}-{table.name}", table) for table in made if table is not None]
         for _, records in members:
             found += [(f"{_safe(task)}-{table.name}", table) for table in rank_tables(typical(records))]
     return [*found, ("runs", runs_table(all_runs(groups)))]
@@ -339,7 +339,8 @@ def write_markdown(
     for task, members in by_task(groups):
         parts.append(f"## {markdown_text(task)}\n")
         only = [group for group, _ in members]
-        parts += [to_markdown(table, 3) for table in (groups_table(only, linted), phases_by_group(only))]
+        tables = (groups_table(only, linted), work_table(only), phases_by_group(only))
+        parts += [to_markdown(table, 3) for table in tables if table is not None]
         for group, records in members:
             parts += _ranks(group.label, typical(records))
     parts.append(to_markdown(runs_table(all_runs(groups))))
@@ -513,6 +514,7 @@ def _task_section(task: str, members: Sequence[Group], at: int, whole: int, lint
         "section",
         tag("h2", task),
         to_html(groups_table([group for group, _ in members], linted)),
+        *map(to_html, filter(None, [work_table([group for group, _ in members])])),
         legend,
         tag("div", *(figure_html(figure, budget) for figure in figures), class_="figures"),
     )

@@ -18,20 +18,21 @@ from levelbench.records.reader import Record
 from levelbench.records.schema import Distribution, Specification
 from levelbench.records.selection import format_item, format_value, parse_item
 from levelbench.records.store import Row
-from levelbench.records.summary import RunSummary, counts_steps, labels_of
+from levelbench.records.summary import COUNTED, RunSummary, counts_steps, labels_of
 from levelbench.report.markup import PHASES
-from levelbench.report.numbers import estimate_text, number
+from levelbench.report.numbers import BYTES, estimate_text, number
 from levelbench.report.remarks import Remarks, lint_words
 from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text
 
 if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
+    from levelbench.records.operations import OperationsUse
     from levelbench.records.schema import Evaluation, Target
     from levelbench.records.summary import RunGroup, RunSummary
 
 __all__ = ["Spread", "curve_table", "groups_table", "mean_and_range", "phase_seconds", "phases_by_group"]
 __all__ += ["phases_table", "rows_table", "run_facts", "runs_table", "spread_of_reached", "spread_of_restarts"]
-__all__ += ["spread_of_times", "spread_of_values", "target_text", "time_estimate"]
+__all__ += ["spread_of_times", "spread_of_values", "target_text", "time_estimate", "work_table"]
 
 
 @dataclass(frozen=True)
@@ -297,6 +298,58 @@ def _energy(group: RunGroup) -> Spread:
     return Spread(spread.cell, f"{spread.method}; read by {', '.join(methods)}")
 
 
+def work_table(groups: Sequence[RunGroup]) -> Table | None:
+    """Operations to the target, their precision and share of a measured peak, and what was read, by group.
+
+    ``None`` if no record has any of it, as in earlier versions.
+    """
+    from levelbench.records.operations import peaks_of, use_of_operations
+
+    runs = [run for group in groups for run in group.runs]
+    if not any(run.operations_per_example or run.operations_reason or _read(run) is not None for run in runs):
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        peaks = peaks_of(group.runs[0])
+        found = [use for run in group.runs if (use := use_of_operations(run, peaks)) is not None]
+        counted = next((run for run in group.runs if run.operations_per_example), None)
+        why = next((run.operations_reason for run in group.runs if run.operations_reason), "")
+        missed = "" if found else why or ("no run reached the target" if counted else "")
+        lacking = missed or next((use.reason for use in found if use.reason), "")
+        reasons = next((run.read_reason for run in group.runs if run.read_reason), "")
+        rows.append((
+            Text(group.label),
+            spread_of_values([use.to_target * 1e-9 for use in found]).cell if found else Absent(missed),
+            Text(_shares(found[0])) if found else Absent(missed),
+            spread_of_values([use.flop_s * 1e-9 for use in found]).cell if found else Absent(missed),
+            spread_of_values([use.utilisation for use in found]).cell if found and not lacking else Absent(lacking),
+            *(
+                spread_of_values([getattr(run, name) for run in group.runs]).cell if not reasons else Absent(reasons)
+                for name in ("read_from_disk_bytes", "read_from_cache_bytes")
+            ),
+        ))  # fmt: skip
+    columns = (
+        Column("group", "runs of"),
+        Column("gflop_to_target", "GFLOP to target", ColumnKind.NUMBER),
+        Column("precisions", "of them in"),
+        Column("gflop_s", "GFLOP/s", ColumnKind.NUMBER),
+        Column("utilisation", "of the measured peak", ColumnKind.SHARE),
+        Column("read_from_disk_bytes", "read from disk", ColumnKind.BYTES),
+        Column("read_from_cache_bytes", "from page cache", ColumnKind.BYTES),
+    )
+    note = f"Operations: {COUNTED}; of examples trained on until the target. Rates are over the whole time to accuracy."
+    return Table("work", "Operations and input", columns, tuple(rows), (note,)).without_empty()
+
+
+def _shares(use: OperationsUse) -> str:
+    return ", ".join(f"{name} {share * 100:.3g} %" for name, share in use.shares.items())
+
+
+def _read(run: RunSummary) -> float | None:
+    known = [each for each in (run.read_from_disk_bytes, run.read_from_cache_bytes) if each is not None]
+    return sum(known) if known else None
+
+
 def runs_table(runs: Sequence[RunSummary]) -> Table:
     """One row per run, for the run list of a report."""
     return Table.of(
@@ -363,6 +416,8 @@ def run_facts(run: RunSummary) -> Table:
         if run.quality
         else "",
         "memory": f"{run.peak_memory_bytes / 2**20:.0f} MiB at the peak" if run.peak_memory_bytes else "",
+        "operations": _work(run),
+        "read": _read_words(run),
         "energy": f"{run.energy_j:.4g} J ({run.energy_method})" if run.energy_j is not None else f"{run.energy_reason}",
     }
     return Table.of(
@@ -381,6 +436,29 @@ def _of(run: RunSummary, name: str) -> str:
     """What a quality is called: that of the target's split by its metric if a program reported it."""
     split, _, metric = name.partition(".")
     return metric or run.target.metric if run.scored_by and split == run.target.split else name
+
+
+def _work(run: RunSummary) -> str:
+    """Operations to the target, and their share of the peak that the store knows."""
+    from levelbench.records.operations import peaks_of, use_of_operations
+
+    use = use_of_operations(run, peaks_of(run)) if run.operations_per_example else None
+    if use is None:
+        each = ", ".join(f"{count:.4g} per example in {name}" for name, count in run.operations_per_example.items())
+        return each or (f"not known: {run.operations_reason}" if run.operations_reason else "")
+    peak = use.reason or "" if use.utilisation is None else f"{use.utilisation * 100:.2g} % of the measured peak"
+    if use.utilisation is not None and use.utilisation > 1:
+        peak += ", which was measured too low, on a busy machine: measure it again (operator --fresh)"
+    return f"{use.to_target:.4g} to the target ({_shares(use)}), {use.flop_s:.3g} FLOP/s; {peak}"
+
+
+def _read_words(run: RunSummary) -> str:
+    if run.read_from_disk_bytes is None or run.read_from_cache_bytes is None:
+        return f"not known: {run.read_reason}" if run.read_reason not in (None, "not measured") else ""
+    return " and ".join(
+        estimate_text(count, None, None, BYTES) + f" from {source}"
+        for count, source in ((run.read_from_disk_bytes, "disk"), (run.read_from_cache_bytes, "the page cache"))
+    )
 
 
 def _scored(run: RunSummary) -> str:

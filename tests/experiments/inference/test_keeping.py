@@ -6,7 +6,7 @@ from levelbench.experiments.child import boundary
 from levelbench.experiments.inference import making
 from levelbench.experiments.inference.making import TrainingRun, kept_model
 from levelbench.experiments.inference.models import basis_of
-from levelbench.experiments.jobs import AloneMember, Job
+from levelbench.experiments.jobs import Job
 from levelbench.experiments.request import Options, load_task, resolve
 from levelbench.measure.environment import capture
 from levelbench.records import Store
@@ -46,10 +46,3 @@ def test_an_error_of_onnx_does_not_fail_the_run(job, tmp_path, monkeypatch):
     assert "task" not in do
     (run,) = Store(tmp_path).records()
     assert run.status == "done"
-
-
-def test_a_rank_is_refused_before_it_trains(job, tmp_path):
-    told = []
-    assert boundary(job, told.append, AloneMember()) == 2
-    assert "several ranks" in told[-1].error[0]
-    assert not list(Store(tmp_path).records())

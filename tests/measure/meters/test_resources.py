@@ -21,6 +21,7 @@ from levelbench.measure.meters.resources import (
     loopback_meter,
     memory_meter,
     network_meter,
+    read_meter,
 )
 
 
@@ -350,3 +351,43 @@ def test_a_child_that_still_lives_counts_with_its_children():
         child.communicate(b"\n")
     assert living_s > 0.25
     assert u.own_cpu_s() - before_s >= living_s - 0.05
+
+
+def io_of(folder, rchar, read_bytes):
+    (folder / "io").write_text(f"rchar: {rchar}\nwchar: 5\nsyscr: 1\nread_bytes: {read_bytes}\n")
+    return folder
+
+
+@pytest.mark.parametrize(("source", "bytes_"), [("disk", 4096.0), ("cache", 6000.0 - 4096)])
+def test_bytes_from_disk_and_from_the_page_cache_are_told_apart(tmp_path, source, bytes_):
+    meter = read_meter(source, io_of(tmp_path, 1000, 0))
+    meter.start()
+    io_of(tmp_path, 7000, 4096)
+    assert (meter.stop().value, meter.name) == (bytes_, f"read_from_{source}")
+
+
+def test_mapped_files_are_read_from_disk_without_a_call(tmp_path):
+    meter = read_meter("cache", io_of(tmp_path, 0, 0))
+    meter.start()
+    io_of(tmp_path, 10, 4096)
+    assert meter.stop().value == 0.0
+
+
+def test_what_is_read_here_is_counted(tmp_path):
+    meter = read_meter("cache")
+    if isinstance(meter, NullMeter):
+        pytest.skip("no /proc/self/io here")
+    file = tmp_path / "file"
+    file.write_bytes(bytes(3 * MIB))
+    meter.start()
+    file.read_bytes()
+    assert meter.stop().value >= 3 * MIB
+
+
+@pytest.mark.parametrize("text", [None, "nothing", "rchar: many\nread_bytes: 0\n"])
+def test_without_counters_of_reads_a_null_meter_says_why(tmp_path, text):
+    if text is not None:
+        (tmp_path / "io").write_text(text)
+    meter = read_meter("disk", tmp_path)
+    assert isinstance(meter, NullMeter)
+    assert "/proc/self/io" in meter.stop().reason

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from levelbench.measure.statistics import variance_parts
+from levelbench.measure.statistics.components import variance_parts
 
 # Davies & Goldsmith 1972, table 6.3: yields of six batches of dyestuff, five samples of each.
 YIELDS = {

@@ -10,6 +10,7 @@ from levelbench.measure.statistics import (
     coefficient_of_variation,
     geometric_mean,
     harmonic_mean,
+    mean_difference,
     olympic_mean,
     p_text,
 )
@@ -115,3 +116,35 @@ def test_a_negative_drop_is_refused():
 )
 def test_a_p_value_is_never_printed_as_zero(p_value: float, text: str) -> None:
     assert p_text(p_value) == text
+
+
+A, B = [90.1, 90.5, 89.8, 90.2], [89.0, 89.9, 88.1, 89.7]
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
+def test_a_difference_of_means_is_scipys_welch(level):
+    stats = pytest.importorskip("scipy.stats")
+    found = mean_difference(A, [*B, 88.0], level)
+    wanted = stats.ttest_ind([*B, 88.0], A, equal_var=False).confidence_interval(level)
+    assert (found.interval.low, found.interval.high) == pytest.approx((wanted.low, wanted.high))
+    assert (found.n, found.interval.method) == (4, "Welch's t")
+
+
+def test_a_paired_difference_of_means_is_scipys():
+    stats = pytest.importorskip("scipy.stats")
+    found = mean_difference(A, B, paired=True)
+    wanted = stats.ttest_rel(B, A).confidence_interval(0.95)
+    assert (found.interval.low, found.interval.high) == pytest.approx((wanted.low, wanted.high))
+    assert found.value == pytest.approx(sum(B) / 4 - sum(A) / 4)
+
+
+def test_a_difference_of_means_needs_two_values_of_each_and_pairs_of_one_length():
+    with pytest.raises(ValueError, match="needed"):
+        mean_difference([1.0], B)
+    with pytest.raises(ValueError, match="needed"):
+        mean_difference(A, B[:3], paired=True)
+
+
+def test_constant_samples_have_a_difference_of_no_width():
+    found = mean_difference([1.0, 1.0], [3.0, 3.0])
+    assert (found.value, found.interval.width) == (2.0, 0.0)

@@ -21,6 +21,7 @@ from levelbench.claims.view import (
     CurveView,
     DataView,
     HardwareView,
+    Operations,
     QualityView,
     RunView,
     ScalingPoint,
@@ -36,6 +37,8 @@ from levelbench.measure.policies import POLICIES, ClockPolicy, policy
 from levelbench.measure.statistics import Estimate, estimate, estimate_signed
 from levelbench.measure.timeline import Phase
 from levelbench.records import Record, RunGroup, RunSummary, Specification
+from levelbench.records.operations import peaks_of, use_of_operations
+from levelbench.records.summary import COUNTED
 
 __all__ = ["batch_of", "clock_of", "digest_of", "ends_of", "is_study", "mean_of", "mode_of", "points_of"]
 __all__ += ["quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread", "tidied", "times_of", "whole"]
@@ -147,6 +150,7 @@ def run_side(group: RunGroup, records: Mapping[str, Record], name: str) -> Side:
         data=_data(group, own),
         timing=TimingView(_METHOD, synchronised=True, deterministic=False),
         hardware=_hardware(group, own),
+        operations=_operations(group),
         workload=workload_of(group),
         tuning=TuningView(),
         performance=setup,
@@ -287,6 +291,7 @@ def _data(group: RunGroup, records: Sequence[Record]) -> DataView:
         name=facts.name if facts else None,
         synthetic=any(run.synthetic for run in group.runs) if facts else None,
         in_memory=None if _prepared(group) > 0 else False,
+        cold=_cold(group.runs),
         stall_share=math.fsum(waits) / len(waits) if waits else None,
         checksums=bool(facts.checksums) if facts else None,
     )
@@ -334,6 +339,7 @@ def workload_of(group: RunGroup) -> WorkloadView:
         iterations_measured=typical,
         iterations_to_target=typical,
         samples_to_target=math.fsum(samples) / len(samples) if samples else None,
+        flops_per_sample=sum(group.runs[0].operations_per_example.values()) or None,
         learning_rate=rate_of(specification.settings),
         learning_rate_rule=_RATES[distribution.lr_scale] if distribution else None,
     )
@@ -357,6 +363,37 @@ def _hardware(group: RunGroup, records: Sequence[Record]) -> HardwareView:
         cores=stated.cores,
         threads_used=threads * ranks if threads else None,
     )
+
+
+def _operations(group: RunGroup) -> Operations:
+    """Operations to the target on average, and their rate as a share of a measured peak where there is one.
+
+    Without a peak no rate is stated: a record claims none.
+    """
+    peaks = peaks_of(group.runs[0])
+    found = [use for run in group.runs if (use := use_of_operations(run, peaks)) is not None]
+    if not found or group.reached < group.n:
+        return Operations()
+    to_target = math.fsum(use.to_target for use in found) / len(found)
+    stated = Operations(counted_as=COUNTED, precisions=dict(found[0].shares), mixed=len(found[0].shares) > 1)
+    stated = msgspec.structs.replace(stated, to_target=to_target)
+    shares = [use.utilisation for use in found if use.utilisation is not None]
+    if len(shares) < len(found):
+        return stated
+    # Rates over equal work, and their shares, have a harmonic mean.
+    rate, share = (len(found) / math.fsum(1.0 / each for each in of) for of in ([use.flop_s for use in found], shares))
+    return msgspec.structs.replace(stated, flops=rate, share_of_peak=share)
+
+
+def _cold(runs: Sequence[RunSummary]) -> bool | None:
+    """Whether most of what each run read came from a disk; ``None`` where that was not measured, or nothing was read.
+
+    What is not read by calls or maps of this process, such as a dataset inside an imported module's memory, is unseen.
+    """
+    read = [(run.read_from_disk_bytes, run.read_from_cache_bytes) for run in runs]
+    if any(disk is None or cache is None or disk + cache <= 0 for disk, cache in read):
+        return None
+    return all((disk or 0.0) > (cache or 0.0) for disk, cache in read)
 
 
 def _setup(group: RunGroup) -> Setup:

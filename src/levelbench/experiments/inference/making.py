@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.distributed.finding import named_scheme
 from levelbench.errors import LevelbenchError, StoreError
 from levelbench.experiments.child import execute
 from levelbench.experiments.inference.models import (
@@ -32,7 +33,7 @@ from levelbench.experiments.inference.models import (
     model_path,
     stale,
 )
-from levelbench.experiments.jobs import AloneMember, Job, Message
+from levelbench.experiments.jobs import Job, Message
 from levelbench.experiments.processes import ProcessNote, listen, need_folder, raise_reported, serve
 from levelbench.experiments.request import load_task
 from levelbench.networks.files import save
@@ -148,9 +149,7 @@ def _carry_out(job: Job, tell: Callable[[ProcessNote], None]) -> None:
         tell(TrainingNote(path=message.path, phase=message.phase or ""))
 
     weights = LastWeights()
-    member = AloneMember(weights)
-    execute(job, relay, member)
-    keep_network(job, member.path, weights)
+    keep_network(job, execute(job, relay, also=(weights,)), weights)
 
 
 def keep_network(job: Job, record_path: Path, weights: LastWeights, *, for_inference: bool = True) -> Path:
@@ -182,9 +181,20 @@ def keep_network(job: Job, record_path: Path, weights: LastWeights, *, for_infer
         basis=basis,
         for_inference=for_inference,
         earlier=[] if before is None else sorted({*before.earlier, *([before.run] if before.for_inference else [])}),
+        weights_of=_weights_of(job.specification),
     )
     keep_facts(path, facts)
     return path
+
+
+def _weights_of(specification: Specification) -> str:
+    """Whose weights are kept of a run on several ranks, in words; empty for one process."""
+    if specification.distribution is None:
+        return ""
+    scheme = named_scheme(specification.distribution.scheme, specification.distribution.settings)
+    if scheme.consistent or scheme.replicated:
+        return f"rank 0's: all ranks of {scheme.name} have the same"
+    return f"those that were evaluated: ranks of {scheme.name} differ, and it makes one model of theirs"
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ class TrainedModel(msgspec.Struct, frozen=True):
     """Whether the run was made only for this network, and not by ``levelbench run``."""
     earlier: list[str] = []
     """Earlier runs that were made only for this network, if it was trained again."""
+    weights_of: str = ""
+    """Whose weights these are, if several ranks trained; empty for one process, and in older files."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from levelbench.measure.meters.resources import (
     memory_meter,
     network_meter,
     other_load_meter,
+    read_meter,
     steal_meter,
     utilisation_meter,
 )
@@ -33,4 +34,6 @@ def meters(clock: Clock = HOST) -> list[Meter]:
         steal_meter(),
         network_meter(),
         loopback_meter(),
+        read_meter("disk"),
+        read_meter("cache"),
     ]

@@ -343,6 +343,52 @@ def network_meter(proc: Path = PROC, sys: Path = SYS) -> Meter:
     return NetworkMeter(name, tuple(real or outward), proc)
 
 
+@final
+class ReadMeter(CounterMeter[tuple[int, int]]):
+    """Bytes that this process, and children that it waited for, read: ``disk`` from storage, ``cache`` the rest.
+
+    ``/proc/self/io`` (proc(5)): ``read_bytes`` was fetched from storage, also for mapped files; ``rchar`` was returned
+    by read calls, from anywhere. The difference is what the page cache gave, with pipes and sockets.
+    """
+
+    unit = "B"
+
+    def __init__(self, source: str, proc: Path = SELF) -> None:
+        super().__init__()
+        self.name = f"read_from_{source}"
+        self.method = "proc-io read_bytes" if source == "disk" else "proc-io rchar - read_bytes"
+        self._source, self._proc = source, proc
+
+    def _read(self) -> tuple[int, int]:
+        return read_counters(self._proc)
+
+    def _between(self, before: tuple[int, int], after: tuple[int, int]) -> float:
+        called, fetched = (last - first for first, last in zip(before, after, strict=True))
+        return float(fetched if self._source == "disk" else max(0, called - fetched))
+
+
+def read_counters(proc: Path = SELF) -> tuple[int, int]:
+    """``rchar`` and ``read_bytes`` of ``/proc/self/io``. Raises ``NoReading``."""
+    try:
+        lines = (proc / "io").read_text().splitlines()
+        found = {name: int(count) for name, _, count in (line.partition(":") for line in lines)}
+        return found["rchar"], found["read_bytes"]
+    except OSError as error:
+        raise NoReading(f"/proc/self/io cannot be read: {error.strerror}") from error
+    except (KeyError, ValueError) as error:
+        raise NoReading("/proc/self/io has an unknown format") from error
+
+
+def read_meter(source: str, proc: Path = SELF) -> Meter:
+    """Bytes read from ``disk``, or from the page ``cache``."""
+    meter = ReadMeter(source, proc)
+    try:
+        read_counters(proc)
+    except NoReading as reason:
+        return NullMeter(meter.name, meter.unit, str(reason))
+    return meter
+
+
 def loopback_meter(proc: Path = PROC) -> Meter:
     """Bytes between processes of this machine over TCP; each byte is counted as sent and as received."""
     name = "loopback"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from levelbench.measure.statistics.compare import (
     LogRatio,
     MeanTest,
+    mean_difference,
     paired_log_ratio,
     reaches_on_average,
     resolution_of,
     welch_log_ratio,
 )
-from levelbench.measure.statistics.components import VarianceComponent, VarianceParts, variance_parts
 from levelbench.measure.statistics.distributions import (
     binomial_cdf,
     normal_cdf,
@@ -78,8 +78,6 @@ __all__ = [
     "LogRatio",
     "MeanTest",
     "TimeRatio",
-    "VarianceComponent",
-    "VarianceParts",
     "amdahl_bound",
     "arithmetic_mean",
     "best_of",
@@ -98,6 +96,7 @@ __all__ = [
     "kaplan_meier",
     "log_mean_interval",
     "log_rank_p",
+    "mean_difference",
     "mean_interval",
     "median_interval",
     "median_interval_ranks",
@@ -117,7 +116,6 @@ __all__ = [
     "t_quantile",
     "t_survival",
     "time_ratio",
-    "variance_parts",
     "variation",
     "welch_log_ratio",
     "wilson",

@@ -17,13 +17,14 @@ import numpy as np
 
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.statistics.distributions import binomial_cdf, t_quantile, t_survival
-from levelbench.measure.statistics.values import Interval, Vector, check_share, exponential, finite, positive
+from levelbench.measure.statistics.values import Estimate, Interval, Vector, check_share, exponential, finite, positive
 
 __all__ = [
     "LogMean",
     "LogRatio",
     "MeanTest",
     "log_mean",
+    "mean_difference",
     "paired_log_ratio",
     "reaches_on_average",
     "resolution_of",
@@ -328,6 +329,32 @@ def _moments(vector: Vector) -> tuple[float, float]:
     if vector.min() == vector.max():
         return float(vector[0]), 0.0
     return float(vector.mean()), float(vector.var(ddof=1))
+
+
+def mean_difference(a: Sequence[float], b: Sequence[float], level: float = 0.95, *, paired: bool = False) -> Estimate:
+    """The mean of ``b`` minus that of ``a``, for qualities and others that may be zero; two values or more of each.
+
+    The interval is Student's t of the differences where ``paired`` (``a[i]`` belongs to ``b[i]``), else Welch's t of
+    two independent samples (Welch 1947); ``n`` is the size of the smaller sample.
+    """
+    one, two = finite(a, 2), finite(b, 2)
+    if paired:
+        apart = finite((two - one).tolist() if len(one) == len(two) else [], 2)
+        value, error, dof, method = (
+            float(apart.mean()),
+            float(apart.var(ddof=1)) / len(apart),
+            len(apart) - 1.0,
+            "paired t",
+        )
+    else:
+        (mean_a, square_a), (mean_b, square_b) = (
+            (float(each.mean()), float(each.var(ddof=1)) / len(each)) for each in (one, two)
+        )
+        value, error, method = mean_b - mean_a, square_a + square_b, "Welch's t"
+        parts = square_a**2 / (len(one) - 1) + square_b**2 / (len(two) - 1)
+        dof = error**2 / parts if parts > 0 else math.inf
+    reach = t_quantile(0.5 + 0.5 * check_share("the level", level), dof) * math.sqrt(error) if error > 0 else 0.0
+    return Estimate(value, Interval(value - reach, value + reach, level, method), min(len(one), len(two)), "difference")
 
 
 @dataclass(frozen=True)

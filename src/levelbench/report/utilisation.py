@@ -1,0 +1,79 @@
+"""The table and the figure of ``analyze utilisation``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from levelbench.records.caveats import shortened
+from levelbench.report.drawing import draw, plain_axes
+from levelbench.report.markup import SERIES
+from levelbench.report.tables import Absent, CellValue, Column, ColumnKind, Table, clean, estimate_cell
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from levelbench.analysis.utilisation import PeakShare, Utilisation
+
+__all__ = ["utilisation_table", "write_utilisation"]
+
+_NOTES = {
+    "datasheet": "Operations: 3 forward passes of the zoo's network an example, 2 per multiply-add. Peak: the "
+    "datasheet's for the fastest precision, of all devices together. Examples: up to the end of the curve, on the "
+    "entry's clock.",
+    "measured": "Operations: 2 per multiply-add of products, forward and gradients, of the examples until the target. "
+    "Peak: measured on the machine with a large matrix product in that precision (operator, network).",
+}
+
+
+def utilisation_table(found: Utilisation) -> Table:
+    """One row for each entry or group, the highest share first, those without one last."""
+    order = sorted(found.shares, key=lambda each: -each.share.value if each.share else 1.0)
+
+    def share(each: PeakShare) -> CellValue:
+        return Absent(each.reason) if each.share is None else estimate_cell(each.share)
+
+    def scaled(value: float | None, by: float) -> float | None:
+        return None if value is None else value * by
+
+    return Table.of(
+        "utilisation",
+        f"Operations a second as a share of the {found.of} peak",
+        order,
+        (Column("label", "entry" if found.of == "datasheet" else "runs of"), lambda each: each.label),
+        (Column("share", "of the peak", ColumnKind.SHARE), share),
+        (Column("gflop_s", "GFLOP/s", ColumnKind.NUMBER), lambda each: scaled(each.flop_s, 1e-9)),
+        (Column("peak_gflop_s", "peak", ColumnKind.NUMBER), lambda each: scaled(each.peak_flop_s, 1e-9)),
+        (Column("examples_s", "examples/s", ColumnKind.NUMBER), lambda each: each.examples_s),
+        (
+            Column("gflop_per_example", "GFLOP an example", ColumnKind.NUMBER),
+            lambda each: scaled(each.flops_per_example, 1e-9),
+        ),
+        (Column("network", "network"), lambda each: each.network or None),
+        (Column("machine", "machine"), lambda each: each.machine or None),
+        notes=(_NOTES[found.of],),
+    ).without_empty()
+
+
+def write_utilisation(found: Utilisation, path: Path) -> Path:
+    """Draw each known share with its interval. Raises as ``drawing.draw``."""
+    count = sum(each.share is not None for each in found.shares)
+    return draw(
+        path, "utilisation", (6.8, 1.2 + 0.24 * max(1, count)), lambda figure: _draw(figure.add_subplot(), found)
+    )
+
+
+def _draw(axes: Axes, found: Utilisation) -> None:
+    known = [(each.label, each.share) for each in found.shares if each.share is not None]
+    known.sort(key=lambda each: -each[1].value)
+    for at, (_, share) in enumerate(known):
+        if share.interval is not None:
+            axes.plot(
+                [100 * share.interval.low, 100 * share.interval.high], [at, at], color=SERIES[0][0], linewidth=1.4
+            )
+        axes.plot(100 * share.value, at, "o", color=SERIES[0][0], markersize=5)
+    axes.set_yticks(range(len(known)), [clean(shortened(label)) for label, _ in known])
+    axes.set_ylim(len(known) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"operations a second, % of the {found.of} peak")
+    plain_axes(axes)
