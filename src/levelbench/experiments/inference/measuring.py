@@ -39,7 +39,7 @@ from levelbench.measure.scenarios import (
 )
 from levelbench.measure.scenarios import audits as scenario_audits
 from levelbench.measure.scenarios.audits import KeepSome, audit_caching, audit_kept_answers, audit_same_result
-from levelbench.measure.scenarios.driving import LearningRateTrial, find_peak
+from levelbench.measure.scenarios.driving import RateTrial, find_peak
 from levelbench.measure.statistics.early_stopping import nearest_rank
 from levelbench.networks.benchmark.measuring import Footprint, meter_of
 from levelbench.networks.executor import Backend, Executor
@@ -276,7 +276,7 @@ def _peak(
     scenario = scenario_of(settings, 0.5 * settings.workers / waited.mean_latency_s)
     assert isinstance(scenario, Server)
 
-    def tell(trial: LearningRateTrial) -> None:
+    def tell(trial: RateTrial) -> None:
         record.add(PeakTrial(trial.qps, trial.valid))
         say(f"queries, {trial.qps:.4g} per second {'kept' if trial.valid else 'exceeded'} the bound")
 

@@ -29,7 +29,7 @@ from levelbench.measure.scenarios.contract import (
     VirtualServers,
 )
 from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
-from levelbench.measure.scenarios.driving import LearningRateTrial, Peak, find_peak, run_scenario
+from levelbench.measure.scenarios.driving import Peak, RateTrial, find_peak, run_scenario
 from levelbench.measure.scenarios.result import QUANTILES, ScenarioResult
 
 __all__ = [
@@ -40,11 +40,11 @@ __all__ = [
     "DawnBench",
     "KeepSome",
     "KeptAnswer",
-    "LearningRateTrial",
     "MultiStream",
     "Offline",
     "Peak",
     "Query",
+    "RateTrial",
     "SampleOrder",
     "Scenario",
     "ScenarioResult",

@@ -455,7 +455,7 @@ _MOST_STEPS: Final = 10
 
 
 @dataclass(frozen=True)
-class LearningRateTrial:
+class RateTrial:
     """One rate that was tried, and whether its run was valid."""
 
     qps: float
@@ -470,7 +470,7 @@ class Peak:
     qps: float
     failed_qps: float
     result: ScenarioResult
-    trials: tuple[LearningRateTrial, ...]
+    trials: tuple[RateTrial, ...]
     tolerance: float
 
 
@@ -482,7 +482,7 @@ def find_peak(
     seed: int | Seeds = 0,
     clock: Clock = HOST,
     tolerance: float = 0.05,
-    progress: Callable[[LearningRateTrial], None] | None = None,
+    progress: Callable[[RateTrial], None] | None = None,
 ) -> Peak:
     """Bisect the rate of ``server``, from ``server.qps``, until pass and fail are within ``1 + tolerance``.
 
@@ -497,12 +497,12 @@ def find_peak(
         raise UsageError(
             f"find the peak within {tolerance}", "a bracket needs a width", "give a tolerance such as 0.05"
         )
-    trials: list[LearningRateTrial] = []
+    trials: list[RateTrial] = []
     server = replace(server, min_queries=max(server.min_queries, least_queries(server.quantile)))
 
     def runs(qps: float) -> ScenarioResult:
         result = run_scenario(replace(server, qps=qps), sut, samples=samples, seed=seed, clock=clock)
-        trials.append(LearningRateTrial(qps, result.valid, result.reasons))
+        trials.append(RateTrial(qps, result.valid, result.reasons))
         if progress is not None:
             progress(trials[-1])
         return result
@@ -538,7 +538,7 @@ def _refuse_limited(result: ScenarioResult) -> None:
 
 
 def _bracket(
-    qps: float, runs: Callable[[float], ScenarioResult], trials: list[LearningRateTrial]
+    qps: float, runs: Callable[[float], ScenarioResult], trials: list[RateTrial]
 ) -> tuple[ScenarioResult, float]:
     """A run that is valid, and a rate above it that is not."""
     first = runs(qps)
