@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from levelbench.analysis.batch_size import (
+    LearningRateTrial,
     NoiseScale,
-    RateTrial,
     choose_rate,
     noise_scale,
     scaled_rate,
@@ -158,7 +158,11 @@ def test_rules_scale_the_rate_from_the_base():
 
 
 def test_the_chosen_rate_takes_the_fewest_samples_and_says_if_it_is_the_last_one():
-    trials = [RateTrial(64, 0.1, 900, 0.96), RateTrial(64, 0.2, 500, 0.97), RateTrial(64, 0.4, math.inf, 0.3)]
+    trials = [
+        LearningRateTrial(64, 0.1, 900, 0.96),
+        LearningRateTrial(64, 0.2, 500, 0.97),
+        LearningRateTrial(64, 0.4, math.inf, 0.3),
+    ]
     assert choose_rate(trials).rate == 0.2
     assert not choose_rate(trials).edge
     assert choose_rate(trials[:2]).edge
@@ -166,9 +170,9 @@ def test_the_chosen_rate_takes_the_fewest_samples_and_says_if_it_is_the_last_one
 
 def test_if_no_trial_arrives_the_one_that_came_closest_is_chosen():
     trials = [
-        RateTrial(64, 0.1, math.inf, 0.8),
-        RateTrial(64, 0.2, math.inf, 0.9),
-        RateTrial(64, 1, math.inf, math.nan),
+        LearningRateTrial(64, 0.1, math.inf, 0.8),
+        LearningRateTrial(64, 0.2, math.inf, 0.9),
+        LearningRateTrial(64, 1, math.inf, math.nan),
     ]
     assert choose_rate(trials).rate == 0.2
     assert choose_rate(trials[:2], higher=False).rate == 0.1

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.report.pages import PAYLOADS, needs_matplotlib
 
-from levelbench.analysis.batch_size import NoiseScale, RateTrial, choose_rate, study_batch_size
+from levelbench.analysis.batch_size import LearningRateTrial, NoiseScale, choose_rate, study_batch_size
 from levelbench.measure.statistics import estimate
 from levelbench.records.summary import RunGroup, summarise
 from levelbench.report import notebook
@@ -36,7 +36,7 @@ def study(make):
             for seed in (1, 2, 3)
         ]
         groups.append(RunGroup(f"digits[batch={size}]", str(size), runs[0].specification, tuple(runs)))
-    trials = [RateTrial(64, 0.01, 9000, 0.97), RateTrial(64, 0.02, float("inf"), 0.5)]
+    trials = [LearningRateTrial(64, 0.01, 9000, 0.97), LearningRateTrial(64, 0.02, float("inf"), 0.5)]
     noise = NoiseScale(estimate([90.0, 100.0, 110.0]), 64, ())
     return study_batch_size(groups, {"1024-1": (40_000, 40)}, tuned=[choose_rate(trials)], noise=noise)
 

@@ -24,17 +24,16 @@ from levelbench.errors import UsageError
 from levelbench.measure.environment import same_machine
 from levelbench.measure.statistics import (
     Estimate,
-    GrowthFit,
     Interval,
     estimate,
-    fit_growth,
     geometric_mean,
     kaplan_meier,
     wilson,
 )
+from levelbench.measure.statistics.laws import GrowthFit, fit_growth
 from levelbench.records import Record, RunGroup
 
-__all__ = ["RULES", "BatchSizeStudy", "BatchSizes", "CriticalBatch", "NoiseScale", "RateTrial", "TunedRate"]
+__all__ = ["RULES", "BatchSizeStudy", "BatchSizes", "CriticalBatch", "LearningRateTrial", "NoiseScale", "TunedRate"]
 __all__ += ["choose_rate", "noise_scale", "scaled_rate", "seen_samples", "study_batch_size"]
 
 RULES = {"linear": 1.0, "sqrt": 0.5, "none": 0.0}
@@ -105,7 +104,7 @@ class NoiseScale:
 
 
 @dataclass(frozen=True)
-class RateTrial:
+class LearningRateTrial:
     """One run that tried a learning rate: samples to the target, infinite if it missed, and its last quality."""
 
     size: int
@@ -120,7 +119,7 @@ class TunedRate:
 
     size: int
     rate: float
-    trials: tuple[RateTrial, ...]
+    trials: tuple[LearningRateTrial, ...]
     edge: bool
 
 
@@ -170,7 +169,7 @@ def scaled_rate(rule: str, rate: float, size: int, base: int) -> float:
     return float(f"{rate * (size / base) ** RULES[rule]:.4g}")
 
 
-def choose_rate(trials: Sequence[RateTrial], higher: bool = True) -> TunedRate:
+def choose_rate(trials: Sequence[LearningRateTrial], higher: bool = True) -> TunedRate:
     """The rate of the trial at one size that took the fewest samples or, if none arrived, came closest."""
     sign = -1.0 if higher else 1.0
     qualities = [sign * each.quality if math.isfinite(each.quality) else math.inf for each in trials]

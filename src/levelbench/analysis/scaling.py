@@ -26,11 +26,11 @@ from levelbench.measure.statistics import (
     Interval,
     estimate,
     estimate_signed,
-    fit_growth,
     geometric_mean,
     welch_log_ratio,
     wilson,
 )
+from levelbench.measure.statistics.laws import fit_growth
 from levelbench.measure.verdict import NOT_INTERLEAVED
 from levelbench.records import Record, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended

@@ -215,7 +215,7 @@ def _tune(
     store: Store, arm: Any, rates: dict[int, float | None], seed: int, as_json: bool, given: dict[str, Any]
 ) -> list[TunedRate]:
     """The best of several rates at each size, on a seed that no measured run has."""
-    from levelbench.analysis.batch_size import RateTrial, choose_rate
+    from levelbench.analysis.batch_size import LearningRateTrial, choose_rate
     from levelbench.records import summarise
 
     count = given["tune"]
@@ -228,12 +228,12 @@ def _tune(
     arms = [arm(size, rate) for size, rate in places]
     line = f"tuning: {count} trials at each of {len(rates)} batch sizes, a factor of {_STEP:g} apart, seed {seed}"
     plan, records = _runs(store, arms, 1, seed, as_json, given, line)
-    trials: dict[int, list[RateTrial]] = {}
+    trials: dict[int, list[LearningRateTrial]] = {}
     for (at, _), record in records.items():
         run, (size, rate) = summarise(record, clock=plan.arms[at].specification.clock), places[at]
         samples = float(run.samples_to_target) if run.samples_to_target else math.inf
         quality = run.quality.get(run.target.split, math.nan)
-        trials.setdefault(size, []).append(RateTrial(size, rate, samples, quality))
+        trials.setdefault(size, []).append(LearningRateTrial(size, rate, samples, quality))
     higher = plan.arms[0].specification.target.direction != "lower"
     return [choose_rate(each, higher) for _, each in sorted(trials.items())]
 

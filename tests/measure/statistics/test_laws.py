@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from levelbench.measure.statistics import amdahl_bound, fit_growth
+from levelbench.measure.statistics import amdahl_bound
+from levelbench.measure.statistics.laws import fit_growth
 
 SIZES = np.array([32.0, 64, 128, 256, 512, 1024, 2048, 4096])
 RANKS = np.array([1.0, 2, 4, 8, 16, 32])

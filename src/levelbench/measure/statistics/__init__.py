@@ -35,7 +35,6 @@ from levelbench.measure.statistics.intervals import (
     variation,
     wilson,
 )
-from levelbench.measure.statistics.laws import GrowthFit, fit_growth
 from levelbench.measure.statistics.planning import (
     best_of,
     holm,
@@ -72,7 +71,6 @@ __all__ = [
     "RANGE",
     "CensoredTimes",
     "Estimate",
-    "GrowthFit",
     "Interval",
     "KaplanMeier",
     "LogRatio",
@@ -89,7 +87,6 @@ __all__ = [
     "estimate_signed",
     "expected_time_with_restarts",
     "fisher_exact",
-    "fit_growth",
     "geometric_mean",
     "harmonic_mean",
     "holm",
