@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from levelbench.analysis.composition import CompositionKind, compose
-from levelbench.analysis.factorial import designs, one_at_a_time
+from levelbench.analysis.composition import CompositionKind, compose, lesions
+from levelbench.analysis.factorial import designs, fraction, one_at_a_time
 from levelbench.errors import IncomparableError, UsageError
 
 OFF = {"smooth": 0.0, "half": False}
@@ -201,3 +201,153 @@ def test_the_designs():
     assert designs("ab") == [frozenset(), frozenset("a"), frozenset("b"), frozenset("ab")]
     assert one_at_a_time("abc") == [frozenset(), *map(frozenset, "abc"), frozenset("abc")]
     assert math.comb(3, 2) == len([each for each in designs("abc") if len(each) == 2])
+
+
+FIVE = {"a": 0, "b": 0, "c": 0, "d": 0, "e": 0}
+GAINS = {"a": 0.7, "b": 0.9, "c": 1.2, "d": 1.0, "e": 0.8}
+TOGETHER = {("a", "c"): 1.3}
+"""What two factors do beyond their product."""
+
+
+def planted(on):
+    pairs = (factor for pair, factor in TOGETHER.items() if set(pair) <= on)
+    return 10.0 * math.prod(GAINS[each] for each in on) * math.prod(pairs)
+
+
+@pytest.fixture
+def experiment(run, group):
+    """``experiment(arms, seconds, seed)``: five runs of each arm; a budget, beyond which a run has missed."""
+
+    def make(arms, seconds=planted, seed=0, spread=0.03, budget=math.inf, n=5, names=tuple(FIVE)):
+        generator = np.random.default_rng(seed)
+        luck = np.exp(generator.normal(0, 0.3, n))
+        groups = []
+        for on in arms:
+            settings = {name: int(name in on) for name in names}
+            # Half of what a factor does is in the samples, half in the time for one.
+            times = seconds(on) * luck * np.exp(generator.normal(0, spread, n))
+            samples = np.rint(1e6 * np.sqrt(seconds(on) / 10) * luck).astype(int)
+            runs = [
+                run(float(time), int(count), seed=at, settings=settings)
+                if time <= budget
+                else run(None, seed=at, settings=settings, given_up_s=budget, samples_to_target=None)
+                for at, (time, count) in enumerate(zip(times, samples, strict=True))
+            ]
+            groups.append(group("+".join(sorted(on)) or "none", runs, settings=settings))
+        return groups
+
+    return make
+
+
+def fractional():
+    return list(dict.fromkeys([*one_at_a_time(tuple(FIVE)), *fraction(tuple(FIVE)).arms]))
+
+
+def test_a_fraction_finds_the_effects_and_interactions_that_were_planted(experiment):
+    found = compose(experiment(fractional(), spread=0.005), FIVE)
+    effects = {each.factors: each for each in found.effects}
+    assert len(effects) == 5 + 10
+    # Averaged over the other factor of an interaction, half of it is in each main effect.
+    assert effects["a",].found.ratio == pytest.approx(0.7 * 1.3**0.5, rel=0.01)
+    assert effects["b",].found.ratio == pytest.approx(0.9, rel=0.01)
+    assert effects["a", "c"].found.ratio == pytest.approx(1.3, rel=0.02)
+    assert found.design.startswith("2^(5-1) of resolution V (e = a x b x c x d)")
+    assert found.departure.ratio == pytest.approx(1.3, rel=0.02)
+    assert found.kind is CompositionKind.SUB_MULTIPLICATIVE
+
+
+def test_of_six_factors_interactions_are_given_with_their_aliases(experiment):
+    names = tuple("abcdef")
+    arms = list(dict.fromkeys([*one_at_a_time(names), *fraction(names).arms]))
+    off = dict.fromkeys(names, 0)
+    groups = experiment(arms, lambda on: 10 * 0.8 ** ({"c", "e"} <= on), names=names, spread=0.005)
+    effects = {each.factors: each for each in compose(groups, off).effects}
+    assert effects["a", "b"].aliases == (("c", "e"),)
+    assert effects["a", "b"].found.ratio == pytest.approx(0.8, rel=0.02)
+    assert len(effects) == 6 + 7
+
+
+def test_effects_are_covered_at_least_as_often_as_the_level_says_and_all_together(experiment):
+    truth = {
+        subset: (GAINS[subset[0]] * math.prod(v**0.5 for pair, v in TOGETHER.items() if subset[0] in pair))
+        if len(subset) == 1
+        else TOGETHER.get(subset, 1.0)
+        for subset, _ in fraction(tuple(FIVE)).effects()
+    }
+    missed = 0
+    for seed in range(40):
+        found = compose(experiment(fractional(), seed=seed), FIVE)
+        missed += not all(each.found.low <= truth[each.factors] <= each.found.high for each in found.effects)
+    # At most 5 % of 40, and four standard deviations.
+    assert missed <= 7
+
+
+def test_without_an_effect_nothing_is_found_in_95_of_100_studies(experiment):
+    wrong = 0
+    for seed in range(40):
+        found = compose(experiment(fractional(), lambda on: 10.0, seed=seed), FIVE)
+        wrong += any(not each.found.low <= 1 <= each.found.high for each in found.effects)
+    assert wrong <= 7
+
+
+def test_with_censored_runs_the_bounds_still_hold(experiment):
+    wrong = bounded = 0
+    for seed in range(40):
+        found = compose(experiment(fractional(), seed=seed, budget=11.0, spread=0.1), FIVE)
+        for each in found.effects:
+            true = TOGETHER.get(each.factors, 1.0)
+            if len(each.factors) == 2:
+                low, high = each.found.low or 0.0, math.inf if each.found.high is None else each.found.high
+                bounded += (each.found.low is None) != (each.found.high is None)
+                wrong += not low <= true <= high
+    assert bounded > 0
+    assert wrong <= 7
+
+
+def test_both_efficiencies_multiply_to_the_effect(experiment):
+    found = compose(experiment(designs("ab"), names=tuple("ab")), {"a": 0, "b": 0})
+    for each in (*found.effects, *found.alone):
+        ratio = each.found.ratio if hasattr(each, "found") else each.verdict.ratio
+        assert each.split.samples.ratio * each.split.per_sample.ratio == pytest.approx(ratio)
+    assert found.alone[0].split.samples.ratio == pytest.approx(0.7**0.5, rel=0.01)
+
+
+def test_runs_that_missed_have_no_split_and_it_says_why(experiment):
+    found = compose(experiment(designs("ab"), budget=8.0, names=tuple("ab")), {"a": 0, "b": 0})
+    assert found.alone[0].split.samples.ratio is None
+    assert "not every run reached" in found.alone[0].split.reason
+
+
+def test_a_lesion_says_what_each_factor_gains_among_the_others(experiment):
+    every = frozenset("abc")
+    groups = experiment([every, *(every - {each} for each in "abc")], names=tuple("abc"))
+    found = lesions(groups, {"a": 0, "b": 0, "c": 0})
+    gains = {each.factor: each.verdict.ratio for each in found.against}
+    assert gains == pytest.approx({"a": 0.7 * 1.3, "b": 0.9, "c": 1.2 * 1.3}, rel=0.05)
+    assert [each.verdict.kind for each in found.against][-1] == "SLOWER"
+    assert found.against[0].verdict.level == pytest.approx(1 - 0.05 / 3)
+
+
+def test_a_lesion_without_one_of_its_arms_is_refused(experiment):
+    every = frozenset("abc")
+    with pytest.raises(UsageError, match="it lacks a, b"):
+        lesions(experiment([every, frozenset("bc"), frozenset("ac")], names=tuple("abc")), {"a": 0, "b": 0, "c": 0})
+
+
+def test_framework_device_and_ranks_are_factors(run, group):
+    from levelbench.records import Distribution
+
+    two = Distribution(2, "all-reduce", {}, "process", "gloo")
+    groups = []
+    for framework, slower in (("numpy", 1.0), ("torch", 0.5)):
+        for team, faster in ((None, 1.0), (two, 0.8)):
+            runs = [
+                run(10 * slower * faster * (1 + 0.2 * at), seed=at, framework=framework, distribution=team)
+                for at in range(5)
+            ]
+            groups.append(group(f"{framework} {team is not None}", runs, framework=framework, distribution=team))
+    found = compose(groups, {"framework": "numpy", "ranks": 1})
+    assert [each.verdict.ratio for each in found.alone] == pytest.approx([0.5, 0.8])
+    assert found.kind is CompositionKind.COMPOSABLE
+    with pytest.raises(IncomparableError):
+        compose(groups, {"framework": "numpy", "lr": 1})

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from levelbench.networks.zoo import build, small
+from levelbench.networks.zoo.convolutional import cifar_resnet
 from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
 from levelbench.training.augmentation import Cutout, Flip, RandomCrop
 from levelbench.training.schedules import PiecewiseLinear, Step, Warmup
@@ -38,6 +39,7 @@ def resnet9(
     warmup: float = 5 / 24,
     smoothing: float = 0.0,
     cutout: int = 8,
+    survival: float = 1.0,
     precision: str = "bfloat16",
     channels_last: bool = True,
     workers: int = 2,
@@ -49,7 +51,7 @@ def resnet9(
     after 79 s on a V100. He trained in float16, without smoothing.
     """
     return Recipe(
-        network=small.resnet9(width=width),
+        network=small.resnet9(width=width, survival=survival),
         sampler=Shuffled(batch),
         optimizer=Momentum(lr, momentum, nesterov=True, weight_decay=weight_decay),
         epochs=epochs,
@@ -66,13 +68,18 @@ def _plain(depth: int, doc: str) -> Callable[..., Recipe]:
     """He et al. 2015, section 4.2; the rate falls to a tenth at 32,000 and again at 48,000 of its 64,000 steps."""
 
     def recipe(
-        epochs: int = 182, batch: int = 128, lr: float = 0.1, weight_decay: float = 1e-4, workers: int = 2
+        epochs: int = 182,
+        batch: int = 128,
+        lr: float = 0.1,
+        weight_decay: float = 1e-4,
+        survival: float = 1.0,
+        workers: int = 2,
     ) -> Recipe:
         steps = Step((0.5, 0.75), 0.1)
         # "We use 0.01 to warm up the training until the training error is below 80% (about 400 iterations)."
         schedule = Warmup(steps, share=400 / 64_000, start=0.1) if depth >= 110 else steps
         return Recipe(
-            network=build(f"resnet{depth}"),
+            network=cifar_resnet(depth, survival=survival),
             sampler=Shuffled(batch),
             optimizer=Momentum(lr, 0.9, weight_decay=weight_decay),
             epochs=epochs,

@@ -79,6 +79,7 @@ def fast93(
     gain: float = 0.25,
     residual: bool = True,
     smoothing: float = 0.05,
+    survival: float = 1.0,
     precision: str = "float32",
     channels_last: bool = True,
 ) -> Recipe:
@@ -90,7 +91,9 @@ def fast93(
     """
     residuals = (0, 1, 1) if residual else ()
     return Recipe(
-        network=quick(widths=(width, 2 * width, 4 * width), residuals=residuals, cosines=cosines, gain=gain),
+        network=quick(
+            widths=(width, 2 * width, 4 * width), residuals=residuals, cosines=cosines, gain=gain, survival=survival
+        ),
         sampler=Shuffled(batch),
         optimizer=Momentum(lr, 0.9, nesterov=True, weight_decay=weight_decay),
         epochs=epochs,
@@ -122,6 +125,7 @@ def fast94(
     residual: bool = True,
     flip: bool = True,
     smoothing: float = 0.1,
+    survival: float = 1.0,
     precision: str = "float32",
     channels_last: bool = True,
 ) -> Recipe:
@@ -133,7 +137,9 @@ def fast94(
     """
     residuals = (0, 1, 2) if residual else ()
     return Recipe(
-        network=quick(widths=(width, 3 * width, 6 * width), residuals=residuals, cosines=cosines, gain=gain),
+        network=quick(
+            widths=(width, 3 * width, 6 * width), residuals=residuals, cosines=cosines, gain=gain, survival=survival
+        ),
         sampler=Shuffled(batch),
         optimizer=Momentum(lr, 0.9, nesterov=True, weight_decay=weight_decay),
         epochs=epochs,

@@ -154,6 +154,23 @@ class ImageBuilder(GraphBuilder):
         """Dropout, which does nothing before :meth:`Network.training`; adds no node for a ratio of 0."""
         return self.shaped(dropout(self, x, ratio), self.shape(x))
 
+    def survive(self, x: str, survival: float) -> str:
+        """A residual branch that survives a training step with this probability: stochastic depth (Huang et al. 2016).
+
+        One draw for the whole batch multiplies the branch by 0 or 1; outside of training it is multiplied by the
+        probability (equations 2 and 5). The branch is computed in any case, so that no time is saved. Adds no node for
+        a probability of 1.
+        """
+        if not 0 < survival <= 1:
+            raise self._refusal("stochastic depth", f"a branch survives with probability {survival}")
+        if survival == 1:
+            return x
+        drawn = dropout(self, self.constant([[[[1.0]]]], "float32"), 1 - survival)
+        # Dropout in training gives 0 or 1 / survival, and else 1.
+        return self.shaped(
+            self.node("Mul", x, self.node("Mul", drawn, self.constant(survival, "float32"))), self.shape(x)
+        )
+
     def add(self, x: str, y: str) -> str:
         """X + y, of the same shape."""
         if self.shape(x) != self.shape(y):
@@ -185,6 +202,11 @@ class ImageBuilder(GraphBuilder):
 
     def _refusal(self, what: str, found: str) -> DefinitionError:
         return DefinitionError(f"{what} in network {self._name!r}", found, "choose other sizes")
+
+
+def survivals(count: int, last: float) -> list[float]:
+    """The probabilities of ``count`` residual branches, linear down to ``last`` (Huang et al. 2016, equation 4)."""
+    return [1 - at / count * (1 - last) for at in range(1, count + 1)]
 
 
 def normal(std: float) -> Draw:

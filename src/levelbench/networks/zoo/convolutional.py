@@ -15,7 +15,7 @@ from typing import Literal
 from levelbench.errors import DefinitionError
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
-from levelbench.networks.zoo.blocks import ONES, ZEROS, ImageBuilder, he, torch_default, xavier_fan_in
+from levelbench.networks.zoo.blocks import ONES, ZEROS, ImageBuilder, he, survivals, torch_default, xavier_fan_in
 
 
 def lenet5(*, classes: int = 10) -> Network:
@@ -388,8 +388,11 @@ def _preactivated(g: ImageBuilder, x: str, channels: int, stride: int, bottlenec
     return g.add(y, shortcut)
 
 
-def cifar_resnet(depth: int, *, classes: int = 10, size: int = 32) -> Network:
+def cifar_resnet(depth: int, *, classes: int = 10, size: int = 32, survival: float = 1.0) -> Network:
     """``depth`` 6n + 2; (batch, 3, size, size) to logits (batch, classes). 16, 32 and 64 channels.
+
+    ``survival`` is the probability of the last residual branch under stochastic depth (``ImageBuilder.survive``), to
+    which the others fall linearly from 1.
 
     Shortcuts have no parameters (option A): if channels double, they take every second pixel and pad new channels with
     zeros.
@@ -398,11 +401,13 @@ def cifar_resnet(depth: int, *, classes: int = 10, size: int = 32) -> Network:
         raise DefinitionError(f"a CIFAR ResNet of {depth} layers", "only 6n + 2 are possible", "use 20 or 56, say")
     g = ImageBuilder(f"resnet{depth}")
     x = g.relu(g.batch_norm(g.conv(g.image(3, size), 16, 3, name="conv1", padding=1), name="bn1"))
-    for stage, _, stride in _blocks(g, [(depth - 2) // 6] * 3):
+    count = (depth - 2) // 6
+    chances = iter(survivals(3 * count, survival))
+    for stage, _, stride in _blocks(g, [count] * 3):
         channels = 16 * 2**stage
         y = g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv1", stride=stride, padding=1), name="bn1"))
         y = g.batch_norm(g.conv(y, channels, 3, name="conv2", padding=1), name="bn2")
-        x = g.relu(g.add(y, _halved(g, x) if stride > 1 else x))
+        x = g.relu(g.add(g.survive(y, next(chances)), _halved(g, x) if stride > 1 else x))
     g.output(g.linear(g.global_average_pool(x), classes, name="fc", bias=torch_default(64)), "logits")
     return g.build()
 

@@ -15,7 +15,7 @@ from levelbench.errors import DefinitionError
 from levelbench.networks.builder import Builder
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
-from levelbench.networks.zoo.blocks import ImageBuilder, he, torch_default
+from levelbench.networks.zoo.blocks import ImageBuilder, he, survivals, torch_default
 
 
 def mlp(inputs: int, hidden: int, classes: int) -> Network:
@@ -44,12 +44,22 @@ def cnn(input_shape: tuple[int, int, int], channels: int, hidden: int, classes: 
     )
 
 
-def resnet9(*, classes: int = 10, size: int = 32, channels: int = 3, width: int = 64, scale: float = 0.125) -> Network:
+def resnet9(
+    *,
+    classes: int = 10,
+    size: int = 32,
+    channels: int = 3,
+    width: int = 64,
+    scale: float = 0.125,
+    survival: float = 1.0,
+) -> Network:
     """(batch, channels, size, size) to logits (batch, classes); 6,573,120 parameters at its defaults.
 
     D. Page 2018, "How to train your ResNet", which won DAWNBench's CIFAR-10: a convolution of ``width``, three that
-    double it and halve the image, and a residual block of two after the first and the third of these.
+    double it and halve the image, and a residual block of two after the first and the third of these. ``survival`` is
+    the probability of the second block under stochastic depth, of which the first has the mean with 1.
     """
+    chances = iter(survivals(2, survival))
     g = ImageBuilder("resnet9")
     x = _normalised(g, g.image(channels, size), width, "prep")
     for at in (1, 2, 3):
@@ -58,7 +68,7 @@ def resnet9(*, classes: int = 10, size: int = 32, channels: int = 3, width: int 
             if at != 2:
                 with g.scope("residual"):
                     y = _normalised(g, _normalised(g, x, width * 2**at, "res1"), width * 2**at, "res2")
-                x = g.add(x, y)
+                x = g.add(x, g.survive(y, next(chances)))
     return _classified(g, g.max_pool(x, size // 8, size // 8), classes, scale)
 
 
@@ -77,6 +87,7 @@ def quick(
     cosines: bool = False,
     gain: float = 1.0,
     scale: float = 0.25,
+    survival: float = 1.0,
 ) -> Network:
     """(batch, channels, size, size) to logits (batch, classes); 16,648 parameters at its defaults.
 
@@ -85,13 +96,15 @@ def quick(
     ``cosines``, the first convolution has the fixed kernels of ``cosine_kernels`` (for images of one channel): then the
     following layers get edges to learn from at the first step, and no gradient goes back through the largest images.
     Kernels are drawn ``gain`` times as large as by ``he``: normalisation cancels the factor, and the smaller a kernel,
-    the further a step turns it.
+    the further a step turns it. ``survival`` is the probability of the last residual branch under stochastic depth
+    (``ImageBuilder.survive``), to which the others fall linearly from 1.
     """
     if residuals and len(residuals) != len(widths):
         found = f"{len(residuals)} residuals for {len(widths)} widths"
         raise DefinitionError("network 'quick'", found, "give one for each width")
     if not gain > 0:
         raise DefinitionError("network 'quick'", f"kernels of gain {gain} learn nothing", "give a gain above 0")
+    chances = iter(survivals(sum(map(bool, residuals)), survival))
     g = ImageBuilder("quick")
     x = g.image(channels, size)
     for at, (width, depth) in enumerate(zip_longest(widths, residuals, fillvalue=0)):
@@ -101,7 +114,7 @@ def quick(
             x = g.max_pool(g.conv(x, width, 3, name="conv", padding=1, draw=draw, fixed=kernels), 2, 2)
             x = g.relu(g.batch_norm(x, name="norm"))
             if depth:
-                x = g.add(x, _branch(g, x, width, depth, draw))
+                x = g.add(x, g.survive(_branch(g, x, width, depth, draw), next(chances)))
     return _classified(g, x, classes, scale)
 
 
