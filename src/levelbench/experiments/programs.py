@@ -35,7 +35,7 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disag
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.experiments.request import Arm
-from levelbench.experiments.told import Channel, channel_of
+from levelbench.experiments.told import PhaseChannel, channel_of
 from levelbench.experiments.track import target_of
 from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
@@ -377,7 +377,7 @@ class ProgramRuns(Kind[Arm, Record]):
                     _save(inputs, held_out)
             began_ns = read_ns = HOST.now_ns()
             # What it is doing is known only if it says so; else all of it is one phase, which counts under every clock.
-            with Channel(channel_of(page), run.program_ended) as told, run.phase("train"):
+            with PhaseChannel(channel_of(page), run.program_ended) as told, run.phase("train"):
                 ended = carry_out_command(
                     command.with_seed(turn.seed),
                     arm.specification.budget_s,
@@ -395,14 +395,7 @@ class ProgramRuns(Kind[Arm, Record]):
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
             if not ended.stopped and not ended.timed_out:
                 outside.failed = failure_of(ended, None)
-                if inside := run.program_ended():
-                    if outside.failed:
-                        outside.failed += f" in its phase {inside!r}"
-                    else:
-                        outside.suspect.append(
-                            f"the process that reports its phases ended inside {inside!r}, as after os._exit or a "
-                            "signal: that phase is counted to the end of that process"
-                        )
+                _say_where_it_ended(run.program_ended(), outside)
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:
@@ -414,13 +407,15 @@ class ProgramRuns(Kind[Arm, Record]):
             outside.suspect += [*self._read_elsewhere(printed), *left.doubts(torn=ended.writing)]
             self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)
-        if not outside.failed:
-            return record, None
-        found = f"{outside.failed}{'; its last line is: ' + ended.errors.splitlines()[-1] if ended.errors else ''}"
+        return record, self._failure(turn, arm, outside.failed, ended.errors) if outside.failed else None
+
+    def _failure(self, turn: Turn, arm: Arm, failed: str, errors: str) -> CheckFailedError:
+        """Why a program made no run; ``errors`` is what it printed last."""
+        found = f"{failed}{'; its last line is: ' + errors.splitlines()[-1] if errors else ''}"
         do = "see --show-output; --progress says how the quality is printed, --progress-file where"
-        if held_out is not None:
+        if self._settings.held_out is not None:
             do = f"see --show-output; {_PREDICT}"
-        return record, CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
+        return CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
 
     def _say_of_files(self, left: LeftFiles, outside: Outside, command: Command, watcher: Watcher[Record]) -> None:
         """That a run failed on a file that an earlier one left incomplete; once, that not all files are watched."""
@@ -468,6 +463,17 @@ def _predicted_s(predictions: Path, ended_ns: int) -> float:
     """When the predictions were there: what a process does then, such as ending, changes nothing any more."""
     ended_s = ended_ns * 1e-9
     return min(predictions.stat().st_ctime, ended_s) if predictions.is_file() else ended_s
+
+
+def _say_where_it_ended(phase: str, outside: Outside) -> None:
+    """Add to ``outside`` that a program ended inside ``phase``, if it did."""
+    if phase and outside.failed:
+        outside.failed += f" in its phase {phase!r}"
+    elif phase:
+        outside.suspect.append(
+            f"the process that reports its phases ended inside {phase!r}, as after os._exit or a signal: that phase is "
+            "counted to the end of that process"
+        )
 
 
 def _kept_back(gaps_ns: Sequence[int]) -> list[str]:
