@@ -41,6 +41,8 @@ def printed(words: list[str]) -> str:
 
 def main() -> None:
     """Run the command and write the picture."""
+    if len(sys.argv) < 3 or not sys.argv[1].endswith(".svg"):
+        raise SystemExit(__doc__)
     place, words = Path(sys.argv[1]), sys.argv[2:]
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text("$ " + shlex.join(words), style="bold"))

@@ -43,6 +43,8 @@ def regenerated(page: str, folder: Path) -> str:
 
 def main() -> None:
     """Write the page anew."""
+    if sys.argv[1:]:
+        raise SystemExit(__doc__)
     with tempfile.TemporaryDirectory() as folder:
         PAGE.write_text(regenerated(PAGE.read_text(), Path(folder)))
 

@@ -117,7 +117,8 @@ def _drawn(history: History, name: str, level: float) -> str:
         (dots,) = axes.plot(list(found), means, "o", color=series_colour(0), markersize=5)
         told = []
         for at, each in found.items():
-            point, (low, high) = history.points[at], each.interval or (None, None)
+            point = history.points[at]
+            low, high = (each.interval.low, each.interval.high) if each.interval else (None, None)
             said = f"{point.name}: {estimate_text(each.value, low, high)}, n = {len(point.times_s)}"
             told.append((history.name, point.name, said))
         mark(dots, *told)

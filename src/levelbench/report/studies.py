@@ -414,7 +414,7 @@ def write_threshold(found: ThresholdSweep, target: Target, path: Path, scored_by
     return draw(path, "threshold", (6.8, 4.4), onto)
 
 
-def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, named: str) -> None:
+def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_name: str) -> None:
     order = _by_rank(found)
     times = [cell.time_s.value for row in found.cells for cell in row if cell.time_s is not None]
     wide = bool(times) and max(times) > _WIDE * min(times)
@@ -447,7 +447,7 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, named: st
         axes.set_ylim(bottom=0)
     if target.direction == "lower":
         axes.invert_xaxis()
-    axes.set_xlabel(clean(f"target ({named})"))
+    axes.set_xlabel(clean(f"target ({quality_name})"))
     axes.set_ylabel(f"time to the target, {unit.symbol}")
     # Drawn from the slowest on, so that the fastest are on top, and named from the fastest on.
     handles, labels = axes.get_legend_handles_labels()
