@@ -35,7 +35,7 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disag
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.experiments.request import Arm
-from levelbench.experiments.told import Channel, channel_of
+from levelbench.experiments.told import ToldChannel, channel_of
 from levelbench.experiments.track import target_of
 from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
@@ -377,7 +377,7 @@ class ProgramRuns(Kind[Arm, Record]):
                     _save(inputs, held_out)
             began_ns = read_ns = HOST.now_ns()
             # What it is doing is known only if it says so; else all of it is one phase, which counts under every clock.
-            with Channel(channel_of(page), run.program_ended) as told, run.phase("train"):
+            with ToldChannel(channel_of(page), run.program_ended) as told, run.phase("train"):
                 ended = carry_out_command(
                     command.with_seed(turn.seed),
                     arm.specification.budget_s,
@@ -394,15 +394,7 @@ class ProgramRuns(Kind[Arm, Record]):
             if ended.timed_out and held_out is not None:
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
             if not ended.stopped and not ended.timed_out:
-                outside.failed = failure_of(ended, None)
-                if inside := run.program_ended():
-                    if outside.failed:
-                        outside.failed += f" in its phase {inside!r}"
-                    else:
-                        outside.suspect.append(
-                            f"the process that reports its phases ended inside {inside!r}, as after os._exit or a "
-                            "signal: that phase is counted to the end of that process"
-                        )
+                _note_end(outside, failure_of(ended, None), run.program_ended())
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:
@@ -468,6 +460,16 @@ def _predicted_s(predictions: Path, ended_ns: int) -> float:
     """When the predictions were there: what a process does then, such as ending, changes nothing any more."""
     ended_s = ended_ns * 1e-9
     return min(predictions.stat().st_ctime, ended_s) if predictions.is_file() else ended_s
+
+
+def _note_end(outside: Outside, failed: str, inside: str) -> None:
+    """How a program ended by itself, ``inside`` a phase that it reported and had not left."""
+    outside.failed = f"{failed} in its phase {inside!r}" if failed and inside else failed
+    if inside and not failed:
+        outside.suspect.append(
+            f"the process that reports its phases ended inside {inside!r}, as after os._exit or a signal: that phase "
+            "is counted to the end of that process"
+        )
 
 
 def _kept_back(gaps_ns: Sequence[int]) -> list[str]:
