@@ -17,7 +17,7 @@ from tests.experiments.test_track import FakeCuda
 import levelbench
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments import marking
-from levelbench.experiments.told import ToldChannel, Page, TellingTimeline, ToldTimeline
+from levelbench.experiments.told import Page, TellingTimeline, ToldChannel, ToldTimeline
 from levelbench.measure.timeline import Phase
 from levelbench.records import read_record, summarise
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
 from levelbench.experiments.commands import (
     Command,
+    EndedCommand,
     Preparation,
     carry_out_command,
     doubts_of,
@@ -368,9 +369,8 @@ class ProgramRuns(Kind[Arm, Record]):
             run,
         ):
             inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
-            environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"}
             page = Path(folder) / "phases"
-            environment |= run.listen(page)
+            environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"} | run.listen(page)
             if held_out is not None:
                 environment |= {"LEVELBENCH_INPUTS": str(inputs), "LEVELBENCH_PREDICTIONS": str(predictions)}
                 if not held_out.after:
@@ -393,8 +393,7 @@ class ProgramRuns(Kind[Arm, Record]):
                 outside.suspect += after_training((trained_ns - began_ns) * 1e-9, after)
             if ended.timed_out and held_out is not None:
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
-            if not ended.stopped and not ended.timed_out:
-                _note_end(outside, failure_of(ended, None), run.program_ended())
+            _note_end(outside, ended, run.program_ended())
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:
@@ -462,8 +461,11 @@ def _predicted_s(predictions: Path, ended_ns: int) -> float:
     return min(predictions.stat().st_ctime, ended_s) if predictions.is_file() else ended_s
 
 
-def _note_end(outside: Outside, failed: str, inside: str) -> None:
-    """How a program ended by itself, ``inside`` a phase that it reported and had not left."""
+def _note_end(outside: Outside, ended: EndedCommand, inside: str) -> None:
+    """How a program ended, if by itself, ``inside`` a phase that it reported and had not left."""
+    if ended.stopped or ended.timed_out:
+        return
+    failed = failure_of(ended, None)
     outside.failed = f"{failed} in its phase {inside!r}" if failed and inside else failed
     if inside and not failed:
         outside.suspect.append(

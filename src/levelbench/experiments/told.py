@@ -20,7 +20,7 @@ from typing import NamedTuple, final
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Phase, Timeline
 
-__all__ = ["UNSEEN", "ToldChannel", "Page", "TellingTimeline", "ToldTimeline", "channel_of", "open_channel"]
+__all__ = ["UNSEEN", "Page", "TellingTimeline", "ToldChannel", "ToldTimeline", "channel_of", "open_channel"]
 
 UNSEEN = (
     "autophase saw no forward pass of its model, or no step of its optimizer: its phases are not told apart; give it "
