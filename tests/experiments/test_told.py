@@ -17,7 +17,7 @@ from tests.experiments.test_track import FakeCuda
 import levelbench
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments import marking
-from levelbench.experiments.told import Page, PhaseChannel, TellingTimeline, ToldTimeline
+from levelbench.experiments.told import Page, TellingTimeline, ToldChannel, ToldTimeline
 from levelbench.measure.timeline import Phase
 from levelbench.records import read_record, summarise
 
@@ -346,7 +346,7 @@ def test_a_program_whose_levelbench_is_gone_does_not_wait_for_inputs(tmp_path, m
     monkeypatch.setenv("LEVELBENCH_PHASES", str(tmp_path / "phases"))
     monkeypatch.setenv("LEVELBENCH_INPUTS", str(tmp_path / "inputs.npy"))
     monkeypatch.setenv("LEVELBENCH_PREDICTIONS", str(tmp_path / "predictions"))
-    with PhaseChannel(tmp_path / "phases.told", lambda: None):
+    with ToldChannel(tmp_path / "phases.told", lambda: None):
         pass
     with pytest.raises(UsageError, match="has ended"):
         levelbench.predict(len)

@@ -36,7 +36,7 @@ from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
-from levelbench.experiments.told import PhaseChannel
+from levelbench.experiments.told import ToldChannel
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.forking import adopting
@@ -216,7 +216,7 @@ def carry_out_command(
     read: Callable[[str], bool] | None = None,
     written: Callable[[bool], Iterable[str]] | None = None,
     on_end: Callable[[], object] = lambda: None,
-    told: PhaseChannel | None = None,
+    told: ToldChannel | None = None,
 ) -> EndedCommand:
     """Start it, wait until it has ended, and end what it leaves behind.
 
@@ -342,7 +342,7 @@ def _follow(
     timeout_s: float | None,
     show: bool,
     written: Callable[[bool], Iterable[str]] | None,
-    told: PhaseChannel | None,
+    told: ToldChannel | None,
 ) -> tuple[bool, bool, str]:
     """Read what a process prints until it ends, whoever else holds its output, or ``read`` returns true, or time is up.
 

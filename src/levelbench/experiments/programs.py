@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
 from levelbench.experiments.commands import (
     Command,
+    EndedCommand,
     Preparation,
     carry_out_command,
     doubts_of,
@@ -35,7 +36,7 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disag
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.experiments.request import Arm
-from levelbench.experiments.told import PhaseChannel, channel_of
+from levelbench.experiments.told import ToldChannel, channel_of
 from levelbench.experiments.track import target_of
 from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
@@ -368,16 +369,15 @@ class ProgramRuns(Kind[Arm, Record]):
             run,
         ):
             inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
-            environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"}
             page = Path(folder) / "phases"
-            environment |= run.listen(page)
+            environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"} | run.listen(page)
             if held_out is not None:
                 environment |= {"LEVELBENCH_INPUTS": str(inputs), "LEVELBENCH_PREDICTIONS": str(predictions)}
                 if not held_out.after:
                     _save(inputs, held_out)
             began_ns = read_ns = HOST.now_ns()
             # What it is doing is known only if it says so; else all of it is one phase, which counts under every clock.
-            with PhaseChannel(channel_of(page), run.program_ended) as told, run.phase("train"):
+            with ToldChannel(channel_of(page), run.program_ended) as told, run.phase("train"):
                 ended = carry_out_command(
                     command.with_seed(turn.seed),
                     arm.specification.budget_s,
@@ -393,9 +393,7 @@ class ProgramRuns(Kind[Arm, Record]):
                 outside.suspect += after_training((trained_ns - began_ns) * 1e-9, after)
             if ended.timed_out and held_out is not None:
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
-            if not ended.stopped and not ended.timed_out:
-                outside.failed = failure_of(ended, None)
-                _say_where_it_ended(run.program_ended(), outside)
+            _note_end(outside, ended, run.program_ended())
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:
@@ -465,14 +463,16 @@ def _predicted_s(predictions: Path, ended_ns: int) -> float:
     return min(predictions.stat().st_ctime, ended_s) if predictions.is_file() else ended_s
 
 
-def _say_where_it_ended(phase: str, outside: Outside) -> None:
-    """Add to ``outside`` that a program ended inside ``phase``, if it did."""
-    if phase and outside.failed:
-        outside.failed += f" in its phase {phase!r}"
-    elif phase:
+def _note_end(outside: Outside, ended: EndedCommand, inside: str) -> None:
+    """How a program ended, if by itself, ``inside`` a phase that it reported and had not left."""
+    if ended.stopped or ended.timed_out:
+        return
+    failed = failure_of(ended, None)
+    outside.failed = f"{failed} in its phase {inside!r}" if failed and inside else failed
+    if inside and not failed:
         outside.suspect.append(
-            f"the process that reports its phases ended inside {phase!r}, as after os._exit or a signal: that phase is "
-            "counted to the end of that process"
+            f"the process that reports its phases ended inside {inside!r}, as after os._exit or a signal: that phase "
+            "is counted to the end of that process"
         )
 
 

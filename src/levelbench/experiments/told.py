@@ -20,7 +20,7 @@ from typing import NamedTuple, final
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Phase, Timeline
 
-__all__ = ["UNSEEN", "Page", "PhaseChannel", "TellingTimeline", "ToldTimeline", "channel_of", "open_channel"]
+__all__ = ["UNSEEN", "Page", "TellingTimeline", "ToldChannel", "ToldTimeline", "channel_of", "open_channel"]
 
 UNSEEN = (
     "autophase saw no forward pass of its model, or no step of its optimizer: its phases are not told apart; give it "
@@ -103,19 +103,19 @@ class Page:
 
 
 @final
-class PhaseChannel:
+class ToldChannel:
     """Lines that a program tells apart from what it prints, and that the process which reports phases has ended.
 
     A named pipe, which the kernel closes however that process ends. ``on_end`` is called each time nobody has it open
     any more. A context manager.
     """
 
-    def __init__(self, path: Path, on_end: Callable[[], None]) -> None:
+    def __init__(self, path: Path, on_end: Callable[[], object]) -> None:
         os.mkfifo(path)
         self._path, self._on_end, self._rest = path, on_end, b""
         self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def __enter__(self) -> PhaseChannel:
+    def __enter__(self) -> ToldChannel:
         return self
 
     def __exit__(self, *_: object) -> None:
