@@ -119,7 +119,7 @@ class _Data:
         self.hidden_x, self.bounds, self.times = bounds[:, :-1], bounds[:, -1], times.astype(np.float64)
 
 
-def _profile(data: _Data, rates: Vector) -> tuple[Vector, Vector, Vector]:
+def _profile(data: _Data, rates: NDArray[np.float64]) -> tuple[Vector, Vector, Vector]:
     """The greatest log likelihood for each row of ``rates``, with the log base and the deviation that give it."""
     growth = np.log1p(rates @ data.x.T)
     residuals = data.means - growth
@@ -158,7 +158,7 @@ def _normal(z: Vector) -> tuple[Vector, Vector]:
     """The normal density over its distribution function at ``z``, and the logarithm of the latter."""
     far = z < -25.0
     near = np.where(far, 0.0, z)
-    below = 0.5 * _ERFC(-near / math.sqrt(2.0)).astype(np.float64)
+    below = 0.5 * np.asarray(_ERFC(-near / math.sqrt(2.0)), dtype=np.float64)
     density = np.exp(-0.5 * near**2) / math.sqrt(2.0 * math.pi)
     away = np.where(far, -z, 1.0)
     tail = 1.0 / away - 1.0 / away**3 + 3.0 / away**5
