@@ -71,9 +71,11 @@ def group_json(group: RunGroup) -> dict[str, Any]:
     """
     from levelbench.analysis.targets import final_test
     from levelbench.measure.statistics import wilson
+    from levelbench.records.operations import peaks_of, use_of_operations
     from levelbench.report.runs import time_estimate
 
     found, final = time_estimate(group), final_test(group)
+    peaks = peaks_of(group.runs[0]) if group.runs else {}
     return {
         "label": group.label,
         "key": group.key,
@@ -84,6 +86,7 @@ def group_json(group: RunGroup) -> dict[str, Any]:
         "usd_per_hour": group.usd_per_hour,
         "final_test": final,
         "specification": group.specification,
+        "operations": [use for run in group.runs if (use := use_of_operations(run, peaks)) is not None],
     }
 
 
