@@ -15,8 +15,10 @@ from levelbench.records.schema import Evaluation, Header, Source, Specification,
 MS = 1_000_000
 
 
-def record(qualities, seed=0, steps=100, step_ms=1.0, evaluation_ms=10.0, every="1 epoch", direction="higher"):
-    """A run of an evaluation an epoch of ``steps`` steps."""
+def record(
+    qualities, seed=0, steps=100, step_ms=1.0, evaluation_ms=10.0, every="1 epoch", direction="higher", per_epoch=1
+):
+    """A run of an evaluation every ``steps`` steps, which are ``1 / per_epoch`` of an epoch."""
     target = Target("error", 0.5, direction)
     specification = Specification("toy", "mlp", "numpy", "cpu", {}, target, "sustained", "wall", every, 20.0)
     header = Header(1, f"{seed:08d}", "k", seed, "2026-01-01T00:00:00", specification, {}, Source("t", "", ""), "0")
@@ -26,7 +28,7 @@ def record(qualities, seed=0, steps=100, step_ms=1.0, evaluation_ms=10.0, every=
         phases = {"forward": training // 2, "backward": training - training // 2, "evaluate": looking}
         t_ns = training + looking
         evaluations.append(
-            Evaluation(t_ns, epoch * steps, float(epoch), 32 * epoch * steps, {"validation": quality}, 1.0, phases)
+            Evaluation(t_ns, epoch * steps, epoch / per_epoch, 32 * epoch * steps, {"validation": quality}, 1.0, phases)
         )
     return Record(Path(), header, tuple(evaluations), {}, (), None, "done")
 
@@ -54,10 +56,24 @@ def test_lower_is_better_is_the_same_upside_down():
     assert tune(flipped).target.target == pytest.approx(1 - tune(curves()).target.target)
 
 
+def fine(evaluation_ms, per_epoch=10, epochs=20, steps=10, threshold_at=30, n=1):
+    """Runs of 100 steps an epoch of 1 ms that are evaluated every 10 steps, and reach the target at one of these."""
+    return [
+        record(
+            [0.1] * (threshold_at - 1) + [0.9] * (per_epoch * epochs - threshold_at + 1),
+            seed,
+            steps=steps,
+            evaluation_ms=evaluation_ms,
+            every="10 steps",
+            per_epoch=per_epoch,
+        )
+        for seed in range(n)
+    ]
+
+
 @pytest.mark.parametrize(
     ("evaluation_ms", "every", "steps"),
     [
-        (0.01, "1 step", 1),
         (0.3, "10 steps", 10),
         (0.9, "20 steps", 20),
         (2.5, "50 steps", 50),
@@ -66,10 +82,45 @@ def test_lower_is_better_is_the_same_upside_down():
     ],
 )
 def test_the_interval_is_the_shortest_round_one_that_costs_a_twentieth(evaluation_ms, every, steps):
-    found = propose_cadence([record([0.5] * 10, evaluation_ms=evaluation_ms)])
+    found = propose_cadence(fine(evaluation_ms))
     assert (found.every, found.steps) == (every, steps)
     assert found.cost == pytest.approx(evaluation_ms / (evaluation_ms + steps))
     assert found.cost <= 0.05
+
+
+def test_the_crossing_is_that_of_the_curves_at_the_proposed_interval():
+    # Reached at the 30th evaluation, after 300 steps; at every 200 steps at the second, after 400, confirmed at 600.
+    found = propose_cadence(fine(10.0))
+    assert (found.every, found.shown) == ("2 epochs", 20)
+    assert found.crossing == pytest.approx(6.0)
+    assert found.quantisation == pytest.approx(2.0 / 6.0)
+
+
+def test_a_shorter_interval_than_that_of_the_curves_is_not_proposed():
+    found = propose_cadence([record([0.5] * 10, evaluation_ms=0.01)])
+    assert (found.every, found.steps) == ("1 epoch", 100)
+    assert "cannot show a shorter interval" in found.reason
+
+
+def test_a_longer_interval_than_the_curves_can_confirm_is_not_proposed():
+    # Three epochs would be cheap enough, but the curves end after four: no second evaluation could confirm it.
+    found = propose_cadence([record([0.1, 0.9, 0.9, 0.9], evaluation_ms=12.0)])
+    assert found.every == "2 epochs"
+    assert found.cost > 0.05
+    assert "train longer" in found.reason
+    late = propose_cadence([record([0.1] * 7 + [0.9, 0.9], seed, evaluation_ms=12.0) for seed in range(3)])
+    assert (late.every, late.reached) == ("1 epoch", 3)
+    assert "at 2 epochs only 0 of the 3 runs" in late.reason
+
+
+def test_times_at_the_proposed_interval_leave_out_the_evaluations_that_are_not_made():
+    records = curves(evaluation_ms=12.0)
+    found = tune(records)
+    assert found.cadence.every == "3 epochs"
+    crossing = found.cadence.crossing
+    # Every run takes 100 ms an epoch, and 12 ms for each evaluation of which only every third is made.
+    assert crossing % 3 == 0
+    assert found.runs.reached == found.cadence.reached
 
 
 def test_the_cost_of_the_cadence_that_the_runs_had_is_told():

@@ -215,3 +215,64 @@ def test_its_help_is_there_without_a_framework(call):
     code, out, _ = call("analyze", "composition", "--help")
     assert code == 0
     assert "--factor" in out
+
+
+def test_framework_and_ranks_are_factors(study, call, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    path, jobs, _ = study
+    words = ("--factor", "framework=numpy", "--factor", "momentum", "--factor", "ranks=1", "-n", 1)
+    call("analyze", "composition", f"{path}[framework=torch,ranks=2]", *words, "--store", tmp_path / "s")
+    made = {
+        (
+            job.specification.framework,
+            job.specification.distribution is not None,
+            job.specification.settings["momentum"],
+        )
+        for job in jobs
+    }
+    assert len(made) == len(jobs) == 8
+
+
+FIVE_FACTORS = ("--factor", "wide", "--factor", "momentum", "--factor", "nesterov=false", "--factor", "lr=0.01")
+
+
+def test_a_lesion_leaves_out_one_factor_at_a_time(study, call, tmp_path):
+    path, jobs, _ = study
+    words = ("--framework", "numpy", "-n", 3, "--store", tmp_path / "s", "--design", "lesion")
+    code, out, _ = call("analyze", "composition", path, *FIVE_FACTORS[:6], *words)
+    assert code == 0
+    assert len(jobs) == 4 * 3
+    assert "FASTER  all against all but momentum" in out
+    _, out, _ = call("analyze", "composition", path, *FIVE_FACTORS[:6], *words, "--json")
+    gains = {each["factor"]: each["verdict"]["ratio"] for each in json.loads(out)["against"]}
+    assert gains == pytest.approx({"wide": 0.8, "momentum": 0.5, "nesterov": 0.9}, rel=0.02)
+
+
+def test_a_fraction_states_its_resolution_and_generators(study, call, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    path, jobs, _ = study
+    words = ("--framework", "numpy", "-n", 3, "--store", tmp_path / "s", "--design", "fraction")
+    code, _, err = call("analyze", "composition", path, *FIVE_FACTORS, *words)
+    assert (code, jobs) == (2, [])
+    assert "fractions are known for 5 to 11" in err
+    words = ("-n", 3, "--store", tmp_path / "s", "--design", "fraction", "--factor", "framework=numpy")
+    _, out, _ = call("analyze", "composition", f"{path}[framework=torch]", *FIVE_FACTORS, *words)
+    # All and each alone are among the 16; none is added.
+    assert len(jobs) == 3 * 17
+    assert "2^(5-1) of resolution V (framework = wide x momentum x nesterov x lr)" in out
+
+
+def test_two_arms_of_the_same_runs_are_refused(study, call, tmp_path):
+    path, jobs, _ = study
+    words = ("--factor", "scheme=all-reduce", "--factor", "ranks=1", "--store", tmp_path / "s")
+    code, _, err = call("analyze", "composition", f"{path}[framework=numpy,ranks=2,scheme=top-k]", *words)
+    assert (code, jobs) == (2, [])
+    assert "are the same runs" in err
+
+
+def test_a_word_of_a_team_needs_several_ranks(study, call, tmp_path):
+    path, _, _ = study
+    words = ("--factor", "scheme=all-reduce", "--factor", "momentum", "--framework", "numpy")
+    code, _, err = call("analyze", "composition", path, *words, "--store", tmp_path / "s")
+    assert code == 2
+    assert "of one process" in err

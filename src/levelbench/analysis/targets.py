@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -265,7 +265,10 @@ class Cadence:
 
     ``every`` is written as in a task file, ``steps`` is the same in steps. ``cost`` is the resulting share of a run
     that evaluations take, ``quantisation`` is one interval over the crossing. ``now`` and ``now_cost`` are the values
-    of the recorded runs.
+    of the recorded runs. ``shown`` is how many evaluations of the curves are one of this cadence: the curves are
+    evaluated at the cadence by reading only every so many. ``crossing`` is the median crossing then (in epochs, as
+    confirmed by two evaluations of the cadence; ``None`` if no run has one), and ``reached`` the number of runs.
+    ``reason`` says which cadence the curves cannot show; empty if the proposed one is as wanted.
     """
 
     every: str
@@ -276,6 +279,10 @@ class Cadence:
     now_cost: float
     evaluation_s: float
     step_s: float
+    shown: int = 1
+    crossing: float | None = None
+    reached: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -345,35 +352,81 @@ def tune(
     final = float(np.median(curves[-1]))
     if proposal.target is None:
         return TaskProposal(proposal, None, None, target.metric, target.split, final)
-    times = [_time_to(record, proposal.target) for record in records]
-    reached = [time for time in times if time is not None]
-    crossings = [each.crossing for each in proposal.candidates if each.threshold == proposal.target]
-    cadence = propose_cadence(records, cost, next(iter(crossings), None))
+    cadence = propose_cadence(records, cost, proposal.target)
+    arrivals = [_arrival(record, proposal.target, cadence.shown) for record in records]
+    reached = [arrival[1] for arrival in arrivals if arrival is not None]
     runs = propose_runs(reached, len(records), width)
     return TaskProposal(proposal, cadence, runs, target.metric, target.split, final)
 
 
-def propose_cadence(records: Sequence[Record], cost: float = COST, crossing_epochs: float | None = None) -> Cadence:
-    """The shortest round interval whose evaluations take at most the share ``cost`` of a run.
+def propose_cadence(records: Sequence[Record], cost: float = COST, threshold: float | None = None) -> Cadence:
+    """The shortest interval that the curves can show whose evaluations take at most the share ``cost`` of a run.
 
-    With e seconds per evaluation and s seconds per step, an interval of k steps costs e / (e + k s).
+    Curves show the interval at which they were evaluated, and its multiples, by leaving evaluations out. An interval at
+    which fewer runs confirm ``threshold`` (by default the runs' own target) than at the recorded one is not proposed:
+    then it is the longest that all of them show. With e seconds per evaluation and s per step, k steps cost
+    e / (e + k s).
     """
-    evaluation_s, step_s, steps_per_epoch = _costs(records)
-    least = evaluation_s * (1 - cost) / (cost * step_s)
-    steps, every = _round_interval(least, steps_per_epoch)
+    evaluation_s, step_s, per_epoch = _costs(records)
     first = records[0].evaluations
-    now_steps = first[1].step - first[0].step if len(first) > 1 else first[0].step
-    quantisation = None if not crossing_epochs else steps / steps_per_epoch / crossing_epochs
-    return Cadence(
-        every,
-        steps,
-        evaluation_s / (evaluation_s + steps * step_s),
-        quantisation,
-        records[0].header.specification.evaluate_every,
-        evaluation_s / (evaluation_s + now_steps * step_s),
-        evaluation_s,
-        step_s,
-    )
+    now = first[1].step - first[0].step if len(first) > 1 else first[0].step
+    target = records[0].header.specification.target
+    aim = target.threshold if threshold is None else threshold
+    length = min(len(record.evaluations) for record in records)
+
+    def at(multiple: int, reason: str = "") -> Cadence:
+        arrivals = [_arrival(record, aim, multiple) for record in records]
+        epochs = [each[0] for each in arrivals if each is not None]
+        steps, crossing = multiple * now, float(np.median(epochs)) if epochs else None
+        return Cadence(
+            every=_interval_text(steps, per_epoch),
+            steps=steps,
+            cost=evaluation_s / (evaluation_s + steps * step_s),
+            quantisation=steps / per_epoch / crossing if crossing else None,
+            now=records[0].header.specification.evaluate_every,
+            now_cost=evaluation_s / (evaluation_s + now * step_s),
+            evaluation_s=evaluation_s,
+            step_s=step_s,
+            shown=multiple,
+            crossing=crossing,
+            reached=len(epochs),
+            reason=reason,
+        )
+
+    shown = [at(1)]
+    for multiple in _multiples(now, per_epoch, length // 2):
+        if shown[-1].cost <= cost:
+            break
+        found = at(multiple)
+        if found.reached < shown[0].reached:
+            why = f"at {found.every} only {found.reached} of the {shown[0].reached} runs that reach it would confirm it"
+            return replace(shown[-1], reason=f"{why}, before the curves end: train longer (--epochs)")
+        shown.append(found)
+    if shown[-1].cost > cost:
+        why = f"a longer interval leaves fewer than two evaluations of the curves ({length} each)"
+        return replace(shown[-1], reason=f"{why}: train longer (--epochs)")
+    if len(shown) == 1 and shown[0].cost < cost / 2 and now > 1:
+        return replace(shown[0], reason="the curves cannot show a shorter interval: evaluate them more often (--every)")
+    return shown[-1]
+
+
+def _multiples(now: int, per_epoch: float, most: int) -> list[int]:
+    """The multiples of ``now`` steps up to ``most`` that are round: 2, 5, 10, ... times, or whole epochs."""
+    found = []
+    for multiple in range(2, most + 1):
+        steps = multiple * now
+        whole = abs(steps / per_epoch - round(steps / per_epoch)) < 1e-9
+        round_number = multiple / 10 ** math.floor(math.log10(multiple)) in (1, 2, 5)
+        if whole or (round_number and steps <= 0.5 * per_epoch):
+            found.append(multiple)
+    return found
+
+
+def _interval_text(steps: int, per_epoch: float) -> str:
+    """An interval as it is written in a task file."""
+    epochs = steps / per_epoch
+    number, unit = (round(epochs), "epoch") if abs(epochs - round(epochs)) < 1e-9 and round(epochs) else (steps, "step")
+    return f"{number} {unit}{'s' * (number > 1)}"
 
 
 def propose_runs(times_s: Sequence[float], n: int, width: float) -> Runs:
@@ -393,13 +446,21 @@ def _half_width(deviation: float, n: int) -> float:
     return math.expm1(min(exponent, 700.0))
 
 
-def _time_to(record: Record, threshold: float) -> float | None:
-    """Seconds to the confirmed target; ``None`` if the run never reaches it."""
-    target = record.header.specification.target
-    qualities = [each.quality[target.split] for each in record.evaluations]
-    at = [each.t_ns * 1e-9 for each in record.evaluations]
-    found = find_crossing(qualities, threshold, direction=target.direction, rule="confirmed", x=at)
-    return None if found is None else found.position
+def _arrival(record: Record, threshold: float, multiple: int) -> tuple[float, float] | None:
+    """Epochs and seconds to the confirmed target if only every ``multiple``-th evaluation is made; ``None`` for a miss.
+
+    The evaluations that are left out take no time.
+    """
+    target, kept = record.header.specification.target, record.evaluations[multiple - 1 :: multiple]
+    qualities = [each.quality[target.split] for each in kept]
+    numbers = [float(at) for at in range(1, len(kept) + 1)]
+    found = find_crossing(qualities, threshold, direction=target.direction, rule="confirmed", x=numbers)
+    if found is None or found.position is None:
+        return None
+    number = round(found.position)
+    at, last = kept[number - 1], record.evaluations[-1]
+    evaluation_s = last.phases_ns.get("evaluate", 0) * 1e-9 / len(record.evaluations)
+    return at.epoch, at.t_ns * 1e-9 - number * (multiple - 1) * evaluation_s
 
 
 def _costs(records: Sequence[Record]) -> tuple[float, float, float]:
@@ -414,18 +475,6 @@ def _costs(records: Sequence[Record]) -> tuple[float, float, float]:
     if not found[1] > 0:
         raise UsageError("how often to evaluate", "the records have no training time", "give runs that trained")
     return found[0], found[1], found[2]
-
-
-def _round_interval(least: float, steps_per_epoch: float) -> tuple[int, str]:
-    """A round number of at least ``least`` steps, in epochs if it is at least half an epoch."""
-    if least > 0.5 * steps_per_epoch:
-        epochs = max(1, math.ceil(least / steps_per_epoch - 1e-9))
-        return round(epochs * steps_per_epoch), f"{epochs} epoch{'s' * (epochs > 1)}"
-    power = 10 ** math.floor(math.log10(max(least, 1.0)))
-    steps = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= least)
-    if steps > 0.5 * steps_per_epoch:
-        return round(steps_per_epoch), "1 epoch"
-    return steps, f"{steps} step{'s' * (steps > 1)}"
 
 
 def final_test(group: RunGroup) -> MeanTest | None:

@@ -192,6 +192,10 @@ def _print_proposal(arm: Arm, tuning: TaskProposal, lines: list[str]) -> None:
         f"evaluate every {cadence.every}: {cadence.cost:.1%} of a run ({_time(cadence.evaluation_s)} an evaluation, "
         f"{_time(cadence.step_s)} a step){quantisation}; now {cadence.now}: {cadence.now_cost:.1%}"
     )
+    if cadence.crossing is not None and cadence.shown > 1:
+        click.echo(f"  then {cadence.reached} of {runs.n} runs confirm it, after {cadence.crossing:g} epochs (median)")
+    if cadence.reason:
+        click.echo(f"  {cadence.reason}")
     click.echo(_runs_line(runs))
     click.echo(f"propose: {lines[0]}")
     for line in lines[1:]:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from levelbench.analysis.batch_size import BatchSizeStudy
     from levelbench.analysis.comparison import Comparison
+    from levelbench.analysis.composition import Composition, Lesion
     from levelbench.analysis.generalization import Generalization
     from levelbench.analysis.scaling import Scaling
+    from levelbench.analysis.tuning import TuningStudy
     from levelbench.analysis.utilisation import Utilisation
     from levelbench.measure.verdict import Verdict
     from levelbench.records.reader import Record
@@ -121,6 +123,24 @@ def _utilisation(found: Utilisation) -> str:
     return _page(to_html(utilisation_table(found)))
 
 
+def _composition(found: Composition | Lesion) -> str:
+    from levelbench.analysis.composition import Lesion
+    from levelbench.report.analyses import arms_table, effects_table, singles_table
+    from levelbench.report.markup import to_html
+
+    effects = None if isinstance(found, Lesion) else effects_table(found)
+    tables = [arms_table(found), singles_table(found), *([effects] if effects else [])]
+    return _page(*(line.strip() for line in found.lines()), *map(to_html, tables))
+
+
+def _tuning(study: TuningStudy) -> str:
+    from levelbench.report.markup import to_html
+    from levelbench.report.tuning import sides_table, trials_table
+
+    lines = [line.strip() for line in (*study.answer(), *study.lines())]
+    return _page(*lines, to_html(sides_table(study)), to_html(trials_table(study)))
+
+
 def measured_html(answer: Sequence[str], table: Table, below: Sequence[str], groups: Sequence[RunGroup]) -> str:
     """Verdicts and why, the table, what speaks against them, and each run's time where it can be drawn."""
     from levelbench.report.markup import tag, to_html
@@ -148,6 +168,9 @@ SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
     ("levelbench.analysis.scaling", "Scaling"): _scaling,
     ("levelbench.analysis.generalization", "Generalization"): _generalization,
     ("levelbench.analysis.utilisation", "Utilisation"): _utilisation,
+    ("levelbench.analysis.composition", "Composition"): _composition,
+    ("levelbench.analysis.composition", "Lesion"): _composition,
+    ("levelbench.analysis.tuning", "TuningStudy"): _tuning,
     ("levelbench.measure.verdict", "Verdict"): _verdict,
     ("levelbench.report.tables", "Table"): _table,
 }
