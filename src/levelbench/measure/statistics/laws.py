@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.measure.statistics.distributions import f_survival, t_quantile
 from levelbench.measure.statistics.values import Interval, Vector, check_share, positive
