@@ -32,7 +32,7 @@ SECTIONS = {
         "time": "Time and compare programs written in any language.",
         "import": "Import results of TensorBoard, MLflow, W&B, hyperfine and pyperf.",
         "compare": "Compare two sides: verdict, attribution, environments.",
-        "analyze": "Analyse many runs: stability, threshold, composition, target.",
+        "analyze": "Analyse many runs: stability, scaling, batch size, roofline, ...",
         "tune": "Search settings under a budget that is the same for both sides, and compare the winners.",
         "report": "Write one HTML file, and each table as Markdown and CSV.",
         "rm": "Remove runs with their checkpoints and trained networks.",
