@@ -254,7 +254,7 @@ def _require_working(side: _Side) -> None:
 
 def _keep(study: TuningStudy, sides: list[_Side], store: Store) -> None:
     """Write down what the search has done so far, so that a claim can state it."""
-    from levelbench.records.searches import Search, SearchedSide
+    from levelbench.records.searches import Search, SearchedSide, find_searches, trial_ids
     from levelbench.report.drawing import write_whole
 
     found = Search(
@@ -266,6 +266,10 @@ def _keep(study: TuningStudy, sides: list[_Side], store: Store) -> None:
         list(study.fresh_seeds),
         [SearchedSide(each.label, list(map(str, each.space)), each.ids, each.spent_s, each.winner) for each in sides],
     )
+    over = any(each.winner for each in sides)
+    if not over and trial_ids([found]) <= trial_ids(list(find_searches(store.path))):
+        # It goes over trials of an earlier command, whose file knows more.
+        return
     words = [study.sampler, str(study.seed), *(f"{each.base.key} {' '.join(map(str, each.space))}" for each in sides)]
     name = hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
     write_whole(found.path_in(store.path, name), found.as_text())

@@ -102,10 +102,11 @@ def _draw(axes: Axes, sides: Sequence[TunedSide]) -> None:
         known = [(each.number, each.time_s / unit.size) for each in side.trials if each.time_s is not None]
         missed = [each.number for each in side.trials if each.time_s is None]
         label = f"{side.label}: {side.reached} of {len(side.trials)} trials reached it"
-        axes.plot(*zip(*known, strict=True), MARKERS[at], color=colour, markersize=5, alpha=0.8) if known else None
+        numbers, seconds = [number for number, _ in known], [time for _, time in known]
+        axes.plot(numbers, seconds, MARKERS[at], color=colour, markersize=5, alpha=0.8)
         axes.plot(missed, [top] * len(missed), MARKERS[at], color=colour, markersize=5, fillstyle="none")
         best = [min(time for n, time in known if n <= number) for number, _ in known]
-        axes.step([n for n, _ in known], best, where="post", color=colour, linestyle=dash, label=clean(label))
+        axes.step(numbers, best, where="post", color=colour, linestyle=dash, label=clean(label))
     axes.set_xlabel("trial")
     axes.set_ylabel(f"time to accuracy, {unit.symbol}")
     axes.set_title("Trials (points; open: missed the target) and the best so far (lines)", fontsize=10, loc="left")
