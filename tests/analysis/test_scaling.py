@@ -208,7 +208,7 @@ def test_the_universal_law_is_fastest_where_it_was_made_to_be():
 @pytest.mark.parametrize(
     ("times", "said"),
     [
-        ({1: [4.0, 4.1]}, "there are times on 1 rank alone"),
+        ({1: [4.0, 4.1]}, "reached the target on 1 rank alone"),
         ({}, "on no number of ranks"),
         ({1: [4.0], 2: [2.5]}, "2 runs are too few"),
         ({1: [4.0, 4.1, 4.05], 2: [2.5, 2.4, 2.6]}, "three parameters, and two numbers of ranks"),

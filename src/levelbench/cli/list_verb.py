@@ -218,6 +218,7 @@ _MEANINGS = {
     "lr": "learning rate, the highest of the schedule",
     "momentum": "momentum of the optimizer",
     "nesterov": "whether the momentum is Nesterov's",
+    "survival": "probability that the last residual branch is kept in a step of training (stochastic depth); 1: always",
     "precision": "dtype of the computation: float32, bfloat16, ...",
     "progressive": "whether images grow during training",
     "residual": "whether there are residual connections",

@@ -106,7 +106,7 @@ def ranks_table(record: Record) -> Table | None:
         record.ranks.items(),
         (Column("rank", "rank", ColumnKind.NUMBER), lambda item: item[0]),
         (Column("role", ""), lambda item: "worker" if len(times(item[1], "step_time")) else "server"),
-        (Column("step_s", "time per step", ColumnKind.TIME_S), lambda item: step(item[1])),
+        (Column("step_s", "median step", ColumnKind.TIME_S), lambda item: step(item[1])),
         (Column("communicate_share", "communication", ColumnKind.SHARE), lambda item: communication(item[1])),
         (Column("sent_bytes", "sent per step", ColumnKind.BYTES), lambda item: per_step(item[1], "sent")),
         (Column("messages", "messages", ColumnKind.NUMBER), lambda item: per_step(item[1], "messages")),
