@@ -364,11 +364,15 @@ def test_a_command_whose_first_process_took_much_longer_is_doubted(tmp_path):
     [
         ("sh -c 'test -s kept || head -c 9000 /dev/zero > kept; cat kept > /dev/null'", True),
         ("sh -c 'cat kept > /dev/null 2>&1; head -c 9000 /dev/zero > kept'", True),
+        (
+            "sh -c 'test -e kept || touch kept; exec 3<kept; head -c 9 <&3 > /dev/null; head -c 9000 /dev/zero > kept'",
+            True,
+        ),
         ("sh -c 'head -c 9000 /dev/zero > kept; cat kept > /dev/null'", False),
         ("sh -c 'cat given > /dev/null; cat given > other'", False),
         ("sh -c 'cat log > /dev/null 2>&1; echo done >> log'", False),
     ],
-    ids=["cache", "checkpoint", "its own", "data", "log"],
+    ids=["cache", "checkpoint", "held open", "its own", "data", "log"],
 )
 def test_a_command_that_reads_what_its_earlier_processes_wrote_is_a_doubt(tmp_path, monkeypatch, text, doubted):
     monkeypatch.chdir(tmp_path)

@@ -91,7 +91,7 @@ _GRACE_S, _GONE_S = 2.0, 1.0
 _SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
-_REMOVE = "let --prepare remove it before each process, or --warmup 1 write it before all"
+_REMOVE, _WRITE_BEFORE = "let --prepare remove it before each process", ", or --warmup 1 write it before all"
 
 
 @dataclass(frozen=True)
@@ -608,7 +608,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
                 command.folder, command.text.split(), [self._store], self._earlier, light=True, training=False
             ) as left:
                 ended = self._run(command)
-                files = left.doubts(_REMOVE, ended.writing)
+                files = left.doubts(_REMOVE, ended.writing, _WRITE_BEFORE)
             after, reason = capture_after(), failure_of(ended, command.specification.timeout_s)
             rusage = "rusage of the process and of those that it waited for"
             writer.add(Measurement("wall", "s", ended.wall_ns * 1e-9, "the parent's monotonic clock"))

@@ -32,6 +32,8 @@ _READ, _WRITTEN = _ACCESS | _CLOSE_WRITE | _CLOSE_NOWRITE, _MODIFY | _MOVED_FROM
 _READ_LIGHT, _WRITTEN_LIGHT = _CLOSE_NOWRITE, _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE
 """One event a file instead of one a call, which costs a program that reads much about a microsecond each."""
 
+_ONESHOT = 0x80000000
+
 _EVENT = struct.Struct("iIII")
 
 _MOST_FOLDERS, _MOST_FILES = 500, 10_000
@@ -62,6 +64,7 @@ class FileEvents:
 
     def __init__(self, mask: int) -> None:
         self._mask, self._descriptor, self._folders = mask, -1, dict[int, Path]()
+        self._files = dict[int, Path]()
         self.overflowed = False
         """Whether the kernel has dropped some."""
         self.wrote = False
@@ -90,6 +93,13 @@ class FileEvents:
             if number >= 0:
                 self._folders[number] = name
 
+    def watch_first_read(self, file: Path) -> None:
+        """Tell when ``file`` is read for the first time, though the mask does not ask for that of every file."""
+        if self._descriptor >= 0:
+            number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(file), _ACCESS | _ONESHOT)
+            if number >= 0:
+                self._files[number] = file
+
     def take(self) -> Iterator[tuple[Path, int]]:
         """The files and what happened to them since this was asked last, in order."""
         while data := self._read():
@@ -102,6 +112,8 @@ class FileEvents:
                 name, folder = os.fsdecode(data[at - length : at].rstrip(b"\0")), self._folders.get(number)
                 if name and folder is not None and not mask & _ISDIR:
                     yield folder / name, mask
+                elif mask & _ACCESS and number in self._files:
+                    yield self._files[number], mask
 
     def _read(self) -> bytes:
         if self._descriptor < 0:
@@ -182,6 +194,10 @@ class LeftFiles:
         self._reading, self._writing = (_READ_LIGHT, _WRITTEN_LIGHT) if light else (_READ, _WRITTEN)
         self._events = FileEvents(self._reading | self._writing)
         self._before = self._look(watch=True)
+        for path, state in self._before.items() if light else ():
+            # One that is read is not always closed before it is written, as by numpy.load.
+            if state.size >= _LEAST_BYTES and self._earlier.left(path, state):
+                self._events.watch_first_read(path)
         self.torn: tuple[str, ...] = ()
         """What it read although an earlier run was ended while writing it; known after :meth:`doubts`."""
 
@@ -226,10 +242,12 @@ class LeftFiles:
         """What has been written since it began, by absolute paths."""
         return [path.resolve() for path, state in self._look().items() if self._before.get(path) != state]
 
-    def doubts(self, do: str = "let --prepare remove it before each run", torn: Iterable[Path] = ()) -> list[str]:
+    def doubts(
+        self, do: str = "let --prepare remove it before each run", torn: Iterable[Path] = (), or_else: str = ""
+    ) -> list[str]:
         """A doubt where the program, which has ended, went on from what lay there before it began; ``do`` ends it.
 
-        ``torn`` are the files that it had open for writing when it was ended.
+        So does ``or_else`` for what it only read. ``torn`` are the files that it had open for writing when ended.
         """
         before, read, now = self._read()
         changed = {path: state for path, state in now.items() if before.get(path) != state}
@@ -237,7 +255,9 @@ class LeftFiles:
         for path in changed:
             kinds.setdefault(_kind_of(path), []).append(path)
         self.torn = tuple(self._name(path) for path in sorted(read) if self._earlier.torn(path, before[path]))
-        found = self._went_on(before, read, now, kinds) or self._spared(before, read, changed, kinds)
+        found = self._went_on(before, read, now, kinds)
+        if not found and (found := self._spared(before, read, changed, kinds)):
+            do += or_else
         self._earlier.add(changed, torn)
         more = f" (an earlier run was ended while it wrote {self.torn[0]})" if self.torn else ""
         return [redact(f"{each}{more}; {do}") for each in found]
@@ -253,7 +273,7 @@ class LeftFiles:
             else:
                 first.setdefault(path, mask & ~_MOVED_FROM)
             moved = path if mask & _MOVED_FROM else None
-            read_at_all |= {path} if mask & self._reading else set()
+            read_at_all |= {path} if mask & (self._reading | _ACCESS) else set()
         self.incomplete = self.incomplete or self._events.overflowed
         files = {state.file: path for path, state in before.items()}
         blind = self.incomplete or not self._events.sees

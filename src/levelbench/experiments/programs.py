@@ -332,7 +332,8 @@ class ProgramRuns(Kind[Arm, Record]):
         self, turn: Turn, arm: Arm, command: Command, wanted: int, watcher: Watcher[Record]
     ) -> tuple[Record, LevelbenchError | None]:
         held_out = self._settings.held_out
-        printed = Printed(arm.specification.target, self._settings.pattern)
+        target = arm.specification.target
+        printed = Printed(target, self._settings.pattern)
         outside = Outside(self._settings.effect, wanted, turn.replaced)
         run = TrackedRun(
             arm.specification, arm.key, turn.seed, arm.source, self._store.path, first=True, quiet=True, outside=outside
@@ -397,7 +398,7 @@ class ProgramRuns(Kind[Arm, Record]):
             if held_out is not None and not outside.failed:
                 self._score(run, held_out, predictions, outside, ended_ns)
             elif not gaps_ns and not outside.failed:
-                outside.failed = self._none_read(printed, arm.specification.target.metric)
+                outside.failed = self._none_read(printed, target.metric, target.threshold)
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
@@ -423,13 +424,14 @@ class ProgramRuns(Kind[Arm, Record]):
             self._large = True
             watcher.preparing(f"{command.folder} has many files: not all are watched for checkpoints")
 
-    def _none_read(self, printed: Printed, metric: str) -> str:
+    def _none_read(self, printed: Printed, metric: str, threshold: float) -> str:
         """Why a run has failed of whose qualities none was read."""
         place = self._settings.progress_file
         found = f"it {'printed' if place is None else f'wrote to {place}'} no {metric}"
         if not printed.missed:
             return found
-        return f"{found} under that name and not of training, and {printed.missed!r} was not read"
+        name = f": --target {printed.missed_name}={threshold:g} reads it" if printed.missed_name else ""
+        return f"{found} under that name and not of training, and {printed.missed!r} was not read{name}"
 
     def _read_elsewhere(self, printed: Printed) -> list[str]:
         """A doubt where of runs that are made together some say of no quality that it is of held-out data."""

@@ -132,6 +132,8 @@ class Printed:
         self._stood = self._below_training = False
         self.missed = ""
         """The first line that may have held a quality and was not read."""
+        self.missed_name = ""
+        """What that line calls it, if that is the metric's name with the split before it."""
         self.held_out: str | None = None
         """A line that was read and says that it is of held-out data."""
         self.forms: dict[str, str] = {}
@@ -258,6 +260,8 @@ class Printed:
         alike = self._guessed and self._first in line.lower() and re.search(r"\d", line) is not None
         if alike and not self.missed and not self.forms:
             self.missed = _COLOURS.sub("", line).strip()[:80]
+            named = self._held_out_value.search(line)
+            self.missed_name = named[1] if named is not None else ""
 
     def _remember(self, line: str, match: re.Match[str]) -> None:
         before = line[: match.start()]
