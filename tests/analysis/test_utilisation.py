@@ -29,7 +29,7 @@ def test_rates_of_several_runs_have_a_harmonic_mean_and_their_share_an_interval(
 
 @pytest.mark.parametrize(
     ("rates", "flops", "peak", "words"),
-    [([], 1.0, 1.0, "how many examples"), ([1.0], None, 1.0, "operations"), ([1.0], 1.0, None, "peak")],
+    [([], 1.0, 1.0, "no run reached its target"), ([1.0], None, 1.0, "operations"), ([1.0], 1.0, None, "peak")],
 )
 def test_what_is_not_known_is_a_reason_and_no_share(rates, flops, peak, words):
     found = peak_share("x", rates, flops, peak)

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.analysis.why import OTHERS, OVERHEAD, PER_SAMPLE, SAMPLES, OperatorShares, explain, log_mean_of
+from levelbench.analysis.why import (
+    OTHERS,
+    OVERHEAD,
+    PER_SAMPLE,
+    SAMPLES,
+    Factor,
+    OperatorShares,
+    _most,
+    explain,
+    log_mean_of,
+)
 from levelbench.errors import UsageError
 
 SECONDS = st.floats(1e-6, 1e3)
@@ -204,3 +214,12 @@ def test_times_that_do_not_vary_get_no_interval(run, group):
 def test_a_level_that_is_no_probability_is_refused(run, group):
     with pytest.raises(UsageError, match="no probability"):
         explain(group("a", [run(1.0)]), group("b", [run(2.0)]), level=1.5)
+
+
+@pytest.mark.parametrize(
+    ("logs", "most"), [((0.5, 0.3, -0.4), "a"), ((0.5, 0.3, 0.25), None), ((-0.1, 0.05), "a"), ((), None)]
+)
+def test_a_part_is_most_of_the_whole_only_if_it_outweighs_all_others(logs, most):
+    parts = [Factor(name, "x", math.exp(log), None, 1.0, math.exp(log)) for name, log in zip("abc", logs, strict=False)]
+    found = _most(parts)
+    assert (found and found.name) == most

@@ -81,7 +81,7 @@ def test_runs_that_are_there_are_read_with_those_that_missed_censored(call, stor
 def test_the_answer_is_printed_first_then_tables_then_what_is_missing(call, store):
     code, out, _ = call("analyze", "batch-size", "--store", store, "--wide")
     assert code == 0
-    places = [out.index(word) for word in ("fastest to the target", "Batch size of digits", "How far a larger batch")]
+    places = [out.index(word) for word in ("shortest time", "Batch size of digits", "How far a larger batch")]
     assert places == sorted(places)
     assert "the largest batch size that still converges: 512, where 2/3 [21, 94 %]" in out
 

@@ -28,6 +28,7 @@ from levelbench.measure.statistics import (
     estimate,
     geometric_mean,
     kaplan_meier,
+    welch_log_ratio,
     wilson,
 )
 from levelbench.measure.statistics.laws import GrowthFit, fit_growth
@@ -428,6 +429,11 @@ def _critical(
             f"samples do not follow the law of the critical size (lack of fit p = {fit.misfit:.2g}): its interval is "
             "too narrow. A rate that suits one size alone does that (--tune 5), so do few evaluations (--every)"
         )
+    tried = [point.mean_size for point in known]
+    if len(tried) == 2:
+        lacks.append("two sizes fit every critical size exactly, so the law is not tested: add sizes (--sizes)")
+    if not min(tried) <= 1 / fit.rates[0] <= max(tried):
+        lacks.append(f"the critical batch size is outside the sizes that were tried, {min(tried):g} to {max(tried):g}")
     critical = CriticalBatch(1 / fit.rates[0], interval, fit.base, fit.base * fit.rates[0], fit)
     return critical, lacks
 
@@ -463,7 +469,10 @@ def _fastest_line(study: BatchSizeStudy) -> list[str]:
     best, base = study.fastest, study.points[0]
     if best is None or best.time_s is None:
         return []
-    said = f"fastest to the target: batch size {best.size}, {best.time_s.value:.3g} s"
+    said = f"shortest time to the target: {best.time_s.value:.3g} s at batch size {best.size}"
+    alike = _not_separated(study, best)
+    if alike:
+        return [f"{said}; {alike}"]
     if best is base or base.time_s is None or not (base.samples and best.samples):
         return [said]
     more = best.samples.value / base.samples.value
@@ -472,6 +481,21 @@ def _fastest_line(study: BatchSizeStudy) -> list[str]:
         f"{said}, against {base.time_s.value:.3g} s at {base.size}: {more:.3g} times the samples at {sooner:.3g} times "
         "as many a second"
     ]
+
+
+def _not_separated(study: BatchSizeStudy, best: BatchSizes) -> str:
+    """Sizes that may be as fast (Welch's tests on logarithms, at a level by Bonferroni), or why none is tested."""
+    others = [point for point in study.points if point is not best and point.time_s is not None]
+    times = {point.size: [each for each in point.group.times() if each is not None] for point in [best, *others]}
+    if any(len(each) < 2 for each in times.values()):
+        return "one run of a size is too few to say that another is slower (-n 5)" if others else ""
+    level = 1 - (1 - study.level) / max(1, len(others))
+    alike = [
+        point.size
+        for point in others
+        if welch_log_ratio(times[best.size], times[point.size], level).interval.low <= 1.0
+    ]
+    return f"not clearly shorter than at {', '.join(map(str, alike))}: make more runs" if alike else ""
 
 
 def _largest_line(study: BatchSizeStudy) -> list[str]:

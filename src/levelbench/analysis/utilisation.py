@@ -67,7 +67,7 @@ def peak_share(
     missing = [
         words
         for words, lacks in (
-            ("no run says how many examples it trained on by when", not known),
+            ("no run reached its target, up to which examples are counted", not known),
             ("the operations of its network are not known", not flops_per_example),
             ("the peak of its machine is not known", not peak_flop_s),
         )

@@ -114,7 +114,11 @@ class Why:
         """The answer in one sentence."""
         if self.ratio is None:
             return f"why {self.b} differs from {self.a} cannot be said"
-        takes = f"{self.b} takes {_short(self.ratio)} times as long as {self.a}"
+        known = self.interval
+        # The verdict has the interval; a figure that may be on either side of 1 must not stand here without it.
+        open_ = known is not None and known.low <= 1.0 <= known.high
+        bounds = f" [{_short(known.low)}, {_short(known.high)}]" if known is not None and open_ else ""
+        takes = f"{self.b} takes {_short(self.ratio)}{bounds} times as long as {self.a}"
         factors = self.within("")
         most = _most(self.within(factors[-1].name if len(factors) == 1 else PER_SAMPLE))
         words = [_effect(each) for each in factors] if len(factors) > 1 else []
@@ -137,10 +141,10 @@ def _effect(factor: Factor) -> str:
 
 
 def _most(parts: Sequence[Factor]) -> Factor | None:
-    """The part that pulls most in the direction of the whole, if there is one."""
+    """The part that pulls in the direction of the whole by more than all others that do together, if there is one."""
     whole = sum(each.log_ratio for each in parts)
-    same = [each for each in parts if each.log_ratio * whole > 0]
-    return max(same, key=lambda each: abs(each.log_ratio), default=None)
+    same = [abs(each.log_ratio) if each.log_ratio * whole > 0 else 0.0 for each in parts]
+    return next((each for each, pull in zip(parts, same, strict=True) if pull > 0.5 * sum(same)), None)
 
 
 def explain(
@@ -191,6 +195,12 @@ def explain(
     phases = [split.factor(_PARTS.get(name, name), head, np.eye(len(names))[at]) for at, name in enumerate(names)]
     inner = _operators(split, names, profiles) if profiles is not None else []
     missing += _spread_lacks(runs_a, runs_b, whole, paired, level)
+    missing += [
+        f"the operators of {each.within} take longer one by one than the pass in the runs, so {OVERHEAD} there is "
+        "below zero: its parts are only as good as the profile"
+        for each in inner
+        if min(each.a, each.b) < 0
+    ]
     return replace(
         empty,
         ratio=whole.ratio,

@@ -8,6 +8,7 @@ does not. The replicate is the process.
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from levelbench.experiments.processes import ProcessNote, listen, raise_reported
 from levelbench.experiments.profiling import ProfileJob, batches_of, trainer_of
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST
+from levelbench.measure.meters.resources import available_cores
 from levelbench.measure.roofs import RoofRates, Roofs, best_of_rounds, steady
 from levelbench.networks.benchmark.cases import dtype_of_network, known_of, make_case
 from levelbench.networks.benchmark.measuring import PreparedCase, costs_of
@@ -114,6 +116,12 @@ class _Subject:
     no_operators: str
 
 
+def _threads() -> int:
+    """As many threads as the work may use, so that no roof is that of more cores: ``OMP_NUM_THREADS``, or all cores."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(int(asked), available_cores()) if asked.isdigit() and int(asked) else available_cores()
+
+
 def measure_roofline(job: RooflineJob) -> RooflineProfile:
     """Measure in this process; raises the errors of the framework, and ``UnsupportedError`` for an accelerator."""
     if job.step is not None:
@@ -130,7 +138,7 @@ def measure_roofline(job: RooflineJob) -> RooflineProfile:
     turns: list[_Turn] = []
     framework = load_framework(name)
     own = [*framework.gemms(), *_own_product(framework, device)]
-    with Roofs(own) as kernels:
+    with Roofs(own, cores=_threads()) as kernels:
         kernels.measure()
         began_ns, measured = HOST.now_ns(), [kernels.measure()]
         while len(turns) < _FEWEST or (HOST.now_ns() - began_ns) * 1e-9 < job.budget_s:
