@@ -343,3 +343,20 @@ def test_what_runs_had_seen_comes_from_their_last_evaluation(tmp_path):
 
     path = write_run(tmp_path, specification(), 0, "aaaa0000", [0.1, 0.2])
     assert seen_samples([read_record(path)]) == {"aaaa0000": (1280, 20)}
+
+
+def test_a_size_that_is_not_clearly_faster_is_no_winner(groups):
+    found = study_batch_size(groups({32: [1000, 1300, 1150], 64: [1020, 1250, 1120]}))
+    assert "not clearly shorter than at 32: make more runs" in found.answers()[0]
+    found = study_batch_size(groups({32: [2000, 2050, 2010], 64: [1020, 1050, 1030]}))
+    assert found.answers()[0].startswith("shortest time to the target: 1.03 s at batch size 64, against 2.02 s at 32")
+
+
+def test_one_run_of_a_size_makes_no_winner(groups):
+    assert "one run of a size is too few" in study_batch_size(groups({32: [1000], 64: [900]})).answers()[0]
+
+
+def test_a_critical_size_from_two_sizes_is_said_to_be_untested(groups):
+    lacks = " ".join(study_batch_size(groups({64: [1000, 1050, 1020], 128: [1650, 1700, 1680]})).lacks)
+    assert "two sizes fit every critical size exactly" in lacks
+    assert "outside the sizes that were tried, 64 to 128" in lacks

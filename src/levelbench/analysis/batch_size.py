@@ -429,11 +429,13 @@ def _critical(
             f"samples do not follow the law of the critical size (lack of fit p = {fit.misfit:.2g}): its interval is "
             "too narrow. A rate that suits one size alone does that (--tune 5), so do few evaluations (--every)"
         )
-    tried = [point.mean_size for point in known]
-    if len(tried) == 2:
+    means = [point.mean_size for point in known]
+    if len(means) == 2:
         lacks.append("two sizes fit every critical size exactly, so the law is not tested: add sizes (--sizes)")
-    if not min(tried) <= 1 / fit.rates[0] <= max(tried):
-        lacks.append(f"the critical batch size is outside the sizes that were tried, {min(tried):g} to {max(tried):g}")
+    if not min(means) <= 1 / fit.rates[0] <= max(means):
+        lacks.append(
+            f"the critical batch size is outside the sizes that were tried, {known[0].size} to {known[-1].size}"
+        )
     critical = CriticalBatch(1 / fit.rates[0], interval, fit.base, fit.base * fit.rates[0], fit)
     return critical, lacks
 
