@@ -259,6 +259,9 @@ def test_the_commands_of_a_page_run_unless_it_says_why_not(walk, tmp_path, monke
     (program.parent / "python").symlink_to(sys.executable)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LEVELBENCH_STORE", raising=False)
+    for name in [each for each in sys.modules if each.startswith("my_")]:
+        # Another test may have imported a file of that name, which the commands here write first.
+        monkeypatch.delitem(sys.modules, name)
     environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     for name in walk:
         if name in RECORDED:

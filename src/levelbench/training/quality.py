@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError
 from levelbench.networks.executor import Array, Executor
 from levelbench.records.schema import Target
-from levelbench.training.datasets.text import BEGIN, END
 
 if TYPE_CHECKING:
     from levelbench.training.input import Held
@@ -426,6 +425,8 @@ def greedy(
     ``infer`` takes the tokens so far, (rows, some length) of int64 starting with ``BEGIN``, and returns logits (rows,
     that length, tokens), in which position i depends only on tokens up to i.
     """
+    from levelbench.training.datasets.text import BEGIN, END
+
     prefix = np.zeros((rows, longest + 1), np.int64)
     prefix[:, 0] = BEGIN
     done = np.zeros(rows, bool)
