@@ -110,9 +110,9 @@ def warm():
 @pytest.fixture(autouse=True)
 def own_path():
     """A task file's folder, which loading it puts on ``sys.path``, hides no module from the tests after it."""
-    before = sys.path[:]
+    before = set(sys.path)
     yield
-    sys.path[:] = before
+    sys.path[:] = [each for each in sys.path if each in before]
 
 
 @pytest.fixture(scope="module")

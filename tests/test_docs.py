@@ -259,9 +259,10 @@ def test_the_commands_of_a_page_run_unless_it_says_why_not(walk, tmp_path, monke
     (program.parent / "python").symlink_to(sys.executable)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LEVELBENCH_STORE", raising=False)
+    # Other tests may have loaded files of the names that the commands here write, or left their folders.
     for name in [each for each in sys.modules if each.startswith("my_")]:
-        # Another test may have imported a file of that name, which the commands here write first.
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if not each.startswith(str(tmp_path.parent))])
     environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     for name in walk:
         if name in RECORDED:

@@ -51,7 +51,7 @@ def roofs(monkeypatch):
     rates = RoofRates({"float32": 1e15}, {"L1": 1e15, "memory": 1e14}, levels)
 
     class Known:
-        def __init__(self, gemms):
+        def __init__(self, gemms, cores):
             self.levels = levels
 
         def __enter__(self):
