@@ -156,7 +156,8 @@ def test_processor_time_at_import_is_a_doubt_and_in_the_record(task_with, store)
     arm = resolve(task_with(BURNING), {}, NUMPY)
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
     before = record.header.environment["before_clock"]
-    assert before["task_cpu_s"] >= 0.4
+    # Other threads of this process may take a part of what it burns.
+    assert before["task_cpu_s"] >= 0.2
     assert before["cpu_s"] >= before["task_cpu_s"] + before["task_imports_cpu_s"]
     assert any("of processor time before its clock started" in each for each in record.end.suspect)
 
