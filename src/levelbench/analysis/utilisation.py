@@ -39,8 +39,9 @@ class PeakShare:
     @property
     def flop_s(self) -> float | None:
         """Operations a second, on average over the runs."""
-        known = self.examples_s is not None and self.flops_per_example is not None
-        return self.examples_s * self.flops_per_example if known else None  # type: ignore[operator]
+        if self.examples_s is None or self.flops_per_example is None:
+            return None
+        return self.examples_s * self.flops_per_example
 
 
 @dataclass(frozen=True)

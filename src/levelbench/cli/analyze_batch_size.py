@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -291,7 +291,10 @@ def _conclude(
 def _as_json(found: BatchSizeStudy, lines: list[str]) -> dict[str, Any]:
     from levelbench.cli.reporting import group_json
 
-    points = [{**asdict(replace(point, group=None)), "group": group_json(point.group)} for point in found.points]  # type: ignore[arg-type]
+    points = [
+        {each.name: getattr(point, each.name) for each in fields(point)} | {"group": group_json(point.group)}
+        for point in found.points
+    ]
     return {
         "title": found.title,
         "level": found.level,

@@ -82,7 +82,11 @@ def _of_runs(words: tuple[str, ...], store_path: Path, level: float) -> tuple[li
     for group in groups:
         peaks = peaks_of(group.runs[0])
         uses = [(run, use) for run in group.runs if (use := use_of_operations(run, peaks)) is not None]
-        rates = [run.samples_to_target / run.time_to_accuracy_s for run, _ in uses]  # type: ignore[operator]
+        rates = [
+            run.samples_to_target / run.time_to_accuracy_s
+            for run, _ in uses
+            if run.samples_to_target and run.time_to_accuracy_s
+        ]
         each = sum(group.runs[0].operations_per_example.values()) or None
         ceiling = next((use.flop_s / use.utilisation for _, use in uses if use.utilisation), None)
         names = {"network": group.specification.recipe, "machine": machine_of(group.runs[0].environment)}
