@@ -77,6 +77,14 @@ class Report:
         return tuple(each for each in self.findings if each.status == "failed")
 
     @property
+    def causes(self) -> tuple[tuple[Finding, ...], ...]:
+        """The failures by what to do about them or, where that is not known, by probe; each in the order of probes."""
+        found: dict[str, list[Finding]] = {}
+        for each in self.failed:
+            found.setdefault(each.do or f"probe {each.probe}", []).append(each)
+        return tuple(map(tuple, found.values()))
+
+    @property
     def judged(self) -> bool:
         """Whether any probe passed or failed."""
         return any(each.status in ("passed", "failed") for each in self.findings)
@@ -125,15 +133,20 @@ def run_probes(
     *,
     framework: str = "",
     recorded: bool = False,
+    hear: Callable[[Finding], None] = lambda _: None,
 ) -> Report:
     """Run each probe; ``tell`` is called with its name as it begins. If a probe raises, that becomes a finding.
+
+    ``hear`` is called with each finding as it is made.
 
     ``recorded``: findings go into a record, so they hold the type and place of an exception but never its text.
     """
     findings: list[Finding] = []
     for title, probe in probes:
         tell(title)
-        findings += findings_of(title, probe, recorded=recorded)
+        for each in findings_of(title, probe, recorded=recorded):
+            findings.append(each)
+            hear(each)
     return Report(name, tuple(findings), framework)
 
 

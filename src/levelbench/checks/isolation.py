@@ -2,6 +2,7 @@
 
 The function is named ``module:function`` and called with a request and with ``say``, which sends a line of JSON back
 immediately, so the caller knows how far it got. What it prints goes to standard error and is kept for error messages.
+Within :func:`forking`, processes are forked from one that has done the imports, which saves seconds for each of many.
 """
 
 from __future__ import annotations
@@ -18,20 +19,45 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from levelbench import errors
-from levelbench.errors import DefinitionError, LevelbenchError
-from levelbench.measure.forking import die_with_parent
+from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
+from levelbench.measure.forking import Child, ForkServer, can_fork, die_with_parent
+
+if TYPE_CHECKING:
+    from levelbench.checks.findings import Finding, Report
 
 JsonLine = dict[str, Any]
 Say = Callable[[JsonLine], None]
 
 _PACKAGES: Final = str(Path(__file__).resolve().parents[2])
+_MODULE: Final = "levelbench.checks.isolation"
+_server: ForkServer | None = None
+
+
+@contextlib.contextmanager
+def forking(imports: Sequence[str]) -> Iterator[None]:
+    """Within, isolated functions run in processes forked from one that has imported these modules.
+
+    Where that is impossible, they run in new interpreters as usual, and answer alike.
+    """
+    global _server  # noqa: PLW0603  # one server for all threads of this process
+    if not can_fork():
+        yield
+        return
+    with ForkServer(imports) as server:
+        with contextlib.suppress(UnsupportedError):
+            server.wait_ready()
+            _server = server
+        try:
+            yield
+        finally:
+            _server = None
 
 
 @dataclass(frozen=True)
@@ -64,16 +90,17 @@ def run_isolated(
     *,
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Ended:
     """Call ``function(request, say)`` in its own process; ``hear`` gets each line it sends as it arrives.
 
     After ``timeout_s`` seconds the process and all its children are killed. Beyond ``memory_bytes`` of private memory,
-    its allocations fail. ``request`` and the lines consist of JSON types.
+    its allocations fail. ``variables`` are added to its environment. ``request`` and the lines consist of JSON types.
     """
     failure: JsonLine = {}
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed,
-        _process(printed, timeout_s) as (process, killed),
+        _process(printed, timeout_s, variables or {}) as (process, answers, killed),
     ):
         assert process.stdin is not None
         job = {"function": function, "request": request, "memory_bytes": memory_bytes}
@@ -82,20 +109,63 @@ def run_isolated(
             process.stdin.write(json.dumps(job).encode() + b"\n")
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
-        for text in _lines(process):
+        for text in _lines(process, answers.fileno()):
             line = json.loads(text)
             if "raised" in line:
                 failure = line["raised"]
             else:
                 hear(line)
-        process.wait()
+        code = process.wait()
         timed_out = killed[:1]
         printed.seek(0)
         said = printed.read()
-    code = process.returncode
     ended = signal_name(-code) if code < 0 else f"exit code {code}" if code else ""
     error = _rebuilt(failure, said) if failure else None
     return Ended(timed_out[0], said, None, error) if timed_out else Ended(ended, said, code, error)
+
+
+def report_isolated(
+    function: str,
+    request: Mapping[str, object],
+    name: str,
+    framework: str = "",
+    *,
+    tell: Callable[[str], None],
+    timeout_s: float,
+    memory_bytes: int | None = None,
+) -> tuple[Report, JsonLine]:
+    """The report of a check that runs in its own process, and the last line it sent (empty if it did not end).
+
+    ``function`` sends ``{"started": probe}``, ``{"finding": ...}`` and finally ``{"done": [finding, ...]}``. A process
+    that is killed by a signal or by its time limit is a failure of what it checks. Raises what prevents the check.
+    """
+    # Supervisors of ranks use this module, too, and check nothing.
+    from levelbench.checks.findings import Finding, Report, failed
+
+    findings: list[Finding] = []
+    done: JsonLine = {}
+    started = ""
+
+    def hear(line: JsonLine) -> None:
+        nonlocal started
+        if "started" in line:
+            started = line["started"]
+            tell(started)
+        elif "finding" in line:
+            findings.append(Finding(**line["finding"]))
+        else:
+            done.update(line)
+
+    ended = run_isolated(function, request, hear, timeout_s=timeout_s, memory_bytes=memory_bytes)
+    if ended.error is not None:
+        raise ended.error
+    if done:
+        return Report(name, tuple(Finding(**each) for each in done["done"]), framework), done
+    if not started:
+        raise ended.death(f"{name} on {framework}" if framework else name)
+    probe, _, case = started.partition(" on ")
+    crash = failed(f"its process ended in the check {probe!r}: {ended.how}", case=case, probe="crash")
+    return Report(name, (*findings, crash), framework), done
 
 
 def _rebuilt(failure: JsonLine, printed: str) -> LevelbenchError:
@@ -109,23 +179,20 @@ def _rebuilt(failure: JsonLine, printed: str) -> LevelbenchError:
 
 
 @contextlib.contextmanager
-def _process(printed: IO[str], timeout_s: float | None) -> Iterator[tuple[subprocess.Popen[bytes], list[str]]]:
-    """A process that is killed at its time limit or on exit; and a list with the reason if the limit was reached.
+def _process(
+    printed: IO[str], timeout_s: float | None, variables: Mapping[str, str]
+) -> Iterator[tuple[Child, IO[bytes], list[str]]]:
+    """A process that is killed at its time limit or on exit; what it answers; a list with the reason if it was killed.
 
     It leads its own session, so its children are killed with it.
     """
-    inherited = os.environ.get("PYTHONPATH")
-    paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
     killed: list[str] = []
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [sys.executable, "-m", "levelbench.checks.isolation"],
-        stdin=pipe,
-        stdout=pipe,
-        stderr=printed,
-        env={**os.environ, "PYTHONPATH": paths},
-        start_new_session=True,
-    ) as process:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as answers:
+        try:
+            process = _started(write, printed.fileno(), variables)
+        finally:
+            os.close(write)
 
         def stop() -> None:
             killed.append(f"it did not end within {timeout_s:g} s")
@@ -135,21 +202,39 @@ def _process(printed: IO[str], timeout_s: float | None) -> Iterator[tuple[subpro
         if timeout_s is not None:
             timer.start()
         try:
-            yield process, killed
+            yield process, answers, killed
         finally:
             timer.cancel()
             _end(process)
+            process.wait()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _started(answers: int, printed: int, variables: Mapping[str, str]) -> Child:
+    inherited = os.environ.get("PYTHONPATH")
+    paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
+    environment = {**os.environ, **variables, "PYTHONPATH": paths}
+    # A library to preload, say, is read only by a new interpreter.
+    if _server is not None and not variables:
+        return _server.start(
+            "levelbench.checks.isolation", [], stdout=answers, stderr=printed, environment=environment, session=True
+        )
+    return subprocess.Popen(
+        [sys.executable, "-m", "levelbench.checks.isolation"],
+        stdin=subprocess.PIPE,
+        stdout=answers,
+        stderr=printed,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def _end(process: Child) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """The lines that a process writes until it ends, even if a child keeps its output open."""
-    assert process.stdout is not None
-    output = process.stdout.fileno()
+def _lines(process: Child, output: int) -> Iterator[bytes]:
+    """The lines that a process writes to ``output`` until it ends, even if a child keeps that open."""
     os.set_blocking(output, False)
     over, ended = os.pipe()
 
