@@ -26,6 +26,7 @@ def words():
     return graph.build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_an_update_in_place_changes_what_the_network_computes(torch_backend, mode):
     executor = torch_backend.executor(zoo.mlp(4, 3, 2), mode=mode)
@@ -35,6 +36,7 @@ def test_an_update_in_place_changes_what_the_network_computes(torch_backend, mod
     np.testing.assert_allclose(torch_backend.host(executor.infer(inputs)[0]), before + 1, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [branching, words])
 def test_a_compiled_network_trains_as_the_eager_one_does(torch_backend, build):
     network = build().with_loss().training()
@@ -75,6 +77,7 @@ class ShiftedSquare(CustomOperator):
         return gradient * 2 * x, gradient.sum(axis=0).astype(bias.dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_custom_operator_is_trained_through(torch_backend, numpy_backend, mode):
     layers = Builder("custom", (4,)).operator("ShiftedSquare", [((4,), 0.5)], domain="levelbench.custom")

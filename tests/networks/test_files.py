@@ -12,6 +12,7 @@ from tests.networks.models import RICH, SUFFIXES, graph_of, small, write
 from levelbench.errors import StoreError, UsageError
 from levelbench.frameworks.numpy import framework as numpy_framework
 from levelbench.networks.files import load, save
+from levelbench.operators.node import OPSETS
 
 
 def outputs(network, parameters=None):
@@ -173,3 +174,55 @@ def test_a_size_without_a_name_gets_one(tmp_path):
     network = load(tmp_path / "open.onnx")
     assert network.inputs[0].shape == ("n", "x_1", 3)
     assert network.make_inputs(4, sizes={"x_1": 5})["x"].shape == (4, 5, 3)
+
+
+def written(path, text, **constants):
+    """A file of a model in ONNX's text format, with more initialisers."""
+    model = parser.parse_model(text)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()
+    )
+    onnx.save(model, path)
+    return path
+
+
+def test_a_model_of_an_old_opset_is_brought_to_an_implemented_one(tmp_path):
+    text = """<ir_version: 4, opset_import: ["" : 7]>
+        old (float[2, 3] x) => (float[2, 3] y) { y = Softmax<axis = 1>(x) }"""
+    network = load(written(tmp_path / "old.onnx", text))
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    (y,) = numpy_framework.open("cpu").executor(network).infer(x)
+    np.testing.assert_allclose(y.sum(1), 1, rtol=1e-6)
+    assert network.opsets[""] in OPSETS
+
+
+def test_an_old_resize_still_measures_from_the_corner(tmp_path):
+    text = """<ir_version: 4, opset_import: ["" : 9]> old (float[1, 1, 1, 2] x) => (float[1, 1, 1, 4] y)
+        <float[4] scales = {1, 1, 1, 2}> { y = Upsample<mode = "linear">(x, scales) }"""
+    network = load(written(tmp_path / "old.onnx", text))
+    (y,) = numpy_framework.open("cpu").executor(network).infer(np.array([[[[0, 2]]]], np.float32))
+    assert y.reshape(-1).tolist() == [0, 1, 2, 2]
+
+
+def test_an_old_model_that_cannot_be_converted_stays_as_it_is(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no adapter")
+
+    monkeypatch.setattr("levelbench.networks.files.version_converter.convert_version", refuse)
+    text = """<ir_version: 4, opset_import: ["" : 7]>
+        old (float[2, 3] x) => (float[2, 3] y) { y = Softmax<axis = 1>(x) }"""
+    assert load(written(tmp_path / "old.onnx", text)).opsets[""] == 7
+
+
+def test_a_stale_shape_is_corrected(tmp_path):
+    text = """<ir_version: 8, opset_import: ["" : 17]> stale (float[batch, 3] x) => (float[8, 3] y) { y = Relu(x) }"""
+    assert load(written(tmp_path / "stale.onnx", text)).outputs[0].shape == ("batch", 3)
+
+
+def test_an_output_need_not_have_a_shape(tmp_path):
+    text = """<ir_version: 8, opset_import: ["" : 17]> open (float[2, 3] x) => (float[2, 3] y) { y = Relu(x) }"""
+    path = written(tmp_path / "open.onnx", text)
+    model = onnx.load(path)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    assert [each.name for each in load(path).outputs] == ["y"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from levelbench.networks.native import NativeModel, NativeNetwork
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array as Array
 from levelbench.operators.contract import OperatorBackend
+
+if TYPE_CHECKING:
+    from levelbench.networks.layers import LayerGraph
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,10 @@ class Backend(OperatorBackend):
         Raises ``UnsupportedError`` if there is none for this framework or mode.
         """
         raise UnsupportedError(f"a profiler of {type(self).__name__}", "this adapter uses none", "use torch")
+
+    def layers_of(self, model: Any, inputs: Sequence[NDArray[Any]]) -> LayerGraph:
+        """The layers of a framework's own model, in training mode; ``UnsupportedError`` if it cannot be traced."""
+        raise UnsupportedError(f"the layers of a model on {type(self).__name__}", "it cannot trace", "use torch")
 
     def memory_meter(self) -> Meter:
         """A meter of the device's memory whose high-water mark ``start`` resets; else a null meter that says why."""

@@ -8,6 +8,7 @@ are read as the tensor's shape requires.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import secrets
@@ -22,16 +23,27 @@ from typing import Any, BinaryIO
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from onnx import TensorProto
+from onnx import TensorProto, version_converter
 from onnx.helper import tensor_dtype_to_np_dtype
 from onnx.serialization import registry
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
-from levelbench.networks.inspect import byte_size, inspect, tensors_of
+from levelbench.networks.inspect import (
+    all_nodes,
+    byte_size,
+    inspect,
+    is_standard,
+    sort_graph,
+    tensors_of,
+    without_values,
+)
 from levelbench.networks.network import METADATA_KEY, Network
 from levelbench.networks.values import dtype_of, is_number, value_of
+from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OPSETS
 
 _ALIGNED = 4096
+_SMALL_TENSOR = 2**16
+"""The converter gets the values of initialisers up to this size: shapes, axes, scales."""
 _WORTH_MOVING = 1024
 _KEYS = {"location", "offset", "length", "checksum", "basepath"}
 
@@ -182,9 +194,10 @@ _FORMATS = {
 def load(path: str | Path) -> Network:
     """The network in a file, with its external data, and its nodes in an order that can be executed.
 
-    The suffix determines the format: ``.onnx``, ``.json``, ``.textproto`` or ``.onnxtxt``. Unknown operators are not an
-    error here; a framework reports them when it is asked to run them. Raises ``MissingError`` if the file does not
-    exist, and ``DefinitionError`` if it is malformed, cyclic, absurd, or refers to files outside of its folder.
+    The suffix determines the format: ``.onnx``, ``.json``, ``.textproto`` or ``.onnxtxt``. A model of an opset that is
+    older than all that adapters implement is brought to one that they do (:func:`modernised`). Unknown operators are
+    not an error here; a framework reports them when it is asked to run them. Raises ``MissingError`` if the file does
+    not exist, and ``DefinitionError`` if it is malformed, cyclic, absurd, or refers to files outside of its folder.
     """
     path = Path(path)
     asked = f"model {path.name!r}"
@@ -197,6 +210,8 @@ def load(path: str | Path) -> Network:
         fetch(model, path.parent, asked)
         inspect(model, asked)
         _name_open_sizes(model.graph)
+        model = modernised(model, asked)
+        _drop_stale_shapes(model)
         network = Network.from_proto(model)
         # Evaluate lazily computed properties now, so that errors are raised here.
         _ = network.inputs, network.outputs, network.nodes, network.opsets
@@ -208,6 +223,61 @@ def load(path: str | Path) -> Network:
         found = f"ONNX cannot read it ({type(error).__name__}: {_one_line(error)})"
         raise DefinitionError(asked, found, "export the model again") from error
     return network
+
+
+def modernised(model: onnx.ModelProto, asked: str) -> onnx.ModelProto:
+    """The model at ``DEFAULT_OPSET`` if its own opset is older than all of ``OPSETS``; else the model itself.
+
+    ONNX's converter does it, without the values of large initialisers, which it does not need. A model that it cannot
+    convert stays as it is: NumPy and ONNX Runtime take every opset, and other adapters refuse what changed since.
+    """
+    opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=OPSETS[0])
+    if opset >= OPSETS[0]:
+        return model
+    light = without_values(model, lambda each: abs(math.prod(each.dims)) <= _SMALL_TENSOR)
+    # From this version on an initialiser need not be an input, and the converter adds some.
+    light.ir_version = max(model.ir_version, IR_VERSION)
+    try:
+        converted = version_converter.convert_version(light, DEFAULT_OPSET)
+        if opset < _RESIZE_BY_CENTRES:
+            _resize_from_corners(converted.graph)
+        # It has dropped the makers of outputs before.
+        sort_graph(converted.graph, set(), asked)
+    except (RuntimeError, ValueError, onnx.checker.ValidationError, DefinitionError):
+        return model
+    return _with_values(converted, model)
+
+
+_RESIZE_BY_CENTRES = 11
+
+
+def _resize_from_corners(graph: onnx.GraphProto) -> None:
+    """Let resizing measure from the corner of the first pixel, as before opset 11; the converter forgets to say so."""
+    for node in all_nodes(graph.node):
+        if not is_standard(node, "Resize"):
+            continue
+        given = {each.name for each in node.attribute}
+        for name, value in (("coordinate_transformation_mode", "asymmetric"), ("nearest_mode", "floor")):
+            if name not in given:
+                node.attribute.append(onnx.helper.make_attribute(name, value))
+
+
+def _with_values(converted: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+    """The converted model with the inputs and all initialisers of the original, and its metadata."""
+    graph = converted.graph
+    held = {each.name for each in graph.initializer}
+    graph.initializer.extend(each for each in model.graph.initializer if each.name not in held)
+    stored = {each.name for each in graph.initializer}
+    declared = [each for each in model.graph.input if each.name not in stored]
+    del graph.input[:]
+    graph.input.extend(declared)
+    del graph.value_info[:]
+    for name in ("metadata_props", "functions"):
+        del getattr(converted, name)[:]
+        getattr(converted, name).extend(getattr(model, name))
+    converted.producer_name, converted.producer_version = model.producer_name, model.producer_version
+    graph.name = model.graph.name
+    return converted
 
 
 def save(
@@ -245,6 +315,37 @@ def save(
         ) from error
     _write_whole(path, lambda file: file.write(content))
     _forget_older(path, location)
+
+
+def _drop_stale_shapes(model: onnx.ModelProto) -> None:
+    """Correct declared shapes of outputs and inner values that contradict what ONNX infers from the inputs.
+
+    Exporters and editors leave them behind when an input is given another shape, or an open batch.
+    """
+    light = without_values(model, lambda each: abs(math.prod(each.dims)) <= _SMALL_TENSOR)
+    declared = [*model.graph.value_info, *model.graph.output]
+    del light.graph.value_info[:]
+    for info in light.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    try:
+        graph = onnx.shape_inference.infer_shapes(light, strict_mode=True).graph
+    except onnx.shape_inference.InferenceError:
+        # It is reported with its reason by what needs the shapes.
+        return
+    inferred = {each.name: each.type.tensor_type.shape.dim for each in (*graph.value_info, *graph.output)}
+    own = {size.dim_param for each in model.graph.input for size in each.type.tensor_type.shape.dim}
+    for info in declared:
+        found = inferred.get(info.name)
+        shape = info.type.tensor_type.shape
+        if not found or not info.type.tensor_type.HasField("shape"):
+            continue
+        if len(found) != len(shape.dim):
+            info.type.tensor_type.ClearField("shape")
+            continue
+        for mine, actual in zip(shape.dim, found, strict=True):
+            other = actual.HasField("dim_value") and actual.dim_value != mine.dim_value
+            if mine.HasField("dim_value") and (other or actual.dim_param in own - {""}):
+                mine.CopyFrom(actual)
 
 
 def _name_open_sizes(graph: onnx.GraphProto) -> None:

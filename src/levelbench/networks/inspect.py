@@ -166,6 +166,8 @@ def _order(before: Sequence[set[int]], nodes: Sequence[onnx.NodeProto], asked: s
 
 _MOST_ELEMENTS = 2**40
 _DEEPEST = 32
+MOST_NODES = 20_000
+"""The largest networks that people export have some 10,000 nodes; much larger ones take minutes to prepare."""
 _MOST_EXPANDED = 2**20
 _SMALL_BYTES = 1024
 _REPAIR = "export the model again"
@@ -202,6 +204,7 @@ def inspect(model: onnx.ModelProto, asked: str) -> None:
     Raises ``DefinitionError`` for ``asked``. Operators that ONNX does not know are allowed in domains that the model
     imports. All tensors must already be in the model (:mod:`levelbench.networks.files`).
     """
+    _check_count(model, asked)
     for tensor in tensors_of(model, asked):
         _check_tensor(tensor, asked)
     for graph in _graphs(model, asked):
@@ -216,7 +219,10 @@ def inspect(model: onnx.ModelProto, asked: str) -> None:
     sort_graph(model.graph, set(), asked)
     try:
         # Without large arrays it is also faster.
-        onnx.checker.check_model(without_values(model, _is_small))
+        light = without_values(model, _is_small)
+        for graph in _graphs(light, asked):
+            _give_ranks(graph)
+        onnx.checker.check_model(light)
     except onnx.checker.ValidationError as error:
         raise DefinitionError(asked, _first_line(error), _REPAIR) from None
 
@@ -336,6 +342,20 @@ def _check_types(graph: onnx.GraphProto, asked: str) -> None:
             if size.HasField("dim_value") and size.dim_value == -1:
                 size.ClearField("dim_value")
         _elements([each.dim_value for each in tensor.shape.dim], repr(info.name), asked)
+
+
+def _check_count(model: onnx.ModelProto, asked: str) -> None:
+    count = sum(len(graph.node) for graph in _graphs(model, asked))
+    if count > MOST_NODES:
+        found = f"it has {count:,} nodes, and at most {MOST_NODES:,} are supported"
+        raise DefinitionError(asked, found, "repeat layers with Loop or Scan, or split the model")
+
+
+def _give_ranks(graph: onnx.GraphProto) -> None:
+    """Declare values of unknown rank as scalars: ONNX's checker wants a shape for each, but does not look at it."""
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        if info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape"):
+            info.type.tensor_type.shape.SetInParent()
 
 
 def _check_functions(model: onnx.ModelProto, asked: str) -> None:

@@ -199,6 +199,30 @@ def load_native(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
     word, ``MissingError`` if the file does not exist, ``UnknownNameError`` for an unknown function or option, and
     ``DefinitionError`` with the line if the file raises or returns something wrong.
     """
+    build, path, module = _builder(word)
+    with _folder_on_path(path):
+        _check_options(build, options, word)
+        made = _attempt(f"{word}()", lambda: build(**options), path)
+    name = word.rpartition(":")[2]
+    return _model(made, module, path.stem if name == "build" else f"{path.stem}.{name}", word)
+
+
+def load_builder(word: str) -> Callable[[], Any]:
+    """The function or class of ``FILE.py:function``, to be called without arguments.
+
+    Raises the errors of :func:`load_native`, also when it is called.
+    """
+    build, path, _ = _builder(word)
+
+    def call() -> Any:
+        with _folder_on_path(path):
+            return _attempt(f"{word}()", build, path)
+
+    return call
+
+
+def _builder(word: str) -> tuple[Callable[..., Any], Path, ModuleType]:
+    """The function that a word names, with its file and module."""
     place, colon, name = word.rpartition(":")
     path = Path(place)
     if not colon or path.suffix != ".py" or not name.isidentifier():
@@ -208,13 +232,11 @@ def load_native(word: str, options: Mapping[str, Any] = MappingProxyType({})) ->
     path = path.resolve()
     with _folder_on_path(path):
         module = _import(path)
-        build = getattr(module, name, None)
-        if not callable(build):
-            known = [each for each, value in vars(module).items() if inspect.isfunction(value)]
-            raise UnknownNameError(f"function of {path.name}", name, known)
-        _check_options(build, options, word)
-        made = _attempt(f"{word}()", lambda: build(**options), path)
-    return _model(made, module, path.stem if name == "build" else f"{path.stem}.{name}", word)
+    build = getattr(module, name, None)
+    if not callable(build):
+        known = [each for each, value in vars(module).items() if inspect.isfunction(value)]
+        raise UnknownNameError(f"function of {path.name}", name, known)
+    return build, path, module
 
 
 def _model(made: Any, module: ModuleType, name: str, word: str) -> NativeModel:
@@ -256,6 +278,11 @@ def _declared(given: Any, word: str) -> dict[str, tuple[Value, int | None]]:
     if not isinstance(given, Mapping) or not given:
         raise DefinitionError(f"inputs of {word}", f"they are a {type(given).__name__}", _HOW)
     return {str(name): _value(str(name), each, word) for name, each in given.items()}
+
+
+def declared_inputs(given: Any, word: str) -> tuple[Value, ...]:
+    """The inputs that a user declares for the model ``word``, as shapes by name."""
+    return tuple(value for value, _ in _declared(given, word).values())
 
 
 def _value(name: str, given: Any, word: str) -> tuple[Value, int | None]:

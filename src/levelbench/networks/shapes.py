@@ -14,11 +14,11 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.networks.codegen import host_nodes
 from levelbench.networks.inspect import all_nodes, subgraphs, without_values
 from levelbench.networks.network import Network
-from levelbench.networks.values import Shape, Value, bound_shape, value_info, value_of
+from levelbench.networks.values import Shape, Value, batch_axis, bound_shape, value_info, value_of
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of
@@ -56,6 +56,41 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
         found[name] = _completed(value, declared.get(name), own if sizes is None else set())
     _refuse_absurd(network, found)
     return found
+
+
+ABSURD = "claims the shape"
+"""What is found about a value that no machine can hold."""
+_USUAL_SIZES = (16, 64, 32, 128, 8, 1)
+_PICTURE = 64
+"""Divisible by the strides of most networks for pictures."""
+
+
+def open_sizes(network: Network) -> list[str]:
+    """The names of the sizes of inputs, other than the batch, that have to be given before the network runs."""
+    batches = {each.shape[axis] for each in network.inputs if each.shape and (axis := batch_axis(each, {})) is not None}
+    named = [size for each in network.inputs for size in each.shape or () if isinstance(size, str)]
+    return [size for size in dict.fromkeys(named) if size not in batches and size != "batch"]
+
+
+def usual_sizes(network: Network, given: Mapping[str, int], batch: int = 1) -> dict[str, int]:
+    """Values for the open sizes that neither the network nor ``given`` binds, with which its shapes fit together.
+
+    64 for an axis of pictures and 16 for others or, where that contradicts the shapes inside, another usual number for
+    all. Empty if none fits: then the sizes have to be given.
+    """
+    known = {**network.sizes, **given}
+    left = [each for each in open_sizes(network) if each not in known]
+    if not left:
+        return {}
+    pictures = {size for each in network.inputs if len(each.shape or ()) >= 4 for size in (each.shape or ())[2:]}
+    for usual in (0, *_USUAL_SIZES):
+        chosen = {each: usual or (_PICTURE if each in pictures else _USUAL_SIZES[0]) for each in left}
+        try:
+            infer_shapes(network, {**known, **chosen, "batch": batch})
+        except LevelbenchError:
+            continue
+        return chosen
+    return {}
 
 
 def bind_inputs(graph: onnx.GraphProto, network: Network, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -217,8 +252,8 @@ def _refuse_absurd(network: Network, values: Mapping[str, Value]) -> None:
     for value in values.values():
         sizes = [each for each in value.shape or () if isinstance(each, int)]
         if any(size < 0 for size in sizes):
-            found = f"{value.name!r} claims the shape {value.shape}"
+            found = f"{value.name!r} {ABSURD} {value.shape}"
             raise DefinitionError(f"the shapes of {network.name}", found, "use sizes of 0 or more")
         if math.prod(size for size in sizes if size) > MOST_ELEMENTS:
-            found = f"{value.name!r} claims the shape {value.shape}"
+            found = f"{value.name!r} {ABSURD} {value.shape}"
             raise DefinitionError(f"the shapes of {network.name}", found, "use at most 2**40 elements")

@@ -104,6 +104,13 @@ class OperatorBackend(ABC):
     def host(self, array: Array) -> NDArray[Any]:
         """A copy on the host with the same dtype (``ml_dtypes`` if NumPy has none), once it has been computed."""
 
+    def memory(self, array: Array) -> NDArray[Any] | None:
+        """The memory of a native array, to read and change its values between calls; ``None`` if not on the host."""
+        return None
+
+    def written(self, array: Array) -> None:  # noqa: B027  # most frameworks keep nothing that depends on values
+        """Tell the framework that the :meth:`memory` of an array was changed."""
+
     def model(self, model: onnx.ModelProto) -> Callable[[Sequence[Array]], list[Array]]:
         """A whole ONNX model as a function of its graph's inputs: node by node, unless a framework has a better way.
 

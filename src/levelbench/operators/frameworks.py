@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from levelbench import plugins
@@ -23,6 +24,12 @@ def load_framework(name: str) -> Framework:
         found_type = f"its entry point is a {type(found).__name__}"
         raise DefinitionError(f"framework {name!r}", found_type, "make it an instance of Framework")
     return found
+
+
+def installed_frameworks(names: Iterable[str], device: str = "cpu") -> list[str]:
+    """Those of these frameworks that run on ``device`` here."""
+    known = plugins.names("framework")
+    return [name for name in names if name in known and load_framework(name).lacks(device) is None]
 
 
 def named_framework(name: str) -> Framework:

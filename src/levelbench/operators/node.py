@@ -29,6 +29,8 @@ defs.has("Identity")
 
 CUSTOM_DOMAIN = "levelbench.custom"
 """The domain of custom operators."""
+CONTRIB_DOMAIN = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
 
 
 AttributeValue = Any

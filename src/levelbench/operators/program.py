@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,15 @@ from onnx import defs, helper, numpy_helper
 
 from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import OperatorBackend, Value
-from levelbench.operators.node import OPSETS, OperatorNode, in_range, structural
+from levelbench.operators.node import CONTRIB_DOMAIN, OPSETS, OperatorNode, in_range, structural
 
 
 def has_body(node: OperatorNode) -> bool:
-    """Whether ONNX defines the operator by simpler ones."""
+    """Whether the operator is defined by simpler ones: by ONNX, or here for those of ONNX Runtime."""
+    if node.domain == CONTRIB_DOMAIN:
+        from levelbench.operators import contrib
+
+        return contrib.defines(node.op_type)
     schema = node.schema
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
@@ -35,12 +40,31 @@ def _type_of(value: Value, backend: OperatorBackend) -> onnx.TypeProto:
     if isinstance(value, list):
         element = _type_of(value[0], backend) if value else helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
         return helper.make_sequence_type_proto(element)
-    host = backend.host(value)
-    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(host.dtype), host.shape)
+    # Only an array whose framework does not name its dtype has to be read.
+    dtype = _dtype(str(getattr(value, "dtype", "")))
+    dtype = backend.host(value).dtype if dtype is None else dtype
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), [int(each) for each in value.shape])
+
+
+@cache
+def _dtype(name: str) -> np.dtype[Any] | None:
+    """NumPy's dtype for ``float32`` or ``torch.float32``, if it has one of this name."""
+    try:
+        return np.dtype(name.removeprefix("torch."))
+    except TypeError:
+        return None
+
+
+def _shape(kind: onnx.TypeProto) -> tuple[int, ...]:
+    return tuple(each.dim_value for each in kind.tensor_type.shape.dim)
 
 
 def body(node: OperatorNode, types: Sequence[onnx.TypeProto | None]) -> onnx.FunctionProto | None:
-    """The definition at the node's opset; ``None`` if ONNX has none for these attributes and types."""
+    """The definition at the node's opset; ``None`` if there is none for these attributes and types."""
+    if node.domain == CONTRIB_DOMAIN:
+        from levelbench.operators import contrib
+
+        return contrib.definition(node, [None if each is None else _shape(each) for each in types])
     schema: Any = node.schema
     if schema.has_function:
         versions = [each for each in schema.function_opset_versions if each <= node.opset]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import levelbench  # noqa: E402
 from levelbench.errors import UsageError  # noqa: E402
-from levelbench.experiments import marking  # noqa: E402
+from levelbench.experiments import marking, told  # noqa: E402
+from levelbench.measure.timeline import Phase  # noqa: E402
 from levelbench.records import read_record  # noqa: E402
 
 
@@ -163,3 +165,110 @@ def test_without_a_run_the_program_goes_on_as_before(monkeypatch, capsys):
         assert len(list(levelbench.autophase(model, None, [torch.ones(3, 2)] * 2))) == 2
     assert not model._forward_hooks
     assert capsys.readouterr().err.count("autophase measures nothing here") == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_loader", "phase"),
+    [("train", True, "forward"), ("train", False, "forward"), ("eval", True, "evaluate"), ("eval", False, "evaluate")],
+)
+def test_a_pass_without_gradients_within_a_step_is_an_evaluation_in_evaluation_mode_alone(
+    tmp_path, mode, has_loader, phase
+):
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = [torch.ones(3, 2)] * 2
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        loader = levelbench.autophase(model, optimizer, batches)
+        for batch in loader if has_loader else batches:
+            loss = model(batch).sum()
+            with torch.no_grad():
+                getattr(model, mode)()
+                model(batch)
+                model.train()
+            loss.backward()
+            optimizer.step()
+        run.evaluate(0.5)
+    phases = read_record(next(tmp_path.glob("*/*/*.jsonl"))).end.phases_ns
+    assert phases[phase] >= (80e6 if phase == "forward" else 40e6)
+    assert phases["backward"] >= 60e6
+
+
+@pytest.mark.parametrize("has_optimizer", [True, False])
+def test_a_pass_with_gradients_in_evaluation_mode_is_an_evaluation(tmp_path, has_optimizer):
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        for batch in levelbench.autophase(model, optimizer if has_optimizer else None, [torch.ones(3, 2)] * 2):
+            model.train()
+            model(batch).sum().backward()
+            optimizer.step()
+            model.eval()
+            model(batch)
+        model(batch)
+        run.evaluate(0.5)
+    phases = read_record(next(tmp_path.glob("*/*/*.jsonl"))).end.phases_ns
+    assert phases["evaluate"] >= 60e6
+    assert phases["forward"] >= 40e6
+    assert phases["backward"] >= 60e6
+
+
+class Hidden(Model):
+    """Its output is an object of its own."""
+
+    def forward(self, x):
+        return SimpleNamespace(loss=super().forward(x))
+
+
+@pytest.mark.parametrize("kind", [Model, Hidden])
+def test_a_program_that_trains_in_evaluation_mode_has_forward_passes_after_its_first_step(tmp_path, kind):
+    model = kind().eval()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        for batch in levelbench.autophase(model, optimizer, [torch.ones(3, 2)] * 4):
+            found = model(batch)
+            getattr(found, "loss", found).sum().backward()
+            optimizer.step()
+        run.evaluate(0.5)
+    record = read_record(next(tmp_path.glob("*/*/*.jsonl")))
+    phases = record.end.phases_ns
+    assert phases["forward"] >= 60e6
+    assert phases["backward"] >= (120e6 if kind is Model else 90e6)
+    assert not any("autophase" in each for each in record.end.suspect)
+
+
+@pytest.mark.parametrize("has_loader", [True, False])
+def test_a_pass_without_gradients_after_the_steps_is_an_evaluation_in_any_mode(tmp_path, has_loader):
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = [torch.ones(3, 2)] * 2
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        loader = levelbench.autophase(model, optimizer, batches)
+        for batch in loader if has_loader else batches:
+            model(batch).sum().backward()
+            optimizer.step()
+            if has_loader:
+                break
+        with torch.no_grad():
+            model(batches[0])
+        run.evaluate(0.5)
+    assert read_record(next(tmp_path.glob("*/*/*.jsonl"))).end.phases_ns["evaluate"] >= 20e6
+
+
+def test_pseudo_labels_before_a_step_under_levelbench_time_are_no_evaluation(tmp_path, monkeypatch):
+    page = told.Page.create(tmp_path / "page")
+    monkeypatch.setenv("LEVELBENCH_PHASES", str(tmp_path / "page"))
+    monkeypatch.setattr(marking._TimedRun, "looked", False)
+    monkeypatch.setattr(marking._TimedRun, "only", None)
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in levelbench.autophase(model, optimizer, [torch.ones(3, 2)] * 2):
+        with torch.no_grad():
+            model(batch)
+        model(batch).sum().backward()
+        optimizer.step()
+    with torch.no_grad():
+        model(torch.ones(3, 2))
+    marking._TimedRun.only._end()
+    totals_ns = dict(zip([phase.label for phase in Phase], page.read().totals_ns, strict=True))
+    assert totals_ns["forward"] >= 80e6
+    assert totals_ns["evaluate"] >= 20e6

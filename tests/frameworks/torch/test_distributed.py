@@ -189,3 +189,8 @@ def test_fsdp2_gathers_and_scatters_padded_parts():
     part = 2 * 4 + 2 + 1
     assert once.sent_bytes == 2 * 3 * part * 4
     assert twice.sent_bytes == 3 * 3 * part * 4
+
+
+def test_fsdp2_over_gloo_sends_an_all_reduce_where_it_should_reduce_and_scatter():
+    part = 2 * 4 + 2 + 1
+    assert FullyShardedDataParallel().traffic_over("gloo", SHAPES, 4, 4, 0).sent_bytes == (1 + 2) * 3 * part * 4

@@ -231,6 +231,7 @@ def test_an_unneeded_input_is_not_passed(tmp_path, make_specification, measured)
     assert measured(make_specification(case=case))[0].status == "measured"
 
 
+@pytest.mark.slow
 def test_torch_agrees_and_its_profiler_is_used_if_available(make_specification, measured):
     pytest.importorskip("torch")
     outcome, events = measured(make_specification("torch"))

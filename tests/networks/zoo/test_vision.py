@@ -104,7 +104,7 @@ def test_the_number_of_classes_is_an_option(name):
         ("resnet50", "fc.weight", 2048**-0.5 / 3**0.5),
         ("wideresnet28-10", "layer1.1.conv1.weight", (2 / (9 * 160)) ** 0.5),
         ("densenet121", "block1.layer2.conv2.weight", (2 / (9 * 128)) ** 0.5),
-        ("mobilenetv2", "block2.depthwise.weight", (2 / 9) ** 0.5),
+        ("mobilenetv2", "block2.depthwise.weight", (2 / (9 * 96)) ** 0.5),
         ("mobilenetv2", "conv1.weight", (2 / 1280) ** 0.5),
         ("squeezenet", "fire5.expand3x3.weight", (2 / (9 * 32)) ** 0.5),
         ("squeezenet", "conv10.weight", 0.01),

@@ -113,9 +113,10 @@ def test_only_a_slow_first_call_skips_nothing(fake, gemm, reference):
 
 
 def test_a_random_operator_is_measured_but_not_compared(fake, reference):
-    case, _ = measured(fake(), parse_problem("RandomNormalLike", ["input=64"]), reference)
-    assert case.status == "measured", case.reason
-    assert "random" in case.checked
+    case, times_s = measured(fake(), parse_problem("RandomNormalLike", ["input=64"]), reference)
+    assert case.status == "unchecked", case.reason
+    assert "random" in case.reason
+    assert times_s
 
 
 @pytest.mark.parametrize(

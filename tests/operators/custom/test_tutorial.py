@@ -43,6 +43,7 @@ def test_the_two_agree_each_in_its_own_process(folder):
     run(folder, "run_isolated(")
 
 
+@pytest.mark.slow
 def test_the_check_finds_the_cpp_and_the_python_operator_equal(folder):
     (folder / "fused.py").write_text(block("class Fused(compiled"))
     (folder / "elsewhere").mkdir()

@@ -5,6 +5,7 @@ Equal nodes share one compiled function, so a network with twenty equal layers c
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -122,6 +123,15 @@ class JaxBackend(Float32Backend):
 
     def host(self, array: Array) -> NDArray[Any]:
         return to_numpy(array)
+
+    def memory(self, array: Array) -> NDArray[Any] | None:
+        """XLA's own buffer on the CPU, where a type takes whole bytes."""
+        host = np.dtype(array.dtype)
+        if self.device.platform != "cpu" or not array.size or "int4" in host.name or "int2" in host.name:
+            return None
+        pointer = jax.block_until_ready(array).unsafe_buffer_pointer()
+        raw = np.ctypeslib.as_array((ctypes.c_uint8 * (array.size * host.itemsize)).from_address(pointer))
+        return raw.view(host).reshape(array.shape)
 
     def seed(self, seed: int) -> None:
         """Restart the sequence of random draws."""

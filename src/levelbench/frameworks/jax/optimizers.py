@@ -23,6 +23,8 @@ from levelbench.training.optimizers.base import RuleStepper, State, Stepper, Upd
 from levelbench.training.optimizers.rules import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.wrappers import Native
 
+_MOST_PROGRAMS = 32
+
 
 class OptaxStepper(Stepper):
     """A gradient transformation of optax, which counts its steps itself."""
@@ -34,27 +36,14 @@ class OptaxStepper(Stepper):
         self._optax: Any = importlib.import_module("optax")
         self._native, self._backend, self._parameters = native, backend, parameters
         try:
-            self._state: Any = self._transformation(native.lr).init(dict(parameters))
+            self._state: Any = _transformation(native, native.lr).init(dict(parameters))
         except (TypeError, ValueError, AttributeError) as error:
             raise DefinitionError(
                 f"{native.name}({', '.join(f'{key}={value}' for key, value in native.settings)})",
                 f"{type(error).__name__}: {error}",
                 "give arguments and parameters that optax's documentation allows",
             ) from error
-        # Nothing is donated: the state may contain the parameters themselves.
-        self._program = jax.jit(self._updated)
-
-    def _transformation(self, lr: Array) -> Any:
-        if self._native.made is not None:
-            return self._native.made
-        make = reduce(getattr, self._native.name.split(".")[1:], self._optax)
-        return make(learning_rate=lr, **dict(self._native.settings))
-
-    def _updated(self, parameters: Array, gradients: Array, state: Any, lr: Array) -> tuple[Array, Array]:
-        updates, after = self._transformation(lr).update(gradients, state, parameters)
-        if self._native.made is not None:
-            updates = jax.tree_util.tree_map(lambda each: each * lr, updates)
-        return self._optax.apply_updates(parameters, updates), after
+        self._program = _optax_program(native)
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         """One step of optax, which needs the gradients of all parameters."""
@@ -92,10 +81,30 @@ class OptaxStepper(Stepper):
         ]
 
 
+def _transformation(native: Native, lr: Array | float) -> Any:
+    if native.made is not None:
+        return native.made
+    make: Any = reduce(getattr, native.name.split(".")[1:], importlib.import_module("optax"))
+    return make(learning_rate=lr, **dict(native.settings))
+
+
+def _step_of_optax(native: Native, parameters: Array, gradients: Array, state: Any, lr: Array) -> tuple[Array, Array]:
+    optax: Any = importlib.import_module("optax")
+    updates, after = _transformation(native, lr).update(gradients, state, parameters)
+    if native.made is not None:
+        updates = jax.tree_util.tree_map(lambda each: each * lr, updates)
+    return optax.apply_updates(parameters, updates), after
+
+
+@lru_cache(maxsize=_MOST_PROGRAMS)
+def _optax_program(native: Native) -> Any:
+    """The compiled step; equal optimizers share it. Nothing is donated: the state may contain the parameters."""
+    return jax.jit(partial(_step_of_optax, native))
+
+
 Arrays = dict[str, Any]
 Program = Callable[[Arrays, Arrays, Arrays, int, float], tuple[Arrays, Arrays]]
 
-_MOST_PROGRAMS = 32
 _UNTRACEABLE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,

@@ -301,6 +301,9 @@ class NumpyBackend(Float32Backend):
     def host(self, array: NDArray[Any]) -> NDArray[Any]:
         return np.array(array)
 
+    def memory(self, array: NDArray[Any]) -> NDArray[Any] | None:
+        return array if isinstance(array, np.ndarray) else None
+
     def take(self, array: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
         return array.take(indices, axis=0)
 

@@ -42,10 +42,14 @@ _SAME_SINCE = {
     "Tile": 6,
 }
 """The first version of an operator that computes the same as its version in opset 13."""
+_SAME_UNTIL = {"DequantizeLinear": 19, "QuantizeLinear": 19}
+"""A version that also computes what all earlier ones do, for operators whose earlier ones ONNX's reference lacks."""
 
 
 def modern(node: OperatorNode) -> OperatorNode:
     """The node, or the same node in opset 13; ``UnsupportedError`` if its opset defines the operator differently."""
+    if node.opset < _SAME_UNTIL.get(node.op_type, 0) and not node.domain:
+        return replace(node, opset=_SAME_UNTIL[node.op_type])
     if in_range(node):
         return node
     oldest = _SAME_SINCE.get(node.op_type)
@@ -94,8 +98,11 @@ class Fallback(Operator):
         with np.errstate(all="ignore"):
             try:
                 found = iter(self._evaluator.run(None, given, attributes={}))
-            except NotImplementedError as error:
+            except (NotImplementedError, RuntimeContextError) as error:
                 raise _refusal(self.node, error) from error
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                # It does not cover all that ONNX allows (per-channel scales of one-dimensional convolutions, say).
+                raise _refusal(self.node, f"ONNX's reference fails ({type(error).__name__}: {error})") from error
         return tuple(_array(next(found)) if name else None for name in self._outputs)
 
 
@@ -103,7 +110,7 @@ def _array(value: Any) -> Any:
     return value if value is None or isinstance(value, list) else np.asarray(value)
 
 
-def _refusal(node: OperatorNode, error: Exception) -> UnsupportedError:
+def _refusal(node: OperatorNode, error: Exception | str) -> UnsupportedError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return UnsupportedError(f"{node.title} of opset {node.opset} on numpy", reason, "use another framework")
 

@@ -36,6 +36,7 @@ from levelbench.frameworks.onnxruntime.sessions import (
     spins,
     threads,
     to_numpy,
+    view_of,
 )
 from levelbench.measure.clocks import HOST
 from levelbench.networks.codegen import Lowered
@@ -287,7 +288,13 @@ class OnnxRuntimeBackend(Float32Backend):
         return from_numpy(host, self._device)
 
     def host(self, array: OrtValue) -> NDArray[Any]:
+        """A copy on the host; ``UnsupportedError`` for a map or a sequence, which operators on trees return."""
+        if not array.is_tensor():
+            raise UnsupportedError("a value of ONNX Runtime", f"it is a {array.data_type()}", "use tensors")
         return to_numpy(array)
+
+    def memory(self, array: OrtValue) -> NDArray[Any] | None:
+        return view_of(array)
 
     def model(self, model: onnx.ModelProto) -> Callable[[Sequence[Any]], list[Any]]:
         """The whole model as one session, with ONNX Runtime's graph optimisations."""

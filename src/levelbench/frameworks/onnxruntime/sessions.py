@@ -209,6 +209,18 @@ def from_numpy(array: NDArray[Any], device: SessionDevice) -> OrtValue:
     return value if device == _HOST else _moved(value, device)
 
 
+def view_of(value: OrtValue) -> NDArray[Any] | None:
+    """The memory of a value on the CPU; ``None`` elsewhere, for strings and for types below a byte."""
+    element = value.element_type()
+    if value.device_name() != "cpu" or element == onnx.TensorProto.STRING or element in _BITS:
+        return None
+    dtype, shape, size = helper.tensor_dtype_to_np_dtype(element), tuple(value.shape()), value.tensor_size_in_bytes()
+    if not size:
+        return None
+    raw = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(value.data_ptr()))
+    return raw.view(dtype).reshape(shape)
+
+
 def to_numpy(value: OrtValue) -> NDArray[Any]:
     """A copy on the host with the same type (of ``ml_dtypes`` where NumPy has none)."""
     element = value.element_type()

@@ -100,6 +100,15 @@ def small_to_bytes(tensor: Tensor) -> Tensor:
 # is copied and updated in memory order.
 
 
+def view_of(tensor: Tensor) -> NDArray[Any] | None:
+    """The memory of a tensor on the CPU; ``None`` if its values are elsewhere, or NumPy has no such type."""
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_neg() or tensor.is_conj():
+        return None
+    if tensor.dtype is torch.bfloat16:
+        return tensor.detach().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return None if tensor.dtype in _CARRIERS else tensor.detach().numpy()
+
+
 class TorchPacker(Packer):
     """Writes into one buffer; tensors that are packed together are copied in one call."""
 

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from levelbench.errors import DataError, UnsupportedError
 from levelbench.frameworks.torch import TorchFramework
-from levelbench.frameworks.torch.arrays import TorchPacker, from_numpy, to_numpy
+from levelbench.frameworks.torch.arrays import TorchPacker, from_numpy, to_numpy, view_of
 from levelbench.frameworks.torch.executor import Numerics, TorchExecutor, TorchModule
 from levelbench.frameworks.torch.operators import find
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
 from levelbench.networks.executor import Backend, Executor, checked_parameters
+from levelbench.networks.layers import LayerGraph
 from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, Operator, Pullback, known_upstream
@@ -217,6 +218,11 @@ class TorchBackend(Backend):
 
         return profile(executor, inputs, repeats)
 
+    def layers_of(self, model: Any, inputs: Sequence[NDArray[Any]]) -> LayerGraph:
+        from levelbench.frameworks.torch.layers import module_layers
+
+        return module_layers(model, inputs)
+
     def memory_meter(self) -> Meter:
         from levelbench.frameworks.torch.profiling import CudaMemoryMeter
 
@@ -228,6 +234,13 @@ class TorchBackend(Backend):
 
     def host(self, array: Tensor) -> NDArray[Any]:
         return to_numpy(array)
+
+    def memory(self, array: Tensor) -> NDArray[Any] | None:
+        return view_of(array)
+
+    def written(self, array: Tensor) -> None:
+        """An empty write counts up the version that rearranged weights are kept for."""
+        array.view(-1)[:0].zero_()
 
     def operator(self, node: OperatorNode) -> Operator:
         """The operator on this device, including custom ones."""

@@ -473,7 +473,11 @@ def open_group(kind: str, place: RankPlace, timeout_s: float) -> TorchCommunicat
         # A prefix per restart: otherwise entries of the ranks before a restart would be taken for current ones.
         store = dist.PrefixStore(f"started-{os.environ.get(_RESTARTS, '0')}", store)
         with _interface(kind, place):
-            dist.init_process_group(kind, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
+            # With its device, NCCL connects now and not in the first collective, which a clock would measure.
+            own = device if device.type == "cuda" else None
+            dist.init_process_group(
+                kind, store=store, rank=place.rank, world_size=place.size, timeout=timeout, device_id=own
+            )
             group = dist.group.WORLD._get_backend(device)
             communicator = TorchCommunicator(group, kind, device, timeout_s, _leave)
             communicator.barrier()
@@ -501,7 +505,12 @@ def _device(kind: str, place: RankPlace) -> torch.device:
     if not dist.is_nccl_available() or not torch.cuda.is_available():
         found = "this build of PyTorch does not have it" if not dist.is_nccl_available() else "PyTorch sees no GPU here"
         raise MissingError("a communicator over nccl", found, "use gloo")
-    device = torch.device("cuda", place.local_rank % torch.cuda.device_count())
+    count = torch.cuda.device_count()
+    if place.local_rank >= count:
+        asked = f"rank {place.rank} over nccl, number {place.local_rank} on its machine"
+        found = f"PyTorch sees {count} GPU{'s' * (count != 1)}, and each rank needs its own"
+        raise UsageError(asked, found, "start as many ranks a machine as it has GPUs, or use gloo")
+    device = torch.device("cuda", place.local_rank)
     torch.cuda.set_device(device)
     return device
 

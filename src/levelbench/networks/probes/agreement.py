@@ -337,19 +337,43 @@ class Conditioning:
     """Runs a network with slightly changed parameters and inputs, and measures how far each tensor moves.
 
     The largest deviation of three runs is multiplied by eight, as rounding happens in every operator and not only in
-    the inputs.
+    the inputs. Where ``noisy`` can run the network, so that it does, the larger effect of the two counts: a difference
+    of nearly equal numbers inside, or a sum halfway between two steps of a quantiser, need not show in the inputs.
     """
 
     def __init__(
-        self, run: Callable[[Arrays, Arrays], Mapping[str, Host]], parameters: Arrays, inputs: Arrays, dtype: DTypeLike
+        self,
+        run: Callable[[Arrays, Arrays], Mapping[str, Host]],
+        parameters: Arrays,
+        inputs: Arrays,
+        dtype: DTypeLike,
+        noisy: Callable[[Arrays, Arrays, int | None], Mapping[str, Host]] | None = None,
     ) -> None:
-        """``run`` returns tensors by name for parameters and inputs."""
-        self._run, self._parameters, self._inputs = run, parameters, inputs
+        """``run`` returns tensors by name for parameters and inputs; ``noisy`` also takes a seed (``None``: exact)."""
+        self._run, self._parameters, self._inputs, self._noisy = run, parameters, inputs, noisy
         self._roundoff = unit_roundoff(dtype)
 
     def of(self, name: str, base: Host) -> RoundingEffect | None:
         """What rounding does to a tensor whose value is ``base``; ``None`` if unknown."""
-        return _moved([each.get(name) for each in self._runs], base)
+        effects = [_moved([each.get(name) for each in self._runs], base)]
+        exact, *others = [each.get(name) for each in self._noisy_runs] or [None]
+        if exact is not None and exact.shape == base.shape:
+            effects.append(_moved(others, exact))
+        known = [each for each in effects if each is not None]
+        if not known:
+            return None
+        flips = np.logical_or.reduce([each.flips for each in known])
+        return RoundingEffect(max(each.by for each in known), np.asarray(flips))
+
+    @cached_property
+    def _noisy_runs(self) -> list[Mapping[str, Host]]:
+        """The results without noise, and with three seeds; empty if the network does not run so."""
+        if self._noisy is None:
+            return []
+        try:
+            return [self._noisy(self._parameters, self._inputs, seed) for seed in (None, *range(_TIMES))]
+        except LevelbenchError:
+            return []
 
     @cached_property
     def _runs(self) -> list[Mapping[str, Host]]:

@@ -35,7 +35,7 @@ from levelbench.networks.probes.divergence import (
     first_divergence,
     first_wrong_gradient,
 )
-from levelbench.networks.probes.running import Arrays, Runner, with_probe
+from levelbench.networks.probes.running import Arrays, Runner, noisy_outputs, with_probe
 from levelbench.operators.contract import OperatorBackend
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -106,7 +106,11 @@ class _Comparison:
         self._dtype = dtype = coarsest_dtype(network, dtypes)
         self._unsteady = random_values(network.model.graph)
         self._conditioning = Conditioning(
-            partial(reference.outputs, network), setting.parameters, setting.inputs, dtype
+            partial(reference.outputs, network),
+            setting.parameters,
+            setting.inputs,
+            dtype,
+            partial(noisy_outputs, network),
         )
         self._training, self._no_gradients = self._with_loss(setting) if gradients else (setting, "not requested")
         self._trained = [each.name for each in network.parameters if each.trainable] if gradients else []

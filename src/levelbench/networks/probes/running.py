@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from levelbench.checks.arrays import Host, is_float
+from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import UnsupportedError
+from levelbench.networks.codegen import Lowered, LoweredStep
 from levelbench.networks.executor import Array, Backend
 from levelbench.networks.inspect import needed_nodes, outer_reads
 from levelbench.networks.losses import LossSplice
 from levelbench.networks.network import Network, read_inputs
 from levelbench.networks.values import Parameter, element_type
 from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode, structural
 
 Arrays = Mapping[str, Host]
@@ -73,11 +77,46 @@ class Runner:
         return lambda: self._hosted([each.name for each in stored.graph.output], program(given))
 
     def _hosted(self, names: Sequence[str], values: Iterable[Array]) -> dict[str, Host]:
-        return {
-            name: np.asarray(self.backend.host(value))
-            for name, value in zip(names, values, strict=True)
-            if value is not None and not isinstance(value, list)
-        }
+        found = {}
+        for name, value in zip(names, values, strict=True):
+            # Maps and sequences have no dtype in which they could be compared.
+            with suppress(UnsupportedError):
+                if value is not None and not isinstance(value, list):
+                    found[name] = np.asarray(self.backend.host(value))
+        return found
+
+
+def noisy_outputs(network: Network, parameters: Arrays, inputs: Arrays, seed: int | None) -> dict[str, Host]:
+    """The network's outputs on NumPy, with a rounding error of random sign in every floating-point value it makes.
+
+    This is what a framework that sums in another order may differ by (Parker's Monte Carlo arithmetic, 1997). Whole
+    numbers stay as they are, because what makes them is usually exact. ``None`` as the seed leaves out the noise.
+    """
+    lowered = Lowered(network, backend := open_framework("numpy", "cpu"))
+    random = None if seed is None else np.random.default_rng(seed)
+
+    def noisy(value: Any) -> Any:
+        if random is None or not isinstance(value, np.ndarray) or not is_float(value.dtype):
+            return value
+        wide = value.astype(np.float64)
+        with np.errstate(all="ignore"):
+            moved = wide * (1 + unit_roundoff(value.dtype) * random.choice([-1.0, 1.0], value.shape))
+            return np.where(wide == np.round(wide), wide, moved).astype(value.dtype)
+
+    def wrapped(step: LoweredStep) -> LoweredStep:
+        def call(*arguments: Any) -> Any:
+            found = step.call(*arguments)
+            return noisy(found) if step.bare else tuple(noisy(each) for each in found)
+
+        return step if step.on_host else replace(step, call=call)
+
+    function = lowered.composed([wrapped(each) for each in lowered.steps])
+    values = function(
+        *(backend.array(inputs[name]) for name in lowered.inputs),
+        *(backend.array(parameters[name]) for name in lowered.arrays),
+    )
+    pairs = zip(lowered.outputs, values, strict=True)
+    return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
 
 
 def part_of(network: Network, outputs: Sequence[str]) -> Network:

@@ -88,7 +88,8 @@ class ImageBuilder(GraphBuilder):
             shape = (channels, inputs // groups, kernel, kernel)
             if fixed is not None and fixed.shape != shape:
                 raise self._refusal(name, f"fixed kernels have shape {fixed.shape}, expected {shape}")
-            drawn = he(channels * kernel * kernel // groups) if draw is None else draw
+            # PyTorch's fan-out counts all output channels, whatever the groups.
+            drawn = he(channels * kernel * kernel) if draw is None else draw
             weight = self.parameter("weight", shape, drawn) if fixed is None else self.constant(fixed)
             added = () if bias is None else (self.parameter("bias", (channels,), bias),)
             square: dict[str, Any] = {"kernel_shape": [kernel] * 2, "pads": [padding] * 4, "strides": [stride] * 2}

@@ -176,7 +176,7 @@ def check(
         try:
             pairs = _pairs(node, results, part, make(node))
         except UnsupportedError as error:
-            return Correctness(checked=f"not checked: the reference has none ({error.found})")
+            return Correctness(checked=f"not checked: there is no reference ({error.found})")
         found += [_judge(node, what, actual, wanted, shapes, direction) for what, actual, wanted in pairs]
         found.append(Correctness(checked=part.label))
     wrong = "; ".join(each.wrong for each in found if each.wrong)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,10 +32,13 @@ from levelbench.measure.forking import how_started
 from levelbench.measure.sampling import Sample, sample
 from levelbench.measure.stopping import Budget, Precision
 from levelbench.operators.benchmark.checking import Results, check
+from levelbench.operators.benchmark.watching import SEAL, Contents, RefusedError, Watch, WrongError
 from levelbench.operators.contract import Array, Framework, Operator, OperatorBackend
 from levelbench.operators.cost import Cost, Signature, cost_of
+from levelbench.operators.custom.definition import create, spec_of
+from levelbench.operators.custom.host import plain_reference
 from levelbench.operators.frameworks import open_framework
-from levelbench.operators.node import OperatorNode, operator_node, structural
+from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode, operator_node, structural
 from levelbench.operators.suites.single import dtype_of, make_inputs, node_of
 from levelbench.records.benchmarks import BenchmarkSpecification, BenchmarkWriter, Case, Problem
 from levelbench.records.processes import ProcessEnd
@@ -109,14 +113,18 @@ def _of_type(proto: onnx.TypeProto) -> Signature | None:
 
 Host = NDArray[Any]
 _MEMORY_SHARE = 0.8
-_COPIES = 3
-"""Copies of inputs and outputs: the framework's, the host's, and as much again for a workspace and the reference."""
+_COPIES = 4
+"""Copies of inputs and outputs: the framework's, the host's (now and at first), and a workspace and the reference."""
 _TOO_SLOW = 4.0
 """A call that would take this many budgets at the framework's measured pace is not even tried."""
 # How PyTorch, JAX and ONNX Runtime report it.
 _OUT_OF_MEMORY = ("OutOfMemoryError", "RESOURCE_EXHAUSTED", "Failed to allocate memory", "not enough memory")
 _FEW = 6
 _OVERRUN = 3.0
+_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+_need_whole = SEAL.need_whole
+_SELDOM = 0.05
+"""Where comparing with the reference takes more than this share of the budget, only one timed call is compared."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +173,12 @@ def measure_problem(
     seed: int,
     limits: TrialSettings,
     reference: Callable[[OperatorNode], Operator],
+    examples: Path | None = None,
 ) -> tuple[Case, list[float]]:
     """The case of ``problem`` and its raw times in seconds per call (empty if there are none).
 
-    ``reference`` creates operators on NumPy arrays. Raises ``MissingError`` if the caches cannot be made cold, because
-    that concerns all problems.
+    ``reference`` creates operators on NumPy arrays; ``examples`` is the folder of a file's own inputs. Raises
+    ``MissingError`` if the caches cannot be made cold, because that concerns all problems.
     """
     node = node_of(problem)
     cost = Cost(None, None)
@@ -177,28 +186,57 @@ def measure_problem(
         signatures = input_signatures(problem)
         cost = cost_of(node, signatures, output_signatures(problem), limits.direction)
         _check_fit(problem, cost, limits)
-        trial = _Trial(backend, node, make_inputs(problem, seed), limits)
+        inputs = make_inputs(problem, seed) if examples is None else read_inputs(problem, index, seed, examples)
+        trial = _Trial(backend, node, inputs, limits, _fixed(problem))
         found = [signature(each) for each in trial.outputs]
         cost, forward = (cost_of(node, signatures, found, each) for each in (limits.direction, "forward"))
         first_s = trial.first(limits.budget_s)
+        if node.domain == CUSTOM_DOMAIN:
+            reference = plain_reference
+            cost = stated_cost(node, inputs) if limits.direction == "forward" else cost
+        before_ns = HOST.now_ns()
         finding = check(node, trial.results(), forward.flops, reference)
-        taken = trial.sample()
+        seldom = (HOST.now_ns() - before_ns) * 1e-9 > _SELDOM * limits.budget_s
+        judge = partial(check, node, flops=forward.flops, make=reference)
+        taken, watch = trial.sample(lambda results: "" if finding.wrong else judge(results).wrong, seldom)
+        if watch.is_view:
+            cost = Cost(cost.flops, None)
+    except (RefusedError, WrongError) as error:
+        status: Literal["refused", "wrong"] = "refused" if isinstance(error, RefusedError) else "wrong"
+        return Case(index, status, str(error), cost.flops, cost.bytes), []
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one problem must not end the others
         return Case(index, *failure(error), cost.flops, cost.bytes), []
+    checked = f"not checked: {watch.unchanged}" if watch.unchanged else finding.checked
+    unchecked = checked.startswith("not checked")
     case = Case(
         index,
-        "wrong" if finding.wrong else "measured",
-        finding.wrong,
+        "wrong" if finding.wrong else "unchecked" if unchecked else "measured",
+        finding.wrong or (checked if unchecked else ""),
         cost.flops,
         cost.bytes,
         finding.errors,
-        finding.checked,
+        checked,
         taken.inner,
         taken.stopped_by,
         taken.warmup_reason,
         first_s,
     )
     return case, taken.values.tolist()
+
+
+def stated_cost(node: OperatorNode, inputs: Sequence[NDArray[Any] | None]) -> Cost:
+    """The cost that a custom operator states for these inputs."""
+    return create(node).cost(*(spec_of(each) for each in inputs if each is not None)) or Cost(None, None)
+
+
+def read_inputs(problem: Problem, index: int, seed: int, folder: Path) -> list[Host | None]:
+    """The inputs of the problem at ``index``: those that are examples from ``folder``, others made as usual."""
+    known = {tensor.name: tensor for tensor in problem.tensors}
+    made = make_inputs(problem, seed)
+    for at, name in enumerate(problem.inputs):
+        if name and known[name].fill == "example":
+            made[at] = np.fromfile(folder / f"{index}-{at}", dtype_of(known[name].dtype)).reshape(known[name].shape)
+    return made
 
 
 def _check_fit(problem: Problem, cost: Cost, limits: TrialSettings) -> None:
@@ -215,35 +253,52 @@ def _check_fit(problem: Problem, cost: Cost, limits: TrialSettings) -> None:
             raise Skipped(f"a call would take about {least_s:.2g} s at the {rate}; budget {limits.budget_s:g} s")
 
 
+def _fixed(problem: Problem) -> frozenset[int]:
+    """Positions of the inputs whose values are given."""
+    given = {tensor.name for tensor in problem.tensors if tensor.values is not None}
+    return frozenset(at for at, name in enumerate(problem.inputs) if name in given)
+
+
 class _Trial:
-    """The operator with its native inputs, the measured call, and the results of the first call."""
+    """The operator with its native inputs, the measured call, and the results of the first call.
+
+    What changes between calls is the inputs or, in a backward, the gradients of the outputs.
+    """
 
     def __init__(
-        self, backend: OperatorBackend, node: OperatorNode, inputs: list[Host | None], limits: TrialSettings
+        self,
+        backend: OperatorBackend,
+        node: OperatorNode,
+        inputs: list[Host | None],
+        limits: TrialSettings,
+        fixed: frozenset[int],
     ) -> None:
         self._backend, self._limits, self._inputs = backend, limits, inputs
         self._clock = HOST if limits.on_host else backend.clock()
-        fixed = structural(node)
-        native = [each if each is None or at in fixed else backend.array(each) for at, each in enumerate(inputs)]
-        operator = backend.operator(node)
-        self._given: list[Host | None] = []
-        self._call: Callable[[], tuple[Any, ...]] = lambda: operator.forward(*native)
+        self._ours = node.domain == CUSTOM_DOMAIN
+        operator, kept = backend.operator(node), frozenset(structural(node))
+        self._call: Callable[..., tuple[Any, ...]] = operator.forward
         if limits.direction == "backward":
-            outputs, pullback = operator.vjp(*native)
+            native = [each if each is None or at in kept else backend.array(each) for at, each in enumerate(inputs)]
+            outputs, self._call = operator.vjp(*native)
             self.outputs = self._hosted(outputs)
-            self._given = _gradients(self.outputs)
-            given = [None if each is None else backend.array(each) for each in self._given]
-            self._call = lambda: pullback(*given)
+            self._contents = Contents(_gradients(self.outputs), backend)
+        else:
+            weights = frozenset(range(1, len(inputs)) if node.op_type in _RECURRENT else ())
+            self._contents = Contents(
+                inputs, backend, fixed=fixed, structural=kept, weights=weights, only_floats=self._ours
+            )
+            self._inputs = self._contents.hosts
         before_ns = self._clock.now_ns()
         found = self._finished()
         self._first_s = (self._clock.now_ns() - before_ns) * 1e-9
-        self._whole = all(each is not None for each in found)
+        self._gaps = any(each is None for each in found)
         self._found = self._hosted(found)
         if limits.direction == "forward":
             self.outputs = self._found
 
     def _finished(self) -> tuple[Array | None, ...]:
-        found = self._call()
+        found = self._call(*self._contents.native)
         self._backend.finish([each for each in found if each is not None])
         return found
 
@@ -261,26 +316,39 @@ class _Trial:
         return self._first_s
 
     def results(self) -> Results:
-        """The results to compare with the reference; they are released here, as memory may be short."""
-        outputs, found, given = self.outputs, self._found, self._given
-        self.outputs, self._found, self._given = [], [], []
+        """The results of the first call, to compare with the reference; they are released, as memory may be short."""
+        found, self._found = self._found, []
+        results = self._results(self._contents.hosts, found)
         if self._limits.direction == "forward":
-            return Results(self._inputs, outputs)
-        return Results(self._inputs, outputs, found, given)
+            self.outputs = []
+        return results
 
-    def sample(self) -> Sample:
-        """Raw times of the measured call, which ends when its outputs are computed."""
-        limits, call, finish = self._limits, self._call, self._backend.finish
+    def _results(self, given: Sequence[Host | None], found: Sequence[Host | None]) -> Results:
+        if self._limits.direction == "forward":
+            return Results(given, found)
+        return Results(self._inputs, self.outputs, found, given)
 
-        def work() -> object:
-            return finish(call())
+    def sample(self, judge: Callable[[Results], str], seldom: bool) -> tuple[Sample, Watch]:
+        """Raw times of the measured call, which ends when its outputs are computed, and what the watch saw.
 
-        def work_with_gaps() -> object:
-            return finish([each for each in call() if each is not None])
-
+        ``judge`` says what is wrong with results; ``seldom`` makes it be asked once only.
+        """
+        limits = self._limits
+        watch = Watch(
+            self._call,
+            self._contents,
+            self._backend,
+            lambda given, found: judge(self._results(given, found)),
+            ours=self._ours,
+            gaps=self._gaps,
+            seldom=seldom,
+        )
+        watch.rehearse(4 if self._first_s < limits.budget_s / 50 else 2)
         until = Precision(limits.precision) | Budget(limits.budget_s, _FEW, _OVERRUN)
-        chosen = work if self._whole else work_with_gaps
-        return sample(chosen, until, clock=self._clock, cache=limits.cache, flusher=limits.flusher)
+        taken = sample(watch.work, until, clock=self._clock, cache=limits.cache, flusher=limits.flusher, between=watch)
+        _need_whole()
+        watch.conclude(self._clock)
+        return taken, watch
 
 
 def _gradients(outputs: Sequence[Host | None]) -> list[Host | None]:
@@ -359,6 +427,9 @@ def merged(found: Sequence[JsonLine]) -> JsonLine:
 
 
 OnCase = Callable[[Path, Case | None], None]
+Measure = Callable[
+    [OperatorBackend, Problem, int, int, TrialSettings, Callable[[OperatorNode], Operator]], tuple[Case, list[float]]
+]
 
 
 def make_record(
@@ -372,6 +443,9 @@ def make_record(
     backend: OperatorBackend | None = None,
     crashed: Mapping[int, str] | None = None,
     planned: tuple[float | None, int] = (None, 0),
+    warm: Callable[[OperatorBackend], object] | None = None,
+    load: Callable[[], object] | None = None,
+    measure: Measure | None = None,
 ) -> Path:
     """Measure every problem, write the record and return its path.
 
@@ -379,12 +453,20 @@ def make_record(
     those that this framework reached, which decide what would take too long. ``on_case`` gets each case, and ``None``
     before the first. ``backend`` defaults to the specification's framework, opened. ``crashed`` problems crashed an
     earlier process: they fail with that reason without being tried again. ``planned`` are the effect and the number of
-    records in the header.
+    records in the header. ``warm`` makes the framework import what it does late, before its functions
+    are sealed. ``load`` loads the user's own operators, if those are measured. ``measure`` is
+    ``measure_problem``, or what measures problems of another kind.
     """
     opened = open_framework(specification.framework, specification.device) if backend is None else backend
     reference = opened if specification.framework == "numpy" else open_framework("numpy")
     environment = capture()
     environment["framework"] = opened.describe()
+    if warm is not None:
+        warm(opened)
+    SEAL.add_framework(opened)
+    if load is not None:
+        # Only now: foreign code may replace what measuring consists of.
+        load()
     environment["started"] = how_started()
     flusher = StreamFlusher() if specification.cache == "cold" and specification.device == "cpu" else None
     gc.collect()
@@ -407,7 +489,7 @@ def make_record(
             if crashed and index in crashed:
                 case = Case(index, "failed", crashed[index])
             else:
-                case, times_s = measure_problem(opened, problem, index, 0, limits, reference.operator)
+                case, times_s = (measure or measure_problem)(opened, problem, index, 0, limits, reference.operator)
             if times_s:
                 writer.add(Samples(str(index), "s", times_s))
             writer.add(case)

@@ -51,6 +51,8 @@ class CustomOperator(ABC):
     ``inputs`` defaults to the parameters of ``forward``, ``outputs`` to ``("output",)``.
     ``array_api`` declares that forward and backward use only the Array API standard (``namespace(x)``). They then run
     natively on the arrays of PyTorch and JAX. Otherwise every framework passes them NumPy arrays.
+    ``same_as`` is the ONNX operator that computes the same with the same inputs and attributes, to be measured with in
+    the frameworks' own implementations; by default the one of its name, if there is one.
 
     Inputs must not be changed, outputs must be new arrays, and no state may be kept between calls.
     """
@@ -59,6 +61,7 @@ class CustomOperator(ABC):
     inputs: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[tuple[str, ...]] = ("output",)
     array_api: ClassVar[bool] = False
+    same_as: ClassVar[str] = ""
     has_backward: ClassVar[bool] = False
     has_reference: ClassVar[bool] = False
     attributes: Mapping[str, Attribute]

@@ -13,17 +13,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
-from levelbench.operators.contract import Array, as_tuple
+from levelbench.operators.contract import Array, Operator, Pullback, as_tuple
 from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import (
     CustomOperator,
     Spec,
     as_array,
+    create,
     differentiable,
     infer_outputs,
     spec_of,
 )
 from levelbench.operators.custom.definition import count_inputs as count_inputs
+from levelbench.operators.node import OperatorNode
+
+
+class _Reference(Operator):
+    """The reference that a custom operator defines, without a gradient."""
+
+    def __init__(self, node: OperatorNode) -> None:
+        self.node, self._operator = node, create(node)
+        if not self._operator.has_reference:
+            raise UnsupportedError(f"the reference of {node.title}", "the operator defines none", "write one")
+
+    def forward(self, *inputs: Array) -> tuple[Array, ...]:
+        return as_tuple(self._operator.reference(*inputs))
+
+    def vjp(self, *inputs: Array) -> tuple[tuple[Array, ...], Pullback]:
+        """A reference has no gradient."""
+        found = "that of an operator of your own has no gradient: levelbench check compares gradients with differences"
+        raise UnsupportedError(f"the gradient of the reference of {self.node.title}", found, "measure forward")
+
+
+def plain_reference(node: OperatorNode) -> Operator:
+    """The reference of a custom operator's node, on NumPy arrays; ``UnsupportedError`` if it has none."""
+    return _Reference(node)
 
 
 def need_backward(operator: CustomOperator) -> None:

@@ -10,8 +10,9 @@ import importlib.util
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.checks.arrays import Host, is_float
-from levelbench.checks.findings import Finding, Report, failed
-from levelbench.checks.isolation import JsonLine, Say, run_isolated
-from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
-from levelbench.operators.contract import DType
-from levelbench.operators.custom.definition import CustomOperator, node_of
+from levelbench.checks.findings import Finding, Report, failed, not_tried, passed
+from levelbench.checks.isolation import JsonLine, Say, report_isolated, run_isolated
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.operators.benchmark.watching import SEAL
+from levelbench.operators.contract import DType, OperatorBackend
+from levelbench.operators.custom.compiled import CompiledOperator
+from levelbench.operators.custom.definition import Attribute, CustomOperator, node_of
 from levelbench.operators.custom.library import load_file
+from levelbench.operators.custom.sanitizers import SANITIZERS, run_sanitized
 from levelbench.operators.frameworks import open_framework
-from levelbench.operators.probes.check import DTYPES, check_operator
+from levelbench.operators.probes.attributes import other_attributes
+from levelbench.operators.probes.check import DTYPES, RUNS, check_operator
 from levelbench.operators.probes.forward import Oracle
+from levelbench.operators.probes.inputs import more_sizes, other_shapes
+from levelbench.operators.probes.judging import Setting, Variant
 from levelbench.operators.probes.subject import Checkable, HostOperator, Inputs, attempt, subject_of
 
 _MOST_EXAMPLES = 6
@@ -53,13 +60,16 @@ class Request:
     seed: int = 0
     kinds: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    runs: int = 100
+    runs: int = RUNS
 
 
 def check_in_file(
     request: Request, tell: Callable[[str], None], hear: Callable[[Finding], None]
 ) -> tuple[Report, NDArray[np.float64] | None]:
     """The report, and the deviation of the first output from the reference on the first example, if there is one."""
+    # Before the file is loaded, which may replace what checks consist of.
+    backend = open_framework(request.framework, request.device)
+    SEAL.add_framework(backend)
     classes = {each.name: each for each in load_file(request.path)}
     if request.operator not in classes:
         raise UnknownNameError(f"operator of {request.path}", request.operator, classes)
@@ -68,15 +78,7 @@ def check_in_file(
     except UsageError as error:
         raise UsageError(error.asked, error.found, f"{error.do}; give them with --attr name=value") from error
     samples = _samples(operator, request)
-    backend = open_framework(request.framework, request.device)
-    subject = replace(
-        subject_of(backend.operator(node_of(operator)), backend, name=operator.name),
-        infer=operator.infer,
-        aliases=bool(getattr(operator, "aliases", False)),
-        deterministic=bool(getattr(operator, "deterministic", True)),
-    )
-    if not operator.has_backward:
-        subject = replace(subject, pull=None)
+    subject = _subject(operator, backend)
     reference = _reference(operator, request.reference)
     report = check_operator(
         subject,
@@ -85,10 +87,67 @@ def check_in_file(
         dtypes=request.dtypes,
         seed=request.seed,
         runs=request.runs,
+        variants=_variants(operator, backend, request.reference),
         tell=tell,
         hear=hear,
+        more=[("sanitizers", partial(_sanitizers, operator, samples), False)]
+        if isinstance(operator, CompiledOperator)
+        else [],
     )
     return report, _deviation(subject, samples[0], reference)
+
+
+def _subject(operator: CustomOperator, backend: OperatorBackend) -> HostOperator:
+    """The operator as the framework's adapter makes it."""
+    subject = replace(
+        subject_of(backend.operator(node_of(operator)), backend, name=operator.name),
+        infer=operator.infer,
+        direct=None if operator.array_api or isinstance(operator, CompiledOperator) else operator.forward,
+        aliases=bool(getattr(operator, "aliases", False)),
+        deterministic=bool(getattr(operator, "deterministic", True)),
+    )
+    return subject if operator.has_backward else replace(subject, pull=None, begin=None)
+
+
+_MOST_SANITIZED = 12
+
+
+def _sanitizers(
+    operator: CompiledOperator,
+    samples: Sequence[Inputs],
+    setting: Setting,
+    inputs: Inputs,
+    random: np.random.Generator,
+) -> Iterator[Finding]:
+    """Builds of C++ with the compiler's sanitizers, on the examples and on other shapes that the reference accepts."""
+    if setting.subject.backend is None or not isinstance(setting.subject.to_native(np.zeros(1)), np.ndarray):
+        yield not_tried("it is tried on numpy")
+        return
+    given = [*samples]
+    if setting.compared:
+        others = (each for _, each in other_shapes(inputs, setting.subject.fixed, random))
+        larger = (each for _, each in more_sizes(inputs, setting.subject.fixed, random))
+        accepted = (each for each in (*others, *larger) if setting.judged(each, "").status in ("passed", "failed"))
+        given += islice(accepted, _MOST_SANITIZED)
+    for sanitizer in SANITIZERS:
+        try:
+            report = run_sanitized(operator, [[each for each in one if each is not None] for one in given], sanitizer)
+        except (MissingError, UnsupportedError) as error:
+            yield not_tried(f"{error.asked}: {error.found}")
+            continue
+        yield failed(f"{sanitizer.name}: {report}") if report else passed(sanitizer.name)
+
+
+def _variants(operator: CustomOperator, backend: OperatorBackend, reference: str) -> list[Variant]:
+    """The operator with other attributes; none if its reference is a function that does not know them."""
+    if reference or not operator.has_reference:
+        return []
+
+    def make(attributes: dict[str, Attribute]) -> tuple[HostOperator, Oracle]:
+        made = type(operator)(**attributes)
+        return _subject(made, backend), Oracle(made.reference)
+
+    return [Variant(title, partial(make, each), unless) for title, each, unless in other_attributes(operator)]
 
 
 def _samples(operator: CustomOperator, request: Request) -> list[Inputs]:
@@ -191,36 +250,20 @@ def check_isolated(
     If the process dies by a signal or does not end within ``timeout_s`` seconds, that is a failure of the operator, as
     is an error from asking for more memory than the machine has. Raises what prevents the check altogether.
     """
-    findings: list[Finding] = []
-    done: list[Finding] = []
-    started = ""
-
-    def hear(line: JsonLine) -> None:
-        nonlocal started
-        if "started" in line:
-            started = line["started"]
-            tell(started)
-        elif "finding" in line:
-            findings.append(Finding(**line["finding"]))
-        else:
-            done.extend(Finding(**each) for each in line["done"])
-
     with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
         place = Path(folder) / "deviation.npy"
-        job = {"operator": asdict(request), "deviation": str(place)}
         # No cap on an accelerator, whose drivers map far more memory than they use.
         cap = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if request.device == "cpu" else None
-        ended = run_isolated(f"{__name__}:check_request", job, hear, timeout_s=timeout_s, memory_bytes=cap)
-        if ended.error is not None:
-            raise ended.error
-        deviation = np.load(place, allow_pickle=False) if done and place.exists() else None
-    if done:
-        return Report(request.operator, tuple(done), request.framework), deviation
-    if not started:
-        raise ended.death(f"operator {request.operator} on {request.framework}")
-    probe, _, case = started.partition(" on ")
-    crash = failed(f"its process ended in the check {probe!r}: {ended.how}", case=case, probe="crash")
-    return Report(request.operator, (*findings, crash), request.framework), None
+        report, _ = report_isolated(
+            f"{__name__}:check_request",
+            {"operator": asdict(request), "deviation": str(place)},
+            request.operator,
+            request.framework,
+            tell=tell,
+            timeout_s=timeout_s,
+            memory_bytes=cap,
+        )
+        return report, np.load(place, allow_pickle=False) if place.exists() else None
 
 
 def list_operators(request: JsonLine, say: Say) -> None:

@@ -27,7 +27,7 @@ from levelbench.checks.arrays import (
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
 from levelbench.operators.contract import Array, DType, OperatorBackend
 from levelbench.operators.node import OperatorNode
-from levelbench.operators.probes.subject import Checkable, HostOperator, attempt, subject_of, widened
+from levelbench.operators.probes.subject import Checkable, HostOperator, Values, attempt, subject_of, widened
 
 _INTERMEDIATE = 8.0
 
@@ -313,8 +313,12 @@ def repeatability(
     runs: int = 100,
     backend: OperatorBackend | None = None,
     name: str = "",
+    watch: Callable[[int, Values, Values], None] = lambda _call, _outputs, _first: None,
 ) -> Repeatability:
-    """Run the operator on the same inputs ``runs`` times (at least 2)."""
+    """Run the operator on the same inputs ``runs`` times (at least 2); ``watch`` hears of calls that differ.
+
+    It gets the number of such a call, its outputs, and those of the first.
+    """
     if runs < 2:
         raise UsageError(f"repeatability over {runs} runs", "it takes two runs to compare", "give at least 2")
     subject = subject_of(operator, backend, name=name)
@@ -323,9 +327,10 @@ def repeatability(
     # Sum the deviations from the first run instead of the values, so that equal runs have a variance of exactly zero.
     sums = [None if each is None else np.zeros((2, *each.shape)) for each in first]
     identical, ulp = 1, 0.0
-    for _ in range(runs - 1):
+    for call in range(1, runs):
         same = True
-        for total, base, found in zip(sums, first, subject.forward(arrays), strict=True):
+        outputs = subject.forward(arrays)
+        for total, base, found in zip(sums, first, outputs, strict=True):
             if base is None or found is None or total is None:
                 continue
             if base.shape != found.shape:
@@ -341,6 +346,8 @@ def repeatability(
             distance = ulp_distance(found, base)
             ulp = max(ulp, float(distance.max(initial=0.0)) if distance is not None else np.inf)
         identical += same
+        if not same:
+            watch(call, outputs, first)
     variance = tuple(
         None if each is None else np.maximum(0.0, (each[1] - each[0] ** 2 / runs) / (runs - 1)) for each in sums
     )

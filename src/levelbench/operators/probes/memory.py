@@ -8,8 +8,11 @@ from blocks that were filled and freed just before.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -18,9 +21,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, compare, is_float, largest, tolerance_for
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
-from levelbench.operators.contract import Array, DType
+from levelbench.operators.contract import Array, DType, as_tuple
 from levelbench.operators.probes.forward import sum_length
-from levelbench.operators.probes.subject import HostOperator, Inputs, attempt
+from levelbench.operators.probes.subject import HostOperator, Inputs, attempt, replaced
 
 _GUARD_BYTES = 256
 _GUARD = 0xA7
@@ -182,6 +185,27 @@ def aliasing(subject: HostOperator, inputs: Inputs, other: Inputs) -> Finding:
     return passed() if seen else not_tried("the memory of native arrays is not accessible from NumPy")
 
 
+def shared_outputs(subject: HostOperator, cases: Sequence[Inputs]) -> Finding | None:
+    """A failure if what the operator itself returns shares memory with an input or another output, for any case."""
+    direct = subject.direct
+    if direct is None:
+        return None
+    for inputs in cases:
+        given = [None if each is None else each.copy(order="C") for each in inputs]
+        with np.errstate(all="ignore"):
+            found = attempt(direct, *given)
+        named = [(subject.input_name(at), each) for at, each in enumerate(given) if each is not None]
+        named = [] if subject.aliases else named
+        for at, output in enumerate(as_tuple(found.value) if found.worked else ()):
+            if not isinstance(output, np.ndarray) or not output.size:
+                continue
+            if name := next((name for name, each in named if np.may_share_memory(output, each)), None):
+                shared = f"{subject.output_name(at)} shares memory with {name}"
+                return failed(f"{shared}: a later in-place operation would change both", "return a copy")
+            named.append((subject.output_name(at), output))
+    return None
+
+
 def _strided(value: Host) -> Iterator[tuple[str, Callable[[HostOperator], Array]]]:
     """Native arrays with the values of ``value`` in another layout."""
     if not value.ndim or not value.size:
@@ -239,7 +263,127 @@ def _one_layout(
     if not _same_bits(np.array(subject.to_host(made)), before):
         return failed("it writes to the memory of its input", case=case)
     fault = differs(subject, inputs, outputs.value, base)
+    if fault is None and subject.ours:
+        given = unit_gradients(base)
+        wanted = attempt(subject.vjp, given, inputs)
+        slopes = [None if each is None else subject.to_native(each.copy()) for each in given]
+        fault = _pulled_otherwise(subject, slopes, native, inputs, wanted.value) if wanted.worked else None
     return failed(fault, case=case) if fault else passed(case=case)
+
+
+def unit_gradients(outputs: Sequence[Host | None]) -> list[Host | None]:
+    """Gradients of both signs, because a norm or a softmax maps a gradient of ones to zero."""
+    return [
+        None
+        if each is None or not is_float(each.dtype)
+        else np.where(np.arange(each.size) % 3 == 0, -1.0, 1.0).astype(each.dtype).reshape(each.shape)
+        for each in outputs
+    ]
+
+
+def gradients_differ(
+    subject: HostOperator, inputs: Inputs, found: Sequence[Host | None], base: Sequence[Host | None]
+) -> str | None:
+    """What differs between two results of a backward, by more than another order of summation explains."""
+    for at, (first, second) in enumerate(zip(found, base, strict=True)):
+        if (first is None) != (second is None):
+            return f"the gradient of {subject.input_name(at)} is None in one of them"
+    named = replace(subject, node=None)
+    fault = differs(named, inputs, found, base)
+    return fault.replace("output", "the gradient of input", 1) if fault else None
+
+
+def _pulled_otherwise(
+    subject: HostOperator, slopes: list[Array], native: list[Array], inputs: Inputs, base: Sequence[Host | None]
+) -> str | None:
+    """What is wrong with the gradients for these native arrays, if they are to be ``base``."""
+    assert subject.pull is not None
+    pull = subject.pull
+    with np.errstate(all="ignore"):
+        found = attempt(lambda: subject.hosted(as_tuple(pull(slopes, native))))
+    if not found.worked:
+        return None if found.refused else f"the backward raises {found.error}"
+    fault = gradients_differ(subject, inputs, found.value, base)
+    return f"its backward: {fault}" if fault else None
+
+
+def _broadcast(ones: Host, _: HostOperator) -> Host:
+    """One number in memory, which looks like the whole array and cannot be written to."""
+    return np.broadcast_to(ones.ravel()[0], ones.shape)
+
+
+def gradient_strides(subject: HostOperator, inputs: Inputs) -> list[Finding]:
+    """Gradients of outputs in another layout, or one number broadcast (as a sum hands it back), give the same."""
+    outputs = subject.forward(inputs)
+    given = unit_gradients(outputs)
+    base = attempt(subject.vjp, given, inputs)
+    if subject.pull is None or not base.worked:
+        return []
+    found: list[Finding] = []
+    for at, value in enumerate(given):
+        if value is None or not value.size:
+            continue
+        ones = np.ones_like(value)
+        cases = [(title, make, value) for title, make in _strided(value)]
+        if _is_numpy(subject):
+            cases.append(("one number broadcast", partial(_broadcast, ones), ones))
+        for title, make, values in cases:
+            made = attempt(make, subject)
+            if not made.worked or made.value is None:
+                continue
+            hosts = [values if number == at else each for number, each in enumerate(given)]
+            wanted = attempt(subject.vjp, hosts, inputs)
+            if not wanted.worked:
+                continue
+            slopes = [None if each is None else subject.to_native(each.copy()) for each in hosts]
+            slopes[at] = made.value
+            case = f"the gradient of {subject.output_name(at)} with {title}"
+            fault = _pulled_otherwise(subject, slopes, subject.native(inputs), inputs, wanted.value)
+            found.append(failed(fault, case=case) if fault else passed(case=case))
+    return summed(found, f"{len(found)} layouts of gradients")
+
+
+def shared_inputs(subject: HostOperator, inputs: Inputs) -> list[Finding]:
+    """Two inputs that are one array, or that overlap in memory, give what equal arrays apart do."""
+    found: list[Finding] = []
+    for first, second in itertools.combinations(range(len(inputs)), 2):
+        one, two = inputs[first], inputs[second]
+        if one is None or two is None or {first, second} & subject.fixed or not one.size:
+            continue
+        if (one.shape, one.dtype) != (two.shape, two.dtype):
+            continue
+        names = f"{subject.input_name(first)} and {subject.input_name(second)}"
+        buffer = np.append(one.ravel(), one.ravel()[:1])
+        shifted = buffer[1:].reshape(one.shape)
+        cases: list[tuple[str, Host, list[Array]]] = []
+        native = subject.to_native(one.copy())
+        cases.append(("as one array", one, [native, native]))
+        if _is_numpy(subject):
+            cases.append(("overlapping", shifted.copy(), [buffer[:-1].reshape(one.shape), shifted]))
+        for title, value, pair in cases:
+            apart = replaced(replaced(inputs, first, one), second, value)
+            base = attempt(subject.forward, apart)
+            if not base.worked:
+                continue
+            given = subject.native(apart)
+            given[first], given[second] = pair
+            case = f"{names} {title}"
+            outputs = attempt(lambda given=given: subject.hosted(subject.outputs(given)))
+            fault = (
+                differs(subject, apart, outputs.value, base.value) if outputs.worked else f"it raises {outputs.error}"
+            )
+            slopes = unit_gradients(base.value)
+            wanted = attempt(subject.vjp, slopes, apart)
+            if fault is None and wanted.worked:
+                fault = _pulled_otherwise(
+                    subject,
+                    [None if each is None else subject.to_native(each.copy()) for each in slopes],
+                    given,
+                    apart,
+                    wanted.value,
+                )
+            found.append(failed(fault, case=case) if fault else passed(case=case))
+    return summed(found)
 
 
 def written(subject: HostOperator, inputs: Inputs) -> list[Finding]:

@@ -1,14 +1,11 @@
 """The operator under test as a function on host arrays, whatever it runs on, and inputs to check it with.
 
 The probes know no framework: they pass NumPy arrays, get NumPy arrays back, and access native arrays only through what
-every array library offers (slices, axes, DLPack). More inputs are derived from given ones. Equal sizes in an example
-are assumed to belong together, so a size is replaced wherever it occurs; the reference decides whether the result is a
-valid input.
+every array library offers (slices, axes, DLPack).
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +26,7 @@ Checkable = Any
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence warnings: an operator may warn about an empty axis or infinity, but only its result is judged."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -41,6 +38,9 @@ class HostOperator:
     """An operator as a function on host arrays.
 
     ``call`` takes native arrays; ``pull`` takes native gradients of the outputs and inputs, and returns one per input.
+    ``begin`` does the same in two parts, between which there may be other calls: it takes inputs, and returns outputs
+    and the function from their gradients. ``direct`` is the user's own function of NumPy arrays, without the adapter
+    that copies outputs which share memory.
     ``ours`` is whether the user wrote it. Such an operator must do more than a framework's: no outputs that share
     memory with inputs unless ``aliases``, all shapes that the reference accepts, and NaN where the reference has it.
     """
@@ -48,6 +48,7 @@ class HostOperator:
     name: str
     call: Callable[..., Any]
     pull: Callable[[Sequence[Any], Sequence[Any]], Any] | None = None
+    begin: Callable[[Sequence[Any]], tuple[Sequence[Any], Callable[[Sequence[Any]], Any]]] | None = None
     to_native: Callable[[Host], Any] = np.asarray
     to_host: Callable[[Any], Host] = np.array
     node: OperatorNode | None = None
@@ -56,6 +57,8 @@ class HostOperator:
     aliases: bool = False
     deterministic: bool = True
     infer: Callable[..., Any] | None = None
+    direct: Callable[..., Any] | None = None
+    backend: OperatorBackend | None = None
 
     def native(self, inputs: Sequence[Host | None]) -> list[Array]:
         """Native arrays of copies; structural inputs stay on the host."""
@@ -70,7 +73,7 @@ class HostOperator:
 
     def outputs(self, native: Sequence[Array]) -> tuple[Array, ...]:
         """The native outputs for native inputs."""
-        with _quiet():
+        with quiet():
             return as_tuple(self.call(*native))
 
     def hosted(self, values: Sequence[Array]) -> Values:
@@ -86,7 +89,7 @@ class HostOperator:
         if self.pull is None:
             raise UnsupportedError(f"the gradient of {self.name}", "it has no backward", "write one")
         native = [None if each is None else self.to_native(each.copy(order="C")) for each in gradients]
-        with _quiet():
+        with quiet():
             gradients = as_tuple(self.pull(native, self.native(inputs)))
         if len(gradients) != len(inputs):
             found = f"it returns {len(gradients)} gradients for {len(inputs)} inputs"
@@ -131,29 +134,33 @@ def subject_of(
     if hasattr(operator, "forward"):
         return _of_custom(operator, name)
     if callable(operator):
-        pull = None if backward is None else _pull_of(operator, backward)
+        begin = None if backward is None else _begin_of(operator, backward)
         found = name or getattr(operator, "__name__", type(operator).__name__)
-        return HostOperator(found, operator, pull, aliases=getattr(operator, "aliases", False))
+        return HostOperator(found, operator, _pull_of(begin), begin, aliases=getattr(operator, "aliases", False))
     kind = type(operator).__name__
     raise UsageError("a check", f"a {kind} is neither an operator nor a function", "give something with a forward")
 
 
 def _of_operator(operator: Operator, backend: OperatorBackend | None, name: str) -> HostOperator:
-    def pull(gradients: Sequence[Array], inputs: Sequence[Array]) -> Array:
-        return operator.vjp(*inputs)[1](*gradients)
+    def begin(inputs: Sequence[Array]) -> tuple[Sequence[Array], Callable[[Sequence[Array]], Array]]:
+        outputs, pullback = operator.vjp(*inputs)
+        return outputs, lambda gradients: pullback(*gradients)
 
     node: OperatorNode | None = getattr(operator, "node", None)
     fixed = frozenset(structural(node)) if node is not None else frozenset[int]()
     subject = HostOperator(
         name or (node.title if node else type(operator).__name__),
         operator.forward,
-        pull,
+        _pull_of(begin),
+        begin,
         node=node,
         fixed=fixed,
         ours=bool(node is not None and node.domain),
         aliases=not (node is not None and node.domain),
     )
-    return subject if backend is None else replace(subject, to_native=backend.array, to_host=backend.host)
+    return (
+        subject if backend is None else replace(subject, to_native=backend.array, to_host=backend.host, backend=backend)
+    )
 
 
 def _of_custom(operator: Checkable, name: str) -> HostOperator:
@@ -164,10 +171,12 @@ def _of_custom(operator: Checkable, name: str) -> HostOperator:
     names = tuple(getattr(instance, "inputs", ()))
     outputs = tuple(getattr(instance, "outputs", ("output",)))
     found = name or str(getattr(instance, "name", "") or type(instance).__name__)
+    begin = _begin_of(instance.forward, instance.backward) if has else None
     return HostOperator(
         found,
         instance.forward,
-        _pull_of(instance.forward, instance.backward) if has else None,
+        _pull_of(begin),
+        begin,
         node=OperatorNode(found, names, outputs, domain="levelbench.custom") if names else None,
         aliases=bool(getattr(instance, "aliases", False)),
         deterministic=bool(getattr(instance, "deterministic", True)),
@@ -175,11 +184,17 @@ def _of_custom(operator: Checkable, name: str) -> HostOperator:
     )
 
 
-def _pull_of(forward: Function, backward: Function) -> Function:
-    def pull(gradients: Sequence[Array], inputs: Sequence[Array]) -> Array:
-        return backward(tuple(gradients), tuple(inputs), as_tuple(forward(*inputs)))
+def _begin_of(forward: Function, backward: Function) -> Function:
+    def begin(inputs: Sequence[Array]) -> tuple[Sequence[Array], Callable[[Sequence[Array]], Array]]:
+        outputs = as_tuple(forward(*inputs))
+        return outputs, lambda gradients: backward(tuple(gradients), tuple(inputs), outputs)
 
-    return pull
+    return begin
+
+
+def _pull_of(begin: Function | None) -> Function | None:
+    """Forward and backward with nothing between them."""
+    return None if begin is None else lambda gradients, inputs: begin(inputs)[1](gradients)
 
 
 @dataclass(frozen=True)
@@ -223,113 +238,3 @@ Inputs = list[Host | None]
 def replaced(inputs: Sequence[Host | None], at: int, value: Host) -> Inputs:
     """The inputs with ``value`` in place of input ``at``."""
     return [*inputs[:at], value, *inputs[at + 1 :]]
-
-
-_PRIMES = (7, 13, 17, 19)
-_LONG = 4096
-_MOST_ELEMENTS = 2**17
-# A float16 sum of 4096 such values (225) gets stuck at 128: half its spacing there, 0.0625, exceeds each of them.
-_SHORT_OF_STUCK = (0.05, 0.06)
-
-
-def describe(inputs: Sequence[Host | None]) -> str:
-    """``float32[8,16], int64[4]``."""
-    return ", ".join(
-        "none" if each is None else f"{each.dtype}[{','.join(str(size) for size in each.shape)}]" for each in inputs
-    )
-
-
-def _mapped(inputs: Sequence[Host | None], fixed: frozenset[int], function: Function) -> Inputs:
-    return [
-        value
-        if value is None or at in fixed or not is_float(value.dtype)
-        else np.asarray(function(value.astype(np.float64))).astype(value.dtype)
-        for at, value in enumerate(inputs)
-    ]
-
-
-def other_values(
-    inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
-) -> Iterator[tuple[str, Inputs]]:
-    """The same shapes with other values: fresh, negative, large, small, shifted, with zeros and ties, all equal."""
-    yield "fresh values", _mapped(inputs, fixed, lambda x: np.flip(x) * random.uniform(0.5, 1.5, x.shape))
-    yield "negative values", _mapped(inputs, fixed, lambda x: -np.abs(x))
-    yield "values times 100", _mapped(inputs, fixed, lambda x: 100 * x)
-    yield "values times 0.001", _mapped(inputs, fixed, lambda x: 0.001 * x)
-    yield "values plus 1000", _mapped(inputs, fixed, lambda x: x + 1000)
-    yield "zeros and ties", _mapped(inputs, fixed, lambda x: np.round(2 * x) / 2)
-    yield "all equal", _mapped(inputs, fixed, lambda x: np.full_like(x, 0.5))
-
-
-def special_values(
-    inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
-) -> Iterator[tuple[str, int, Inputs]]:
-    """(value, input, inputs with that value at one place) for NaN, both infinities and each floating-point input."""
-    for at, value in enumerate(inputs):
-        if value is None or at in fixed or not is_float(value.dtype) or not value.size:
-            continue
-        place = int(random.integers(value.size))
-        for name, special in (("NaN", np.nan), ("infinity", np.inf), ("-infinity", -np.inf)):
-            changed = value.copy(order="C")
-            changed.reshape(-1)[place] = special
-            yield name, at, replaced(inputs, at, changed)
-
-
-def _resized(
-    inputs: Sequence[Host | None],
-    fixed: frozenset[int],
-    old: int,
-    new: int,
-    random: np.random.Generator,
-    positive: bool = False,
-) -> Inputs:
-    """The inputs with each size ``old`` changed to ``new``; integers and booleans keep their values, repeated."""
-    found: Inputs = []
-    for at, value in enumerate(inputs):
-        if value is None or at in fixed or (old not in value.shape and not positive):
-            found.append(value)
-            continue
-        shape = tuple(new if size == old else size for size in value.shape)
-        if not is_float(value.dtype):
-            found.append(np.resize(value, shape).astype(value.dtype))
-        elif positive:
-            found.append(random.uniform(*_SHORT_OF_STUCK, shape).astype(value.dtype))
-        else:
-            # Draw from the existing values, so that variances stay positive and probabilities below one.
-            pool = value.astype(np.float64).ravel() if value.size else np.ones(1)
-            found.append((random.choice(pool, shape) * random.uniform(0.9, 1.0, shape)).astype(value.dtype))
-    return found
-
-
-def _sizes(inputs: Sequence[Host | None], fixed: frozenset[int]) -> list[int]:
-    found = [each.shape for at, each in enumerate(inputs) if each is not None and at not in fixed]
-    return list(dict.fromkeys(size for shape in found for size in shape))
-
-
-def other_shapes(
-    inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator, first_only: bool = False
-) -> Iterator[tuple[str, Inputs]]:
-    """Inputs with each size in turn changed, wherever it occurs, to 1, a prime, the next size (a square), and 0.
-
-    ``first_only``: only the sizes of the first input.
-    """
-    sizes = _sizes(inputs[:1] if first_only else inputs, fixed)
-    for old, following in zip(sizes, [*sizes[1:], *sizes[:1]], strict=True):
-        prime = next(each for each in _PRIMES if each not in sizes)
-        for new in dict.fromkeys((1, prime, following, 0)):
-            if new != old:
-                yield f"size {old} as {new}", _resized(inputs, fixed, old, new, random)
-
-
-def long_inputs(
-    inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
-) -> Iterator[tuple[str, Inputs]]:
-    """Inputs with each size in turn 4096, and small positive values: long sums in which a narrow accumulator sticks."""
-    for old in _sizes(inputs, fixed):
-        grown = [
-            math.prod(_LONG if size == old else size for size in each.shape)
-            for at, each in enumerate(inputs)
-            if each is not None and at not in fixed
-        ]
-        if max(grown, default=0) <= _MOST_ELEMENTS:
-            yield f"size {old} as {_LONG}", _resized(inputs, fixed, old, _LONG, random, positive=True)

@@ -131,11 +131,18 @@ class FullyShardedDataParallel(Scheme):
 
         Computed, not counted: each rank's shard is padded to the size of rank 0's.
         """
+        return self.traffic_over("nccl", parameters, itemsize, size, rank)
+
+    def traffic_over(
+        self, communicator: str, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int
+    ) -> Traffic:
+        """:meth:`traffic`; PyTorch's reduce-scatter over gloo is an all-reduce of which each rank keeps its part."""
         from levelbench.distributed import traffic
 
         padded = sum(-(-shape[0] // size) * prod(shape[1:]) if shape else 1 for shape in parameters.values())
         gathers = traffic.all_gather(padded, itemsize, size, rank) * (2 if self.reshard else 1)
-        return gathers + traffic.reduce_scatter(padded * size, itemsize, size, rank)
+        reduce = traffic.all_reduce if communicator == "gloo" else traffic.reduce_scatter
+        return gathers + reduce(padded * size, itemsize, size, rank)
 
 
 def _require(name: str, worker: Worker) -> None:

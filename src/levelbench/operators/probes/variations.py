@@ -1,0 +1,375 @@
+"""Probes that call an operator with other inputs than its examples, or other attributes, and compare the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from levelbench.checks.arrays import is_float
+from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.errors import LevelbenchError
+from levelbench.operators.contract import Array, as_tuple
+from levelbench.operators.probes.gradients import examine_gradient
+from levelbench.operators.probes.inputs import (
+    describe,
+    integer_types,
+    large_inputs,
+    large_integers,
+    long_inputs,
+    many_rows,
+    more_sizes,
+    other_magnitudes,
+    other_ranks,
+    other_shapes,
+    other_values,
+    special_values,
+)
+from levelbench.operators.probes.judging import NO_REFERENCE, Setting, brief
+from levelbench.operators.probes.slopes import AT_A_KINK, GradientReport
+from levelbench.operators.probes.subject import HostOperator, Inputs, attempt, replaced, widened
+
+_MOST_FINDINGS = 3
+_PLACES = 16
+
+
+def values(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
+    """Negative, large, small, shifted and equal values, ties and zeros."""
+    subject = setting.subject
+    cases = list(other_values(inputs, subject.fixed, random))
+    narrow = widened(inputs, np.float32, subject.fixed)
+    # Much that float64 forgives shows in float32, such as the logarithm of a share that is rounded to zero.
+    if subject.ours and any(each is not None and each.dtype == np.float64 for each in inputs):
+        cases += other_values(narrow, subject.fixed, random)
+    return setting.marked(brief([setting.judged(each, f"{title}: {describe(each)}") for title, each in cases]))
+
+
+def shapes(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
+    """Sizes of 1, primes and 0; batches; sizes beyond those of blocks, vectors and 16-bit indices; all sizes large."""
+    subject = setting.subject
+    batch = next((f"size {each.shape[0]} as 0" for each in inputs if each is not None and each.ndim > 1), "")
+    found: list[Finding] = []
+    # ONNX ties the sizes of weights to attributes, and a framework need not check that: only change the data's sizes.
+    cases = list(other_shapes(inputs, subject.fixed, random, first_only=not subject.ours))
+    if subject.ours:
+        cases += more_sizes(inputs, subject.fixed, random)
+        cases += [
+            (title, changed)
+            for title, changed, first in many_rows(inputs, subject.fixed, random)
+            if _independent(subject, inputs, first)
+        ]
+    for title, changed in cases:
+        one = setting.judged(changed, f"{title}: {describe(changed)}")
+        # The result for an empty axis is often a convention, so refusing it is no fault. An empty batch must work.
+        if title.endswith("as 0") and title != batch and one.status == "failed" and one.found.startswith("it raises"):
+            one = noted(one.found, case=one.case)
+        found.append(one)
+    return setting.marked(brief(found) if found else [not_tried("no input has an axis")])
+
+
+def _independent(subject: HostOperator, inputs: Inputs, first: Inputs) -> bool:
+    """Whether the first row of the outputs is what the first row of the inputs gives alone."""
+    every, alone = attempt(subject.forward, inputs), attempt(subject.forward, first)
+    if not (every.worked and alone.worked):
+        return False
+    return all(
+        one is not None
+        and row is not None
+        and one.ndim > 0
+        and one[:1].shape == row.shape
+        and np.allclose(one[:1].astype(np.float64), row.astype(np.float64), rtol=1e-2, atol=1e-6, equal_nan=True)
+        for one, row in zip(every.value, alone.value, strict=False)
+    )
+
+
+def ranks(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterable[Finding]:
+    """Other numbers of axes, which an operator may refuse but must not get wrong.
+
+    Where all examples have the same number, three or more, their axes have meanings (channels, height) that others
+    lack; then it is only noted.
+    """
+    if not setting.subject.ours:
+        return []
+    if not setting.compared:
+        return [not_tried(NO_REFERENCE)]
+    meant = len(setting.ranks) == 1 and min(setting.ranks) > 2
+    found = []
+    for title, changed in other_ranks(inputs, setting.subject.fixed, random):
+        one = setting.judged(changed, f"{title}: {describe(changed)}", may_raise=True)
+        if one.status == "failed" and meant:
+            one = noted(f"{one.found}; refuse such inputs in infer", case=one.case)
+        found.append(one)
+    return brief(found) if found else [not_tried("integers beside floating-point numbers may be indices")]
+
+
+def specials(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterable[Finding]:
+    """NaN and infinity at one place: the output must be non-finite exactly where the reference is.
+
+    For a framework's own operator this is only noted, because ONNX does not specify what happens to NaN.
+    """
+    if not setting.compared:
+        return [not_tried(NO_REFERENCE)]
+    found: list[Finding] = []
+    for title, at, place, changed in special_values(inputs, setting.subject.fixed, random):
+        case = f"{title} in {setting.subject.input_name(at)}"
+        one = setting.judged(changed, case, infinite="infinity" in title)
+        if one.status == "passed":
+            one = _special(setting, changed, title, at, place, case) or one
+        if one.status == "failed" and not setting.subject.ours:
+            one = noted(one.found, case=one.case)
+        found.append(one)
+    if len(bad := [each for each in found if each.status == "failed"]) > _MOST_FINDINGS:
+        found = [each for each in found if each.status != "failed" or each in bad[:_MOST_FINDINGS]]
+    return brief(found or [not_tried("no floating-point input")])
+
+
+def _special(setting: Setting, inputs: Inputs, title: str, at: int, place: int, case: str) -> Finding | None:
+    """What tolerances and the equality of non-finite values hide: infinities, signs of zeros, subnormal results."""
+    subject = setting.subject
+    wanted = attempt(setting.reference.outputs, inputs, subject.fixed)
+    found = attempt(subject.forward, inputs)
+    given = inputs[at]
+    if not (subject.ours and wanted.worked and found.worked and wanted.value.narrow and given is not None):
+        return None
+    for number, (own, known) in enumerate(zip(found.value, wanted.value.narrow, strict=True)):
+        if own is None or known is None or own.shape != given.shape or not is_float(own.dtype):
+            continue
+        name = subject.output_name(number)
+        first, second = own.ravel(), known.ravel()
+        if place < 0:
+            # Frameworks may run with subnormal numbers switched off; NumPy's arithmetic has them.
+            lost = (first == 0) & (second != 0)
+            if lost.all() and lost.size and isinstance(subject.to_native(given), np.ndarray):
+                return failed(f"{name} is 0 instead of {second[0]}: subnormal numbers are flushed to zero", case=case)
+            continue
+        others = np.isfinite(np.delete(second, place)).all()
+        if np.isinf(second[place]) and np.isnan(first[place]) and others:
+            return failed(f"{name} is NaN instead of {second[place]}, which the reference returns", case=case)
+        if (
+            title == "-0.0"
+            and second[place] == 0 == first[place]
+            and np.signbit(second[place]) != np.signbit(first[place])
+        ):
+            return noted(f"{name} is {first[place]}, and the reference returns {second[place]}", case=case)
+    return None
+
+
+def long_sums(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
+    """In float16, with sums of 4096 terms, in which a float16 accumulator gets stuck."""
+    subject = setting.subject
+    if not subject.ours:
+        return iter(())
+    narrow = widened(inputs, np.float16, subject.fixed)
+    if not attempt(subject.forward, narrow).worked:
+        return iter([not_tried("it does not accept float16")])
+    cases = long_inputs(narrow, subject.fixed, random)
+    found = [setting.judged(each, f"{title}: {describe(each)}", finite_only=True) for title, each in cases]
+    return setting.marked(brief(found) if found else [not_tried("a longer input would be too large")])
+
+
+def integers(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterable[Finding]:
+    """Every integer type that it accepts; for integers that are data and not indices, large ones and long sums, too.
+
+    They are data if there is nothing else, the outputs are no larger, and their shapes do not depend on the values.
+    What the reference gets wrong itself, because it overflows, is not judged.
+    """
+    subject = setting.subject
+    free = [each for at, each in enumerate(inputs) if each is not None and at not in subject.fixed]
+    if not subject.ours or not any(each.dtype.kind in "iu" for each in free):
+        return []
+    if not setting.compared:
+        return [not_tried(NO_REFERENCE)]
+    cases = list(integer_types(inputs, subject.fixed))
+    outputs = attempt(subject.forward, inputs)
+    data = outputs.worked and not any(is_float(each.dtype) for each in free)
+    if data and sum(each.size for each in outputs.value if each is not None) <= sum(each.size for each in free):
+        cases += large_integers(inputs, subject.fixed, random)
+    found = []
+    for title, changed in cases:
+        one = setting.judged(changed, f"{title}: {describe(changed)}", may_raise=True)
+        if one.status == "failed" and _overflows(setting, changed):
+            one = not_tried("the reference itself overflows", case=one.case)
+        found.append(one)
+        if title.endswith("in sums of 4096") and one.status == "noted":
+            break
+    return brief(found)
+
+
+def _overflows(setting: Setting, inputs: Inputs) -> bool:
+    """Whether the reference says something else if it is given the same integers as float64."""
+    wide = [None if each is None else each.astype(np.float64) if each.dtype.kind in "iu" else each for each in inputs]
+    answers = [attempt(setting.reference.outputs, each, setting.subject.fixed) for each in (inputs, wide)]
+    if not all(each.worked for each in answers):
+        return False
+    for first, second in zip(answers[0].value.wide, answers[1].value.wide, strict=False):
+        if first is None or second is None or first.shape != second.shape:
+            return True
+        if not np.allclose(first.astype(np.float64), second.astype(np.float64), rtol=1e-9, atol=1.0):
+            return True
+    return False
+
+
+def gradients_elsewhere(setting: Setting, inputs: Inputs, random: np.random.Generator) -> list[Finding]:
+    """The gradient with other batches, sizes, numbers of axes, and with numbers from 0.0001 to 900."""
+    subject = setting.subject
+    if not subject.ours or subject.pull is None:
+        return []
+    floats = [
+        at for at, each in enumerate(inputs) if each is not None and at not in subject.fixed and is_float(each.dtype)
+    ]
+    if not floats:
+        return []
+    cases: list[tuple[str, Inputs, int | None]] = [
+        (title, changed, None) for title, changed in more_sizes(inputs, subject.fixed, random)
+    ]
+    cases += [
+        (title, changed, None)
+        for title, changed in other_shapes(inputs, subject.fixed, random)
+        if title.endswith((" 1", " 7"))
+    ]
+    if setting.compared:
+        cases += [(title, changed, None) for title, changed in other_ranks(inputs, subject.fixed, random)]
+    cases += [(title, changed, at) for title, at, changed in other_magnitudes(inputs, subject.fixed, random)]
+    found = []
+    for title, changed, at in cases:
+        found.append(_one_gradient(setting, f"{title}: {describe(changed)}", changed, at, "rank" in title))
+    found += _joint_gradients(setting, inputs)
+    bad = [each for each in found if each.status == "failed"][:_MOST_FINDINGS]
+    return brief([each for each in found if each.status != "failed" or each in bad])
+
+
+def _joint_gradients(setting: Setting, inputs: Inputs) -> Iterator[Finding]:
+    """The sum of the gradients of two inputs that are equal: what is paid to both at a tie is paid twice."""
+    subject = setting.subject
+    for first, second in combinations(range(len(inputs)), 2):
+        one, two = inputs[first], inputs[second]
+        if one is None or two is None or {first, second} & subject.fixed or not is_float(one.dtype):
+            continue
+        if (one.shape, one.dtype) != (two.shape, two.dtype):
+            continue
+        tied = replace(
+            subject,
+            call=lambda *native, at=first, to=second: subject.call(*_tied(native, at, to)),
+            pull=partial(_summed_gradients, subject, first, second),
+            begin=None,
+        )
+        report = attempt(partial(_examined, tied, inputs, setting.seed, first))
+        wrong = [each for each in report.value.inputs if each.status == "wrong"] if report.worked else []
+        case = f"{subject.input_name(first)} and {subject.input_name(second)} equal: the sum of their gradients"
+        if wrong and AT_A_KINK not in wrong[0].detail:
+            yield failed(wrong[0].detail, case=case)
+        elif report.worked and not wrong:
+            yield passed(case=case)
+
+
+def _tied(native: Sequence[Array], at: int, to: int) -> list[Array]:
+    """The inputs with the one at ``at`` in both places."""
+    return [*native[:to], native[at], *native[to + 1 :]]
+
+
+def _summed_gradients(
+    subject: HostOperator, at: int, to: int, gradients: Sequence[Array], native: Sequence[Array]
+) -> tuple[Array, ...]:
+    assert subject.pull is not None
+    found = list(as_tuple(subject.pull(gradients, _tied(native, at, to))))
+    parts = [each for each in (found[at], found[to]) if each is not None]
+    found[at], found[to] = (parts[0] if len(parts) == 1 else parts[0] + parts[1]) if parts else None, None
+    return tuple(found)
+
+
+def _examined(subject: HostOperator, inputs: Inputs, seed: int, only: int) -> GradientReport:
+    skip = [at for at in range(len(inputs)) if at != only]
+    return examine_gradient(subject, inputs, directions=1, seed=seed, skip=skip)
+
+
+def _one_gradient(setting: Setting, case: str, inputs: Inputs, only: int | None, may_raise: bool) -> Finding:
+    """The gradients of all inputs (or of one) on other inputs; wrong ones count where the forward is right."""
+    subject = setting.subject
+    forward = setting.judged(inputs, case, may_raise=True)
+    if forward.status != "passed":
+        return not_tried(
+            "its forward does not accept it" if forward.status != "failed" else "its forward is wrong", case=case
+        )
+    skip = [] if only is None else [at for at in range(len(inputs)) if at != only]
+    try:
+        report = examine_gradient(subject, inputs, directions=1, seed=setting.seed, skip=skip)
+    except LevelbenchError as error:
+        return not_tried(f"{error.asked}: {error.found}", case=case)
+    wrong = next((each.detail for each in report.inputs if each.status == "wrong"), None)
+    if wrong is None:
+        return Finding("", "passed", case=case)
+    # A wrong shape is refused by every adapter, so that it is as good as an error.
+    refused = may_raise and ("fails:" in wrong or " has shape " in wrong)
+    return (noted if refused else failed)(wrong, case=case)
+
+
+def attributes(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterable[Finding]:
+    """Every attribute with other values: outputs and gradients, on the examples and with one axis more."""
+    found: list[Finding] = []
+    accepted: set[str] = set()
+    for variant in setting.variants:
+        made = attempt(variant.make)
+        if not made.worked:
+            found.append(not_tried(f"it refuses them: {made.error}", case=variant.title))
+            continue
+        changed, oracle = made.value
+        other = replace(setting, subject=changed, reference=oracle, variants=())
+        one = _one_variant(other, variant.title, inputs, random, counts=variant.unless not in accepted)
+        if one.status != "not tried":
+            accepted.add(variant.title)
+        found.append(one)
+    return brief(found)
+
+
+def _one_variant(setting: Setting, title: str, inputs: Inputs, random: np.random.Generator, *, counts: bool) -> Finding:
+    cases: list[tuple[str, Inputs]] = [("", inputs), *large_inputs(inputs, setting.subject.fixed, random)]
+    cases += [each for each in other_ranks(inputs, setting.subject.fixed, random) if each[0] in ("rank 3", "rank 4")]
+    best: Finding | None = None
+    for name, changed in cases:
+        case = ", ".join(part for part in (title, name, describe(changed)) if part)
+        one = setting.judged(changed, case, may_raise=True)
+        if one.status == "passed" and setting.subject.pull is not None and setting.subject.ours and not name:
+            slope = _one_gradient(setting, case, changed, None, True)
+            one = one if slope.status == "not tried" else slope
+        if one.status == "failed":
+            return one if counts else noted(one.found, case=one.case)
+        if best is None or (one.status == "passed" and best.status != "passed"):
+            best = one
+    assert best is not None
+    return best
+
+
+def gradients_of_nan(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
+    """NaN in a gradient of an output reaches all elements that depend on it: a lost NaN hides a diverged training."""
+    subject = setting.subject
+    if not subject.ours or subject.pull is None:
+        return
+    outputs = attempt(subject.forward, inputs)
+    floats = [
+        at for at, each in enumerate(outputs.value or ()) if each is not None and is_float(each.dtype) and each.size
+    ]
+    if not floats:
+        return
+    zeros = [None if each is None or not is_float(each.dtype) else np.zeros_like(each) for each in outputs.value]
+    for at in floats:
+        zero = np.zeros_like(outputs.value[at])
+        for place in dict.fromkeys(int(each) for each in random.integers(zero.size, size=_PLACES)):
+            answers = []
+            for value in (1.0, np.nan):
+                changed = zero.copy(order="C")
+                changed.reshape(-1)[place] = value
+                answers.append(attempt(subject.vjp, replaced(zeros, at, changed), inputs))
+            if not all(each.worked for each in answers):
+                continue
+            for number, (one, lost) in enumerate(zip(answers[0].value, answers[1].value, strict=True)):
+                if one is None or lost is None or not is_float(one.dtype) or one.shape != lost.shape:
+                    continue
+                swallowed = (one.astype(np.float64) != 0) & np.isfinite(lost.astype(np.float64))
+                if swallowed.any():
+                    name = subject.input_name(number)
+                    yield failed(f"NaN in the gradient of {subject.output_name(at)} does not reach that of {name}")
+                    return
+    yield passed("NaN in a gradient is passed on")

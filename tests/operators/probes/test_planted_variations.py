@@ -1,0 +1,384 @@
+"""Operators that are right on their example and wrong elsewhere: sizes, ranks, values, attributes, layouts, calls."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from levelbench.operators.custom import CustomOperator, Spec
+from levelbench.operators.probes import check_operator
+from levelbench.operators.probes.attributes import other_attributes
+from levelbench.operators.probes.calls import leaks, threads
+from levelbench.operators.probes.forward import Oracle
+from levelbench.operators.probes.judging import Setting, Variant
+from levelbench.operators.probes.subject import subject_of
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.standard_normal((4, 8)).astype(np.float32)
+INTEGERS = RANDOM.integers(-9, 9, (4, 8)).astype(np.int32)
+
+
+def double(x):
+    return 2 * x
+
+
+def double_back(g, i, o):
+    return (2 * g[0],)
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def relu_back(g, i, o):
+    return (g[0] * (i[0] > 0),)
+
+
+def wrong_if(condition):
+    """Twice the input, except where the condition holds for it."""
+    return lambda x: x + 0 if condition(x) else 2 * x
+
+
+def back_wrong_if(condition):
+    return lambda g, i, o: (relu_back(g, i, o)[0] * (0 if condition(i[0]) else 1),)
+
+
+def cut_after(count):
+    def operator(x):
+        y = 2 * x
+        y.reshape(-1)[count:] = 0
+        return y
+
+    return operator
+
+
+def total(x):
+    return x.sum(-1, dtype=np.int64)
+
+
+def plus_zero(x):
+    return x + 0
+
+
+def flushed(x):
+    return np.where(np.abs(x) < 1e-37, 0, 2 * x).astype(x.dtype)
+
+
+def nan_for_infinity(x):
+    return np.where(np.isinf(x), np.nan, 2 * x).astype(x.dtype)
+
+
+def positive_infinity(x):
+    return np.where(np.isneginf(x), -x, 2 * x).astype(x.dtype)
+
+
+FORWARDS = [
+    # name, check that must fail, inputs, faulty, right
+    ("wrong above 64", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] > 64), double),
+    ("rest of 8", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] > 64 and x.shape[-1] % 8), double),
+    ("after 5,000 elements", "shapes", [X], cut_after(5000), double),
+    ("16-bit index", "shapes", [X], cut_after(32768), double),
+    *[(f"batch of {n}", "shapes", [X], wrong_if(lambda x, n=n: x.ndim and len(x) == n), double) for n in (1, 2, 3, 5)],
+    *[(f"rank {n}", "ranks", [X], wrong_if(lambda x, n=n: x.ndim == n), double) for n in (0, 1, 3, 4, 5)],
+    ("integer sum in int32", "integers", [INTEGERS], lambda x: x.sum(-1, dtype=np.int32).astype(np.int64), total),
+    ("integer sum in float64", "integers", [INTEGERS], lambda x: x.sum(-1, dtype=np.float64).astype(np.int64), total),
+    ("int8 forgotten", "integers", [INTEGERS], wrong_if(lambda x: x.dtype == np.int8), double),
+    ("integers in float32", "integers", [INTEGERS], lambda x: x.astype(np.float32).astype(x.dtype), plus_zero),
+    ("subnormal numbers flushed", "NaN and infinity", [X], flushed, double),
+    ("infinity becomes NaN", "NaN and infinity", [X], nan_for_infinity, double),
+    ("-infinity changes its sign", "NaN and infinity", [X], positive_infinity, double),
+    ("inverse of -0.0", "NaN and infinity", [X], lambda x: 1 / np.where(x == 0, np.abs(x), x), lambda x: 1 / x),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("check", "inputs", "faulty", "right"), [e[1:] for e in FORWARDS], ids=[e[0] for e in FORWARDS]
+)
+def test_a_forward_that_is_wrong_elsewhere_is_caught_by_the_right_check(check, inputs, faulty, right):
+    report = check_operator(faulty, [inputs], reference=right)
+    assert check in {finding.probe for finding in report.failed}
+
+
+def changes_its_output(g, i, o):
+    o[0][...] *= 2
+    return relu_back(g, i, o)
+
+
+BACKWARDS = [
+    ("above 64", "gradient elsewhere", back_wrong_if(lambda x: x.ndim and x.shape[-1] > 64)),
+    ("odd sizes", "gradient elsewhere", back_wrong_if(lambda x: x.size % 2)),
+    ("batch of 1", "gradient elsewhere", back_wrong_if(lambda x: x.ndim and len(x) == 1)),
+    ("batch of 5", "gradient elsewhere", back_wrong_if(lambda x: x.ndim and len(x) == 5)),
+    ("rank 3", "gradient elsewhere", back_wrong_if(lambda x: x.ndim == 3)),
+    ("zero above 6", "gradient elsewhere", lambda g, i, o: (g[0] * ((i[0] > 0) & (i[0] < 6)),)),
+    ("zero above 100", "gradient elsewhere", lambda g, i, o: (g[0] * ((i[0] > 0) & (i[0] < 100)),)),
+    ("NaN swallowed", "NaN in gradients", lambda g, i, o: (np.nan_to_num(g[0]) * (i[0] > 0),)),
+    ("memory of a strided gradient", "strides", lambda g, i, o: (_memory(g[0]) * (i[0] > 0),)),
+    ("writes to a broadcast gradient", "strides", lambda g, i, o: (_in_place(g[0]) * (i[0] > 0),)),
+    ("memory of a strided input", "strides", lambda g, i, o: (g[0] * (_memory(i[0]) > 0),)),
+    ("changes its output", "state of backward", changes_its_output),
+]  # fmt: skip
+
+
+def _memory(x):
+    """The elements as they lie in memory."""
+    return x if x.flags.c_contiguous or x.base is None else np.asarray(x.base).ravel()[: x.size].reshape(x.shape)
+
+
+def _in_place(g):
+    g *= 1
+    return g
+
+
+@pytest.mark.parametrize(("check", "backward"), [each[1:] for each in BACKWARDS], ids=[each[0] for each in BACKWARDS])
+def test_a_backward_that_is_wrong_elsewhere_is_caught_by_the_right_check(check, backward):
+    report = check_operator(relu, [[X]], reference=relu, backward=backward)
+    assert check in {finding.probe for finding in report.failed}
+
+
+def test_one_array_for_two_inputs_is_tried():
+    def faulty(a, b):
+        return a * 3 if np.may_share_memory(a, b) else a + b
+
+    report = check_operator(faulty, [[X, X[::-1]]], reference=lambda a, b: a + b)
+    assert any("as one array" in finding.case for finding in report.of("strides"))
+
+
+# What many calls show.
+
+
+class EveryNth:
+    """Twice the input, except in every n-th call, which leaves out the last element of a row."""
+
+    def __init__(self, n):
+        self.n, self.calls = n, 0
+
+    def __call__(self, x):
+        self.calls += 1
+        y = 2 * x
+        if self.calls % self.n == 0:
+            y[..., -1:] = 0
+        return y
+
+
+@pytest.mark.parametrize("n", [25, 251])
+def test_an_element_lost_in_few_calls_is_a_failure(n):
+    report = check_operator(EveryNth(n), [[X]], reference=double)
+    assert "repeatability" in {finding.probe for finding in report.failed}
+
+
+def test_a_backward_that_differs_in_few_calls_is_a_failure():
+    calls = EveryNth(100)
+    report = check_operator(double, [[X]], reference=double, backward=lambda g, i, o: (calls(g[0]),))
+    assert "repeatability" in {finding.probe for finding in report.failed}
+
+
+def test_another_order_of_summation_is_only_noted():
+    random = np.random.default_rng(0)
+
+    def shuffled(x):
+        return x[..., random.permutation(x.shape[-1])].sum(-1)
+
+    report = check_operator(shuffled, [[RANDOM.standard_normal((3, 100)).astype(np.float32)]])
+    assert "noted" in {finding.status for finding in report.of("repeatability")}
+    assert not [finding for finding in report.failed if finding.probe == "repeatability"]
+
+
+class SavedInput:
+    """A backward that uses the input of the last forward, whichever it was for."""
+
+    def __init__(self):
+        self.saved = {}
+
+    def forward(self, x):
+        self.saved[x.shape, x.dtype] = x.copy()
+        return np.maximum(x, 0)
+
+    def backward(self, g, i, o):
+        return (g[0] * (self.saved[i[0].shape, i[0].dtype] > 0),)
+
+
+def test_a_call_between_forward_and_backward_must_not_matter():
+    report = check_operator(SavedInput(), [[X]], reference=relu)
+    assert any("between forward and backward" in finding.found for finding in report.of("state of backward"))
+
+
+def test_a_gradient_in_a_buffer_of_its_own_is_overwritten():
+    kept = {}
+
+    def backward(g, i, o):
+        return (np.multiply(g[0], i[0] > 0, out=kept.setdefault((i[0].shape, i[0].dtype), np.empty_like(i[0]))),)
+
+    report = check_operator(relu, [[X]], reference=relu, backward=backward)
+    assert any("overwritten" in finding.found for finding in report.of("state of backward"))
+
+
+def found_by(probe, operator, inputs, backward=None):
+    subject = subject_of(operator, backward=backward)
+    setting = Setting(subject, Oracle(operator), True, (), 0, 500)
+    return [finding for finding in probe(setting, inputs, np.random.default_rng(0)) if finding.status == "failed"]
+
+
+def leaking(leave):
+    def operator(x):
+        leave()
+        return 2 * x
+
+    return operator
+
+
+def test_memory_that_a_call_keeps_is_a_leak():
+    kept = []
+    (found,) = found_by(leaks, leaking(lambda: kept.append(bytes(100))), [X])
+    assert "leaks" in found.found
+
+
+def test_a_file_that_a_call_leaves_open_is_a_leak():
+    opened = []
+    (found,) = found_by(leaks, leaking(lambda: opened.append(os.dup(0))), [X])
+    for each in opened:
+        os.close(each)
+    assert "a call" in found.found
+
+
+def test_a_backward_that_keeps_its_gradients_leaks():
+    kept = []
+    (found,) = found_by(leaks, double, [X], lambda g, i, o: (2 * g[0], kept.append(g[0].copy()))[:1])
+    assert "backward leaks" in found.found
+
+
+def test_a_cache_by_shape_is_no_leak():
+    kept = {}
+    assert not found_by(leaks, lambda x: 2 * kept.setdefault(x.shape, x).copy(), [X])
+
+
+def static_buffer(x, kept={}):  # noqa: B006  # the fault
+    buffer = kept.setdefault((x.shape, x.dtype), np.empty_like(x))
+    np.copyto(buffer, x)
+    return 2 * buffer
+
+
+def test_a_static_buffer_is_found_whatever_the_scheduler_does():
+    for _ in range(3):
+        (found,) = found_by(threads, static_buffer, [X])
+        assert "at the same time" in found.found
+
+
+def test_a_buffer_of_each_thread_is_no_fault():
+    kept = threading.local()
+
+    def operator(x):
+        buffer = vars(kept).setdefault((x.shape, x.dtype), np.empty_like(x))
+        np.copyto(buffer, x)
+        return 2 * buffer
+
+    assert not found_by(threads, operator, [X])
+
+
+def test_a_buffer_behind_a_lock_is_no_fault():
+    lock = threading.Lock()
+
+    def operator(x):
+        with lock:
+            return static_buffer(x)
+
+    assert not found_by(threads, operator, [X])
+
+
+# Attributes.
+
+
+class Leaky(CustomOperator):
+    def __init__(self, alpha=0.1):
+        self.alpha = alpha
+
+    def forward(self, x):
+        return np.where(x > 0, x, x.dtype.type(self.alpha) * x)
+
+    def reference(self, x):
+        return np.where(x > 0, x, x.dtype.type(self.alpha) * x)
+
+
+class LeakyByDefault(Leaky):
+    def forward(self, x):
+        return np.where(x > 0, x, x.dtype.type(0.1) * x)
+
+
+class Padded(CustomOperator):
+    def __init__(self, pads=(0, 0), mode="zeros"):
+        self.pads, self.mode = list(pads), mode
+
+    def infer(self, x):
+        if self.mode not in ("zeros", "edge"):
+            raise ValueError(f"no mode {self.mode}")
+        return Spec((*x.shape[:-1], x.shape[-1] + sum(self.pads)), x.dtype)
+
+    def reference(self, x):
+        mode = {"zeros": "constant", "edge": "edge"}[self.mode]
+        return np.pad(x, [(0, 0)] * (x.ndim - 1) + [tuple(self.pads)], mode)
+
+    def forward(self, x):
+        return self.reference(x)
+
+
+class PaddedTheOtherWay(Padded):
+    def reference(self, x):
+        return np.pad(x, [(0, 0)] * (x.ndim - 1) + [tuple(self.pads)])
+
+    def forward(self, x):
+        return np.pad(x, [(0, 0)] * (x.ndim - 1) + [tuple(self.pads[::-1])])
+
+
+class ModeIgnored(Padded):
+    def reference(self, x):
+        return self.forward(x) + (self.mode == "edge") * x[..., :1]
+
+    def forward(self, x):
+        return np.pad(x, [(0, 0)] * (x.ndim - 1) + [tuple(self.pads)])
+
+
+def attributes_found(cls):
+    operator = cls()
+
+    def make(attributes):
+        made = cls(**attributes)
+        return subject_of(made), Oracle(made.reference)
+
+    variants = [
+        Variant(title, lambda each=each: make(each), unless) for title, each, unless in other_attributes(operator)
+    ]
+    report = check_operator(operator, [[X]], reference=operator.reference, variants=variants)
+    return [finding for finding in report.failed if finding.probe == "attributes"]
+
+
+@pytest.mark.parametrize("cls", [LeakyByDefault, PaddedTheOtherWay, ModeIgnored])
+def test_an_attribute_that_works_at_its_default_only_is_caught(cls):
+    assert attributes_found(cls)
+
+
+@pytest.mark.parametrize("cls", [Leaky, Padded])
+def test_attributes_that_work_are_not_accused(cls):
+    assert not attributes_found(cls)
+
+
+def test_an_axis_is_tried_from_both_ends():
+    class Along(CustomOperator):
+        def __init__(self, axis=-1):
+            self.axis = axis
+
+        def forward(self, x):
+            return x
+
+    assert {given["axis"] for _, given, _ in other_attributes(Along())} == {0, 1, 2, -2}
+
+
+def test_a_flag_is_only_switched():
+    class Kept(CustomOperator):
+        def __init__(self, keepdims=1):
+            pass
+
+        def forward(self, x):
+            return x
+
+    assert [given["keepdims"] for _, given, _ in other_attributes(Kept())] == [0]
