@@ -194,3 +194,12 @@ def test_a_preset_is_another_scheme_with_settings(preset, given, meant, settings
     shapes = {"weight": (12, 9), "bias": (9,)}
     assert scheme.traffic(shapes, 4, 4, 1) == scheme.meant.traffic(shapes, 4, 4, 1)
     assert scheme.workers(4) == scheme.meant.workers(4)
+
+
+def test_more_ranks_on_a_machine_than_gpus_are_refused_over_nccl(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UsageError, match="rank 6 over nccl, number 2 on its machine: PyTorch sees 2 GPUs"):
+        open_communicator("nccl", RankPlace(6, 8, 2, "127.0.0.1", 1, "process"), 5.0)

@@ -3,11 +3,14 @@ import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.sweep import (
+    DTYPES,
     OPERATIONS,
+    How,
     Round,
     Timed,
     fit,
     fit_points,
+    overlap,
     parse_sizes,
     require_right,
     rounds_of,
@@ -65,10 +68,61 @@ def test_a_wrong_sum_is_not_timed():
             return right(array, op)
 
         communicator.start_all_reduce = wrong
-        require_right(OPERATIONS["all-reduce"], communicator, NumpyBackend())
+        require_right(OPERATIONS["all-reduce"], communicator, NumpyBackend(), 64)
 
-    with pytest.raises(CheckFailedError, match="instead of 3"):
+    found = r"at 64 bytes of float32, rank \d got \[3.0, 5.0, 7.0\]... instead of \[1.0"
+    with pytest.raises(CheckFailedError, match=found):
         run_ranks(2, work)
+
+
+def test_a_fault_at_one_size_is_found_there():
+    def work(communicator):
+        right = communicator.all_gather
+
+        def wrong(array):
+            found = right(array)
+            if array.nbytes > 1000 and array.dtype == np.float32:
+                found[1][-1] += 1
+            return found
+
+        communicator.all_gather = wrong
+        return list(sweep(communicator, NumpyBackend(), ["all-gather"], [64, 4096], FixedCount(8)))
+
+    with pytest.raises(CheckFailedError, match="at 4,096 bytes"):
+        run_ranks(2, work)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type_of_an_element_is_checked_and_timed(dtype):
+    names = [each for each in OPERATIONS if not ("int" in dtype and each.endswith("-mean"))]
+
+    def work(communicator):
+        return list(sweep(communicator, NumpyBackend(), names, [64], FixedCount(8), how=How(dtype)))
+
+    found = run_ranks(3, work)[0]
+    assert [each.operation for each in found] == names
+    assert {each.nbytes for each in found if each.operation == "all-reduce"} == {64}
+
+
+def test_a_window_counts_its_64_messages():
+    found = swept(2, ["window"], [4], clocks=[FakeClock(tick_ns=64_000), FakeClock(tick_ns=64_000)])
+    assert found[0][0].times_s == pytest.approx([1e-6] * 8)
+
+
+def test_out_of_place_leaves_the_argument_as_it_was():
+    def work(communicator):
+        kept = []
+        whole = communicator.all_reduce
+
+        def watched(array):
+            kept.append(array)
+            return whole(array)
+
+        communicator.all_reduce = watched
+        list(sweep(communicator, NumpyBackend(), ["all-reduce"], [64], FixedCount(8), how=How(copy=True)))
+        return len({id(each) for each in kept[1:]})
+
+    assert run_ranks(2, work) == [8, 8]
 
 
 def test_a_budget_is_shared_between_points():
@@ -85,9 +139,43 @@ def test_an_unknown_operation_is_refused():
         swept(1, ["all-reduc"], [4])
 
 
-def test_a_single_rank_cannot_send():
+@pytest.mark.parametrize("operation", ["send-receive", "bidirectional", "window"])
+def test_a_single_rank_cannot_send(operation):
     with pytest.raises(UsageError, match="two ranks"):
-        swept(1, ["send-receive"], [4])
+        swept(1, [operation], [4])
+
+
+MS = 1_000_000
+
+
+class Later:
+    """A handle that is done a millisecond after it was made, or only after waiting that long."""
+
+    def __init__(self, clock, hidden):
+        self.clock, self.hidden, self.until_ns = clock, hidden, clock.now_ns() + MS
+
+    def wait(self):
+        self.clock.advance(max(0, self.until_ns - self.clock.now_ns()) if self.hidden else MS)
+
+
+@pytest.mark.parametrize(("hidden", "share"), [(True, 1.0), (False, 0.0)])
+def test_overlap_is_the_share_that_hides_behind_computation(hidden, share):
+    clock = FakeClock()
+
+    def work(communicator):
+        return overlap(communicator, lambda: [Later(clock, hidden)], lambda: clock.advance(MS), clock)
+
+    assert run_ranks(1, work)[0] == pytest.approx([share] * 30)
+
+
+def test_overlap_is_measured_where_an_operation_can_be_begun_without_waiting():
+    def work(communicator):
+        how = How(overlap=True)
+        return list(sweep(communicator, NumpyBackend(), ["all-reduce", "gather"], [64], FixedCount(8), how=how))
+
+    beside = [each.overlap for each in run_ranks(2, work)[0]]
+    assert (len(beside[0]), beside[1]) == (30, ())
+    assert all(0 <= each <= 1 for each in beside[0])
 
 
 @pytest.mark.parametrize(

@@ -373,7 +373,8 @@ class Ranks(Team):
         if len(sizes) > 1:
             # The closed forms assume a single dtype.
             return
-        expected = self.scheme.traffic(shapes, sizes.pop(), self.communicator.size, self.communicator.rank)
+        name, size, rank = self.communicator.name, self.communicator.size, self.communicator.rank
+        expected = self.scheme.traffic_over(name, shapes, sizes.pop(), size, rank)
         self.ledger.note("sent_predicted", expected.sent_bytes, "B")
         self.ledger.note("messages_predicted", expected.messages)
 

@@ -209,6 +209,12 @@ class Scheme(ABC):
         :meth:`traffic_within` makes it an expectation.
         """
 
+    def traffic_over(
+        self, communicator: str, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int
+    ) -> Traffic:
+        """:meth:`traffic` over the communicator of that name, for schemes that send by themselves."""
+        return self.traffic(parameters, itemsize, size, rank)
+
     def traffic_within(self) -> float:
         """The factor by which the mean sent per step may differ from :meth:`traffic`: 1 if that is exact.
 

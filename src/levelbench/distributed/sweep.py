@@ -11,15 +11,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from types import MappingProxyType
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.communicator import Communicator
+from levelbench.distributed.communicator import Communicator, Done, Handle
+from levelbench.distributed.packing import pieces
 from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
 from levelbench.measure.clocks import HOST, Clock, time_ns
 from levelbench.measure.statistics import Estimate, Interval, estimate_median, normal_quantile, t_quantile
@@ -27,11 +30,11 @@ from levelbench.measure.stopping import Budget, Plateau, Precision, SampleSoFar,
 from levelbench.measure.warmup import find_warmup
 from levelbench.networks.executor import Array, Backend
 
-ITEMSIZE = 4
-"""Bytes of an element: float32."""
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
+"""Types of an element that can be measured; the first is the default."""
 
 Make = Callable[[], Array]
-"""Makes a constant array to work on."""
+"""Makes an array to work on."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Operation:
 
     ``bus``: the factor, for a number of ranks, from nbytes / t to the bandwidth of the busiest link. ``parts``: an
     array is a rank's part of the buffer, not the whole. ``calls``: how often the work performs the operation.
-    ``sized``: whether it has a size at all.
+    ``sized``: whether it has a size at all. ``pair``: whether it needs two ranks. ``overwrites``: whether its argument
+    gets the result. ``start``: the same work begun without waiting, where the interface has that.
     """
 
     name: str
@@ -49,15 +53,19 @@ class Operation:
     parts: bool = False
     calls: int = 1
     sized: bool = True
+    pair: bool = False
+    overwrites: bool = False
+    start: Callable[[Communicator, Make], Callable[[], Sequence[Handle]]] | None = None
 
-    def work(
-        self, communicator: Communicator, backend: Backend, elements: int, value: float
-    ) -> tuple[Callable[[], object], int]:
-        """The work on a buffer of at least ``elements`` elements of this value, and the buffer's bytes."""
+    def arrays(
+        self, communicator: Communicator, backend: Backend, nbytes: int, dtype: str, values: Values | None = None
+    ) -> tuple[Make, int]:
+        """What makes its arrays, of zeros or ``values``, and the bytes of the buffer: ``nbytes`` or a little more."""
+        kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
         count = communicator.size if self.parts else 1
-        each = ceil(elements / count)
-        work = self.prepare(communicator, lambda: backend.array(np.full(each, value, np.float32)))
-        return work, each * count * ITEMSIZE if self.sized else 0
+        each = ceil(ceil(nbytes / kind.itemsize) / count)
+        given = np.zeros(each, kind) if values is None else values(communicator.rank, each).astype(kind)
+        return lambda: backend.array(given.copy()), each * count * kind.itemsize if self.sized else 0
 
 
 def operation_named(name: str) -> Operation:
@@ -67,42 +75,79 @@ def operation_named(name: str) -> Operation:
     return OPERATIONS[name]
 
 
-def require_right(operation: Operation, communicator: Communicator, backend: Backend) -> None:
-    """Run it once on all ranks with a few elements; ``CheckFailedError`` for a wrong result. Collective."""
+Values = Callable[[int, int], NDArray[np.int64]]
+"""``values(rank, n)``: the numbers that a rank passes."""
+
+
+def _numbers(rank: int, n: int) -> NDArray[np.int64]:
+    """Small enough that their sums are exact in every type, for up to 50 ranks."""
+    return rank % 3 + np.arange(n, dtype=np.int64) % 4
+
+
+def require_right(
+    operation: Operation, communicator: Communicator, backend: Backend, nbytes: int, dtype: str = DTYPES[0]
+) -> None:
+    """Run it once on all ranks; ``CheckFailedError`` for a wrong result. Collective."""
+    make, _ = operation.arrays(communicator, backend, nbytes, dtype, _numbers)
     size, rank = communicator.size, communicator.rank
-    work, _ = operation.work(communicator, backend, 4 * size + 1, rank + 1.0)
-    found = work()
-    arrays = found if isinstance(found, tuple) else (found,)
-    values = [backend.host(each) for each in arrays if each is not None]
-    for value, wanted in zip(values, _wanted(operation.name, rank, size), strict=False):
-        if not (value == wanted).all():
-            raise CheckFailedError(
-                f"{operation.name} on {size} ranks over {communicator.name}",
-                f"rank {rank} got {value.ravel()[:3].tolist()}... instead of {wanted:g}",
-                "repair the communicator before timing it",
-            )
+    n = len(backend.host(make()))
+    found = operation.prepare(communicator, make)()
+    returned = found if isinstance(found, tuple) else (found,)
+    results = [np.asarray(backend.host(each)) for each in returned if each is not None]
+    wanted = _wanted(operation.name, rank, size, n)
+    if results and len(results) != len(wanted):
+        raise _wrong(operation, communicator, f"rank {rank} got {len(results)} arrays instead of {len(wanted)}")
+    for result, value in zip(results, wanted, strict=False):
+        right = np.asarray(value).astype(result.dtype)
+        # Sums that are not exact, of more ranks, may be rounded in another order.
+        room = float(np.max(right, initial=0)) * 2.0**-8 * (size > _EXACT_RANKS)
+        off = np.abs(result.astype(np.float64) - right.astype(np.float64)) > room
+        if result.shape != right.shape or off.any():
+            at = int(np.argmax(off)) if result.shape == right.shape else 0
+            said = f"at {nbytes:,} bytes of {dtype}, rank {rank} got {result.ravel()[at : at + 3].tolist()}..."
+            raise _wrong(operation, communicator, f"{said} instead of {right.ravel()[at : at + 3].tolist()}...")
 
 
-def _wanted(name: str, rank: int, size: int) -> list[float]:
-    """The values of the returned arrays if rank r passes r + 1."""
-    total = size * (size + 1) / 2
-    all_ranks = [each + 1.0 for each in range(size)]
-    return {
-        "all-reduce": [total],
-        "reduce-scatter": [total],
-        "all-gather": all_ranks,
-        "all-to-all": all_ranks,
-        "gather": all_ranks,
-        "broadcast": [1.0],
-        "scatter": [1.0],
-        "exchange": [(rank - 1) % size + 1.0, (rank + 1) % size + 1.0],
-        "send-receive": [{0: 2.0, 1: 1.0}.get(rank, rank + 1.0)],
-    }.get(name, [])
+_EXACT_RANKS = 50
 
 
-def _method(name: str) -> Callable[[Communicator, Make], Callable[[], object]]:
+def _wrong(operation: Operation, communicator: Communicator, found: str) -> CheckFailedError:
+    asked = f"{operation.name} on {communicator.size} ranks over {communicator.name}"
+    return CheckFailedError(asked, found, "repair the communicator before timing it")
+
+
+def _wanted(name: str, rank: int, size: int, n: int) -> Sequence[NDArray[Any]]:
+    """The returned arrays, if rank r passes ``_numbers(r, n)``."""
+    of = partial(_numbers, n=n)
+    kind = name.removesuffix("-mean")
+    if kind in ("all-reduce", "reduce-scatter"):
+        total = np.sum([of(each) for each in range(size)], axis=0) / (size if name != kind else 1)
+        start, stop = pieces(n, size)[rank : rank + 2] if kind == "reduce-scatter" else (0, n)
+        return [total[start:stop]]
+    if name in ("all-gather", "all-to-all", "gather"):
+        return [of(each) for each in range(size)]
+    if name in ("broadcast", "scatter"):
+        return [of(0)]
+    if name == "exchange":
+        return [of((rank - 1) % size), of((rank + 1) % size)]
+    if name == "window":
+        return [of(0) if rank == 1 else of(rank)]
+    return [of({0: 1, 1: 0}.get(rank, rank))] if OPERATIONS[name].pair else []
+
+
+def _method(name: str, *further: Any) -> Callable[[Communicator, Make], Callable[[], object]]:
     """The work of a communicator's method that takes one array."""
-    return lambda communicator, make: partial(getattr(communicator, name), make())
+    return lambda communicator, make: partial(getattr(communicator, name), make(), *further)
+
+
+def _started(name: str, *further: Any) -> Callable[[Communicator, Make], Callable[[], Sequence[Handle]]]:
+    """The same, begun without waiting."""
+
+    def prepare(communicator: Communicator, make: Make) -> Callable[[], Sequence[Handle]]:
+        array = make()
+        return lambda: [getattr(communicator, f"start_{name}")(array, *further)]
+
+    return prepare
 
 
 def _scatter(communicator: Communicator, make: Make) -> Callable[[], object]:
@@ -131,8 +176,53 @@ def _send_receive(communicator: Communicator, make: Make) -> Callable[[], object
     return there_and_back
 
 
+def _both_ways(communicator: Communicator, make: Make) -> Callable[[], Sequence[Handle]]:
+    """Ranks 0 and 1 send to each other at the same time."""
+    array, room = make(), make()
+    rank, other = communicator.rank, 1 - communicator.rank
+    if rank > 1:
+        return lambda: [Done(array)]
+    return lambda: [communicator.start_receive(room, other), communicator.start_send(array, other)]
+
+
+def _bidirectional(communicator: Communicator, make: Make) -> Callable[[], object]:
+    start = _both_ways(communicator, make)
+
+    def both_ways() -> object:
+        received, *_ = [each.wait() for each in start()]
+        return received
+
+    return both_ways
+
+
+_WINDOW = 64
+
+
+def _window(communicator: Communicator, make: Make) -> Callable[[], object]:
+    """Rank 0 has 64 messages to rank 1 on their way at once, which answers the last (as OSU's ``osu_bw``)."""
+    array, room = make(), make()
+    answer = array[:1]
+
+    def many() -> Array:
+        if communicator.rank == 0:
+            for handle in [communicator.start_send(array, 1) for _ in range(_WINDOW)]:
+                handle.wait()
+            communicator.receive(room[:1], 1, 1)
+        elif communicator.rank == 1:
+            found = [handle.wait() for handle in [communicator.start_receive(room, 0) for _ in range(_WINDOW)]]
+            communicator.send(answer, 0, 1)
+            return found[-1]
+        return array
+
+    return many
+
+
 def _all_but_one(size: int) -> float:
     return (size - 1) / size
+
+
+def _twice(size: int) -> float:
+    return 2 * _all_but_one(size)
 
 
 def _once(size: int) -> float:
@@ -143,10 +233,18 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         each.name: each
         for each in (
-            Operation("all-reduce", _method("all_reduce"), lambda size: 2 * _all_but_one(size)),
+            Operation("all-reduce", _method("all_reduce"), _twice, overwrites=True, start=_started("all_reduce")),
+            Operation(
+                "all-reduce-mean",
+                _method("all_reduce", "mean"),
+                _twice,
+                overwrites=True,
+                start=_started("all_reduce", "mean"),
+            ),
             Operation("reduce-scatter", _method("reduce_scatter"), _all_but_one),
+            Operation("reduce-scatter-mean", _method("reduce_scatter", "mean"), _all_but_one),
             Operation("all-gather", _method("all_gather"), _all_but_one, parts=True),
-            Operation("broadcast", _method("broadcast"), _once),
+            Operation("broadcast", _method("broadcast"), _once, overwrites=True, start=_started("broadcast")),
             Operation("gather", _method("gather"), _all_but_one, parts=True),
             Operation("scatter", _scatter, _all_but_one, parts=True),
             Operation(
@@ -158,7 +256,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             # With both neighbours on a ring at once.
             Operation("exchange", _exchange, lambda size: 2.0),
             # From rank 0 to rank 1 and back; half of it counts.
-            Operation("send-receive", _send_receive, _once, calls=2),
+            Operation("send-receive", _send_receive, _once, calls=2, pair=True),
+            Operation("bidirectional", _bidirectional, lambda size: 2.0, pair=True, start=_both_ways),
+            Operation("window", _window, _once, calls=_WINDOW, pair=True),
             Operation("barrier", lambda communicator, make: communicator.barrier, _once, sized=False),
         )
     }
@@ -167,6 +267,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
 
 _FIRST = 6
 _MOST_AT_ONCE = 2000
+_LEAST_BYTES = 4
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -176,6 +277,7 @@ class SweepPoint:
     """One operation at one size: the slowest rank's times in seconds, in order, after warm-up.
 
     ``nbytes`` is 0 for an operation without a size. ``warmup`` leading values were cut, for ``warmup_reason``.
+    ``overlap``: the shares of the time during which a rank could compute beside it, if that was measured.
     """
 
     operation: str
@@ -184,10 +286,24 @@ class SweepPoint:
     warmup: int
     warmup_reason: str
     stopped_by: str
+    overlap: tuple[float, ...] = ()
 
     def estimate(self, level: float = 0.95) -> Estimate:
         """The median with its exact interval."""
         return estimate_median(list(self.times_s), level)
+
+
+@dataclass(frozen=True)
+class How:
+    """How operations are measured.
+
+    On elements of ``dtype``; with ``copy`` on a copy of an argument that they overwrite, as where it is needed
+    afterwards (out of place); with ``overlap`` also beside work of the processor.
+    """
+
+    dtype: str = DTYPES[0]
+    copy: bool = False
+    overlap: bool = False
 
 
 def sweep(
@@ -197,18 +313,84 @@ def sweep(
     sizes: Sequence[int],
     until: StoppingRule,
     clock: Clock = HOST,
+    how: How | None = None,
 ) -> Iterator[SweepPoint]:
-    """Time each operation at each size (bytes). Collective: all ranks pass the same, and get the same.
+    """Check and time each operation at each size (bytes). Collective: all ranks pass the same, and get the same.
 
-    Arrays are ``backend``'s, of float32 zeros, so that sums do not grow. Raises ``CheckFailedError`` if an operation's
-    result is wrong, ``UnknownNameError`` for an unknown operation.
+    Arrays are ``backend``'s, of zeros when timed, so that sums do not grow. Raises ``CheckFailedError`` if an
+    operation's result is wrong, ``UnknownNameError`` for an unknown operation.
     """
+    how = how or How()
     for operation in [operation_named(name) for name in operations]:
-        if communicator.size < 2 and operation.name == "send-receive":
-            raise UsageError("send-receive of one rank", "there is no other rank to send to", "start two ranks or more")
-        require_right(operation, communicator, backend)
+        if communicator.size < 2 and operation.pair:
+            raise UsageError(
+                f"{operation.name} of one rank", "there is no other rank to send to", "start two ranks or more"
+            )
         for nbytes in sizes if operation.sized else (0,):
-            yield _point(operation, communicator, backend, nbytes, until, clock)
+            require_right(operation, communicator, backend, nbytes, how.dtype)
+            make, moved = operation.arrays(communicator, backend, nbytes, how.dtype)
+            work = operation.prepare(communicator, make)
+            if how.copy and operation.overwrites:
+                work = _on_a_copy(work)
+            point = replace(_point(operation, communicator, work, until, clock), nbytes=moved)
+            if how.overlap and operation.start is not None:
+                compute = _computing(float(np.median(point.times_s)), clock)
+                shares = overlap(communicator, operation.start(communicator, make), compute, clock)
+                point = replace(point, overlap=shares)
+            yield point
+
+
+def _on_a_copy(work: Callable[[], object]) -> Callable[[], object]:
+    """The method's call on a copy of its first argument, which it would overwrite."""
+    assert isinstance(work, partial)
+    call, (array, *further) = work.func, work.args
+    copied = array.clone if hasattr(array, "clone") else array.copy
+    return lambda: call(copied(), *further)
+
+
+_OVERLAP_TURNS = 30
+
+
+def _computing(seconds: float, clock: Clock) -> Callable[[], None]:
+    """Work of the processor that takes about so long."""
+    block = np.full((32, 32), 1e-3, np.float32)
+    once_s = max(1e-7, float(np.median([time_ns(lambda: block @ block, clock) for _ in range(50)])) * 1e-9)
+    repeats = max(1, round(seconds / once_s))
+
+    def compute() -> None:
+        for _ in range(repeats):
+            block @ block
+
+    return compute
+
+
+def overlap(
+    communicator: Communicator, start: Callable[[], Sequence[Handle]], compute: Callable[[], None], clock: Clock
+) -> tuple[float, ...]:
+    """The share of an operation's time in which a rank can compute: 1 - (both - compute) / alone, within [0, 1].
+
+    As in OSU's benchmarks of non-blocking collectives: ``compute`` lasts about as long as the operation alone, and
+    calls nothing of the communicator. In turns, of the slowest rank. Collective.
+    """
+
+    def alone() -> None:
+        for handle in start():
+            handle.wait()
+
+    def both() -> None:
+        handles = start()
+        compute()
+        for handle in handles:
+            handle.wait()
+
+    own = []
+    for _ in range(_OVERLAP_TURNS):
+        for work in (alone, compute, both):
+            communicator.barrier()
+            own.append(time_ns(work, clock))
+    slowest = np.max(communicator.all_gather(np.array(own, np.int64)), axis=0).reshape(-1, 3)
+    alone_ns, compute_ns, both_ns = (np.maximum(1, slowest[:, each]) for each in range(3))
+    return tuple(np.clip(1 - (both_ns - compute_ns) / alone_ns, 0, 1).tolist())
 
 
 def rule_for(seconds: float, points: int) -> StoppingRule:
@@ -239,8 +421,8 @@ def _size(text: str, whole: str) -> int:
     if match is None or match[2] not in _UNITS:
         raise _invalid_sizes(whole, f"{text.strip()!r} is not a size")
     found = int(match[1]) * _UNITS[match[2]]
-    if found < ITEMSIZE:
-        raise _invalid_sizes(whole, f"{text.strip()!r} is less than an element of {ITEMSIZE} bytes")
+    if found < _LEAST_BYTES:
+        raise _invalid_sizes(whole, f"{text.strip()!r} is less than an element of {_LEAST_BYTES} bytes")
     return found
 
 
@@ -249,10 +431,9 @@ def _invalid_sizes(text: str, found: str) -> UsageError:
 
 
 def _point(
-    operation: Operation, communicator: Communicator, backend: Backend, nbytes: int, until: StoppingRule, clock: Clock
+    operation: Operation, communicator: Communicator, work: Callable[[], object], until: StoppingRule, clock: Clock
 ) -> SweepPoint:
     """Measure in turns until rank 0 has enough values."""
-    work, moved = operation.work(communicator, backend, ceil(nbytes / ITEMSIZE), 0.0)
     values: NDArray[np.float64] = np.zeros(0)
     started_ns, turns = clock.now_ns(), _FIRST
     while turns:
@@ -272,7 +453,7 @@ def _point(
     reason = np.frombuffer(check.text.encode()[:200].ljust(200), np.uint8).copy()
     return SweepPoint(
         operation.name,
-        moved,
+        0,
         tuple(values[found.cut :].tolist()),
         found.cut,
         found.reason,
@@ -350,6 +531,7 @@ def rounds_of(operation: str, size: int) -> Round | None:
     """
     if size < 2:
         return None
+    operation = operation.removesuffix("-mean")
     if operation == "all-reduce":
         return Round(2 * (size - 1), 1 / size)
     if operation in ("reduce-scatter", "all-gather", "all-to-all"):

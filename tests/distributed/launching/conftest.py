@@ -59,7 +59,7 @@ def start(tmp_path):
     jobs = []
 
     def begin(engine, command, ranks, environment=None, folder=tmp_path, **options):
-        lacking = ENGINES[engine].lacks()
+        lacking = ENGINES[engine].lacks(options)
         if lacking:
             pytest.skip(lacking)
         jobs.append(ENGINES[engine].start(command, ranks, folder, environment or {}, **options))

@@ -21,8 +21,8 @@ ALL = ["process", pytest.param("torchrun", marks=pytest.mark.slow), "mpi", "slur
 def job(request, team, tmp_path_factory):
     """The name of an engine, and a job of two ranks that it started, of which rank 1 was killed."""
     engine, folder = request.param, tmp_path_factory.mktemp(request.param)
-    if ENGINES[engine].lacks():
-        pytest.skip(ENGINES[engine].lacks())
+    if lacking := ENGINES[engine].lacks(CLUSTER.get(engine)):
+        pytest.skip(lacking)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("RANK", "9"), ("WORLD_SIZE", "10"), ("LEVELBENCH_RANK", "9"), ("PMI_FOREIGN", "1")):
             patch.setenv(name, value)
@@ -126,6 +126,16 @@ def test_a_missing_program_fails_and_is_named(start):
 def test_a_missing_mpi_launcher_is_reported(tmp_path):
     with pytest.raises(MissingError, match="there is no program '/nowhere/mpiexec'"):
         ENGINES["mpi"].start(["true"], 1, tmp_path, {}, launcher="/nowhere/mpiexec")
+
+
+def test_slurm_without_srun_is_missing_unless_the_job_is_to_run_on_this_machine(tmp_path, monkeypatch):
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingError, match=r"srun is not on PATH. slurm\[cluster=local\] runs"):
+        ENGINES["slurm"].start(["true"], 1, tmp_path, {})
+    assert ENGINES["slurm"].lacks({"cluster": "local"}) is None
+    (tmp_path / "srun").touch(0o755)
+    assert ENGINES["slurm"].lacks() is None
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from levelbench.distributed.launching.launchers import OnNode
 from levelbench.distributed.launching.local import (
     SupervisedJob,
     environment_of_ranks,
+    free_port,
     start_supervisor,
     supervisor_words,
 )
@@ -88,6 +89,23 @@ def test_torchrun_joins_two_nodes_and_one_ends_soon_after_the_loss_of_the_other(
     ]  # fmt: skip
     assert {each["LEVELBENCH_SIZE"] for each in seen} == {"4"}
     assert {each["MASTER_ADDR"] for each in seen} == {"10.77.0.1"}
+
+
+@pytest.mark.slow
+def test_nodes_meet_where_a_clusters_variables_say(tmp_path, python):
+    """As the pods of Kubeflow's trainer, which have torchrun's variables and no rendezvous."""
+    if lacking := ENGINES["torchrun"].lacks():
+        pytest.skip(lacking)
+    place = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port())}
+    command = [*python, "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])"]
+    nodes = [
+        ENGINES["torchrun"].start(command, 4, tmp_path / str(at), {**place, "PET_NODE_RANK": str(at)})
+        for at in range(2)
+    ]
+    with nodes[0], nodes[1]:
+        assert all(each.wait(200) for each in nodes), "they did not meet"
+        assert [each.failure() for each in nodes] == [None, None]
+    assert [nodes[rank // 2].log(rank).read_text() for rank in range(4)] == [f"{rank} 4\n" for rank in range(4)]
 
 
 # A launcher of two ranks on two nodes, the other of which never appears: each argument is a start of the rank here,

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tests.distributed.probes import forgetful
-
 from levelbench.distributed.scheme import Scheme, Traffic
+from levelbench.planted import schemes_known
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Native(Scheme):
     communicators: ClassVar[tuple[str, ...]] = ("gloo",)
 
     def start(self, worker):
-        return forgetful.Feeds(worker)
+        return schemes_known.Feeds(worker)
 
     def traffic(self, parameters, itemsize, size, rank):
         return Traffic(0.0, 0.0)
@@ -28,16 +27,16 @@ class Native(Scheme):
 
 class RestoresNothing(Native):
     def start(self, worker):
-        return forgetful.RestoresNothing(worker)
+        return schemes_known.RestoresNothing(worker)
 
 
 class RestoresOfAnother(Native):
     def start(self, worker):
-        return forgetful.GoesOnFromAnothersState(worker)
+        return schemes_known.GoesOnFromAnothersState(worker)
 
 
 class SaysNothingOfItsState(Native):
     def start(self, worker):
-        stepper = forgetful.Feeds(worker)
+        stepper = schemes_known.Feeds(worker)
         stepper.kept = False
         return stepper

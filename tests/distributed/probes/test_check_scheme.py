@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from tests.distributed.probes import faults, forgetful, inconsistent
-from tests.distributed.probes.plain import Plain, PlainStepper, scheme_of
 
 from levelbench.distributed.probes import gradients as learning
 from levelbench.distributed.probes.schemes import check_scheme
 from levelbench.distributed.scheme import Scheme
 from levelbench.distributed.schemes.compressed import SparseTopK, Threshold
 from levelbench.errors import DefinitionError
+from levelbench.planted import schemes_known as faults
+from levelbench.planted.schemes_known import Plain, PlainStepper, scheme_of
 
 
 def check(scheme, *only, ranks=(3,), framework="numpy"):
@@ -78,6 +78,8 @@ CONSISTENT = [
     (faults.SendsBeforeItReceives, "unbuffered sends", r"where sends wait for their receivers"),
     (faults.TriesAgain, "lost rank", r"rank 0 dies at its operation \d+ of \d+, and rank 1 keeps communicating"),
     (faults.GoesOnAlone, "lost rank", r"as if nothing had happened"),
+    (faults.IgnoresNaN, "not finite", r"nan in the gradient of 3 ranks, rank 2, step 4 is swallowed"),
+    (faults.ClipsGradients, "not finite", r"inf in the gradient .* all weights are finite"),
     (faults.OwnRandomNumbers, "determinism", r"a second run ends with different bits"),
     (faults.TalksInTheWrongPhase, "phases", r"waits for all_reduce in phase update"),
     (faults.MeetingMovesWeights, "pauses", r"a run with evaluations ends with different bits"),
@@ -96,22 +98,28 @@ def _accuses(finding, words):
     return finding.status == "failed" and re.search(words, finding.found) is not None
 
 
+def test_a_scheme_that_refuses_gradients_that_are_not_finite_is_noted():
+    found = check(scheme_of(faults.RefusesNaN), "not finite").of("not finite")
+    assert {each.status for each in found} == {"noted"}
+    assert "ends the run" in found[0].found
+
+
 @pytest.mark.parametrize(
     ("fault", "probe", "words"),
     [
-        (inconsistent.Lopsided, "every worker counts", r"the gradients of the workers have weights"),
-        (inconsistent.LosesARank, "every worker counts", r"after 300 steps .* have mean weights 0\.\d+, 0, 0\.\d+"),
+        (faults.Lopsided, "every worker counts", r"the gradients of the workers have weights"),
+        (faults.LosesARank, "every worker counts", r"after 300 steps .* have mean weights 0\.\d+, 0, 0\.\d+"),
         (
-            inconsistent.AveragesAlike,
+            faults.AveragesAlike,
             "every worker counts",
             r"have weights 0\.3333, 0\.3333, 0\.3333; their shares are 0\.2, 0\.4, 0\.4",
         ),
         (
-            inconsistent.EvaluatesItsOwn,
+            faults.EvaluatesItsOwn,
             "evaluated weights",
             r"differs between ranks 0 and 1, and averaged\(\) returns nothing",
         ),
-        (inconsistent.Climbs, "learns", r"does not fall as it should"),
+        (faults.Climbs, "learns", r"does not fall as it should"),
     ],
 )
 def test_a_fault_of_an_inconsistent_scheme_is_named(fault, probe, words, monkeypatch):
@@ -121,7 +129,7 @@ def test_a_fault_of_an_inconsistent_scheme_is_named(fault, probe, words, monkeyp
 
 
 def test_neighbours_that_do_not_expect_each_other_are_found():
-    scheme = scheme_of(inconsistent.OffByOneNeighbour, consistent=False, replicated=False)
+    scheme = scheme_of(faults.OffByOneNeighbour, consistent=False, replicated=False)
     (found,) = check(scheme, "traffic", ranks=(4,)).of("goes through")
     assert _accuses(found, r"all ranks wait for each other: .*exchange")
 
@@ -145,7 +153,7 @@ def test_an_error_of_a_rank_is_reported_with_its_place():
 
 
 def test_a_misdeclared_traffic_is_found():
-    (found,) = check(Misdeclared(), "traffic").of("traffic")
+    (found,) = check(faults.Misdeclared(), "traffic").of("traffic")
     assert _accuses(found, r"rank 0: it sends .* B in 25 messages per step, but declares .* B in 24 messages")
 
 
@@ -183,19 +191,19 @@ def test_traffic_is_exact_or_within_the_factor_that_the_scheme_declares(scheme, 
     ("fault", "words"),
     [
         (
-            forgetful.ForgetsItsFeedback,
+            faults.ForgetsItsFeedback,
             r"3 ranks, rank 0, step 6, 'hidden.weight': different bits, in fresh ranks .*step 5",
         ),
-        (forgetful.RestoresNothing, r"step 6, .* different bits"),
-        (forgetful.ForgetsTheOptimizer, r"step 6, .* different bits"),
-        (forgetful.OnlyTheFirstKeepsIt, r"step 6, .* different bits"),
+        (faults.RestoresNothing, r"step 6, .* different bits"),
+        (faults.ForgetsTheOptimizer, r"step 6, .* different bits"),
+        (faults.OnlyTheFirstKeepsIt, r"step 6, .* different bits"),
         # When the bits differ depends on how the processor rounds.
-        (forgetful.GoesOnFromAnothersState, r"step [6-8], .* different bits"),
-        (forgetful.ForgetsHowFarTheRoundIs, r"step [68], .* different bits"),
-        (forgetful.IsChangedByKeeping, r"a run that saves its state ends with different bits"),
-        (forgetful.TakesInWhatIsUnderWay, r"a run that saves its state ends with different bits"),
-        (forgetful.KeepsText, r"'name' of its state has dtype <U6"),
-        (forgetful.HasNoState, r"HasNoState keeps no state"),
+        (faults.GoesOnFromAnothersState, r"step [6-8], .* different bits"),
+        (faults.ForgetsHowFarTheRoundIs, r"step [68], .* different bits"),
+        (faults.IsChangedByKeeping, r"a run that saves its state ends with different bits"),
+        (faults.TakesInWhatIsUnderWay, r"a run that saves its state ends with different bits"),
+        (faults.KeepsText, r"'name' of its state has dtype <U6"),
+        (faults.HasNoState, r"HasNoState keeps no state"),
     ],
 )
 def test_an_incomplete_state_is_found(fault, words):
@@ -203,7 +211,7 @@ def test_an_incomplete_state_is_found(fault, words):
     assert _accuses(found, words), found
 
 
-@pytest.mark.parametrize("kind", [forgetful.Feeds, forgetful.KnowsHowFarTheRoundIs])
+@pytest.mark.parametrize("kind", [faults.Feeds, faults.KnowsHowFarTheRoundIs])
 def test_a_complete_state_passes(kind):
     (found,) = check(scheme_of(kind, consistent=False, replicated=False), "checkpoints").of("checkpoints")
     assert (found.status, found.found) == (
@@ -219,12 +227,9 @@ def test_a_scheme_that_does_not_declare_its_state_complete_is_noted():
 
 
 def test_without_lockstep_checkpoints_are_compared_with_a_single_worker():
-    fault = scheme_of(forgetful.ForgetsItsFeedback, consistent=False, replicated=False, lockstep=False)
+    fault = scheme_of(faults.ForgetsItsFeedback, consistent=False, replicated=False, lockstep=False)
     (found,) = check(fault, "checkpoints").of("checkpoints")
     assert _accuses(found, r"1 ranks, rank 0, step 6")
-
-
-Misdeclared = dataclass(frozen=True)(faults.Misdeclared)
 
 
 class TestForm:

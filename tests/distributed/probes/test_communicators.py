@@ -1,10 +1,11 @@
 """The checks of a communicator find planted faults, each in an otherwise correct communicator."""
 
 import pytest
-from tests.distributed.probes.communicator_faults import FAULTS, Now, SharesTheMemoryOfTheRoot, SumsWronglyOnOneRank
 
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.probes.communicators import check_communicator
+from levelbench.planted import communicators_known as faults
+from levelbench.planted.communicators_known import CASES, Now, SharesTheMemoryOfTheRoot, SumsWronglyOnOneRank
 
 
 @pytest.fixture
@@ -14,10 +15,10 @@ def hurried(monkeypatch):
     monkeypatch.setattr("levelbench.distributed.probes.communicators._POLLS", 20)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.fault])
 @pytest.mark.usefixtures("hurried")
 def test_a_planted_fault_is_found_and_named(name):
-    kind, checks = FAULTS[name]
+    kind, checks = getattr(faults, name), CASES[name].aspects
     SharesTheMemoryOfTheRoot.shelf = {}
     found = run_ranks(3, lambda communicator: check_communicator(kind(communicator)))
     failed = {each.probe for findings in found for each in findings if each.status == "failed"}

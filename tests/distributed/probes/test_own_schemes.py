@@ -20,3 +20,25 @@ def test_an_installed_scheme_passes(name, monkeypatch):
     monkeypatch.setattr(learning, "LONG", 100)
     report = check_scheme(named_scheme(name), ranks=(3,), steps=8)
     assert not report.failed
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("sign", {"scale": "vote", "error_feedback": False}),
+        ("sign", {"scale": "means"}),
+        ("top-k", {"exchange_by": "doubling"}),
+        ("top-k", {"momentum": 0.9}),
+        ("random-k", {"error_feedback": True}),
+        ("random-k", {}),
+        ("threshold", {"relative": False}),
+        ("threshold", {}),
+        ("qsgd", {"pieces": True}),
+        ("fp16", {}),
+    ],
+)
+def test_gradients_that_are_not_finite_show_on_all_ranks_in_every_setting(name, settings, framework):
+    pytest.importorskip(framework)
+    report = check_scheme(named_scheme(name, settings), ranks=(2, 3), framework=framework, only=("not finite",))
+    assert [each.status for each in report.of("not finite")] == ["passed"]

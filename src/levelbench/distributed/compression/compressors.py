@@ -309,8 +309,8 @@ class RandomKCompressor(SparseCompressor):
 class ThresholdCompressor(SparseCompressor):
     """All elements with a magnitude of at least ``threshold`` (Strom 2015; Dryden et al. 2016).
 
-    With ``relative``, the threshold is in units of the root mean square of all elements. The payload's size varies;
-    :meth:`parts` gives the maximum.
+    With ``relative``, the threshold is in units of the root mean square of all elements. NaN always qualifies. The
+    payload's size varies; :meth:`parts` gives the maximum.
     """
 
     threshold: float
@@ -326,7 +326,7 @@ class ThresholdCompressor(SparseCompressor):
         magnitudes, limit = abs(flat), self.threshold
         if self.relative:
             limit = limit * xp.sqrt(xp.mean(flat * flat))
-        (places,) = xp.nonzero((magnitudes >= limit) & (magnitudes > 0))
+        (places,) = xp.nonzero(~(magnitudes < limit) & (magnitudes != 0))
         return self._taken(flat, places)
 
 
@@ -400,6 +400,7 @@ class SignCompressor(Compressor):
     ``scale`` is ``mean``: ± the mean magnitude of the bucket (Karimireddy et al. 2019); ``means``: the means of the
     non-negative and of the negative elements, which have the smallest squared error possible with one bit (1-bit SGD:
     Seide et al. 2014); or ``vote``: ± 1, and 0 for a bucket of zeros (signSGD: Bernstein et al. 2018).
+    A bucket with NaN is NaN.
     """
 
     bucket: int = 512
@@ -416,7 +417,8 @@ class SignCompressor(Compressor):
         rows = in_rows(flat, self.bucket)
         signs = pack_codes(xp.astype(flat >= 0, xp.uint8), 1)
         if self.scale == "vote":
-            return xp.astype(xp.max(abs(rows), axis=1) > 0, flat.dtype), signs
+            highest = xp.max(abs(rows), axis=1)
+            return xp.where(highest > 0, 1.0, highest), signs
         magnitudes, counts = xp.sum(abs(rows), axis=1), self._counts(flat)
         if self.scale == "mean":
             return magnitudes / counts, signs

@@ -79,7 +79,8 @@ class Voted(Gathered):
     def __call__(self, communicator: Communicator, corrected: Array, key: Key) -> tuple[Array, Array]:
         """One all-gather of bytes. Nothing is left, since a vote is not part of a sum."""
         total, left = super().__call__(communicator, corrected, key)
-        return sign(total), zeros_like(left)
+        # PyTorch's sign of NaN is 0.
+        return namespace(total).where(total == total, sign(total), total), zeros_like(left)
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,12 @@ class Engine(ABC):
     """The names of further options of :meth:`start`."""
 
     @abstractmethod
-    def lacks(self) -> str | None:
-        """What is missing here to use it; ``None`` if nothing is. Imports nothing."""
+    def lacks(self, options: Mapping[str, object] | None = None) -> str | None:
+        """What is missing here to use it with these options; ``None`` if nothing is. Imports nothing."""
+
+    def elsewhere(self, options: Mapping[str, object]) -> bool:
+        """Whether ranks run on machines that may have other devices and cores than this one, such as a login node."""
+        return False
 
     @abstractmethod
     def start(
@@ -137,9 +141,9 @@ class Engine(ABC):
         ``MissingError`` if something is missing, ``UsageError`` for an option that the engine does not have.
         """
 
-    def require(self) -> None:
+    def require(self, options: Mapping[str, object]) -> None:
         """Raise ``MissingError`` if something is missing here."""
-        if lacking := self.lacks():
+        if lacking := self.lacks(options):
             raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
 
     def check(self, ranks: int, options: Mapping[str, object]) -> None:

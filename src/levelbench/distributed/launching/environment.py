@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
@@ -191,6 +191,59 @@ def tell_supervisors(job: str) -> None:
 def rank_supervisors(job: str) -> list[int]:
     """Ids of the rank supervisors of a job on this machine, without the launcher's."""
     return [pid for pid, words in _supervisors(job) if b"--launcher" not in words]
+
+
+@final
+class StopWatch:
+    """Watches for ranks of a job on this machine that were stopped (SIGSTOP, a debugger) and not continued.
+
+    Nobody else notices one before the ranks have met: a library that starts may wait for it for ever.
+    """
+
+    def __init__(self, job: str, ranks: int, patience_s: float) -> None:
+        """``ranks``: how many are on this machine; ``patience_s``: after which a stopped rank counts as lost."""
+        self._job, self._ranks, self._patience_ns = job, ranks, int(patience_s * 1e9)
+        # Rarely, because looking takes time from the ranks.
+        self._every_ns = self._patience_ns // 20
+        self._due_ns = HOST.now_ns() + self._every_ns
+        self._known: dict[int, int] = {}
+        self._since_ns: dict[int, int] = {}
+
+    def lost(self) -> int | None:
+        """The rank that has been stopped for too long, the first of several; ``None`` if there is none."""
+        now = HOST.now_ns()
+        if now < self._due_ns:
+            return None
+        self._due_ns = now + self._every_ns
+        states = {pid: state_of(pid) for pid in self._known}
+        if len(states) < self._ranks or any(state in (None, "Z") for state in states.values()):
+            self._known = self._found()
+            states = {pid: state_of(pid) for pid in self._known}
+        # A tracer's stops (``t``) count, too.
+        stopped = [pid for pid, state in states.items() if state in ("T", "t")]
+        self._since_ns = {pid: self._since_ns.get(pid, now) for pid in stopped}
+        late = [pid for pid in stopped if now - self._since_ns[pid] >= self._patience_ns]
+        return self._known[min(late, key=self._since_ns.__getitem__)] if late else None
+
+    @property
+    def seen(self) -> bool:
+        """Whether a rank was stopped at the last look."""
+        return bool(self._since_ns)
+
+    def _found(self) -> dict[int, int]:
+        """Ranks by the process ids of what their supervisors have started."""
+        found = {}
+        for supervisor in rank_supervisors(self._job):
+            for pid in (each for each in _processes() if _parent(each) == supervisor):
+                place = dict(part.partition(b"=")[::2] for part in _environment(pid))
+                if place.get(b"LEVELBENCH_RANK", b"").isdigit():
+                    found[pid] = int(place[b"LEVELBENCH_RANK"])
+        return found
+
+
+def _parent(pid: int) -> int | None:
+    fields = _fields(pid)
+    return int(fields[1]) if fields else None
 
 
 def _supervisors(job: str) -> Iterator[tuple[int, list[bytes]]]:

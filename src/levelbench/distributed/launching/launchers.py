@@ -31,6 +31,7 @@ from levelbench.distributed.launching.base import (
 )
 from levelbench.distributed.launching.environment import (
     JOB,
+    THREADS,
     end_marked,
     rank_supervisors,
     tell_supervisors,
@@ -66,7 +67,7 @@ class Mpi(Engine):
     communicators: ClassVar[tuple[str, ...]] = ("mpi", "gloo", "nccl")
     options: ClassVar[tuple[str, ...]] = ("launcher", "machines")
 
-    def lacks(self) -> str | None:
+    def lacks(self, options: Mapping[str, object] | None = None) -> str | None:
         if _find(os.environ) is not None:
             return None
         return "no mpiexec, mpirun or srun is next to this Python or on PATH: pip install mpich mpi4py"
@@ -170,59 +171,98 @@ def launcher_words(launcher: str, version: str, ranks: int, machines: str, envir
 _LOOK_S = 1.0
 _LOOK_HERE_S = 0.05
 _END_S = 5.0
-_OF_SLURM = ("partition", "account", "qos", "constraint", "gpus_per_node", "cpus_per_task", "mem_gb")
+_OF_SLURM = (
+    *("partition", "account", "qos", "constraint", "exclusive", "gres", "nodelist", "exclude"),
+    *("gpus_per_node", "cpus_per_task", "mem_gb"),
+)
 _OWN_NAMES = {"gpus_per_node", "cpus_per_task", "mem_gb"}
 """Parameters with submitit's own names; it prefixes SLURM's others with ``slurm_``."""
+_SBATCH = "sbatch."
+"""Options that begin with this are passed to sbatch as they are."""
+
+
+_SET_HERE = {
+    "nodes": "give nodes=N",
+    "ntasks": "give --ranks N",
+    "ntasks_per_node": "give --ranks N and nodes=N",
+    "time": "give timeout_min=MINUTES",
+    "cpus_per_task": "give cpus_per_task=N",
+    "gpus_per_node": "give gpus_per_node=N",
+    "array": "give -n N: each run is a job of its own",
+    **dict.fromkeys(("output", "error", "open_mode", "job_name", "signal"), "leave it out"),
+}
+"""Options of sbatch that a job cannot have twice, and how to say the same here."""
 
 
 @final
 class Slurm(Engine):
     """``submitit`` submits a job with a task per rank, and this process waits for it.
 
-    Options: ``cluster`` (``slurm`` or ``local``; default: SLURM if there is an ``srun``), ``nodes`` (1),
-    ``timeout_min`` (60), and SLURM's ``partition``, ``account``, ``qos``, ``constraint``, ``gpus_per_node``,
-    ``cpus_per_task``, ``mem_gb``. The machines must share the folder. If this process is killed and cannot cancel the
-    job, it stays in SLURM's queue: use ``scancel``.
+    Options: ``cluster`` (``slurm``, the default, or ``local`` for this machine), ``nodes`` (1),
+    ``timeout_min`` (60), SLURM's ``partition``, ``account``, ``qos``, ``constraint``, ``exclusive``, ``gres``,
+    ``nodelist``, ``exclude``, ``gpus_per_node``, ``cpus_per_task``, ``mem_gb``, and any other of sbatch's as
+    ``sbatch.NAME``, where ``true`` is an option without a value. ``setup`` is a line of shell that the job runs first
+    (``module load cuda``). The machines must share the folder. If this process is killed and cannot cancel the job, it
+    stays in SLURM's queue: use ``scancel``.
     """
 
     name: ClassVar[str] = "slurm"
     communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl", "mpi")
-    options: ClassVar[tuple[str, ...]] = ("cluster", "nodes", "timeout_min", *_OF_SLURM)
+    options: ClassVar[tuple[str, ...]] = ("cluster", "nodes", "timeout_min", "setup", *_OF_SLURM)
 
-    def lacks(self) -> str | None:
-        return None if find_spec("submitit") is not None else "submitit is not installed: pip install submitit"
+    def elsewhere(self, options: Mapping[str, object]) -> bool:
+        return options.get("cluster") != "local"
+
+    def lacks(self, options: Mapping[str, object] | None = None) -> str | None:
+        if find_spec("submitit") is None:
+            return "submitit is not installed: pip install submitit"
+        # submitit itself would silently run the job on this machine.
+        if (options or {}).get("cluster") != "local" and shutil.which("srun") is None:
+            return "SLURM: srun is not on PATH. slurm[cluster=local] runs the same job on this machine"
+        return None
 
     def check(self, ranks: int, options: Mapping[str, object]) -> None:
-        super().check(ranks, options)
+        super().check(ranks, {name: each for name, each in options.items() if not name.startswith(_SBATCH)})
+        for name in options:
+            if (taken := name.removeprefix(_SBATCH).replace("-", "_")) in _SET_HERE and name != taken:
+                raise self.refused(name, options[name], "levelbench sets it itself", _SET_HERE[taken])
         nodes = self.number(options, "nodes", 1)
         for name in ("timeout_min", "cpus_per_task"):
             self.number(options, name, 1)
         if "gpus_per_node" in options:
             self.number(options, "gpus_per_node", 0, least=0)
         if (cluster := options.get("cluster")) not in (None, "slurm", "local"):
-            raise self.refused("cluster", cluster, "it is slurm or local", "leave it out to use SLURM if available")
+            raise self.refused("cluster", cluster, "it is slurm or local", "leave it out to use SLURM")
         ranks_per_node(ranks, nodes)
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
     ) -> RunningJob:
         self.check(ranks, options)
-        self.require()
+        self.require(options)
         folder = tidy_folder(folder, command, ranks)
         nodes = self.number(options, "nodes", 1)
-        # Not this machine's cores: only a user who requests some knows how many a rank gets.
-        cpus = self.number(options, "cpus_per_task", 1)
-        cores = cpus * (ranks // nodes) if "cpus_per_task" in options else None
-        base = environment_of_ranks(environment, self.name, ranks // nodes, cores)
+        cpus = self.number(options, "cpus_per_task", 0, least=0)
+        base = environment_of_ranks(environment, self.name, ranks // nodes, cpus * (ranks // nodes))
         executor = import_module("submitit").AutoExecutor(folder / "submitit", cluster=options.get("cluster"))
         if executor.cluster == "local":
             base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        elif not cpus:
+            # This machine's cores say nothing about those of the nodes: each rank counts its own.
+            for name in THREADS:
+                if name not in {**os.environ, **environment}:
+                    del base[name]
         asked: dict[str, object] = {"name": "levelbench", "tasks_per_node": ranks // nodes, "nodes": nodes}
         asked["timeout_min"] = self.number(options, "timeout_min", 60)
         # Without this, SLURM lets the other tasks of a job continue when one fails.
         asked["slurm_srun_args"] = ["--kill-on-bad-exit=1"]
         for name in options.keys() & {*_OF_SLURM}:
             asked[name if name in _OWN_NAMES else f"slurm_{name}"] = options[name]
+        if "setup" in options:
+            asked["slurm_setup"] = [str(options["setup"])]
+        further = {name.removeprefix(_SBATCH): each for name, each in options.items() if name.startswith(_SBATCH)}
+        if further:
+            asked["slurm_additional_parameters"] = further
         executor.update_parameters(**asked)
         changed = {name: value for name, value in base.items() if os.environ.get(name) != value}
         job = executor.submit(run_supervisor, supervisor_words(folder, command, child=False), changed, _foreign())
@@ -235,9 +275,22 @@ def _foreign() -> list[str]:
     return [name for name in os.environ if name not in kept and not name.startswith(("SLURM_", "SUBMITIT_"))]
 
 
+def threads_of_a_task(environment: Mapping[str, str], tasks: int) -> dict[str, str]:
+    """How many threads a task of a job of SLURM may use, unless the job asked for a number of cores.
+
+    A node that binds its tasks shows each only its own cores; else the task gets its share of the node's.
+    """
+    cores = len(os.sched_getaffinity(0))
+    if cores == os.cpu_count():
+        cores //= tasks
+    return dict.fromkeys(THREADS, environment.get(THREADS[0], str(max(1, cores))))
+
+
 def run_supervisor(words: Sequence[str], environment: Mapping[str, str], without: Sequence[str]) -> None:
     """Run a rank's supervisor in a task of the job, and fail if the rank does."""
     inherited = {name: value for name, value in os.environ.items() if name not in without}
+    if (tasks := inherited.get("SLURM_NTASKS_PER_NODE", "")).isdecimal():
+        inherited = {**threads_of_a_task(inherited, int(tasks)), **inherited}
     done = subprocess.run(list(words), check=False, env={**inherited, **environment})
     if done.returncode:
         raise CommunicationError(
@@ -377,15 +430,15 @@ class Torchrun(Engine):
     Options: ``nodes`` (1) with ``rendezvous`` (``host:port`` of one of them) and ``job`` (a name that is unique there):
     the same command is started on each node, and ``ranks`` is the total number. ``address`` is the node's address for
     the others, if its name does not resolve to it. torchrun's own variables (``PET_NNODES``, ``PET_RDZV_ENDPOINT``,
-    ...), which clusters set, replace options that are not given. After a failure torchrun restarts all ranks up to
-    ``max_restarts`` times (0): the program must be able to resume.
+    ``PET_MASTER_ADDR``, ...), which clusters set, replace options that are not given. After a failure torchrun restarts
+    all ranks up to ``max_restarts`` times (0): the program must be able to resume.
     """
 
     name: ClassVar[str] = "torchrun"
     communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
     options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address", "max_restarts")
 
-    def lacks(self) -> str | None:
+    def lacks(self, options: Mapping[str, object] | None = None) -> str | None:
         return None if find_spec("torch") is not None else "PyTorch is not installed: pip install 'levelbench[torch]'"
 
     def check(self, ranks: int, options: Mapping[str, object]) -> None:
@@ -412,7 +465,7 @@ class Torchrun(Engine):
     ) -> RunningJob:
         """Start torchrun under a supervisor; it starts a supervisor for each rank."""
         self.check(ranks, options)
-        self.require()
+        self.require(options)
         folder = tidy_folder(folder, command, ranks)
         seen = {**os.environ, **environment}
         nodes, words = self._command(ranks, options, seen)
@@ -422,7 +475,7 @@ class Torchrun(Engine):
         job.add(start_supervisor(supervisor_words(folder, [*words, *inner], launcher=True), base))
         if nodes == 1:
             return job
-        meet = str(options.get("rendezvous") or seen.get("PET_RDZV_ENDPOINT"))
+        meet = str(options.get("rendezvous") or _place_of_meeting(seen))
         return OnNode(job, ranks, meet, restarts=bool(self.number(options, "max_restarts", 0, least=0)))
 
 
@@ -432,11 +485,16 @@ def nodes_of(options: Mapping[str, object], environment: Mapping[str, str]) -> i
     return int(str(given)) if str(given).isdecimal() else 1
 
 
+def _place_of_meeting(environment: Mapping[str, str]) -> str | None:
+    """Where launchers meet by torchrun's own variables: a rendezvous, else the first node by its address."""
+    return environment.get("PET_RDZV_ENDPOINT") or environment.get("PET_MASTER_ADDR")
+
+
 def _meeting(nodes: int, options: Mapping[str, object], environment: Mapping[str, str]) -> list[str]:
     """Arguments of torchrun for where the nodes' launchers meet."""
     rendezvous, job = options.get("rendezvous"), options.get("job")
-    if rendezvous is None and "PET_RDZV_ENDPOINT" in environment:
-        # PET_NNODES may differ from the option.
+    if rendezvous is None and _place_of_meeting(environment):
+        # torchrun reads the variables itself. PET_NNODES may differ from the option.
         return ["--nnodes", str(nodes)]
     if nodes == 1 and rendezvous is None:
         # The loopback by address: a machine's own name need not resolve.

@@ -231,7 +231,7 @@ class Process(Engine):
     name: ClassVar[str] = "process"
     communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
 
-    def lacks(self) -> str | None:
+    def lacks(self, options: Mapping[str, object] | None = None) -> str | None:
         return None
 
     def start(
@@ -265,7 +265,7 @@ class OnHosts(Engine):
     communicators: ClassVar[tuple[str, ...]] = ("gloo",)
     options: ClassVar[tuple[str, ...]] = ("hosts", "rate", "delay", "loss")
 
-    def lacks(self) -> str | None:
+    def lacks(self, options: Mapping[str, object] | None = None) -> str | None:
         return lacks()
 
     def check(self, ranks: int, options: Mapping[str, object]) -> None:

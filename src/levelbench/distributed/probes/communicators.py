@@ -33,6 +33,8 @@ from levelbench.operators.frameworks import open_framework
 DTYPES = ("float32", "float64", "int64")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (3, 4), (37,))
 _MOST = 3
+_WIDE = (1 << 25) + 1
+"""What integers of eight bytes are multiplied by: more digits than single precision has."""
 
 
 @final
@@ -55,7 +57,10 @@ class RankProbe:
         self._salt += 1
 
     def values(self, rank: int, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Host:
-        """What ``rank`` passes in this case; ``at`` distinguishes several arrays. Usually integers below 2^15."""
+        """What ``rank`` passes in this case; ``at`` distinguishes several arrays. Integers, and every sum is exact.
+
+        They lie below 2^15 in single precision; wider types get such as single precision cannot hold.
+        """
         return self._spread(self._pattern(rank, at), shape, dtype)
 
     def _pattern(self, rank: int, at: int) -> Host:
@@ -63,7 +68,9 @@ class RankProbe:
 
     @staticmethod
     def _spread(pattern: Host, shape: Sequence[int], dtype: DTypeLike) -> Host:
-        length = prod(shape)
+        length, wide = prod(shape), np.dtype(dtype)
+        if wide.itemsize > 4 and wide.kind in "fi":
+            pattern = pattern * _WIDE
         return np.tile(pattern.astype(dtype), -(-length // len(pattern)))[:length].reshape(tuple(shape))
 
     def own(self, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Array:
@@ -99,9 +106,9 @@ class RankProbe:
         if off.any():
             place = tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(off)))
             got, wanted = (np.atleast_1d(each)[place] for each in (host, expected))
-            self._fault(
-                f"{what} has {got:g} at {list(place)}, and {wanted:g} was expected; {off.sum()} of {off.size} differ"
-            )
+            digits = "g" if f"{got:g}" != f"{wanted:g}" else ".17g"
+            said = f"{what} has {got:{digits}} at {list(place)}, and {wanted:{digits}} was expected"
+            self._fault(f"{said}; {off.sum()} of {off.size} differ")
 
     def require(self, holds: bool, what: str) -> None:
         """Report a fault unless the condition holds."""
@@ -260,7 +267,7 @@ def barrier(probe: RankProbe) -> None:
 
 
 def ownership(probe: RankProbe) -> None:
-    """Changing a result on one rank changes no other rank's."""
+    """Changing a result on one rank changes no other rank's, and the next call changes none."""
     talk, root = probe.communicator, probe.size - 1
     probe.next_case("a result that its rank changes")
     given = probe.own()
@@ -276,6 +283,25 @@ def ownership(probe: RankProbe) -> None:
     for rank, each in enumerate(gathered):
         probe.expect(f"the array of rank {rank} in all_gather", each, probe.values(rank, at=1) + more)
     talk.barrier()
+    probe.next_case("a result after the next call")
+    kept = {
+        "all_reduce": talk.all_reduce(probe.own()),
+        "all_gather": talk.all_gather(probe.own())[root],
+        "reduce_scatter": talk.reduce_scatter(probe.own((probe.size,)))[:1],
+        "all_to_all": talk.all_to_all([probe.own(at=to) for to in range(probe.size)])[root],
+    }
+    expected = {
+        "all_reduce": probe.total(),
+        "all_gather": probe.values(root),
+        "reduce_scatter": probe.total((probe.size,))[probe.rank : probe.rank + 1],
+        "all_to_all": probe.values(root, at=probe.rank),
+    }
+    talk.all_reduce(probe.own(at=3))
+    talk.all_gather(probe.own(at=3))
+    talk.reduce_scatter(probe.own((probe.size,), at=3))
+    talk.all_to_all([probe.own(at=3 + to) for to in range(probe.size)])
+    for operation, each in kept.items():
+        probe.expect(f"the result of {operation}", each, expected[operation])
 
 
 def layouts(probe: RankProbe) -> None:

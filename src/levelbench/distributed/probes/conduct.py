@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -24,7 +24,7 @@ from levelbench.distributed.probes.runs import (
     unlike,
 )
 from levelbench.distributed.scheme import Scheme
-from levelbench.errors import CommunicationError, UsageError
+from levelbench.errors import CommunicationError, LevelbenchError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.training.optimizers.rules import Momentum
 
@@ -61,13 +61,14 @@ def ranks_agree(subject: SchemeTrial) -> Finding:
     for ranks in subject.ranks:
         for case in (Rehearsal(ranks), Rehearsal(ranks, sizes=EVEN)):
             outcome = subject.finished(case)
-            if found := _disagreement(outcome):
+            if found := disagreement(outcome):
                 do = "let all apply the same bits: sum in one order, and use no number that only one rank has"
                 return failed(found, do)
     return passed(f"bit by bit after each of {SHORT} steps")
 
 
-def _disagreement(outcome: RanksOutcome) -> str:
+def disagreement(outcome: RanksOutcome) -> str:
+    """Where workers first hold different bits; empty if they never do."""
     first, *others = outcome.workers
     for step in range(outcome.case.steps):
         for trace in others:
@@ -166,6 +167,7 @@ _ITEMSIZE = 8
 _LONG = 48
 """Steps if a scheme does not send the same in each: hopefully several of its periods."""
 _FEW = 3
+_SPOILT_STEP = 4
 _ERRORS = 4.0
 """How many standard errors the mean over steps may be off, beyond the factor that the scheme allows."""
 
@@ -350,7 +352,30 @@ def phases(subject: SchemeTrial) -> Finding:
     return passed("communication and update are recorded as such")
 
 
-ROBUSTNESS = (determinism, random_delays, unbuffered_sends, pauses, lost_rank, phases)
+def not_finite(subject: SchemeTrial) -> list[Finding]:
+    """A gradient that is not finite on one rank shows in what all evaluate, or ends the run: it is never swallowed."""
+    found: list[Finding] = []
+    for value in (float("nan"), float("inf"), float("-inf")):
+        rank, step = subject.scheme.workers(subject.most) - 1, _SPOILT_STEP
+        outcome = subject.run(Rehearsal(subject.most, sizes=EVEN, spoilt=(rank, step, value)))
+        where = f"{value} in the gradient of {place(subject.most, rank, step)}"
+        if outcome.error is not None:
+            ends = any(isinstance(each.error, LevelbenchError) for each in outcome.traces)
+            found.append(noted(f"{where} ends the run: {outcome.why()}") if ends else stopped(outcome, f"{where}: "))
+            continue
+        swallowed = [each.rank for each in outcome.workers if _all_finite(evaluated(each))]
+        if swallowed:
+            who = "all weights" if len(swallowed) == len(outcome.workers) else f"the weights of rank {swallowed[0]}"
+            said = f"{where} is swallowed: after {outcome.case.steps - step} more steps {who} are finite"
+            found.append(failed(said, "let it show on all ranks, or raise an error"))
+    return found or [passed("NaN and infinities of one rank show in the weights of all")]
+
+
+def _all_finite(weights: Mapping[str, Floats]) -> bool:
+    return all(bool(np.isfinite(each).all()) for each in weights.values())
+
+
+ROBUSTNESS = (determinism, random_delays, unbuffered_sends, pauses, lost_rank, not_finite, phases)
 
 
 KEPT_AFTER = (5, 6)

@@ -40,17 +40,21 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
     "unused": (4,),
 }
 """Parameters of several shapes; the last one does not affect the loss of :class:`Regression`."""
+LARGE: Mapping[str, tuple[int, ...]] = {"table": (1_200_003,), "hidden.weight": (257, 33), "scale": ()}
+"""Parameters of which one has more elements than 2^20, an odd number of them."""
 BUFFERS: Mapping[str, tuple[int, ...]] = {"running_mean": (FEATURES,)}
 
 _RANDOM_GRADIENTS, _PERTURBED = 0x6AD, 0x9E7
 
 
-def beginning(seed: int, apart: int = 0) -> tuple[dict[str, Floats], dict[str, Floats]]:
+def beginning(
+    seed: int, apart: int = 0, shapes: Mapping[str, tuple[int, ...]] = SHAPES
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Initial parameters and buffers, float64; different ones for each ``apart``."""
     draws = np.random.default_rng((seed, apart, _PERTURBED))
-    parameters = {name: np.asarray(draws.normal(0.0, 0.5, shape)) for name, shape in SHAPES.items()}
+    parameters = {name: np.asarray(draws.normal(0.0, 0.5, shape)) for name, shape in shapes.items()}
     # Near 1, since a network with zero gain would not learn.
-    for name in ("gain", "scale"):
+    for name in {"gain", "scale"} & set(shapes):
         parameters[name] = np.asarray(1.0 + 0.2 * parameters[name])
     return parameters, {name: np.asarray(draws.normal(0.0, 1.0, shape)) for name, shape in BUFFERS.items()}
 
@@ -78,9 +82,11 @@ class ToyNetwork(Executor):
     network = None
     mode = "eager"
 
+    shapes: Mapping[str, tuple[int, ...]] = SHAPES
+
     def __init__(self, backend: Backend, seed: int, dtype: DTypeLike, early: bool = False, apart: int = 0) -> None:
         self._backend, self._seed, self._dtype, self._early = backend, seed, dtype, early
-        self.parameters, self.buffers = (self._live(each) for each in beginning(seed, apart))
+        self.parameters, self.buffers = (self._live(each) for each in beginning(seed, apart, self.shapes))
         self._callback: Callable[[str, Array], Array | None] | None = None
         self._gradients: Mapping[str, Floats] | None = None
         self.asked_early = False
@@ -103,16 +109,16 @@ class ToyNetwork(Executor):
             raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
         host, self._gradients = self._gradients, None
         native: dict[str, Array] = {}
-        for name in reversed(list(SHAPES)):
+        for name in reversed(list(self.shapes)):
             native[name] = self.native(host[name])
             if self._callback is not None and (name != "unused" or host[name].any()):
                 placed = self._callback(name, native[name])
                 native[name] = native[name] if placed is None else placed
-        return {name: native[name] for name in SHAPES}
+        return {name: native[name] for name in self.shapes}
 
     def zeros(self) -> dict[str, Array]:
         """The gradients of a rank without examples."""
-        return {name: self.native(np.zeros(shape)) for name, shape in SHAPES.items()}
+        return {name: self.native(np.zeros(shape)) for name, shape in self.shapes.items()}
 
     def native(self, host: Floats) -> Array:
         """A new native array."""
@@ -137,19 +143,36 @@ def _copied(backend: Backend, arrays: Mapping[str, Array]) -> dict[str, Floats]:
     return {name: np.array(backend.host(each)) for name, each in arrays.items()}
 
 
+def scripted_gradient(seed: int, rank: int, step: int, large: bool = False) -> Mapping[str, Floats]:
+    """The gradient of a rank at a step, of ``SHAPES`` or ``LARGE``: float64, standard normal, read-only."""
+    return _drawn(seed, rank, step, LARGE) if large else _usual(seed, rank, step)
+
+
 @lru_cache(maxsize=256)
-def scripted_gradient(seed: int, rank: int, step: int) -> Mapping[str, Floats]:
-    """The gradient of a rank at a step: float64, standard normal, read-only."""
+def _usual(seed: int, rank: int, step: int) -> Mapping[str, Floats]:
+    return _drawn(seed, rank, step, SHAPES)
+
+
+def _drawn(seed: int, rank: int, step: int, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Floats]:
     draws = np.random.default_rng((seed, rank, step, _RANDOM_GRADIENTS))
-    return {name: np.asarray(draws.standard_normal(shape)) for name, shape in SHAPES.items()}
+    return {name: np.asarray(draws.standard_normal(shape)) for name, shape in shapes.items()}
 
 
 class Scripted(ToyNetwork):
     """Gradients that depend only on seed, rank and step, so whatever a scheme makes of them is a sum of known terms."""
 
     def __init__(
-        self, backend: Backend, seed: int, rank: int, dtype: DTypeLike, early: bool = False, apart: int = 0
+        self,
+        backend: Backend,
+        seed: int,
+        rank: int,
+        dtype: DTypeLike,
+        early: bool = False,
+        apart: int = 0,
+        large: bool = False,
     ) -> None:
+        self.shapes = LARGE if large else SHAPES
+        self._large = large
         super().__init__(backend, seed, dtype, early, apart)
         self._rank = rank
         self.step = 0
@@ -157,7 +180,7 @@ class Scripted(ToyNetwork):
 
     def forward(self, *inputs: Array) -> Array:
         """A loss of 0, with the gradients of this step."""
-        self._gradients = scripted_gradient(self._seed, self._rank, self.step)
+        self._gradients = scripted_gradient(self._seed, self._rank, self.step, self._large)
         return self.native(np.zeros(()))
 
 

@@ -22,6 +22,7 @@ from levelbench.distributed.communicators.threads import rank_outcomes
 from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
 from levelbench.distributed.probes.doubles import (
     FEATURES,
+    LARGE,
     RATE,
     SHAPES,
     SHORT,
@@ -145,6 +146,8 @@ class RankLoop:
         stepper.share = own / sum(sizes)
         self._switch(Phase.FORWARD)
         gradients = dict(self._gradients(step, sizes, parts, own))
+        if case.spoilt is not None and case.spoilt[:2] == (self._trace.rank, step):
+            gradients[SPOILT] = self._model.native(spoilt(self._trial.backend.host(gradients[SPOILT]), case.spoilt[2]))
         self._switch(Phase.BACKWARD)
         self._stepping = True
         stepper.step(gradients, step, case.factor(step))
@@ -209,6 +212,17 @@ class RankLoop:
         self._phase = phase
 
 
+SPOILT = "hidden.weight"
+"""The parameter whose gradient is spoilt where a case asks for it."""
+
+
+def spoilt(gradient: Floats, value: float) -> Floats:
+    """A copy with ``value`` as its middle element."""
+    changed = np.array(gradient)
+    changed.flat[changed.size // 2] = value
+    return changed
+
+
 def single_process(trial: SchemeTrial, case: Rehearsal) -> list[dict[str, Floats]]:
     """The parameters after each step of one process on whole batches."""
     model, optimizer = trial.model(case, 0), case.optimizer
@@ -250,12 +264,18 @@ class Rehearsal:
     sizes: tuple[int, ...] = UNEVEN
     constant: bool = False
     """Use the scripted gradients of the first step in every step."""
+    alike: bool = False
+    """Let all ranks have the scripted gradients of rank 0."""
+    large: bool = False
+    """Use parameters of a million elements, if gradients are scripted."""
     decays: bool = True
     """Whether the factor of the learning rate changes from step to step."""
     early: bool = False
     """Also pass on gradients as they become final."""
     perturbed: bool = False
     """Start other ranks than 0 with different parameters and buffers."""
+    spoilt: tuple[int, int, float] | None = None
+    """A rank, a step of it, and the value that one element of its gradient has there."""
     spoiled: bool = False
     """Overwrite gradients as soon as their step has returned."""
     accumulate: int = 1
@@ -277,6 +297,11 @@ class Rehearsal:
     """A rank that is slower than the others."""
     dies: tuple[int, int] | None = None
     """The rank that dies, and at which of its operations (from 1)."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the parameters."""
+        return LARGE if self.large else SHAPES
 
     @property
     def delays(self) -> Delays | None:
@@ -390,6 +415,10 @@ class SchemeTrial:
             self._made[case] = self.again(case, _FIRST if first else 1.0)
         return self._made[case]
 
+    def forget(self, case: Rehearsal) -> None:
+        """Free what a run of this case has recorded."""
+        self._made.pop(case, None)
+
     @property
     def most(self) -> int:
         """The largest number of ranks."""
@@ -454,7 +483,8 @@ class SchemeTrial:
         apart = rank if case.perturbed else 0
         if case.learns:
             return Regression(self.backend, self.seed, case.dtype, case.early, apart)
-        return Scripted(self.backend, self.seed, rank, case.dtype, case.early, apart)
+        source = 0 if case.alike else rank
+        return Scripted(self.backend, self.seed, source, case.dtype, case.early, apart, case.large)
 
     def _rank(
         self,

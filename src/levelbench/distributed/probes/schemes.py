@@ -14,10 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
-from levelbench.distributed.probes.conduct import AGREEMENT, ROBUSTNESS, checkpoints, traffic
+from levelbench.checks.findings import EndProbe, Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
+from levelbench.distributed.probes.breadth import BREADTH
+from levelbench.distributed.probes.conduct import AGREEMENT, ROBUSTNESS, checkpoints, ranks_agree, traffic
 from levelbench.distributed.probes.doubles import SHORT
-from levelbench.distributed.probes.gradients import CONSISTENT, INCONSISTENT, first_misfit
+from levelbench.distributed.probes.expectation import EXPECTATION, right_on_average
+from levelbench.distributed.probes.gradients import (
+    CONSISTENT,
+    INCONSISTENT,
+    every_worker_counts,
+    first_misfit,
+    gradients,
+    one_process,
+)
 from levelbench.distributed.probes.processes import checkpoints_in_processes
 from levelbench.distributed.probes.runs import RanksOutcome, Rehearsal, SchemeTrial, stopped
 from levelbench.distributed.scheme import Scheme
@@ -139,6 +148,8 @@ def _misfit(whole: Sampler, parts: Sequence[Sampler], split: Split, seed: int, e
 
 Test = Callable[[SchemeTrial], Finding | list[Finding]]
 
+_UPDATES: tuple[Test, ...] = (ranks_agree, gradients, one_process, every_worker_counts)
+
 
 def check_scheme(
     scheme: Scheme,
@@ -151,13 +162,15 @@ def check_scheme(
     only: Sequence[str] = (),
     name: str = "",
     tell: Callable[[str], None] = lambda _: None,
+    hear: Callable[[Finding], None] = lambda _: None,
 ) -> Report:
     """Check a scheme on ranks that are threads of this process, in a few seconds.
 
     For a scheme that bypasses the communicator (``counted = False``), only checkpoints are checked, in processes.
     ``ranks`` are the numbers of ranks to check; one that the scheme refuses is noted. ``steps`` is the length of each
     comparison with one process. A run that has not ended after ``seconds`` counts as hung. ``only`` names the probes to
-    run (default: all that apply to the scheme's claims). ``tell`` is called with the name of each probe as it begins.
+    run (default: all that apply to the scheme's claims). ``tell`` is called with the name of each probe as it begins,
+    and ``hear`` with each finding as it is made.
     """
     if not ranks or min(ranks) < 2 or steps < 2 or not seconds > 0:
         asked = f"a check on {', '.join(map(str, ranks)) or 'no'} ranks, of {steps} steps and {seconds:g} s"
@@ -170,7 +183,7 @@ def check_scheme(
         refused = not_tried(f"it runs on {listed}", f"--framework {scheme.frameworks[0]}", probe="goes through")
         return Report(title, (refused,), framework)
     found = _Check(SchemeTrial(scheme, framework, seed, seconds, steps), sorted(set(ranks)), frozenset(only))
-    return run_probes(title, found.probes(), tell, framework=framework)
+    return run_probes(title, found.probes(), tell, framework=framework, hear=hear)
 
 
 @dataclass
@@ -180,13 +193,15 @@ class _Check:
     trial: SchemeTrial
     asked: list[int]
     only: frozenset[str]
+    wrong: str = ""
+    """The first probe that found an update wrong: what is wrong in a few steps is so in many."""
 
     def probes(self) -> Iterator[Probe]:
         if self._wanted("well formed"):
             yield "well formed", lambda: well_formed(self.trial.scheme)
         yield "goes through", self._goes_through
-        claims = CONSISTENT if self.trial.scheme.consistent else INCONSISTENT
-        for test in (*AGREEMENT, *claims, traffic, *ROBUSTNESS, checkpoints):
+        claims = CONSISTENT if self.trial.scheme.consistent else (*INCONSISTENT, *EXPECTATION)
+        for test in (*AGREEMENT, *claims, *BREADTH, traffic, *ROBUSTNESS, checkpoints):
             title = test.__name__.replace("_", " ")
             if self._wanted(title):
                 own = test is checkpoints and not self.trial.scheme.counted
@@ -229,8 +244,16 @@ class _Check:
     def _tested(self, test: Test) -> list[Finding]:
         if not self.trial.ranks:
             return [not_tried("no run completed")]
-        found = test(self.trial)
-        return found if isinstance(found, list) else [found]
+        if test in (*BREADTH, right_on_average) and self.wrong:
+            return [not_tried(f"see {self.wrong}")]
+        try:
+            found = test(self.trial)
+        except EndProbe as end:
+            found = end.finding
+        listed = found if isinstance(found, list) else [found]
+        if test in _UPDATES and any(each.status == "failed" for each in listed):
+            self.wrong = self.wrong or test.__name__.replace("_", " ")
+        return listed
 
     def _in_processes(self) -> Iterator[Finding]:
         """A scheme that bypasses the communicator cannot run in threads."""

@@ -66,6 +66,17 @@ def note_compression(worker: Worker, ratio: float | None, residuals: list[Array]
         worker.ledger.note("residual_norm", (sum(float(norm(each)) ** 2 for each in residuals) / whole) ** 0.5, "1")
 
 
+def _marked(flat: Array) -> Array:
+    """The array, all NaN if any element is not finite: compressors send some elements, or bounds of them.
+
+    So every rank's parameters show it, as after an all-reduce.
+    """
+    if flat.shape[0]:
+        xp = namespace(flat)
+        flat += (xp.max(flat) + xp.min(flat)) * 0
+    return flat
+
+
 class _CompressedStepper(BaseStepper):
     """Packs, compensates, exchanges, unpacks, updates.
 
@@ -89,7 +100,8 @@ class _CompressedStepper(BaseStepper):
         worker.switch(Phase.COMMUNICATE)
         exchange, self._steps = self._exchange(step), step
         packed = self._packed.pack(all_of(gradients, self.parameters), self.share)
-        flats = [typed(flat, "float32") if flat.dtype.itemsize < _NARROW else flat for flat in packed]
+        wide = [typed(flat, "float32") if flat.dtype.itemsize < _NARROW else flat for flat in packed]
+        flats = [_marked(flat) for flat in wide]
         if not self._norms:
             self._norms = [norm(flat) for flat in flats]
         if self._momentum:

@@ -1,0 +1,146 @@
+"""What only shows beyond a few steps of small arrays on a few ranks: other ranks and seeds, long runs, large arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.distributed.probes.conduct import disagreement
+from levelbench.distributed.probes.doubles import LARGE, RATE, scripted_gradient
+from levelbench.distributed.probes.gradients import contributions, first_misfit, misweighted, sampled, solvable
+from levelbench.distributed.probes.runs import (
+    Floats,
+    RanksOutcome,
+    Rehearsal,
+    SchemeTrial,
+    evaluated,
+    place,
+    stopped,
+    unlike,
+)
+from levelbench.errors import LevelbenchError, UsageError
+
+OTHERS = range(2, 10)
+"""Numbers of ranks that are tried besides those asked for."""
+MANY = 150
+"""The steps of a long run."""
+_DO = "let the update depend on shares and steps only, not on how many ranks, steps or elements there are"
+
+
+def other_ranks(subject: SchemeTrial) -> Finding:
+    """The update is right on 2 to 9 ranks, odd and even, each with a seed of its own; refused numbers are left out."""
+    tried = []
+    for ranks in OTHERS:
+        if ranks in subject.ranks:
+            continue
+        other = SchemeTrial(subject.scheme, subject.framework, subject.seed + ranks, subject.seconds, subject.steps)
+        try:
+            parts = subject.scheme.workers(ranks)
+            case = Rehearsal(ranks)
+            if not subject.scheme.consistent:
+                case = Rehearsal(ranks, solvable(parts), sizes=(2 * parts - 1,), decays=False)
+            outcome = other.run(case)
+        except UsageError:
+            continue
+        if outcome.error is not None:
+            return stopped(outcome)
+        if found := _wrong(other, outcome):
+            return failed(f"{found} (seed {other.seed})", _DO)
+        tried.append(ranks)
+    listed = ", ".join(map(str, tried))
+    return passed(f"right on {listed} ranks, with other seeds") if tried else not_tried("it accepts no others")
+
+
+def _wrong(subject: SchemeTrial, outcome: RanksOutcome) -> str:
+    """The first wrong update of a run; if the scheme is not consistent, in what is evaluated."""
+    scheme = subject.scheme
+    if scheme.replicated and (found := disagreement(outcome)):
+        return found
+    if scheme.consistent:
+        return first_misfit(outcome, subject.seed)
+    first, *others = (evaluated(each) for each in outcome.workers)
+    for at, each in enumerate(others, 1):
+        if name := unlike(first, each):
+            return f"{place(outcome.case.ranks, at, None, name)}: what it evaluates is not what rank 0 does"
+    if not all(np.isfinite(each).all() for each in first.values()):
+        return f"{place(outcome.case.ranks)}: what is evaluated is not finite"
+    factors = contributions(outcome, first, subject.seed)
+    return "" if factors is None or sampled(factors) else misweighted(subject, outcome, factors)
+
+
+def many_steps(subject: SchemeTrial) -> Finding:
+    """The update is right in every one of 150 steps."""
+    if not subject.scheme.consistent:
+        return not_tried("it does not claim this (consistent = False)")
+    outcome = subject.finished(Rehearsal(subject.most, MANY))
+    if found := first_misfit(outcome, subject.seed):
+        return failed(found, _DO)
+    return passed(f"each of {MANY} steps")
+
+
+_STEPS, _ALL_STEPS, _PARTS = 2, 12, 16
+_HALF, _TENTH = 0.5, 0.1
+
+
+def large_arrays(subject: SchemeTrial) -> Finding:
+    """The same holds for an array of more than a million elements.
+
+    If a scheme sends parts of gradients, no stretch of the array may be left out once half of everything has arrived.
+    """
+    ranks, scheme = subject.ranks[0], subject.scheme
+    count = max(int(np.prod(shape)) for shape in LARGE.values())
+    steps = _STEPS if scheme.consistent else _ALL_STEPS
+    # With the same gradients all the time, what is held back arrives soon.
+    constant = not scheme.consistent
+    case = Rehearsal(ranks, steps, large=True, constant=constant, decays=False, sizes=(2 * ranks,), keeps=not constant)
+    outcome = subject.finished(case, f"with {count:,} elements ")
+    wrong = first_misfit(outcome, subject.seed) if scheme.consistent else _left_out(outcome, subject.seed)
+    if scheme.replicated and scheme.consistent:
+        wrong = wrong or disagreement(outcome)
+    subject.forget(case)
+    return failed(f"{wrong}, with {count:,} elements", _DO) if wrong else passed(f"{count:,} elements, {steps} steps")
+
+
+def _left_out(outcome: RanksOutcome, seed: int) -> str:
+    """The stretch of the largest array in which much less has arrived than in the others; empty if there is none."""
+    workers, name = len(outcome.workers), "table"
+    weights: Floats = evaluated(outcome.workers[0])[name]
+    if not np.isfinite(weights).all():
+        return f"{place(outcome.case.ranks, 0, None, name)}: it is not finite"
+    mean = np.mean([scripted_gradient(seed, rank, 1, large=True)[name] for rank in range(workers)], 0)
+    moved = (outcome.workers[0].start[name] - weights) / (RATE * outcome.case.steps)
+    arrived = [float(one @ other / (other @ other)) for one, other in zip(*_cut(moved, mean), strict=True)]
+    whole = float(moved @ mean / (mean @ mean))
+    least = int(np.argmin(arrived))
+    if whole < _HALF or arrived[least] > _TENTH * whole:
+        return ""
+    first = len(np.concatenate(np.array_split(mean, _PARTS)[:least])) if least else 0
+    words = f"of what belongs to the elements from {first:,} on {arrived[least]:.1%} has arrived, of all {whole:.0%}"
+    return f"{place(outcome.case.ranks, 0, None, name)}: {words}"
+
+
+def _cut(*arrays: Floats) -> list[list[Floats]]:
+    return [np.array_split(each, _PARTS) for each in arrays]
+
+
+_VALUE = 1e6
+"""More than half precision holds, far less than single precision does."""
+
+
+def large_values(subject: SchemeTrial) -> Finding:
+    """One gradient beyond the range of half precision leaves all weights finite, or ends the run with an error."""
+    rank, step = subject.scheme.workers(subject.most) - 1, 4
+    outcome = subject.run(Rehearsal(subject.most, dtype="float32", spoilt=(rank, step, _VALUE)))
+    where = f"{_VALUE:,.0f} in the gradient of {place(subject.most, rank, step)}"
+    if outcome.error is not None:
+        ends = any(isinstance(each.error, LevelbenchError) for each in outcome.traces)
+        return noted(f"{where} ends the run: {outcome.why()}") if ends else stopped(outcome, f"{where}: ")
+    for trace in outcome.workers:
+        name = next((name for name, each in evaluated(trace).items() if not np.isfinite(each).all()), "")
+        if name:
+            found = f"{where} makes {name!r} of rank {trace.rank} infinite or NaN"
+            return failed(found, "clip what is sent to the range of its type, and keep the rest")
+    return passed(f"{where} leaves all weights finite")
+
+
+BREADTH = (other_ranks, many_steps, large_arrays, large_values)

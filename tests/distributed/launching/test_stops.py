@@ -1,0 +1,122 @@
+"""A rank that was stopped is named, and everything ends, also while a library that knows no timeout waits for it."""
+
+import os
+import select
+import signal
+
+import msgspec
+import pytest
+
+from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.environment import StopWatch, marked, state_of
+from levelbench.experiments.jobs import Job
+from levelbench.experiments.request import Options, TeamOptions, resolve
+from levelbench.experiments.teams import run_team
+from levelbench.records import Store, new_id
+
+STOPS = "import os, signal, time; os.environ['LEVELBENCH_RANK'] == '1' and os.kill(os.getpid(), signal.SIGSTOP)"
+
+
+def until(true):
+    while not (found := true()):
+        select.select([], [], [], 0.02)
+    return found
+
+
+def stopped_in(job):
+    return [pid for pid in marked(job) if state_of(pid) == "T"]
+
+
+@pytest.fixture
+def stopping(start, python):
+    """A job of two ranks of which the second has stopped itself."""
+    running = start("process", [*python, f"{STOPS}; time.sleep(1000)"], 2)
+    until(lambda: stopped_in(running.job))
+    return running
+
+
+def test_a_rank_that_stays_stopped_is_lost(stopping):
+    watch = StopWatch(stopping.job, 2, 0.2)
+    assert until(lambda: [each for each in [watch.lost()] if each is not None]) == [1]
+
+
+def test_a_rank_that_is_continued_in_time_is_not_lost(stopping):
+    watch = StopWatch(stopping.job, 2, 0.5)
+    (pid,) = stopped_in(stopping.job)
+    until(lambda: (watch.lost(), watch.seen)[1])
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: state_of(pid) != "T")
+    for _ in range(30):
+        assert watch.lost() is None
+        select.select([], [], [], 0.05)
+
+
+SCHEME = '''
+"""An all-reduce of which a rank stops or dies at a stage."""
+import os, signal
+from dataclasses import dataclass
+from typing import ClassVar
+
+from levelbench.distributed.schemes.all_reduce import AllReduce
+
+
+def at(stage):
+    if stage == "{stage}" and os.environ.get("LEVELBENCH_RANK") == "1":
+        os.kill(os.getpid(), signal.{how})
+
+
+at("start")
+
+
+@dataclass(frozen=True)
+class Stops(AllReduce):
+    name: ClassVar[str] = "stops"
+
+    def start(self, worker):
+        at("rendezvous")
+        stepper = super().start(worker)
+        step, meet, close = stepper.step, stepper.meet, stepper.close
+        stepper.step = lambda gradients, number, factor: (number == 3 and at("middle"), step(gradients, number, factor))
+        stepper.meet = lambda: (at("evaluation"), meet())
+        stepper.close = lambda: (at("end"), close())
+        return stepper
+'''
+STAGES = ("start", "rendezvous", "middle", "evaluation", "end")
+
+
+def stopped_run(tmp_path, engine, stage, how, timeout_s):
+    """The error of a run on three ranks, and the marks of its processes."""
+    if lacking := ENGINES[engine].lacks():
+        pytest.skip(lacking)
+    path = tmp_path / "stops.py"
+    path.write_text(SCHEME.replace("{stage}", stage).replace("{how}", how))
+    team = TeamOptions(ranks=3, scheme=f"{path}:stops", engine=engine)
+    arm = resolve("digits", {}, Options(framework="numpy", budget_epochs=1, team=team))
+    store = Store(tmp_path / "store")
+    job = Job("digits", arm.specification, key=arm.key, seed=0, id=new_id(), store=str(store.path))
+    return run_team(msgspec.structs.replace(job, timeout_s=timeout_s))[1]
+
+
+def test_a_rank_that_stops_as_mpi_starts_is_named_and_ends_the_others(tmp_path):
+    pytest.importorskip("mpi4py")
+    error = stopped_run(tmp_path, "mpi", "start", "SIGSTOP", 3.0)
+    assert error.found.startswith("rank 1 did not answer, stopped")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "stage"),
+    [("process", "rendezvous"), ("torchrun", "middle"), ("mpi", "evaluation"), ("process", "end")],
+)
+def test_a_rank_that_stops_at_any_stage_is_named(tmp_path, engine, stage):
+    pytest.importorskip("torch" if engine != "mpi" else "mpi4py")
+    error = stopped_run(tmp_path, engine, stage, "SIGSTOP", 30.0)
+    assert error.found.startswith("rank 1 did not answer")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_rank_that_is_killed_at_any_stage_is_named(tmp_path, stage):
+    pytest.importorskip("torch")
+    error = stopped_run(tmp_path, "process", stage, "SIGKILL", 30.0)
+    assert error.found.startswith("rank 1 was killed by SIGKILL")

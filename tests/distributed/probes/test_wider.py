@@ -1,0 +1,52 @@
+"""What shows only on more ranks, in longer runs, on larger arrays or on average is found, and nothing right accused."""
+
+import re
+
+import pytest
+from tests.distributed.probes import wider
+
+from levelbench.distributed.probes.schemes import check_scheme
+
+APART = {"consistent": False, "replicated": False}
+INEXACT = {"consistent": False}
+
+
+def check(scheme, *only, ranks=(3,)):
+    return check_scheme(scheme, ranks=ranks, steps=4, seconds=5.0, only=only)
+
+
+@pytest.mark.parametrize("scheme", wider.RIGHT, ids=lambda each: type(each).__name__)
+def test_sharded_optimizers_and_partial_participation_are_not_accused(scheme):
+    assert not check(scheme, ranks=(2, 3)).failed
+
+
+FAULTS = [
+    (wider.WrongOnSeven, {}, "other ranks", r"7 ranks.*what rank 6 computed is dropped"),
+    (wider.WrongFromStep128, {}, "many steps", r"step 128: .*multiplied by 0\.5"),
+    (wider.CutAtTwoToTheTwenty, {}, "large arrays", r"'table'"),
+    (wider.CutAtTwoToTheTwenty, INEXACT, "large arrays", r"elements from 1,\d\d\d,\d+ on"),
+    (wider.Overflows, INEXACT, "large values", r"infinite or NaN"),
+    (wider.IgnoresTheSchedule, APART, "equal gradients", r"with a learning rate that changes"),
+    (wider.ForgetsMomentum, APART, "equal gradients", r"with momentum"),
+    (wider.RoundsDown, INEXACT, "right on average", r"in the same elements all the time"),
+    (wider.TooSmall, INEXACT, "right on average", r"0\.9\d+ ± .* times the mean gradient"),
+    (wider.LosesATenth, INEXACT, "right on average", r"in the same elements all the time"),
+]
+
+
+@pytest.mark.parametrize(
+    ("stepper", "claims", "probe", "words"), FAULTS, ids=[f"{each[0].__name__}-{each[2]}" for each in FAULTS]
+)
+def test_a_fault_beyond_a_few_small_steps_is_named(stepper, claims, probe, words):
+    found = check(wider.scheme(stepper, **claims), probe).of(probe)
+    assert any(each.status == "failed" and re.search(words, each.found) for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("stepper", "claims"),
+    [(wider.Rounds, INEXACT), (wider.Remembers, INEXACT), (wider.Averages, APART)],
+    ids=["random rounding", "error feedback", "local steps"],
+)
+def test_what_is_right_on_average_is_not_accused(stepper, claims):
+    probes = ("right on average", "equal gradients", "other ranks", "large arrays", "large values")
+    assert not check(wider.scheme(stepper, **claims), *probes).failed

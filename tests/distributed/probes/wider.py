@@ -1,0 +1,304 @@
+"""Schemes that are right in unusual ways, and ones that are wrong only beyond small arrays, few ranks and few steps."""
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from levelbench.distributed import traffic
+from levelbench.distributed.packing import pieces
+from levelbench.distributed.scheme import Scheme, Traffic
+from levelbench.distributed.schemes.base import (
+    BaseStepper,
+    OwnModelStepper,
+    arrays_of,
+    begin_as_rank_zero,
+    kept_arrays,
+    those_under,
+    under,
+)
+from levelbench.measure.timeline import Phase
+from levelbench.training.optimizers.arrays import zeros_like
+
+
+@dataclass(frozen=True)
+class Each(Scheme):
+    """An all-reduce for each parameter."""
+
+    name: ClassVar[str] = "each"
+    source: ClassVar[str] = "an example"
+    consistent: ClassVar[bool] = True
+    replicated: ClassVar[bool] = True
+    frameworks: ClassVar[tuple[str, ...]] = ("numpy",)
+    at_work: ClassVar[type] = BaseStepper
+
+    def start(self, worker):
+        return self.at_work(worker)
+
+    def one(self, n, itemsize, size, rank, at):
+        return traffic.all_reduce(n, itemsize, size, rank)
+
+    def traffic(self, parameters, itemsize, size, rank):
+        sent = (self.one(prod(shape), itemsize, size, rank, at) for at, shape in enumerate(parameters.values()))
+        return reduce(Traffic.__add__, sent, Traffic(0, 0))
+
+
+def scheme(stepper, *, base=Each, **claims):
+    """A scheme with this stepper."""
+    return dataclass(frozen=True)(type(stepper.__name__, (base,), {"at_work": stepper, **claims}))()
+
+
+class Sums(BaseStepper):
+    kept = True
+
+    def step(self, gradients, step, factor):
+        self.now = step
+        self.worker.switch(Phase.COMMUNICATE)
+        self.update({name: self.total(name, each * self.share) for name, each in gradients.items()}, step, factor)
+
+    def total(self, name, gradient):
+        return self.communicator.all_reduce(gradient)
+
+
+class Some(MutableMapping):
+    """A live view of some parameters."""
+
+    def __init__(self, whole, names):
+        self.whole, self.names = whole, names
+
+    def __getitem__(self, name):
+        return self.whole[name]
+
+    def __setitem__(self, name, value):
+        self.whole[name] = value
+
+    def __delitem__(self, name):
+        raise TypeError(name)
+
+    def __iter__(self):
+        return iter(self.names)
+
+    def __len__(self):
+        return len(self.names)
+
+
+class ShardsByName(Sums):
+    """ZeRO-1: each parameter has one owner, whose optimizer alone has its state and which sends it to the others."""
+
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.owners = {name: at % self.communicator.size for at, name in enumerate(self.parameters)}
+        own = [name for name, owner in self.owners.items() if owner == self.communicator.rank]
+        self.inner = worker.optimizer.start(worker.backend, Some(self.parameters, own))
+
+    def step(self, gradients, step, factor):
+        self.worker.switch(Phase.COMMUNICATE)
+        sums = {name: self.total(name, each * self.share) for name, each in gradients.items()}
+        self.update({name: sums[name] for name in sums if self.owners[name] == self.communicator.rank}, step, factor)
+        self.worker.switch(Phase.COMMUNICATE)
+        for name, owner in self.owners.items():
+            self.parameters[name] = self.communicator.broadcast(self.parameters[name], owner)
+        self.worker.switch(Phase.UPDATE)
+
+
+class ByName(Each):
+    def one(self, n, itemsize, size, rank, at):
+        return super().one(n, itemsize, size, rank, at) + traffic.broadcast(n, itemsize, size, rank, at % size)
+
+
+class FlatShards(Sums):
+    """ZeRO-1 on one flat array: each rank's optimizer has its piece only, under a name of its own."""
+
+    def __init__(self, worker):
+        self.worker, self.executor, self.communicator = worker, worker.executor, worker.communicator
+        begin_as_rank_zero(worker)
+        self.parameters = worker.executor.parameters
+        self.bounds = pieces(sum(each.size for each in self.parameters.values()), self.communicator.size)
+        self.shard = {"shard": self.piece()}
+        self.inner = worker.optimizer.start(worker.backend, self.shard)
+
+    def piece(self):
+        flat = np.concatenate([each.reshape(-1) for each in self.parameters.values()])
+        rank = self.communicator.rank
+        return flat[self.bounds[rank] : self.bounds[rank + 1]].copy()
+
+    def step(self, gradients, step, factor):
+        self.worker.switch(Phase.COMMUNICATE)
+        flat = np.concatenate([gradients[name].reshape(-1) for name in self.parameters]) * self.share
+        own = self.communicator.reduce_scatter(flat)
+        self.update({"shard": own}, step, factor)
+        self.worker.switch(Phase.COMMUNICATE)
+        parts = [
+            self.communicator.broadcast(
+                self.shard["shard"].copy() if at == self.communicator.rank else flat[: b - a].copy(), at
+            )
+            for at, (a, b) in enumerate(pairwise(self.bounds))
+        ]
+        self.worker.switch(Phase.UPDATE)
+        whole, begun = np.concatenate(parts), 0
+        for name, each in self.parameters.items():
+            self.parameters[name] = whole[begun : begun + each.size].reshape(each.shape).copy()
+            begun += each.size
+
+    def restore(self, state):
+        self.shard["shard"] = self.piece()
+        super().restore(state)
+
+
+class Flat(Each):
+    def traffic(self, parameters, itemsize, size, rank):
+        bounds = pieces(sum(map(prod, parameters.values())), size)
+        lengths = [b - a for a, b in pairwise(bounds)]
+        sent = [traffic.broadcast(n, itemsize, size, rank, at) for at, n in enumerate(lengths)]
+        return reduce(Traffic.__add__, sent, traffic.reduce_scatter(bounds[-1], itemsize, size, rank))
+
+
+class Half(Sums):
+    """Half of the ranks, drawn anew in each step, take part; the sum is divided by what they have of the batch."""
+
+    def step(self, gradients, step, factor):
+        self.worker.switch(Phase.COMMUNICATE)
+        size = self.communicator.size
+        drawn = np.random.default_rng((self.worker.seed, step)).permutation(size)[: -(-size // 2)]
+        weight = self.share if self.communicator.rank in drawn else 0.0
+        whole = float(self.communicator.all_reduce(np.array([weight]))[0])
+        sums = {name: self.communicator.all_reduce(each * weight) for name, each in gradients.items()}
+        self.update({name: each / (whole or 1.0) for name, each in sums.items()}, step, factor)
+
+
+class Partial(Each):
+    consistent: ClassVar[bool] = False
+
+    def traffic(self, parameters, itemsize, size, rank):
+        return super().traffic(parameters, itemsize, size, rank) + traffic.all_reduce(1, itemsize, size, rank)
+
+
+RIGHT = [
+    scheme(Sums),
+    scheme(ShardsByName, base=ByName),
+    scheme(FlatShards, base=Flat),
+    scheme(Half, base=Partial),
+]
+
+
+class WrongOnSeven(Sums):
+    """On seven ranks, the last one is forgotten."""
+
+    def total(self, name, gradient):
+        lost = self.communicator.size == 7 and self.communicator.rank == 6
+        return super().total(name, zeros_like(gradient) if lost else gradient)
+
+
+class WrongFromStep128(Sums):
+    """From step 128 on the sum is halved."""
+
+    def total(self, name, gradient):
+        return super().total(name, gradient) * (0.5 if self.now >= 128 else 1.0)
+
+
+class CutAtTwoToTheTwenty(Sums):
+    """What lies beyond 2^20 elements is not summed."""
+
+    def total(self, name, gradient):
+        found = super().total(name, gradient)
+        found.reshape(-1)[1 << 20 :] = 0
+        return found
+
+
+class Overflows(Sums):
+    """Sent in half precision without regard to its range."""
+
+    def total(self, name, gradient):
+        with np.errstate(all="ignore"):
+            return super().total(name, gradient.astype(np.float16).astype(gradient.dtype))
+
+
+class Averages(OwnModelStepper):
+    """Each rank steps alone; every second step, models are averaged."""
+
+    kept = True
+
+    def step(self, gradients, step, factor):
+        self.own_step(gradients, step, factor)
+        if step % 2 == 0:
+            self.worker.switch(Phase.COMMUNICATE)
+            mean = self.mean_of_ranks()
+            self.worker.switch(Phase.UPDATE)
+            self.parameters.update(mean)
+
+
+class IgnoresTheSchedule(Averages):
+    """Local steps are made at the full rate."""
+
+    def own_step(self, gradients, step, factor):
+        super().own_step(gradients, step, 1.0)
+
+
+class ForgetsMomentum(Averages):
+    """The optimizer is started anew whenever models are averaged."""
+
+    def step(self, gradients, step, factor):
+        super().step(gradients, step, factor)
+        if step % 2 == 0:
+            self.inner = self.worker.optimizer.start(self.worker.backend, self.parameters)
+
+
+class Rounds(Sums):
+    """Rounds each gradient to a grid of a fiftieth of its largest element, by random numbers."""
+
+    def total(self, name, gradient):
+        grid = float(np.abs(gradient).max(initial=0.0)) / 50
+        if not 0 < grid < np.inf:
+            return super().total(name, gradient)
+        return super().total(name, np.floor(gradient / grid + self.draws(name, gradient.shape)) * grid)
+
+    def draws(self, name, shape):
+        number = sorted(self.parameters).index(name)
+        return np.random.default_rng((self.worker.seed, self.communicator.rank, self.now, number)).random(shape)
+
+
+class RoundsDown(Rounds):
+    """Rounds down."""
+
+    def draws(self, name, shape):
+        return np.zeros(shape)
+
+
+class TooSmall(Rounds):
+    """Is decoded with a hundredth less."""
+
+    def total(self, name, gradient):
+        return super().total(name, gradient) * 0.99
+
+
+class Remembers(Sums):
+    """Sends every element rounded down to a power of two, and the remainder later."""
+
+    keeps: ClassVar[float] = 1.0
+
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.rest = {name: zeros_like(each) for name, each in self.parameters.items()}
+
+    def total(self, name, gradient):
+        due = gradient + self.rest[name]
+        sent = np.copysign(np.exp2(np.floor(np.log2(np.abs(due) + 1e-300))), due)
+        self.rest[name] = (due - sent) * self.keeps
+        return super().total(name, sent)
+
+    def state(self):
+        return under("inner", super().state()) | kept_arrays("rest", self.worker.backend, self.rest)
+
+    def restore(self, state):
+        super().restore(those_under("inner", state))
+        self.rest = arrays_of("rest", self.worker.backend, state)
+
+
+class LosesATenth(Remembers):
+    """A tenth of the remainder is lost in each step."""
+
+    keeps = 0.9
