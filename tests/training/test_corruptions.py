@@ -108,6 +108,16 @@ def test_brightness_of_black_is_grey():
     assert np.all(corrupted(np.zeros((1, 3, 4, 4), np.float32), "brightness", 2) == np.float32(0.1))
 
 
+def test_severities_of_shifts_that_make_the_same_image_are_one():
+    def distinct(side):
+        return [each for each in SEVERITIES if shift.same_as(each, (5, 1, side, side)) == each]
+
+    shift = CORRUPTIONS["shift"]
+    assert (distinct(8), distinct(32), distinct(100)) == ([1], [1, 2, 3, 5], [1, 2, 3, 4, 5])
+    assert shift.words(5, (5, 1, 8, 8)) == "shifted by 1 pixel (18% of the side, in whole pixels)"
+    assert CORRUPTIONS["blur"].same_as(4, (5, 1, 8, 8)) == 4
+
+
 def test_shifts_move_by_whole_pixels_and_bring_in_black():
     point = np.zeros((200, 1, 28, 28), np.float32)
     point[:, 0, 14, 14] = 1

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, UnknownNameError
 
-__all__ = ["CORRUPTIONS", "SEVERITIES", "Corruption", "corrupted"]
+__all__ = ["CORRUPTIONS", "SEVERITIES", "Corruption", "corrupted", "shifted_pixels"]
 
 Images = NDArray[np.float32]
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -42,9 +42,17 @@ class Corruption:
     meaning: str
     make: Callable[[Images, float, np.random.Generator], NDArray[Any]]
 
-    def words(self, severity: int) -> str:
-        """What was made, in words: "Gaussian noise of deviation 0.08"."""
-        return self.meaning.format(self.strengths[severity - 1])
+    def words(self, severity: int, shape: tuple[int, ...]) -> str:
+        """What was made of images of this shape, in words: "Gaussian noise of deviation 0.08"."""
+        pixels = " by ".join(str(each) for each in dict.fromkeys(shifted_pixels(self.strengths[severity - 1], shape)))
+        return self.meaning.format(self.strengths[severity - 1], pixels=f"{pixels} pixel{'s' * (pixels != '1')}")
+
+    def same_as(self, severity: int, shape: tuple[int, ...]) -> int:
+        """The lowest severity that makes the same of images of this shape: shifts are by whole pixels."""
+        if self.make is not _shift:
+            return severity
+        by = [shifted_pixels(each, shape) for each in self.strengths]
+        return by.index(by[severity - 1]) + 1
 
 
 def _noise(images: Images, deviation: float, generator: np.random.Generator) -> NDArray[Any]:
@@ -94,7 +102,7 @@ def _shift(images: Images, share: float, generator: np.random.Generator) -> NDAr
     """Moved by this share of the side, at least a pixel, in one of eight directions; black comes in."""
     directions = [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if y or x]
     height, width = images.shape[2:]
-    down, right = (max(1, round(share * side)) for side in (height, width))
+    down, right = shifted_pixels(share, images.shape)
     chosen = generator.integers(len(directions), size=len(images))
     found = np.zeros_like(images)
     for at, (y, x) in enumerate(directions):
@@ -103,6 +111,12 @@ def _shift(images: Images, share: float, generator: np.random.Generator) -> NDAr
         to_x, from_x = _overlap(x * right, width)
         found[some, :, to_y, to_x] = images[some, :, from_y, from_x]
     return found
+
+
+def shifted_pixels(share: float, shape: tuple[int, ...]) -> tuple[int, int]:
+    """By how many pixels down and right a shift by ``share`` of the side moves images of this shape."""
+    height, width = shape[-2:]
+    return max(1, round(share * height)), max(1, round(share * width))
 
 
 def _overlap(by: int, size: int) -> tuple[slice, slice]:
@@ -148,7 +162,9 @@ _PUBLISHED = (
     Corruption("brightness", (0.05, 0.1, 0.15, 0.2, 0.3), "{:g} brighter", _brightness),
 )
 _OURS = (
-    Corruption("shift", (0.04, 0.07, 0.11, 0.14, 0.18), "shifted by {:.0%} of the side", _shift),
+    Corruption(
+        "shift", (0.04, 0.07, 0.11, 0.14, 0.18), "shifted by {pixels} ({:.0%} of the side, in whole pixels)", _shift
+    ),
     Corruption("rotation", (5, 10, 15, 20, 30), "rotated by {:g} degrees to either side", _rotation),
 )
 CORRUPTIONS = {each.name: each for each in (*_PUBLISHED, *_OURS)}

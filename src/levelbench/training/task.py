@@ -17,7 +17,7 @@ from typing import Any, overload
 from numpy.typing import NDArray
 
 from levelbench import plugins
-from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UnsupportedError
+from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.measure.policies import policy
 from levelbench.networks import losses  # noqa: F401  # imported here, before any clock runs
 from levelbench.networks.executor import Backend, Executor
@@ -257,7 +257,12 @@ class Task:
         for name, value in (given or {}).items():
             if name not in result:
                 what = f"setting of {self.name}'s recipe {recipe!r}"
-                raise UnknownNameError(what, name, [*result, *RESERVED])
+                if name == "seed":
+                    found = "a seed is no setting: the runs of one recipe and its settings differ by it"
+                    raise UsageError(
+                        f"{self.name}[seed={value}]", found, f"give the first one as an option: --seed {value}"
+                    )
+                raise UnknownNameError(what, name, [*result, *RESERVED], self._how_to_list("settings"))
             asked = f"{self.name}[recipe={recipe},{name}={value}]"
             result[name] = plugins.typed_setting(asked, name, value, result[name])
         return result
@@ -266,8 +271,13 @@ class Task:
         """Call the recipe with its settings."""
         try:
             made: Any = self.recipe_function(recipe)(**settings)
-        except LevelbenchError:
-            raise
+        except LevelbenchError as error:
+            if type(error) is not DefinitionError:
+                raise
+            # A part says what is wrong with it, and not which setting of whose recipe it came from.
+            changed = {name: value for name, value in settings.items() if value != self.settings(recipe).get(name)}
+            given = ",".join(f"{name}={value}" for name, value in {"recipe": recipe, **changed}.items())
+            raise DefinitionError(f"{self.name}[{given}]: {error.asked}", error.found, error.do) from error
         except Exception as error:  # a recipe is a user's code and may raise anything
             given = ", ".join(f"{name}={value}" for name, value in settings.items())
             raise DefinitionError(
@@ -284,5 +294,9 @@ class Task:
     def recipe_function(self, recipe: str) -> Callable[..., Recipe]:
         """The function of that name; the error for an unknown name suggests the nearest."""
         if recipe not in self.recipes:
-            raise UnknownNameError(f"recipe of task {self.name!r}", recipe, self.recipes)
+            raise UnknownNameError(f"recipe of task {self.name!r}", recipe, self.recipes, self._how_to_list("recipes"))
         return self._recipes[recipe]
+
+    def _how_to_list(self, kind: str) -> str:
+        """The command that lists what this task has of ``kind``; nothing for a task that only its file has."""
+        return f"levelbench list {kind} {self.name}" if self.name in plugins.names("task") else ""

@@ -75,7 +75,7 @@ def test_the_divergence_is_reported_step_by_step():
 
 def test_a_fault_that_shows_after_900_steps_is_caught_by_the_long_run():
     checked = check_optimizer(MomentumLostLate(), "adam")
-    assert {each.probe for each in checked.report.failed} == {"reference: long"}
+    assert "reference: long" in {each.probe for each in checked.report.failed}
     assert next(each.first for each in checked.divergences if each.problem == "long") == 900
 
 

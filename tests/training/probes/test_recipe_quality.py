@@ -129,7 +129,7 @@ def test_a_quality_that_raises_is_a_separate_finding():
         def measure(self, executor, held):
             raise ValueError("no such column")
 
-    assert "it raised ValueError: no such column" in found(recipe(), Raises(0.9))["untrained"]
+    assert "it raised ValueError: no such column" in found(recipe(), Raises(0.9))["quality"]
 
 
 class Words(list):

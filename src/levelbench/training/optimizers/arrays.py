@@ -57,7 +57,8 @@ def _answers(array: Array) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
+    # NumPy's float64 is a float, too, but an array without dimensions for our purposes.
+    return type(value) in (bool, int, float)
 
 
 def sqrt(array: Array) -> Array:

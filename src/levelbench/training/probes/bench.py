@@ -57,7 +57,11 @@ def part_of(split: Split, most: int) -> Split:
     """At most ``most`` of its examples, evenly spaced, so that a split sorted by class keeps all classes."""
     if len(split) <= most:
         return split
-    rows = np.linspace(0, len(split) - 1, most).astype(np.int64)
+    return reordered(split, np.linspace(0, len(split) - 1, most).astype(np.int64))
+
+
+def reordered(split: Split, rows: NDArray[np.int64]) -> Split:
+    """These examples in this order, as copies; rows that are made on demand stay so."""
     columns = tuple(
         column[rows] if isinstance(column, np.ndarray) else SomeRows(column, rows) for column in split.columns
     )
@@ -199,6 +203,11 @@ class ShortTraining:
         self.done += 1
         self.stepper.step(gradients, self.done, factor)
         return float(self._bench.host(loss))
+
+    def gradients(self) -> dict[str, Host]:
+        """Those of the next batch, copied to the host."""
+        self.executor.forward(*next(self._batches))
+        return {name: self._bench.host(each).copy() for name, each in self.executor.backward().items()}
 
     def state(self) -> dict[str, Host]:
         """Parameters and buffers, copied to the host."""

@@ -17,10 +17,13 @@ from levelbench.operators.custom.definition import CustomOperator
 from levelbench.training.optimizers.base import Optimizer
 from levelbench.training.task import Task
 
-Kind = Literal["operators", "optimizer", "scheme", "engine", "training"]
+Kind = Literal["operators", "optimizer", "scheme", "communicator", "engine", "training"]
 _MAKERS = ("load_task",)
-# By name, because the package of schemes imports this one.
-_SCHEME = ("levelbench.distributed.scheme", "Scheme")
+# By name, because their packages import this one.
+_LATER: dict[tuple[str, str], Kind] = {
+    ("levelbench.distributed.scheme", "Scheme"): "scheme",
+    ("levelbench.distributed.communicator", "Communicator"): "communicator",
+}
 
 
 def kind_of(path: Path) -> Kind | None:
@@ -41,7 +44,7 @@ def kind_of(path: Path) -> Kind | None:
         others = " and ".join(sorted(_NAMES[each] for each in found if each != "operators"))
         do = "move the operators to a file of their own, and import them from there"
         raise DefinitionError(f"check {path}", f"it defines operators and {others}", do)
-    order: tuple[Kind, ...] = ("training", "scheme", "engine", "optimizer", "operators")
+    order: tuple[Kind, ...] = ("training", "scheme", "communicator", "engine", "optimizer", "operators")
     return next((each for each in order if each in found), None)
 
 
@@ -60,6 +63,7 @@ _NAMES = {
     "operators": "operators",
     "optimizer": "an optimizer",
     "scheme": "a scheme",
+    "communicator": "a communicator",
     "engine": "an engine",
     "training": "a task or recipe",
 }
@@ -131,8 +135,9 @@ class _Contents:
             self.kinds.add("optimizer")
         elif issubclass(kind, Framework):
             self.kinds.add("engine")
-        elif any((each.__module__, each.__name__) == _SCHEME for each in kind.__mro__):
-            self.kinds.add("scheme")
+        else:
+            places = ((each.__module__, each.__name__) for each in kind.__mro__)
+            self.kinds |= {_LATER[place] for place in places if place in _LATER}
 
     def _value(self, node: ast.expr) -> Any:
         """The levelbench object that an expression names, or the base of a class in the file."""

@@ -8,21 +8,21 @@ Deep500 paper's study of Adam.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, difference
-from levelbench.errors import UnknownNameError
 from levelbench.networks.executor import Array, Backend
 from levelbench.operators.frameworks import open_framework
-from levelbench.training import optimizers
+from levelbench.training.optimizers.arrays import namespace
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
-from levelbench.training.optimizers.wrappers import NATIVE, Native
+from levelbench.training.optimizers.wrappers import Native
 
 Floats = Host
 SHAPES: Mapping[str, tuple[int, ...]] = {
@@ -31,8 +31,13 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
     "vector": (7,),
     "scalar": (),
     "empty": (0, 4),
+    "stack": (2, 3, 2),
+    "volume": (2, 1, 2, 3, 2),
 }
-"""A parameter of each kind in networks, and of two kinds that are easily forgotten."""
+"""A parameter of each rank up to 5, and an empty one."""
+
+LARGE: Mapping[str, tuple[int, ...]] = {"matrix": (307, 293), "kernel": (67, 61, 8, 8)}
+"""No multiples of a block, one with over 2^18 elements; sides are short, as some rules keep a matrix for each."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class Quadratic:
     """½ Σ a (w - c)², with a from 0.1 to 1 per element, and noise in the gradients; all times ``scale``.
 
     ``zero_after`` is the last step with a gradient; ``centre`` is the spread of c, and 0 puts the minimum at the
-    origin.
+    origin; ``spread`` is that of the first parameters. ``spoilt`` is a step, and what the first element of the first
+    parameter has for a gradient in it.
     """
 
     name: str
@@ -49,11 +55,14 @@ class Quadratic:
     scale: float = 1.0
     noise: float = 0.3
     centre: float = 1.0
+    spread: float = 1.0
     zero_after: int | None = None
+    spoilt: tuple[int, float] | None = None
 
     def start(self) -> dict[str, NDArray[np.float64]]:
         """The parameters before the first step, as new arrays."""
-        return {name: self._drawn(at, 0, shape).copy() for at, (name, shape) in enumerate(self.shapes.items())}
+        drawn = {name: self._drawn(at, 0, shape) for at, (name, shape) in enumerate(self.shapes.items())}
+        return {name: self.spread * each for name, each in drawn.items()}
 
     def gradient(self, name: str, step: int, parameter: NDArray[np.float64]) -> NDArray[np.float64]:
         """The function's gradient at ``parameter``, plus the noise of this step (from 1)."""
@@ -63,7 +72,10 @@ class Quadratic:
         # From 0.1 to 1.
         curvature = 0.1 + 0.9 / (1 + self._drawn(at, 1, shape) ** 2)
         slope = curvature * (parameter - self.centre * self._drawn(at, 2, shape))
-        return np.asarray(self.scale * (slope + self.noise * self._drawn(at, 3, shape, step)))
+        result = np.array(self.scale * (slope + self.noise * self._drawn(at, 3, shape, step)))
+        if self.spoilt is not None and self.spoilt[0] == step and at == 0:
+            result.flat[0] = self.spoilt[1]
+        return result
 
     def _drawn(self, at: int, part: int, shape: tuple[int, ...], step: int = 0) -> NDArray[np.float64]:
         return _normal((self.seed, at, part, step), shape)
@@ -112,10 +124,15 @@ class Run:
         return self.values[-1]
 
 
-def parameters_of(backend: Backend, values: Mapping[str, Floats], dtype: DTypeLike = np.float64) -> dict[str, Array]:
-    """New native arrays with these values."""
+def parameters_of(
+    backend: Backend, values: Mapping[str, Floats], dtype: DTypeLike = np.float64, strided: bool = False
+) -> dict[str, Array]:
+    """New native arrays with these values; ``strided``: their axes lie in memory in reverse order."""
     # ascontiguousarray would turn a scalar into a vector.
-    return {name: backend.array(np.array(each, dtype, order="C")) for name, each in values.items()}
+    if not strided:
+        return {name: backend.array(np.array(each, dtype, order="C")) for name, each in values.items()}
+    turned = {name: backend.array(np.array(each.T, dtype, order="C")) for name, each in values.items()}
+    return {name: namespace(each).permute_dims(each, tuple(range(each.ndim)[::-1])) for name, each in turned.items()}
 
 
 def run(
@@ -127,41 +144,73 @@ def run(
     dtype: DTypeLike = np.float64,
     factor: Callable[[int], float] = lambda step: 1.0,
     names: Sequence[str] | None = None,
-    pause: int | None = None,
+    pauses: Container[int] = (),
+    used: bool = False,
+    late: int = 0,
+    strided: str = "",
     spoil: bool = False,
     start: Callable[[Optimizer, Backend, dict[str, Array]], Stepper] | None = None,
 ) -> Run:
     """Take ``steps`` steps and keep each.
 
-    ``names`` are the parameters to use, in order (default: all, in the problem's order). After step ``pause`` the state
-    is read, and another stepper resumes from it on copies of the parameters. ``spoil`` overwrites each gradient with
+    ``names`` are the parameters to use, in order (default: all, in the problem's order). After each of the steps
+    ``pauses`` the state is read, and another stepper resumes from it on copies of the parameters; ``used``: one that
+    has taken a step at rate 0. With ``late``, the count of steps goes on from there after :data:`EARLY` of them.
+    ``strided`` names what is not contiguous: ``parameters`` or ``gradients``. ``spoil`` overwrites each gradient with
     NaN after its step. ``start`` creates the stepper (default: the optimizer's own).
     """
     begin = start or (lambda optimizer, backend, parameters: optimizer.start(backend, parameters))
     given = problem.start()
     given = {name: given[name] for name in (names or given)}
-    parameters = parameters_of(backend, given, dtype)
+    parameters = parameters_of(backend, given, dtype, strided == "parameters")
     values = [_on_host(backend, parameters)]
+    states: list[dict[str, Floats]] = []
     # The checks judge overflow and 0/0 by what becomes of the parameters.
     with np.errstate(all="ignore"):
         stepper = begin(optimizer, backend, parameters)
-        for step in range(1, steps + 1):
+        for taken in range(1, steps + 1):
+            step = taken + late - EARLY - 1 if late and taken > EARLY else taken
             here = values[-1]
             host = {name: problem.gradient(name, step, here[name].astype(np.float64)) for name in parameters}
-            gradients = parameters_of(backend, host, dtype)
+            gradients = parameters_of(backend, host, dtype, strided == "gradients")
             stepper.step(dict(gradients), step, factor(step))
             if spoil:
                 for gradient in gradients.values():
                     gradient *= float("nan")
             values.append(_on_host(backend, parameters))
-            if step == pause:
-                state = {name: each.copy() for name, each in stepper.state().items()}
+            if late and EARLY - 2 <= taken <= EARLY:
+                states.append(_copied(stepper))
+                counted = advanced(states, late - EARLY - 1) if taken == EARLY else {}
+                if counted:
+                    stepper.restore(states[-1] | counted)
+            if step in pauses:
+                state = _copied(stepper)
                 parameters = parameters_of(backend, values[-1], dtype)
                 stepper = begin(optimizer, backend, parameters)
+                if used:
+                    stepper.step(parameters_of(backend, host, dtype), step, 0.0)
                 stepper.restore(state)
         averaged = stepper.averaged()
         kept = None if averaged is None else _on_host(backend, averaged)
-    return Run(values, stepper.state(), kept)
+        return Run(values, _copied(stepper), kept)
+
+
+EARLY = 8
+"""The steps before a late one."""
+
+
+def advanced(states: Sequence[Mapping[str, Floats]], by: int) -> dict[str, Floats]:
+    """The counters of steps in the last of three successive states, ``by`` further: numbers that rose by 1 twice."""
+    result = {}
+    for name, last in states[-1].items():
+        seen = [np.asarray(each[name]) for each in states if name in each]
+        if len(seen) == 3 and last.size == 1 and all(float(b.item() - a.item()) == 1 for a, b in pairwise(seen)):
+            result[name] = np.asarray(last + by, last.dtype)
+    return result
+
+
+def _copied(stepper: Stepper) -> dict[str, Floats]:
+    return {name: each.copy() for name, each in stepper.state().items()}
 
 
 def _on_host(backend: Backend, arrays: Mapping[str, Array]) -> dict[str, Floats]:
@@ -239,39 +288,6 @@ def _norm(arrays: list[Host]) -> float:
         return float(np.sqrt(sum(float(np.sum(each.astype(np.float64) ** 2)) for each in arrays)))
 
 
-RULES: Mapping[str, type[UpdateRule]] = {
-    name.lower(): each
-    for name in optimizers.__all__
-    if isinstance(each := getattr(optimizers, name), type)
-    and issubclass(each, UpdateRule)
-    and not getattr(each, "__abstractmethods__", None)
-}
-"""Our rules by the lower-case names that a reference may use."""
-
-_KEYS = {
-    "torch": {"epsilon": "eps", "initial": "initial_accumulator_value"},
-    "jax": {"epsilon": "eps", "beta1": "b1", "beta2": "b2", "rho": "rho"},
-}
-_TAKES = {
-    **dict.fromkeys(("torch.optim.AdamW", "torch.optim.Adam"), "betas eps weight_decay amsgrad"),
-    **dict.fromkeys(("torch.optim.Adamax", "torch.optim.RAdam"), "betas eps weight_decay"),
-    "torch.optim.Adadelta": "rho eps weight_decay",
-    "torch.optim.Adagrad": "eps weight_decay lr_decay initial_accumulator_value",
-    "torch.optim.NAdam": "betas eps weight_decay momentum_decay",
-    "torch.optim.RMSprop": "alpha eps momentum centered weight_decay",
-    "torch.optim.SGD": "momentum nesterov weight_decay",
-    "torch.optim.Adafactor": "beta2_decay weight_decay",
-    "torch.optim.Muon": "momentum nesterov weight_decay",
-    **dict.fromkeys(("optax.adamw", "optax.lamb", "optax.nadamw"), "b1 b2 eps weight_decay"),
-    **dict.fromkeys(("optax.adam", "optax.nadam", "optax.radam", "optax.adamax"), "b1 b2 eps"),
-    "optax.amsgrad": "b1 b2 eps",
-    "optax.lion": "b1 b2 weight_decay",
-    "optax.sgd": "momentum nesterov",
-    "optax.lars": "weight_decay momentum nesterov",
-    "optax.adadelta": "rho eps weight_decay",
-}
-
-
 @dataclass(frozen=True)
 class OptimizerTrial:
     """An optimizer on its backend; ``shapes`` are those of :data:`SHAPES` that it accepts."""
@@ -287,9 +303,14 @@ class OptimizerTrial:
         """Whether it promises to update each parameter independently."""
         return isinstance(self.optimizer, UpdateRule)
 
-    def quadratic(self, name: str = "quadratic", **settings: Any) -> Quadratic:
-        """The problem, on the shapes that it accepts."""
-        return Quadratic(name, dict(self.shapes), self.seed, **settings)
+    def quadratic(self, name: str = "quadratic", shapes: Mapping[str, Any] | None = None, **settings: Any) -> Quadratic:
+        """The problem, on the shapes that it accepts or on others."""
+        return Quadratic(name, dict(self.shapes if shapes is None else shapes), self.seed, **settings)
+
+    @property
+    def large(self) -> dict[str, tuple[int, ...]]:
+        """Large arrays of the kinds that it accepts."""
+        return {name: shape for name, shape in LARGE.items() if name in self.shapes}
 
     def run(self, problem: TestProblem | None = None, steps: int = 0, **settings: Any) -> Run:
         """Run the optimizer on ``problem`` (default: the quadratic one) for ``steps`` (default: ``self.steps``)."""
@@ -299,37 +320,6 @@ class OptimizerTrial:
 def open_backend(framework: str) -> Backend:
     """A framework on the CPU, where equal work gives equal bits."""
     return cast(Backend, open_framework(framework))
-
-
-def reference_of(optimizer: Optimizer, reference: str | Optimizer | None) -> Optimizer | None:
-    """The optimizer that a name stands for: ours (``adam``) or a framework's (``torch.optim.Adam``).
-
-    It gets the rate of ``optimizer``, and its settings of the same names. Raises ``UnknownNameError`` for an unknown
-    name.
-    """
-    if not reference:
-        return None
-    if isinstance(reference, Optimizer):
-        return reference
-    given = _settings(optimizer)
-    if kind := RULES.get(reference.lower()):
-        known = {each.name for each in fields(kind)}
-        return kind(**{name: value for name, value in given.items() if name in known})
-    if reference not in NATIVE:
-        raise UnknownNameError("reference optimizer", reference, [*RULES, *NATIVE])
-    lr = given.pop("lr")
-    keys, takes = _KEYS[NATIVE[reference]], _TAKES.get(reference, "").split()
-    if "betas" in takes and {"beta1", "beta2"} <= given.keys():
-        given["betas"] = given["beta1"], given["beta2"]
-    named = {keys.get(name, name): value for name, value in given.items()}
-    return Native(reference, lr, **{name: value for name, value in named.items() if name in takes})
-
-
-def _settings(optimizer: Optimizer) -> dict[str, Any]:
-    found = {"lr": optimizer.lr}
-    if hasattr(type(optimizer), "__dataclass_fields__"):
-        found |= {each.name: getattr(optimizer, each.name) for each in fields(cast(Any, optimizer))}
-    return found
 
 
 def framework_of(optimizer: Optimizer, otherwise: str) -> str:

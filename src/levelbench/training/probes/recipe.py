@@ -24,8 +24,9 @@ from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.native import NativeNetwork
 from levelbench.networks.probes import compare_network
 from levelbench.training.datasets.base import Dataset
-from levelbench.training.probes import recipe_parts
+from levelbench.training.probes import loss, recipe_parts
 from levelbench.training.probes.bench import Bench, chance_loss, first_difference, measure_coverage
+from levelbench.training.probes.quality import qualities
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.task import Setting, Task
@@ -64,13 +65,17 @@ def check_recipe(
         ("schedule", lambda: recipe_parts.schedule(recipe)),
         ("sampler", lambda: recipe_parts.sampler(recipe, dataset.train, seed)),
         ("augmentation", lambda: recipe_parts.augmentation(recipe, dataset, seed)),
+        ("mixing", lambda: recipe_parts.mixing(recipe, dataset, seed)),
         ("batches", lambda: recipe_parts.batches(bench, seed)),
         ("inputs", lambda: recipe_parts.fits(bench, seed)),
     ]
     # Parts that do not fit cannot be run.
     fitting = run_probes(title, parts, tell)
     runs: list[Probe] = [
+        ("quality", lambda: qualities(bench, seed)),
         ("untrained", lambda: _untrained(bench, seed)),
+        ("outputs apart", lambda: loss.outputs(bench, seed)),
+        ("loss", lambda: loss.loss(bench, seed)),
         ("gradient", lambda: _gradient(bench, seed)),
         ("reference", lambda: _reference(bench, seed, framework, reference)),
         ("precision", lambda: _precision(bench, seed)),
@@ -81,6 +86,7 @@ def check_recipe(
         ("optimizer state", lambda: _checkpoint(bench, seed)),
         ("one batch", lambda: one_batch(bench, seed, seconds)),
         ("learning", lambda: _learning(bench, seed, seconds)),
+        ("loss and quality", lambda: loss.means_quality(bench, seed, seconds)),
         ("phases", lambda: _phases(bench, seed)),
     ]
     stopped = any(each.probe in ("inputs", "schedule") for each in fitting.failed)
@@ -194,6 +200,10 @@ def _evaluation_fault(bench: Bench, seed: int, quality: Quality) -> tuple[str, s
     return None
 
 
+_IS_ROUNDING = 1e-6
+"""A gradient whose largest element is this small beside that of all parameters."""
+
+
 def _updates(bench: Bench, seed: int) -> Iterator[Finding]:
     """Every trainable parameter moves, and losses are finite."""
     training = bench.start_training(seed)
@@ -206,7 +216,26 @@ def _updates(bench: Bench, seed: int) -> Iterator[Finding]:
         return
     names = list(training.executor.parameters)
     still = [name for name in names if np.array_equal(before[name], after[name])]
-    if len(still) == len(names):
+    other = bench.start_training(seed + 1).state()
+    kept = [name for name in after if name not in names and np.array_equal(before[name], after[name])
+            and not np.array_equal(after[name], other[name])]  # fmt: skip
+    if kept:
+        found = f"{kept[0].removeprefix('buffer ')} keeps what was drawn from the seed, as it is not trained"
+        yield noted(found, "train it, unless random features are intended")
+    gradients = training.gradients() if still else {}
+    # A bias before a normalisation has no effect, and its gradient is rounding.
+    sizes = {name: float(np.abs(each).max(initial=0.0)) for name, each in gradients.items()}
+    least = _IS_ROUNDING * max(sizes.values(), default=0.0)
+    tiny = [name for name in still if 0.0 < sizes.get(name, 0.0) < least]
+    if len(still) < len(names):
+        still = [name for name in still if name not in tiny]
+    if tiny and not still:
+        shown = ", ".join(tiny[:3]) + (", ..." if len(tiny) > 3 else "")
+        found = (
+            f"{len(tiny)} of {len(names)} parameters do not move, as their gradients are smaller than rounding: {shown}"
+        )
+        yield noted(found, "leave out a bias before a normalisation, or raise the rate")
+    elif len(still) == len(names):
         yield failed("no parameter moves", "check whether the optimizer writes to the parameters it is given")
     elif still:
         shown = ", ".join(still[:3]) + (", ..." if len(still) > 3 else "")
@@ -370,13 +399,13 @@ def _gradient(bench: Bench, seed: int) -> Iterator[Finding]:
     batch = bench.rows(_COMPARED)
     executor = bench.executor(bench.plain, seed)
 
-    def loss() -> float:
+    def measured() -> float:
         # Dropout must use the same random numbers each time.
         bench.backend.seed(seed)
         return float(bench.host(executor.forward(*batch)))
 
     _perturb(bench, executor, seed)
-    base = loss()
+    base = measured()
     gradients = {name: bench.host(value).astype(np.float64) for name, value in executor.backward().items()}
     norms = {name: float(np.linalg.norm(value)) for name, value in gradients.items()}
     whole = math.sqrt(sum(norm**2 for norm in norms.values()))
@@ -388,7 +417,7 @@ def _gradient(bench: Bench, seed: int) -> Iterator[Finding]:
     for name in largest:
         direction, off = gradients[name] / norms[name], math.inf
         for step in _CHANGES:
-            off = min(off, _off(bench, executor, loss, name, direction, step * max(abs(base), 1e-2), norms[name]))
+            off = min(off, _off(bench, executor, measured, name, direction, step * max(abs(base), 1e-2), norms[name]))
             if off <= _TOLERANCE:
                 break
         else:

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.networks.native import NativeNetwork
+from levelbench.training.augmentation import Augmentation
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.optimizers.wrappers import Native
 from levelbench.training.probes.bench import Bench, part_of
@@ -21,6 +23,13 @@ from levelbench.training.task import Recipe, Setting, Task
 
 _GRID = 1001
 _LARGEST_FACTOR = 1.0 + 1e-9
+_MOST_SMOOTHED = 0.5
+_ENOUGH = 24
+_SPANS = 10.0
+_DRAWS, _MIXED_OTHERWISE = 8, 0.1
+_ERRORS = 6.0
+_JUMP, _HIGH = 5.0, 10.0
+_UNEVEN, _MOST_TURNS = 2.0, 100
 
 
 def settings(task: Task, name: str, given: Mapping[str, Setting]) -> Iterator[Finding]:
@@ -42,6 +51,9 @@ def settings(task: Task, name: str, given: Mapping[str, Setting]) -> Iterator[Fi
     if differing:
         found = f"made twice with the same settings, it has a different {differing}"
         yield failed(found, "let it depend on its settings alone, not on random numbers or a counter")
+    elif first.label_smoothing > _MOST_SMOOTHED:
+        found = f"label_smoothing={first.label_smoothing:g} spreads most of each label over all classes"
+        yield failed(found, "give the share that is taken from a label, usually 0.1, not the one that it keeps")
     else:
         yield passed(f"{len(task.settings(name))} settings; made twice, it is the same recipe")
 
@@ -88,10 +100,35 @@ def schedule(recipe: Recipe) -> Iterator[Finding]:
         found = "called again, it returns different factors"
         yield failed(found, "let the factor depend on the progress alone: runs may be resumed")
         return
+    if found := _jumps(values):
+        yield failed(found, "let it change gradually, or fall in a few steps: write progress as a share from 0 to 1")
+        return
+    if not recipe.schedule.fixed_length:
+        late = [factor(progress) for progress in (1.0001, 1.5, 3.0)]
+        if not all(math.isfinite(value) and value >= 0 for value in late):
+            found = f"it has no fixed length, and its factor is {late} at 1.0001, 1.5 and 3 times the planned training"
+            yield failed(found, "return a finite factor >= 0 there, too, or set fixed_length = True")
+            return
     if peak > _LARGEST_FACTOR:
         yield noted(f"its factor rises to {peak:.4g}: the rate exceeds the optimizer's lr")
     at = grid[values.index(peak)]
     yield passed(f"factors from {min(values):.3g} to {peak:.3g}, the largest at a share of {at:.2g}")
+
+
+def _jumps(values: list[float]) -> str:
+    """What no schedule does on purpose: a spike, a factor that goes up and down all the time, or a long standstill."""
+    highest, turns, last = values[0], 0, 0
+    for at, (before, value) in enumerate(pairwise(values), 1):
+        if value > _JUMP * max(highest, before) and value > _HIGH:
+            return f"its factor jumps from {before:.3g} to {value:.3g} at a share of {at / (_GRID - 1):.3g} of training"
+        highest = max(highest, value)
+        way = 1 if value > _UNEVEN * before else -1 if before > _UNEVEN * value else 0
+        turns += bool(way and last and way != last)
+        last = way or last
+    if turns > _MOST_TURNS:
+        return f"its factor goes up and down by more than {_UNEVEN:g} times, {turns} times in {_GRID} steps"
+    zeros = sum(value == 0 for value in values) / len(values)
+    return f"its factor is 0 for {zeros:.0%} of training, in which nothing is learnt" if zeros > 0.5 else ""
 
 
 def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
@@ -114,9 +151,47 @@ def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
         yield noted(found)
     for what, other in (("epoch", chosen.epoch(split, seed, 1)), ("seed", chosen.epoch(split, seed + 1, 0))):
         if np.array_equal(other.order, first.order):
-            yield noted(f"another {what} has the same order", "shuffle by seed and epoch, unless this is intended")
+            found, do = f"another {what} has the same order", "shuffle by seed and epoch"
+            if chosen.random_order and chosen.exact and len(first.order) >= _ENOUGH:
+                yield failed(f"{found}, although it claims a random one", f"{do}, or set random_order = False")
+                return
+            yield noted(found, f"{do}, unless this is intended")
+    if chosen.random_order and (found := _uneven(split, first.order)):
+        yield failed(found, "shuffle all examples together, or set random_order = False")
+        return
     visits = "every example once per epoch" if chosen.exact else "not every example once per epoch, as declared"
     yield passed(f"{chosen.steps(split)} batches of at most {chosen.batch}; {visits}")
+
+
+def _uneven(split: Split, order: NDArray[np.int64]) -> str:
+    """Whether a class, or one half of the data, comes early or late in an epoch, or in long runs."""
+    count, places = len(order), np.arange(len(order))
+    if count < _ENOUGH:
+        return ""
+    groups = {"the first half of the data": order < len(split) // 2}
+    labels = split.labels
+    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu":
+        groups |= {f"class {each}": labels[order] == each for each in np.unique(labels)[:32].tolist()}
+    for name, chosen in groups.items():
+        some = int(chosen.sum())
+        if min(some, count - some) < 5:
+            continue
+        # The mean place of a random choice without replacement.
+        error = math.sqrt((count + 1) * (count - some) / (12 * some))
+        off = (float(places[chosen].mean()) - (count - 1) / 2) / error
+        if abs(off) > _ERRORS:
+            when = "late" if off > 0 else "early"
+            return (
+                f"{name} comes {when} in an epoch, by {abs(off):.0f} standard errors, although it claims a random order"
+            )
+        # In random order neighbours belong together as often as any two do.
+        share = some / count
+        together, expected = float((chosen[1:] & chosen[:-1]).mean()), share * share
+        if together > expected + _ERRORS * math.sqrt(expected * (1 - expected) / count) * 2:
+            return (
+                f"examples of {name} follow each other more often than chance has it, although it claims a random order"
+            )
+    return ""
 
 
 def _epoch_fault(
@@ -159,8 +234,71 @@ def augmentation(recipe: Recipe, dataset: Dataset, seed: int) -> Iterator[Findin
             found = f"{name} changes an image in a batch differently from the same image alone, with the same seed"
             yield failed(found, "draw from each example's own seed, not from a shared generator")
             return
+        if finding := _changed_badly(each, images, whole, seeds):
+            yield failed(*finding)
+            return
         images = whole
     yield passed(f"{len(recipe.augment)} parts; each image depends on its own seed alone")
+
+
+def _changed_badly(
+    each: Augmentation, images: Host, changed: Host, seeds: NDArray[np.uint64]
+) -> tuple[str, str] | None:
+    """What an augmentation does that evaluation never sees, and what to do instead."""
+    name = type(each).__name__
+    if changed.dtype != images.dtype:
+        return f"{name} makes {changed.dtype} of {images.dtype}", "return the type that was given"
+    if len(images) < 2 or changed.dtype.kind not in "fu":
+        return None
+    if changed.shape == images.shape and not np.array_equal(changed, images):
+        again = [each.apply(images, seeds + np.uint64(at)) for at in (1, 12345, 99999)]
+        if all(np.array_equal(other, changed) for other in again):
+            found = f"{name} changes an image in the same way whatever its seed"
+            return found, "draw from the seeds; what is always done belongs in the data, so that evaluation sees it too"
+    same = each.apply(np.repeat(images, 2, axis=0), np.repeat(seeds[:1], 2 * len(images)))[::2]
+    if len(same) == len(images) and (images != images[:1]).any() and not (same != same[:1]).any():
+        return f"{name} makes the same of different images", "keep what tells them apart"
+    spans = [float(np.ptp(np.asarray(part, np.float64))) for part in (images, changed)]
+    if spans[0] > 0 and not 1 / _SPANS < spans[1] / spans[0] < _SPANS:
+        found = f"the values of images span {spans[0]:.3g} before {name} and {spans[1]:.3g} after it"
+        return found, "keep the range that evaluation has, or scale the data themselves"
+    return None
+
+
+def mixing(recipe: Recipe, dataset: Dataset, seed: int) -> Iterator[Finding]:
+    """A mixture's labels are shares that add up to 1, and those in which its inputs were mixed."""
+    train, classes = dataset.train, dataset.classes
+    labels = train.labels
+    if recipe.mix is None or classes < 2 or len(train.columns) != 2 or not isinstance(labels, np.ndarray):
+        return
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
+        return
+    name, shape, raw = type(recipe.mix).__name__, train.inputs.shape[1:], train.inputs.dtype == np.uint8
+    some = np.random.default_rng(seed).permutation(labels)[:32].astype(np.int64)
+    off: list[float] = []
+    for draw in range(_DRAWS):
+        mixed = list[Host]()
+        shares: Host = some
+        for each in np.unique(some)[:8].tolist():
+            # Where the inputs are 1 for one class and 0 for others, their mean is the share of that class.
+            inputs = np.broadcast_to((some == each).reshape(-1, *[1] * len(shape)), (len(some), *shape))
+            given = np.ascontiguousarray(inputs * (255 if raw else 1)).astype(np.uint8 if raw else np.float32)
+            values, shares = recipe.mix.apply((given, some.copy()), classes, np.random.Generator(np.random.PCG64(draw)))
+            mixed.append(np.asarray(values, np.float64).reshape(len(some), -1).mean(axis=1) / (255 if raw else 1))
+        if shares.shape != (len(some), classes):
+            found = f"{name} gives labels of shape {shares.shape} for {len(some)} examples of {classes} classes"
+            yield failed(found, "return the share of each class")
+            return
+        if (shares < -1e-6).any() or np.abs(shares.sum(axis=1) - 1).max() > 1e-3:
+            found = f"the shares in a label of {name} add up to {float(shares.sum(axis=1).max()):.3g}"
+            yield failed(found, "let them add up to 1")
+            return
+        off.append(float(np.abs(np.stack(mixed, axis=1) - shares[:, np.unique(some)[:8]]).max(axis=1).mean()))
+    if np.mean(off) > _MIXED_OTHERWISE:
+        found = f"{name} mixes labels in other shares than inputs: they are {np.mean(off):.2g} apart"
+        yield failed(found, "use the same partner and the same share for both")
+        return
+    yield passed(f"{name}: labels are mixed as inputs are")
 
 
 def batches(bench: Bench, seed: int) -> Iterator[Finding]:

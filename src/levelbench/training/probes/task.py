@@ -20,12 +20,11 @@ import numpy as np
 from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
 from levelbench.measure.crossing import DIRECTIONS
 from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.probes import examples
+from levelbench.training.probes.examples import MOST_BYTES
 from levelbench.training.quality import Quality, Top1, TopK
 from levelbench.training.stopping import Evaluate
 from levelbench.training.task import Recipe, Setting, Task
-
-MOST_BYTES = 4 * 2**30
-"""The largest split or dataset whose content a check compares."""
 
 
 def loading(dataset: Dataset, again: Callable[[], Dataset]) -> Iterator[Finding]:
@@ -68,10 +67,6 @@ def _bits(column: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(column).view(np.uint8)
 
 
-_LEAKS = 0.01
-"""A share of held-out examples in training above this is no accident: published data has a few duplicates."""
-
-
 def check_task(
     task: Task,
     dataset: Dataset,
@@ -85,9 +80,14 @@ def check_task(
         ("provenance", lambda: _provenance(dataset)),
         ("quality", lambda: _quality(task.quality, task.also)),
         ("cadence", lambda: _cadence(task)),
-        ("splits", lambda: _splits(dataset)),
+        ("splits", lambda: examples.splits(dataset)),
         ("labels", lambda: _labels(dataset)),
         ("values", lambda: _values(dataset)),
+        ("near copies", lambda: examples.near_copies(dataset)),
+        ("overlaps", lambda: examples.overlaps(dataset)),
+        ("two labels", lambda: examples.labels_fit(dataset)),
+        ("label among inputs", lambda: examples.given_away(dataset)),
+        ("splits alike", lambda: examples.alike(dataset)),
         ("target", lambda: _target(task.quality, dataset, task.quality.target)),
     ]
     if again is not None:
@@ -120,7 +120,7 @@ def quick_report(
         ("sampler", lambda: recipe_parts.sampler(parts, dataset.train, 0)),
     ]
     if _array_bytes(dataset) <= most_bytes:
-        probes += [("splits", lambda: _splits(dataset)), ("values", lambda: _values(dataset))]
+        probes += [("splits", lambda: examples.splits(dataset)), ("values", lambda: _values(dataset))]
         if again is not None:
             probes.append(("loading", lambda: loading(dataset, again)))
     report = run_probes(task.name, probes, recorded=True)
@@ -165,6 +165,11 @@ def _provenance(dataset: Dataset) -> Iterator[Finding]:
     for name, value in dataset.checksums.items():
         if len(value) != 64 or not all(each in "0123456789abcdef" for each in value.lower()):
             missing.append((f"SHA-256 of {name} ({value[:16]!r} is not one)", "give 64 hexadecimal digits"))
+        elif len(set(value)) < 4 or value.lower() == hashlib.sha256(b"").hexdigest():
+            said = "that of no bytes" if len(set(value)) > 3 else "no file has it"
+            missing.append((f"SHA-256 of {name} ({value[:16]}...: {said})", "compute it from the bytes that are read"))
+    if not missing and len(dataset.checksums) > 1 and len(set(dataset.checksums.values())) == 1:
+        missing.append(("SHA-256 of each file: all have the same", "compute each from its own file"))
     for what, do in missing:
         yield failed(f"the dataset has no {what}", do)
     if not missing:
@@ -202,54 +207,6 @@ def _quality(quality: Quality, also: tuple[Quality, ...]) -> Iterator[Finding]:
 def _cadence(task: Task) -> Iterator[Finding]:
     every = Evaluate.parse(task.evaluate_every)
     yield passed(f"an evaluation every {every}, on the clock {task.clock}")
-
-
-def _splits(dataset: Dataset) -> Iterator[Finding]:
-    """No example of the validation or test split is in the training split, by its content."""
-    parts = dataset.splits()
-    for name, split in parts.items():
-        if not len(split):
-            yield failed(f"the {name} split is empty", "give it examples")
-            return
-    reason = next((why for split in parts.values() if (why := _reason_not_compared(split))), "")
-    if reason:
-        yield not_tried(reason, "levelbench data check reads the files")
-        return
-    train = set(_digests(dataset.train))
-    wrong = False
-    for name, other in (("validation", train), ("test", train), ("test", set(_digests(dataset.validation)))):
-        found = _digests(parts[name])
-        twins = sum(digest in other for digest in found)
-        where = "training" if other is train else "validation"
-        said = f"{twins} of {len(found)} examples of the {name} split are also in the {where} split"
-        if twins > _LEAKS * len(found):
-            wrong = True
-            yield failed(said, "split so that equal examples stay together")
-        elif twins:
-            yield noted(said, "equal examples on both sides flatter a recipe that memorises")
-    if not wrong:
-        yield passed(", ".join(f"{name} {len(split)}" for name, split in parts.items()))
-
-
-def _reason_not_compared(split: Split) -> str:
-    """Why the content of a split is not compared."""
-    columns = split.columns[: -split.targets]
-    if not all(isinstance(column, np.ndarray) for column in columns):
-        return "rows are made on demand, so they are not compared"
-    size = sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
-    return f"{size / 2**30:.1f} GiB are too much to compare in a check" if size > MOST_BYTES else ""
-
-
-def _digests(split: Split) -> list[bytes]:
-    """A digest of the inputs of each example; labels do not count."""
-    columns: list[Any] = [np.ascontiguousarray(column) for column in split.columns[: -split.targets]]
-    found = []
-    for row in zip(*columns, strict=True):
-        digest = hashlib.blake2b(digest_size=16)
-        for part in row:
-            digest.update(np.asarray(part).tobytes())
-        found.append(digest.digest())
-    return found
 
 
 def _labels(dataset: Dataset) -> Iterator[Finding]:
@@ -311,6 +268,9 @@ def _target(quality: Quality, dataset: Dataset, target: float) -> Iterator[Findi
         )
     else:
         yield passed(f"{target:g}, while the most frequent class alone gives {share:.3g}")
-    if target < 1 and grain > (1 - target) / 5:
+    if share < target and 1 - grain < target < 1:
+        found = f"the target {target:g} allows none of the {len(labels)} validation examples to be wrong"
+        yield failed(found, "hold out more examples, or give a target that some of them may miss")
+    elif target < 1 and grain > (1 - target) / 5:
         found = f"one of the {len(labels)} validation examples is worth {grain:.2%}"
         yield noted(found, "hold out more examples: a few of them decide when the target is crossed")

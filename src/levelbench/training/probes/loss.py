@@ -1,0 +1,160 @@
+"""Checks a recipe's network and loss together: what the loss depends on, and whether a lower one means a better figure.
+
+A loss that ignores the labels, pairs them with other examples or has the wrong sign falls like a right one. It differs
+in what it depends on (the label of every example, and its own), and in what becomes of the quality as it falls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.measure.clocks import HOST
+from levelbench.measure.crossing import sign_of
+from levelbench.networks.executor import Array, Executor
+from levelbench.training.probes.bench import Bench, chance_loss, part_of
+
+_EXAMPLES = 8
+_DRAWS = 16
+_APART = 5.0
+_IGNORED = 0.8
+_ROUNDING = 1e-3
+_EXPLODING = 100.0
+
+
+def outputs(bench: Bench, seed: int) -> Iterator[Finding]:
+    """An example's outputs do not depend on the others of its batch, nor are they probabilities before a softmax."""
+    executor, rows = bench.executor(bench.plain, seed), bench.rows(2 * _EXAMPLES)
+    inputs = rows[: -bench.dataset.train.targets]
+    count = len(rows[-1])
+    if count < 2:
+        yield not_tried("there is one example")
+        return
+    host = bench.host
+    whole = [host(each).astype(np.float64) for each in executor.infer(*inputs)]
+    first = [host(each).astype(np.float64) for each in executor.infer(*[each[: count // 2] for each in inputs])]
+    for ours, its in zip(whole, first, strict=True):
+        if ours.shape[:1] != (count,) or its.shape[:1] != (count // 2,) or ours.shape[1:] != its.shape[1:]:
+            continue
+        off = float(np.abs(ours[: count // 2] - its).max(initial=0))
+        if off > _ROUNDING * max(float(np.abs(ours).max(initial=0)), 1e-6):
+            more = count - count // 2
+            found = f"the outputs of {count // 2} examples change by {off:.2g} if {more} more are in their batch"
+            do = "let inference treat each example by itself: no statistics of the batch, no noise, nothing kept"
+            yield failed(found, do)
+            return
+    scores = whole[0]
+    if not bench.recipe.network.loss:
+        sums = scores.sum(axis=-1) if scores.ndim == 2 else np.zeros(1)
+        if scores.ndim == 2 and scores.shape[1] > 1 and (scores >= 0).all() and np.abs(sums - 1).max() < 1e-4:
+            found = "the outputs are shares that add up to 1, and cross-entropy applies a softmax to them again"
+            yield failed(found, "return the scores before the softmax, or give a loss that takes shares")
+            return
+    yield passed("each example's outputs are its own")
+
+
+def loss(bench: Bench, seed: int) -> Iterator[Finding]:
+    """The loss depends on the labels of every example, each with its own inputs; at first it is no monster."""
+    executor = bench.executor(bench.plain, seed)
+    batch = tuple(np.array(bench.host(each)) for each in bench.rows(_EXAMPLES))
+    targets = bench.dataset.train.targets
+    rows = len(batch[-1])
+    if rows < 3:
+        yield not_tried("there are too few examples")
+        return
+    first = _mean_loss(bench, executor, batch, 1)[0]
+    chance = chance_loss(bench.dataset)
+    own = bool(bench.recipe.network.loss)
+    if not own and chance is not None and math.isfinite(first) and first > _EXPLODING * max(chance, 0.1):
+        found = f"it is {first:.3g} before training, where giving each class its share costs {chance:.3g}"
+        yield failed(found, "lower the initial weights, or bring the inputs to a range of about -1 to 1")
+        return
+    if not own:
+        # levelbench's own cross-entropy is tested elsewhere.
+        yield passed(f"it is {first:.3g} before training")
+        return
+    base, ignored, tried = first, 0, 0
+    for row in range(rows):
+        other = next((at for at in range(rows) if any((c[at] != c[row]).any() for c in batch[-targets:])), None)
+        if other is None:
+            continue
+        swapped = [column.copy() for column in batch]
+        for column in swapped[-targets:]:
+            column[row] = column[other]
+        tried += 1
+        ignored += _mean_loss(bench, executor, tuple(swapped), 1)[0] == base
+    if tried and ignored > _IGNORED * tried:
+        found = f"it does not depend on the labels of {ignored} of {tried} examples: with others it is the same"
+        yield failed(found, "compare each example's outputs with its label, and take the mean over all examples")
+        return
+    # The same pairs in another order: dropout falls on other rows, so means over draws are compared.
+    order = np.random.default_rng(seed).permutation(rows)
+    turned = tuple(column[order] for column in batch)
+    draws = 1 if _mean_loss(bench, executor, batch, 2)[1] == 0 else _DRAWS
+    (mean, error), (other_mean, other_error) = (_mean_loss(bench, executor, each, draws) for each in (batch, turned))
+    slack = _APART * math.hypot(error, other_error) + _ROUNDING * max(abs(mean), 1e-6)
+    if abs(mean - other_mean) > slack:
+        found = f"it is {mean:.4g}, and {other_mean:.4g} for the same examples with the same labels in another order"
+        yield failed(found, "pair each example's outputs with its own label")
+        return
+    yield passed("it depends on each example's label, and not on their order")
+
+
+def _mean_loss(bench: Bench, executor: Executor, batch: tuple[NDArray[Any], ...], draws: int) -> tuple[float, float]:
+    """The mean loss over random draws of the network, and its standard error."""
+    columns = tuple(bench.backend.array(each) for each in batch)
+    values = []
+    for draw in range(draws):
+        bench.backend.seed(draw)
+        values.append(float(bench.host(executor.forward(*columns))))
+    return float(np.mean(values)), float(np.std(values) / math.sqrt(len(values)))
+
+
+_LEARNT_FROM = 64
+_MOST_STEPS = 200
+_SETTLING = 60
+_FACTORS = (0.3, 0.03, 0.003)
+_PROGRESS = 0.25
+
+
+def means_quality(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
+    """As the loss of some examples falls, the quality on these very examples does not get worse."""
+    if not bench.recipe.network.loss:
+        return
+    part = part_of(bench.dataset.train, min(_LEARNT_FROM, 4 * len(bench.rows(_EXAMPLES)[-1])))
+    held = bench.held(part)
+    quality, sign = bench.quality, sign_of(bench.quality.direction)
+    columns: tuple[Array, ...] = next(iter(held.batches(len(part))))
+    before = float(quality.measure(bench.start_training(seed, plain=True).executor, held))
+    until = HOST.now_ns() + round(budget_s * 1e9)
+    for factor in _FACTORS:
+        losses, training = list[float](), bench.start_training(seed, plain=True)
+        while len(losses) < _MOST_STEPS and HOST.now_ns() < until:
+            losses.append(training.step(columns, factor * bench.peak))
+            if not math.isfinite(losses[-1]):
+                break
+        else:
+            break
+    # Running statistics follow the weights slowly.
+    for _ in range(_SETTLING if training.executor.buffers else 0):
+        training.executor.forward(*columns)
+    after = float(quality.measure(training.executor, held))
+    found = (
+        f"in {len(losses)} steps the loss of {len(part)} examples goes from {losses[0]:.3g} to {losses[-1]:.3g}, and"
+    )
+    found += f" {quality.metric} on them from {before:.3g} to {after:.3g}"
+    fell = losses[0] - losses[-1] > 0.2 * abs(losses[0])
+    learnt = losses[-1] < 0.3 * losses[0]
+    way = sign * (quality.target - before)
+    better = sign * (after - before) > (_PROGRESS * way if learnt else 0.0) or sign * after >= sign * quality.target
+    if len(losses) < _SETTLING // 2 or not fell or not math.isfinite(before + after + losses[-1]):
+        yield noted(found) if fell else passed(found)
+    elif better:
+        yield passed(found)
+    else:
+        yield failed(found, "check the loss's sign and its labels: it falls, and what is asked for gets no better")

@@ -1,0 +1,210 @@
+"""Probes of an optimizer beyond the usual: ranks and sizes, high rates, late steps, gradients that are not finite.
+
+None needs a reference. An optimizer that treats each element by itself on small arrays is expected to do so everywhere;
+one that works on arrays as a whole may look at shapes, and is judged only by whether it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.training.optimizers.base import UpdateRule
+from levelbench.training.probes.optimizer_runs import EARLY, OptimizerTrial, Recorded, Run, run
+
+_STEPS = 4
+_PIECE = 4001
+_AGREE = 1e-9
+_WHOLE = "treat each element alike, or write `elementwise: ClassVar[bool] = False` in the rule"
+
+
+def ranks(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Arrays of other ranks move as their elements do in a vector, if matrices do."""
+    if not np.isfinite(_apart(subject, (3,))):
+        yield not_tried("it refuses vectors")
+        return
+    apart = {shape: _apart(subject, shape) for shape in subject.shapes.values() if 0 not in shape}
+    others = []
+    differing = {len(shape): (shape, by) for shape, by in apart.items() if by > _AGREE}
+    agreeing = {len(shape) for shape in apart} - differing.keys()
+    for rank, (shape, by) in differing.items():
+        found = f"an array of shape {shape} moves differently than a vector with its elements ({by:.1e})"
+        # Arrays of two axes may be matrices, and of four axes kernels; none of the neighbours of these is.
+        lonely = {0: {1}, 3: {2, 4}, 5: {3, 4}}.get(rank, {-1}) <= agreeing
+        if _elementwise(subject):
+            yield failed(found, _WHOLE)
+        elif lonely and rank:
+            yield failed(f"{found}, and arrays of its neighbours' ranks do not", "treat every rank alike")
+        elif lonely and _by_halves(subject):
+            yield failed(found, "treat an array without dimensions as one element")
+        else:
+            others.append(str(shape))
+    if others:
+        yield noted(f"arrays of shape {', '.join(others)} do not move as their elements do in vectors")
+    if not differing:
+        yield passed(f"as vectors, from {min(agreeing)} to {max(agreeing)} axes")
+
+
+def _elementwise(subject: OptimizerTrial) -> bool:
+    return isinstance(subject.optimizer, UpdateRule) and subject.optimizer.elementwise
+
+
+def _apart(subject: OptimizerTrial, shape: tuple[int, ...], pieces: bool = False, late: int = 0) -> float:
+    """How far an array ends from a vector (or from short vectors) of the same elements, relative to its way."""
+    random = np.random.default_rng([subject.seed, 13, *shape])
+    start, gradients = random.standard_normal(shape), [random.standard_normal(shape) for _ in range(_STEPS)]
+    cuts = range(_PIECE, start.size, _PIECE) if pieces else [start.size // 2] if shape == (start.size,) else []
+    cut = {f"part {at}": each for at, each in enumerate(np.split(np.arange(start.size), cuts)) if each.size}
+    whole = Recorded("whole", {"whole": start}, [{"whole": each} for each in gradients])
+    flat = Recorded(
+        "parts",
+        {name: start.reshape(-1)[at] for name, at in cut.items()},
+        [{name: each.reshape(-1)[at] for name, at in cut.items()} for each in gradients],
+    )
+    try:
+        one, other = (run(subject.optimizer, subject.backend, each, _STEPS) for each in (whole, flat))
+    except Exception:  # noqa: BLE001  # it refuses vectors, or the probe of shapes has reported what it raises
+        return float("inf")
+    end, way = one.last["whole"].reshape(-1), float(np.abs(one.last["whole"] - start).max())
+    joined = np.concatenate([other.last[name] for name in cut])
+    return float(np.abs(end - joined).max()) / (way or 1.0)
+
+
+def _by_halves(subject: OptimizerTrial) -> bool:
+    """Whether a vector moves as its halves do, and a matrix as a vector: no element's step depends on others."""
+    vector, matrix = (subject.shapes.get(name) for name in ("vector", "matrix"))
+    return vector is not None and matrix is not None and max(_apart(subject, vector), _apart(subject, matrix)) <= _AGREE
+
+
+def sizes(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Large arrays move in all of their elements, and as small ones do if these move element by element."""
+    if not subject.large:
+        yield not_tried("it refuses matrices")
+        return
+    alone = _by_halves(subject)
+    for name, shape in subject.large.items():
+        still = _still(subject.run(subject.quadratic(shapes={name: shape}), 3))
+        if still and not _still(subject.run(subject.quadratic(shapes={name: subject.shapes[name]}), 3)):
+            found = f"{still[name]:,} elements of a {name} of shape {shape} do not move, and all of a small one do"
+            yield failed(found, "update every element of a large array")
+        elif alone and (by := _apart(subject, shape, pieces=True)) > _AGREE:
+            found = f"a {name} of shape {shape} moves differently than vectors with its elements ({by:.1e})"
+            yield failed(found, _WHOLE) if _elementwise(subject) else noted(f"{found}; small arrays do not")
+        else:
+            yield passed(f"{np.prod(shape):,} elements, {'as in pieces' if alone else 'all move'}")
+
+
+def _still(found: Run, since: int = 0) -> dict[str, int]:
+    """The number of elements that are where they were, for each parameter that has any."""
+    same = {name: int(np.sum(each == found.values[since][name])) for name, each in found.last.items()}
+    return {name: number for name, number in same.items() if number}
+
+
+def layouts(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Parameters and gradients whose elements lie in another order in memory."""
+    usual = subject.run(steps=_STEPS)
+    for which in ("parameters", "gradients"):
+        turned = subject.run(steps=_STEPS, strided=which)
+        for name, each in usual.last.items():
+            if not np.allclose(turned.last[name], each, rtol=1e-9, atol=1e-12, equal_nan=True):
+                found = f"{name!r} moves differently with {which} that are not contiguous"
+                yield failed(found, "`reshape` copies such an array: return the result instead of writing to a view")
+                break
+        else:
+            yield passed(f"{which} need not be contiguous")
+
+
+def rates(subject: OptimizerTrial) -> Iterator[Finding]:
+    """A higher rate leads elsewhere, at the first step and at a late one."""
+    base, factors = subject.optimizer.lr, [2.0**power for power in range(-6, 9)]
+    # Adafactor's rate is at most 1 / √step.
+    for late, usual in ((0, 0.9), (_LATE[0], 0.9 / _LATE[0] ** 0.5)):
+        ways = [_way(subject, factor, late) for factor in factors]
+        # Averages pull as well, and may pull back; but no step of another rate is as long.
+        flat = next((at for at in range(1, len(ways)) if abs(ways[at] - ways[at - 1]) <= 1e-9 * ways[at]), 0)
+        if flat and np.isfinite(ways).all():
+            low, high = base * factors[flat - 1], base * factors[flat]
+            said = f"a rate of {high:g} leads as far as {low:g} at step {late or 1:,} (the base rate is {base:g})"
+            if high <= usual or factors[flat] <= 1:
+                yield failed(said, "do not limit the rate that `update` gets")
+            else:
+                yield noted(said)
+            return
+    yield passed(f"every rate has its own effect, from {base * factors[0]:.2g} to {base * factors[-1]:.2g}")
+
+
+def _way(subject: OptimizerTrial, factor: float, late: int) -> float:
+    """The length of a step at this factor: the first, or a late one after others at factor 1."""
+    steps = EARLY + 1 if late else 1
+    found = subject.run(None, steps, late=late, factor=lambda step: factor if step == (late or 1) else 1.0)
+    return float(sum(np.abs(each - found.values[-2][name]).sum() for name, each in found.last.items()))
+
+
+_LATE = (1_001, 10_001, 1_000_001)
+
+
+def late(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Steps with high numbers move, to finite numbers."""
+    for step in _LATE:
+        found = subject.run(steps=EARLY + 3, late=step)
+        if not all(np.isfinite(each).all() for each in found.last.values()):
+            yield failed(f"parameters are not finite after steps {step:,} to {step + 2:,}", "bound powers of the step")
+            return
+        still = [name for name, number in _still(found, EARLY).items() if number == found.last[name].size]
+        if still:
+            said = f"{still[0]!r} does not move at steps {step:,} to {step + 2:,}"
+            yield failed(said, "let late steps move") if step < _LATE[-1] else noted(said)
+            return
+    yield passed(f"it moves at steps {', '.join(f'{each:,}' for each in _LATE)}")
+
+
+def not_finite(subject: OptimizerTrial) -> Iterator[Finding]:
+    """A gradient that is not finite shows in its parameter, or its step is left out."""
+    name = next(each for each in ("matrix", "vector", *subject.shapes) if each in subject.shapes)
+    shapes = {name: subject.shapes[name]}
+    proportional = _grows(subject, shapes)
+    for value in (float("nan"), float("inf"), float("-inf")):
+        try:
+            before, after = (subject.run(subject.quadratic(shapes=shapes, spoilt=(2, value)), at) for at in (1, 2))
+        except Exception as error:  # noqa: BLE001  # user code may raise anything, and an error is not silent
+            yield noted(f"{value} in a gradient raises {type(error).__name__}: {error}")
+            continue
+        was, now = before.last[name], after.last[name]
+        if not np.isfinite(now.flat[0]):
+            yield passed(f"{value} in a gradient shows in its parameter")
+        elif np.array_equal(was, now):
+            kept = all(
+                key in before.state and np.array_equal(each, before.state[key]) for key, each in after.state.items()
+            )
+            yield noted(
+                f"{value} in a gradient: the step of this parameter is left out{'' if kept else ', not in its state'}"
+            )
+        elif was.flat[0] == now.flat[0]:
+            yield noted(f"{value} in a gradient: the step of this element is left out")
+        elif np.isnan(value) or proportional:
+            found = f"{value} in a gradient is swallowed: its element moves by {now.flat[0] - was.flat[0]:.1e}"
+            yield failed(found, "let it show in the parameter, or leave out the step")
+        else:
+            yield passed(f"the steps are bounded, also with {value} in a gradient")
+
+
+def _grows(subject: OptimizerTrial, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether ten times the gradient leads ten times as far."""
+    one, ten = (subject.run(subject.quadratic(shapes=shapes, scale=scale), 1) for scale in (1.0, 10.0))
+    small, large = (
+        float(sum(np.abs(each - r.values[0][name]).sum() for name, each in r.last.items())) for r in (one, ten)
+    )
+    return large > 9 * small
+
+
+BEYOND: dict[str, Callable[[OptimizerTrial], Iterator[Finding]]] = {
+    "ranks": ranks,
+    "large arrays": sizes,
+    "memory layout": layouts,
+    "high rates": rates,
+    "late steps": late,
+    "not finite": not_finite,
+}
+"""The probes of this module, in the order of the report."""
