@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from levelbench.claims.contradictions import contradictions
 from levelbench.claims.rule import SEVERITIES, Diagnostic, Rule, Severity
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim
@@ -92,6 +95,8 @@ def lint(
     reasons = dict(ignore or {})
     linted = []
     for source, claim in claims:
+        if against := contradictions(claim):
+            claim = replace(claim, caveats=[*claim.caveats, *against])
         found = findings_of(claim, chosen)
         kept = tuple(each for each in found if each.code not in reasons)
         suppressed = tuple(Suppressed(each, reasons[each.code]) for each in found if each.code in reasons)

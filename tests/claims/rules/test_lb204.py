@@ -20,6 +20,10 @@ GUILTY = {
         ("warning", "summaries[1].interval"),
     ),
 }
+GUILTY["a ratio of one run"] = (
+    {**ALONE, "sides[0].timing.deterministic": None, "sides[0].runs_made": 1, "comparisons[0].interval": None},
+    ("warning", "sides[0].runs_made"),
+)
 SOME = {"sides[0].interval": None, "sides[0].runs_made": 50, "sides[0].runs_reached": 33}
 GUILTY["not all runs arrive"] = ({**SOME, "sides[0].timing.deterministic": True}, ("warning", "sides[0].runs_reached"))
 RESTARTS = {"what": "time to expect with restarts", "of": "times", "value": 45.0, "deterministic": True}

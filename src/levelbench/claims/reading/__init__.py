@@ -141,11 +141,13 @@ title = {title}
 name = "ours"
 time_s = 100.0
 runs_made = 5
+reported = "mean"  # of these runs: mean, median, best, or single
 
 [[sides]]
 name = "theirs"
 time_s = 300.0
 runs_made = 5
+reported = "mean"
 
 [[comparisons]]
 new = "ours"

@@ -23,7 +23,7 @@ from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.measure.statistics import LogRatio, estimate, paired_log_ratio, welch_log_ratio
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
-from levelbench.records.replicates import doubts_of
+from levelbench.records.replicates import against
 from levelbench.records.searches import Search, effort_behind, find_searches, trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.store import Row
@@ -270,7 +270,7 @@ def _claim(
         task=groups[0].specification.task,
         read_from="records",
         comparisons=[comparison_of(gate, sides[0], side) for gate, side in zip(gates, sides[1:], strict=True)],
-        caveats=_caveats(gates, names) if gates else [str(each) for each in doubts_of(groups)],
+        caveats=_caveats(gates, names) if gates else [str(each) for each in against(groups)],
         summaries=[each for group, side in zip(groups, sides, strict=True) for each in _summaries(group, side)],
         uncounted=left_out,
         where=_where(sides),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from levelbench.report.numbers import plural
 __all__ = ["expected_extreme", "rule"]
 
 _DO = "report the median or mean of all runs with its interval, and add the best if you like"
+_BEST = re.compile(r"\b(?:best|fastest|quickest)[- ](?:of|run|out of)\b", re.IGNORECASE)
 _SAME = 1e-3
 """A claimed figure is a run's if they agree within printed rounding, and the runs differ by far more."""
 
@@ -42,6 +44,12 @@ def expected_extreme(n: int) -> float:
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
+    said = _BEST.search(claim.title)
+    if said is not None and all(side.reported is None for _, side in sides(claim)):
+        found = f"the claim says '{said[0]}', and no side says which of its runs the figure is"
+        yield guilty(
+            "sides[0].reported", found, f'state reported = "best", or which it is; {_DO}', claim.where, "warning"
+        )
     for field, side in sides(claim):
         if side.time_s is None and side.quality.value is None:
             continue

@@ -63,9 +63,20 @@ def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     elif side.timing.deterministic is False:
         found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' vary from run to run, but no interval is given"
         yield guilty(f"{field}.interval", found, _DO, side.where, "warning")
+    elif side.runs_made == 1 and _is_compared(claim, side):
+        found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' are of one run, which may be luck"
+        yield guilty(f"{field}.runs_made", found, _DO, side.where, "warning")
     elif not any(_is_of(summary, side) for summary in claim.summaries):
         what = f"an interval of the {seconds(side.time_s or 0.0)} of '{side.name}', or that they do not vary"
         yield not_stated(f"{field}.interval", what, _DO, side.where)
+
+
+def _is_compared(claim: Claim, side: Side) -> bool:
+    """Whether a ratio is claimed of it that has no interval."""
+    return any(
+        each.ratio is not None and each.interval is None and side.name in (each.new, each.base)
+        for each in claim.comparisons
+    )
 
 
 def _is_of(summary: Summarised, side: Side) -> bool:
