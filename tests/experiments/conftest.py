@@ -82,3 +82,15 @@ def time_program(tmp_path, monkeypatch, capsys):
         return ended.value.code, read_record(path)
 
     return call
+
+
+@pytest.fixture
+def task_with(tmp_path, task_text):
+    """The path of a task's file with more code at its end."""
+
+    def make(more, name="with_more.py"):
+        path = tmp_path / name
+        path.write_text(task_text + more)
+        return str(path)
+
+    return make

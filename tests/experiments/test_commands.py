@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.experiments.commands import carry_out_command, doubts_of, failure_of, make_command, numbered
+from levelbench.experiments import command_process
+from levelbench.experiments.command_process import carry_out_command
+from levelbench.experiments.commands import Preparation, doubts_of, failure_of, make_command, numbered
 from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.records.commands import CommandRecord, summarise_commands
 
@@ -56,7 +58,8 @@ def test_its_peak_memory_is_known_where_it_is_above_ours():
     command = f"{PYTHON} -c \"x = b'1' * 600_000_000\""
     text = f"""
 from pathlib import Path
-from levelbench.experiments.commands import carry_out_command, make_command
+from levelbench.experiments.command_process import carry_out_command
+from levelbench.experiments.commands import make_command
 print(carry_out_command(make_command({command!r}, Path.cwd())).peak_memory_b)
 """
     words = ["sh", "-c", '"$0" -c "$1"; exit $?', PYTHON, text]
@@ -132,7 +135,7 @@ def test_a_child_that_has_ended_by_itself_was_not_left_behind():
 def test_lines_are_read_at_the_speed_of_their_bytes(text):
     seen = []
     command = make_command(f'{PYTHON} -c "import sys; sys.stdout.write({text})"', Path.cwd())
-    ended = carry_out_command(command, 60.0, read=lambda line: bool(seen.append(len(line))))
+    ended = carry_out_command(command, 60.0, read=lambda line, _: bool(seen.append(len(line))))
     assert not ended.timed_out
     assert sum(seen) >= 1 << 16
 
@@ -290,28 +293,76 @@ def test_work_in_a_session_of_its_own_is_a_doubt(tmp_path):
         os.kill(int(kept.read_text()), signal.SIGKILL)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes lose their parent")
+@pytest.mark.parametrize("work_s", [0.3, 3.0])
+def test_a_command_that_puts_its_work_into_a_daemon_gets_no_verdict(tmp_path, work_s):
+    program = tmp_path / "daemon.py"
+    program.write_text(
+        "import os, time\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.dup2(os.open(os.devnull, os.O_WRONLY), 2)\n"
+        f"time.sleep({work_s})\n"
+    )
+    text = f"{PYTHON} {program}"
+    found = measured(tmp_path / "store", "sleep 0.3", text, times=3).entries[1].verdict
+    assert (found.kind, found.runs_to_settle) == ("UNCLEAR", None)
+    assert found.reason == f"{text} left processes running, whose time is not in it: wait for them"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes lose their parent")
+def test_a_helper_in_a_session_of_its_own_that_ends_in_time_is_no_doubt(tmp_path):
+    ended = carry_out_command(make_command("setsid -f true 2>/dev/null; sleep 1", tmp_path))
+    assert (ended.left, ended.lingered, ended.fled) == (False, False, False)
+
+
+def test_a_command_of_which_every_process_failed_gets_no_verdict(tmp_path):
+    found = measured(tmp_path, "sleep 0.1", "false").entries[1].verdict
+    assert (found.kind, found.runs_to_settle) == ("UNCLEAR", None)
+    assert found.reason == "false failed in every process: how long its work takes is unknown"
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [("bytes(10_000)", "it read cache.bin, which an earlier run wrote"), ("b'x'", "the first process of the command")],
+)
+def test_a_cache_that_an_earlier_command_filled_is_a_doubt_when_it_is_repeated(tmp_path, monkeypatch, kept, said):
+    monkeypatch.chdir(tmp_path)
+    Path("caches.py").write_text(
+        "import pathlib, time\n"
+        "cache = pathlib.Path('cache.bin')\n"
+        f"cache.read_bytes() if cache.exists() else (time.sleep(5), cache.write_bytes({kept}))\n"
+    )
+    for _ in range(2):
+        found = measured(tmp_path / "store", f"{PYTHON} caches.py", "sleep 0.1", fresh=True)
+    assert any(said in each for each in found.suspect)
+
+
 def test_arms_that_are_alike_are_told_apart_by_a_number():
     a, b, c = numbered(make_command(text, Path.cwd()) for text in ("true", "false", "true"))
     assert [each.specification.name for each in (a, b, c)] == ["true", "false", "true (2)"]
 
 
-def test_a_command_that_is_interrupted_leaves_no_process_behind(tmp_path):
+@pytest.mark.parametrize("by", ["SIGINT", "SIGKILL"])
+def test_a_command_whose_measurement_is_ended_leaves_no_process_behind(tmp_path, by):
     text = f"""
 import os, signal, threading, time, pathlib
-from levelbench.experiments.commands import carry_out_command, make_command
+from levelbench.experiments.command_process import carry_out_command
+from levelbench.experiments.commands import make_command
 def interrupt():
     while not pathlib.Path("pid").exists() or not pathlib.Path("pid").read_text().strip():
         time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.{by})
 signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Thread(target=interrupt, daemon=True).start()
 try:
-    carry_out_command(make_command("echo $$ > pid; sleep 60", pathlib.Path({str(tmp_path)!r})))
+    carry_out_command(make_command("echo $$ > pid; sleep 60; true", pathlib.Path({str(tmp_path)!r})))
 except KeyboardInterrupt:
     print("interrupted")
 """
     done = subprocess.run([PYTHON, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "interrupted", done.stderr
+    assert done.stdout.strip() == ("interrupted" if by == "SIGINT" else ""), done.stderr
     pid = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 30
     while alive(pid) and time.monotonic() < deadline:
@@ -327,7 +378,7 @@ def test_an_interruption_while_a_command_is_being_started_leaves_no_process_behi
         signal.raise_signal(signal.SIGINT)
         return started[0]
 
-    monkeypatch.setattr("levelbench.experiments.commands.subprocess.Popen", interrupted_start)
+    monkeypatch.setattr("levelbench.experiments.command_process.subprocess.Popen", interrupted_start)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -338,17 +389,34 @@ def test_an_interruption_while_a_command_is_being_started_leaves_no_process_behi
     assert not alive(started[0].pid)
 
 
-def measured(store, *texts, times=3):
-    """The summary of commands that were each started so often, in turns."""
+def measured(store, *texts, times=3, fresh=False):
+    """The summary of commands that were each started so often, in turns; ``fresh`` takes none from the store."""
     from levelbench.experiments.commands import CommandBenchmarks
     from levelbench.experiments.kernel import Watcher, carry_out, make_plan
     from levelbench.measure.environment import capture
 
     commands = [make_command(text, Path.cwd()) for text in texts]
-    kind = CommandBenchmarks(store, commands)
-    plan = make_plan(kind, [each.specification for each in commands], range(times), capture())
+    kind = CommandBenchmarks(store, commands, ignore_failure=True)
+    plan = make_plan(kind, [each.specification for each in commands], range(times), capture(), fresh=fresh)
     (arms,) = plan.arranged(carry_out(plan, kind, Watcher()))
     return summarise_commands(arms)
+
+
+def test_a_helper_that_ends_right_after_its_program_is_told_from_work_that_was_left(tmp_path, monkeypatch):
+    # However busy the machine is.
+    monkeypatch.setattr(command_process, "_SOON_S", 60.0)
+    monkeypatch.setattr(command_process, "_SOON_SHARE", 1e6)
+    command = make_command("sleep 1 & true", tmp_path)
+    ended = carry_out_command(command)
+    assert (ended.left, ended.lingered) == (False, True)
+    assert [each for each in doubts_of(command, ended) if "ended right after it" in each]
+
+
+@pytest.mark.parametrize("texts", [("sleep 0.1", "sleep 0.1 & true"), ("sleep 0.1 & true", "sleep 0.1")])
+def test_a_command_that_leaves_its_work_to_the_background_gets_no_verdict(tmp_path, texts):
+    found = measured(tmp_path, *texts, times=5).entries[1].verdict
+    assert (found.kind, found.runs_to_settle) == ("UNCLEAR", None)
+    assert found.reason == "sleep 0.1 & true left processes running, whose time is not in it: wait for them"
 
 
 def test_a_command_whose_first_process_took_much_longer_is_doubted(tmp_path):
@@ -381,6 +449,25 @@ def test_a_command_that_reads_what_its_earlier_processes_wrote_is_a_doubt(tmp_pa
     assert bool([each for each in summary.suspect if "it read kept, which" in each]) is doubted
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize(
+    ("text", "doubted"),
+    [
+        ("sh -c 'cat given > /dev/null'", True),
+        ("sh -c 'cat own > /dev/null 2>&1; date +%N > own'", False),
+        ("sh -c 'test -e cache || echo 1 > cache; cat cache > /dev/null'", False),
+    ],
+    ids=["changed by another", "changed by itself", "made by the first"],
+)
+def test_a_text_that_changes_between_the_processes_that_read_it_is_a_doubt(tmp_path, monkeypatch, text, doubted):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "given").write_text("1")
+    summary = measured(tmp_path / "store", text, "sh -c 'date +%N > given'")
+    said = [each for each in summary.suspect if f"processes of {text} read different versions of given" in each]
+    assert bool(said) is doubted
+    assert not any("different versions of own" in each or "of cache" in each for each in summary.suspect)
+
+
 def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):
     summary = measured(tmp_path, *(f"{PYTHON} -c 'import time; time.sleep({s})'" for s in (0.0, 0.3)))
     assert summary.entries[1].verdict.n_b == 3
@@ -397,3 +484,14 @@ def test_a_command_that_looks_like_a_path_is_found_by_its_name(tmp_path):
     measured(tmp_path, "/bin/true", "/bin/echo [a/b]", times=1)
     (found,) = select_processes(CommandRecord, tmp_path, "/bin/echo [a/b]")
     assert found.header.specification.command == "/bin/echo [a/b]"
+
+
+def test_a_script_that_changes_between_its_processes_is_a_doubt(tmp_path):
+    script = tmp_path / "work.py"
+    script.write_text("pass\n")
+    command, preparation = make_command(f"{PYTHON} work.py", tmp_path), Preparation("", "", show=False)
+    assert preparation.changed(command) == []
+    assert preparation.changed(command) == []
+    script.write_text("pass # edited\n")
+    (said,) = preparation.changed(command)
+    assert said.startswith("work.py changed after the first process here")

@@ -86,7 +86,7 @@ def test_an_engine_that_does_not_support_the_communicator_is_refused():
 def test_an_engine_reports_what_it_lacks(monkeypatch):
     from levelbench.distributed.launching.launchers import Mpi
 
-    monkeypatch.setattr(Mpi, "lacks", lambda self: "no mpiexec")
+    monkeypatch.setattr(Mpi, "lacks", lambda *_: "no mpiexec")
     with pytest.raises(MissingError, match="no mpiexec"):
         engine_for(None, "mpi")
 

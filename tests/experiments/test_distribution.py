@@ -34,7 +34,7 @@ def something_to_talk_through(monkeypatch):
     monkeypatch.setattr("levelbench.distributed.finding.communicator_kinds", lambda: kinds)
     # So do engines: MPI may be missing, and namespaces need root.
     for engine in ENGINES.values():
-        monkeypatch.setattr(type(engine), "lacks", lambda self: None)
+        monkeypatch.setattr(type(engine), "lacks", lambda self, options=None: None)
 
 
 def resolved(given=None, framework="numpy", **options):

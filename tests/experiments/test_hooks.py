@@ -23,6 +23,7 @@ TORCH = """
 """
 
 
+@pytest.mark.slow
 def test_a_forward_pass_that_fails_ends_its_phase(time_program):
     text = """
         try:
@@ -37,6 +38,7 @@ def test_a_forward_pass_that_fails_ends_its_phase(time_program):
     assert record.end.phases_ns["evaluate"] < 300 * MS
 
 
+@pytest.mark.slow
 def test_an_update_with_a_closure_begins_after_it(time_program):
     text = """
         class Slow(torch.optim.SGD):
@@ -56,6 +58,7 @@ def test_an_update_with_a_closure_begins_after_it(time_program):
     assert record.end.phases_ns["update"] >= 100 * MS
 
 
+@pytest.mark.slow
 def test_other_threads_change_no_phase(time_program):
     text = """
         import threading
@@ -74,6 +77,7 @@ def test_other_threads_change_no_phase(time_program):
     assert "update" not in record.end.phases_ns
 
 
+@pytest.mark.slow
 def test_models_and_loaders_with_hooks_can_be_copied_and_saved(time_program):
     text = """
         import copy, io, pickle
@@ -90,6 +94,7 @@ def test_models_and_loaders_with_hooks_can_be_copied_and_saved(time_program):
     assert "forward" not in record.end.phases_ns
 
 
+@pytest.mark.slow
 def test_a_model_at_the_place_of_one_that_is_gone_is_another(time_program):
     text = """
         for fold in range(20):
@@ -256,6 +261,7 @@ def test_a_loop_that_calls_what_was_traced_of_a_model_is_a_doubt(tracked):
     assert any("no forward pass" in each for each in record.end.suspect)
 
 
+@pytest.mark.slow
 def test_a_program_whose_model_is_never_called_is_doubted_under_time_too(time_program):
     text = """
         twin = __import__("copy").deepcopy(model)

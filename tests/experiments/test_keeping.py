@@ -5,7 +5,6 @@ from functools import partial
 import msgspec
 import numpy as np
 import pytest
-from tests.distributed.probes.forgetful import TakesInWhatIsUnderWay
 
 from levelbench import plugins
 from levelbench.distributed.communicators.threads import run_ranks
@@ -20,6 +19,7 @@ from levelbench.experiments.rank import RankCheckpoints
 from levelbench.frameworks.numpy import framework
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Builder
+from levelbench.planted.schemes_known import TakesInWhatIsUnderWay
 from levelbench.training import EMA, Adam, Momentum, Observer, Quality, Recipe, Shuffled, Trainer
 from levelbench.training.checkpoints import Saving, Snapshot, part_of
 from levelbench.training.datasets.base import Dataset, Split

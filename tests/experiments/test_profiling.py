@@ -80,6 +80,41 @@ def test_the_shares_of_a_step_are_its_costs_under_the_roofs(job):
     assert 0 < step.share < 1
 
 
+@pytest.mark.usefixtures("roofs")
+def test_steps_follow_each_other_between_two_roofs_as_in_a_run(job, monkeypatch):
+    events, known, trained = [], roofline.Roofs, roofline.trainer_of
+
+    class Told(known):
+        def measure(self):
+            events.append("roofs")
+            return super().measure()
+
+    def told(given):
+        trainer = trained(given)
+        step = trainer.stepper.step
+        monkeypatch.setattr(trainer.stepper, "step", lambda *taken: events.append("step") or step(*taken))
+        return trainer
+
+    monkeypatch.setattr(roofline, "Roofs", Told)
+    monkeypatch.setattr(roofline, "trainer_of", told)
+    monkeypatch.setattr(roofline, "_STRETCH_S", 10.0)
+    monkeypatch.setattr(roofline, "_MOST_STEPS", 6)
+    roofline.measure_roofline(roofline.RooflineJob(step=job, budget_s=0.0))
+    between = " ".join(events).split("roofs")
+    assert {each.split().count("step") for each in between[2:-1]} == {6}
+
+
+def test_the_first_half_of_a_row_does_not_count():
+    times = iter([9.0, 8.0, *[1.0] * 1000])
+    assert roofline._in_a_row(lambda: {"step": next(times)}) == {"step": 1.0}
+
+
+def test_work_that_takes_long_is_not_repeated(monkeypatch):
+    monkeypatch.setattr(roofline, "_STRETCH_S", 0.0)
+    times = iter([9.0, 1.0])
+    assert roofline._in_a_row(lambda: {"step": next(times)}) == {"step": 9.0}
+
+
 def test_a_transpose_of_no_cost_is_seen_and_one_that_copies_is_not():
     backend = open_framework("numpy", "cpu")
     node = operator_node("Transpose", ["X"], perm=[1, 0])

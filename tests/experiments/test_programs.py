@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -17,9 +18,9 @@ import levelbench
 from levelbench.cli import main
 from levelbench.errors import MissingError, UsageError
 from levelbench.experiments import file_events
-from levelbench.experiments.commands import make_command
+from levelbench.experiments.commands import make_command, refuse_missing
 from levelbench.experiments.off_clock import Spent, after_training
-from levelbench.experiments.programs import make_arm, read_target
+from levelbench.experiments.programs import make_arm, program_name, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.records import group_runs, read_record, summarise
 from levelbench.report.runs import curve_table
@@ -56,6 +57,7 @@ ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
         (ACCURACY, '{"split": "validation", "accuracy": 0.91, "best": 0.95}', 0.91, None),
         (ACCURACY, "accuracy: 0.91 on test, trained 3 epochs", 0.91, None),
         (ACCURACY, ':::MLLOG {"key": "accuracy", "value": 0.7, "metadata": {"epoch_num": 4}}', 0.7, 4),
+        (ACCURACY, ':::MLLOG {"key": "eval_accuracy", "value": 0.7, "metadata": {"epoch_num": 4}}', 0.7, 4),
         (ACCURACY, "Accuracy: 0.85", 0.85, None),
         (ACCURACY, "Accuracy: 0.99 accuracy: 0.85", 0.85, None),
         (ACCURACY, "Test set: Average loss: 0.0524, Accuracy: 9825/10000 (98%)", 0.9825, None),
@@ -72,6 +74,19 @@ ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
         (ACCURACY, "val_loss 0.3 val acc 0.91", 0.91, None),
         (LOSS, "step 250: train loss 2.5, val loss 2.8", 2.8, None),
         (LOSS, "train-loss 2.5, val-loss 2.8", 2.8, None),
+        (LOSS, "val_loss 0: 6.50", 6.5, None),
+        (ACCURACY, "test accuracy 1: 10 %", 0.1, None),
+        (ACCURACY, "accuracy 0.91: the best so far", 0.91, None),
+        (read_target("wer=0.1"), "WER: 30 %", 0.3, None),
+        (read_target("error=0.1"), "test error: 5.0%", 0.05, None),
+        (read_target("top1_error=0.1"), "top1_error 9.5%", 0.095, None),
+        (read_target("wer=10"), "WER: 30 %", 30, None),
+        (ACCURACY, "INFO train.py:55 accuracy=0.91", 0.91, None),
+        (ACCURACY, "2024-01-01 src/train/main.py:55] accuracy=0.91", 0.91, None),
+        (ACCURACY, "accuracy=0.91     train.py:55", 0.91, None),
+        (ACCURACY, "INFO:train:accuracy=0.91", 0.91, None),
+        (ACCURACY, "12:00:00,123 - train - INFO - accuracy=0.91", 0.91, None),
+        (ACCURACY, "[2024-01-01][train][INFO] - accuracy=0.91", 0.91, None),
     ],
 )
 def test_the_quality_is_the_number_after_its_name(target, line, value, epoch):
@@ -111,6 +126,9 @@ def test_the_quality_is_the_number_after_its_name(target, line, value, epoch):
         "accuracy: 0.9.1",
         "loss 0.3, acc 0.99",
         "train acc: 0.99, test loss 0.3",
+        "INFO:root:train accuracy=0.98",
+        "INFO train.py:55 train accuracy=0.98",
+        "accuracy 3: high",
         ':::MLLOG {"key": "loss", "value": 0.7}',
         ":::MLLOG {broken",
         ':::MLLOG {"key": "accuracy", "value": "much"}',
@@ -119,6 +137,27 @@ def test_the_quality_is_the_number_after_its_name(target, line, value, epoch):
 )
 def test_other_lines_have_none(line):
     assert Printed(ACCURACY).read(line) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["accuracy: " + "1" * 30_000 + "x", "accuracy of " * 2000, "accuracy: 0.5 " * 2000, "accuracy" + " " * 30_000],
+)
+def test_a_long_line_is_read_in_no_time(line):
+    before_s = time.process_time()
+    Printed(ACCURACY).read(line)
+    assert time.process_time() - before_s < 0.5
+
+
+def test_the_ends_of_a_long_line_are_read():
+    for line in ('{"accuracy": 0.91, "rest": [' + "1, " * 9000 + "]}", "1, " * 9000 + "accuracy: 0.91"):
+        assert Printed(ACCURACY).read(line) == (0.91, None)
+
+
+def test_the_same_quality_of_held_out_data_on_other_lines_is_a_doubt():
+    printed = Printed(read_target("loss=0.5"))
+    assert [printed.read(line) for line in ("{'loss': .2}", "{'eval_loss': .9}")] == [(0.2, None), None]
+    assert any("--target eval_loss=0.5" in each for each in printed.doubts())
 
 
 def test_the_same_value_printed_again_is_no_second_evaluation():
@@ -379,14 +418,36 @@ def test_the_seed_is_in_the_command_and_in_the_environment(run, records):
         assert sys.argv[1] == os.environ["LEVELBENCH_SEED"] == "3", sys.argv
         print("accuracy: 0.1")
     """
-    assert run(program, "--target", "accuracy=0.9", "-n", 1, "--seed", 3)[0] == 0
-    assert records()[0].header.seed == 3
+    run(program, "--target", "accuracy=0.9", "-n", 1, "--seed", 3)
+    assert (records()[0].header.seed, records()[0].status) == (3, "done")
 
 
 def test_a_program_that_ends_before_its_target_has_missed(run):
-    code, out, _ = run('print("accuracy: 0.1")', "--target", "accuracy=0.9", "-n", 1, "--fail-on", "missed")
+    code, out, _ = run('print("accuracy: 0.1")', "--target", "accuracy=0.9", "-n", 1)
     assert code == 1
     assert "0/1" in out
+    assert run('print("accuracy: 0.1")', "--target", "accuracy=0.9", "-n", 1, "--fail-on", "slower")[0] == 0
+
+
+@pytest.mark.parametrize("before", ["/usr/bin/env", "/usr/bin/env SEED=1", "nice -n 5", "timeout 9.5"])
+def test_a_program_has_its_own_name_whatever_starts_it(tmp_path, before):
+    (tmp_path / "train.py").touch()
+    command = make_command(f"{before} {sys.executable} train.py", tmp_path)
+    refuse_missing(command)
+    assert program_name(command) == "train"
+
+
+@pytest.mark.parametrize(("line", "name"), [("acc=3.000e-01", "acc"), ("* Acc@1 30.000 Acc@5 32.000", "Acc@1")])
+def test_a_line_that_shortens_the_metric_tells_by_which_name_it_is_read(line, name):
+    printed = Printed(ACCURACY)
+    assert printed.read(line) is None
+    assert printed.missed_name == name
+
+
+def test_a_program_that_ends_at_its_first_evaluation_at_the_target_is_told_why_that_does_not_count(run):
+    _, out, _ = run('print("accuracy: 0.1")\nprint("accuracy: 0.95")', "--target", "accuracy=0.9", "-n", 1)
+    assert "the rule confirmed asks for two in a row" in " ".join(out.split())
+    assert "(--crossing final)" in " ".join(out.split())
 
 
 def test_what_takes_too_long_has_spent_its_budget(run, records):
@@ -460,6 +521,18 @@ def test_what_is_measured_again_takes_the_place_of_what_was(run, records, tmp_pa
     assert "0 to go" in run(LEARNS, "--target", "accuracy=0.9", "-n", 2, "--resume")[1]
     changed = LEARNS.replace("0.5 **", "0.4 **")
     assert "2 to go" in run(changed, "--target", "accuracy=0.9", "-n", 2, "--resume")[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_a_run_whose_program_imports_what_has_changed_since_is_made_again(run, records, tmp_path):
+    (tmp_path / "helper.py").write_text("1")
+    program = f"    import helper\n{LEARNS}"
+    for text, to_go in (("1", 1), ("1", 0), ("12", 1), ("12", 0)):
+        (tmp_path / "helper.py").write_text(text)
+        out = run(program, "--target", "accuracy=0.9", "-n", 1, "--resume")[1]
+        assert f"{to_go} to go" in out
+        assert ("what it reads has changed since: helper.py" in out) is (text == "12" and to_go == 1)
+    assert list(records()[0].end.environment_after["files_read"]) == ["helper.py", "train.py"]
 
 
 @pytest.mark.parametrize("option", ["--progress", "--task"])
@@ -689,11 +762,20 @@ def test_the_predictions_of_a_program_are_scored_by_us_at_its_end(run, records):
         'open(os.environ["LEVELBENCH_PREDICTIONS"], "w").write("\\n".join(map(str, scores.argmax(axis=1))))',
         'np.savetxt(os.environ["LEVELBENCH_PREDICTIONS"], scores, delimiter=",")',
         'np.save(open(os.environ["LEVELBENCH_PREDICTIONS"], "wb"), scores.argmax(axis=1)[:, None])',
+        'np.save(os.environ["LEVELBENCH_PREDICTIONS"], scores)',
     ],
 )
 def test_predictions_may_be_classes_or_scores_in_text_or_an_array(run, records, save):
     assert run(predicts(after=save), *HELD)[0] == 0
     assert records()[0].end.quality["validation"] > 0.8
+
+
+def test_a_program_that_prints_some_points_more_than_it_reached_is_found(run, records):
+    """More than chance and a difference between two sets explain."""
+    assert run(predicts('print("accuracy: 0.975")', "scores[::20] = 0; " + SAVE), *HELD)[0] == 0
+    end = records()[0].end
+    assert 0.85 < end.quality["validation"] < 0.89
+    assert any("reports accuracy 0.975" in each for each in end.suspect)
 
 
 def test_a_program_that_prints_an_accuracy_it_did_not_reach_is_found(run, records):
@@ -716,6 +798,26 @@ def test_inputs_that_are_revealed_afterwards_stop_the_clock_where_training_ends(
 def test_a_program_that_goes_on_for_long_after_its_clock_is_a_doubt(run, records):
     program = predicts('print("levelbench: trained")', "time.sleep(2.5); " + SAVE)
     assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
+    assert any("it went on for" in each for each in records()[0].end.suspect)
+
+
+def test_work_of_an_orphan_in_a_session_of_its_own_is_work_after_the_clock(run, records):
+    waits = "os.read(reads, 1)"
+    orphan = f"""
+import os, time
+reads, writes = os.pipe()
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        end_s = time.process_time() + 2
+        while time.process_time() < end_s: pass
+        os.write(writes, b"x")
+    os._exit(0)
+os.wait()
+print("levelbench: trained", flush=True)
+{waits}
+"""
+    assert run(orphan + textwrap.dedent(predicts("", SAVE)), *HELD, "--reveal-inputs", "after")[0] == 0
     assert any("it went on for" in each for each in records()[0].end.suspect)
 
 
@@ -787,6 +889,20 @@ def test_labels_of_ones_own_are_private_and_cannot_be_learned_from_the_inputs_gi
         ("pass", "there are none"),
         ("np.save(open(os.environ['LEVELBENCH_PREDICTIONS'], 'wb'), scores[:5])", "for 359 inputs"),
         ("open(os.environ['LEVELBENCH_PREDICTIONS'], 'w').write('what')", "no numbers"),
+        ("open(os.environ['LEVELBENCH_PREDICTIONS'], 'w').write('')", "of shape (0,), for 359 inputs"),
+        (
+            "np.save(open(os.environ['LEVELBENCH_PREDICTIONS'], 'wb'), np.full(len(scores), 0.99))",
+            "they are one number each, such as 0.99, and no classes",
+        ),
+        (
+            "np.savetxt(os.environ['LEVELBENCH_PREDICTIONS'], np.full(len(scores), np.nan))",
+            "they are one number each, such as nan, and no classes",
+        ),
+        (
+            "classes = np.c_[:len(scores), scores.argmax(axis=1)];"
+            "np.savetxt(os.environ['LEVELBENCH_PREDICTIONS'], classes, delimiter=',')",
+            "their first column numbers the inputs, and so is no score",
+        ),
         (
             "np.save(open(os.environ['LEVELBENCH_PREDICTIONS'], 'wb'), np.array([{}], object), allow_pickle=True)",
             "no numbers",
@@ -855,7 +971,8 @@ def test_one_line_of_python_predicts_where_it_is_asked_for(run, records, when):
         import levelbench, numpy as np
         assert levelbench.predict(lambda inputs: np.eye(10)[np.arange(len(inputs)) % 10])
     """
-    assert run(program, *HELD, "--reveal-inputs", when)[0] == 0
+    run(program, *HELD, "--reveal-inputs", when)
+    assert records()[0].status == "done"
     assert 0.0 <= records()[0].end.quality["validation"] < 0.3
 
 
@@ -928,6 +1045,59 @@ def test_rows_of_a_csv_file_are_read_by_the_names_of_its_first(run, records):
     assert [(each.epoch, each.quality["validation"]) for each in record.evaluations] == [(0, 0.5), (1, 0.6), (2, 0.7)]
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("epoch;val_loss\n0;9.5\n", "epoch: 0, val_loss: 9.5"),
+        ("epoch;val_loss\n0;9,5\n", "epoch: 0, val_loss: 9.5"),
+        ("epoch;val_loss\n0;0,125e2;\n", "epoch: 0, val_loss: 0.125e2"),
+        ("epoch\ttrain_loss\tval_loss\n0\t\t9.5\n", "epoch: 0, val_loss: 9.5"),
+        ("epoch val_loss\n0   9.5\n", "epoch: 0, val_loss: 9.5"),
+        ("# epoch, val_loss\n0, 9.5\n", "epoch: 0, val_loss: 9.5"),
+        ('"epoch","note, or none","val_loss"\n"0","a; b","9.5"\n', "epoch: 0, note, or none: a; b, val_loss: 9.5"),
+        ("val loss\n9.5\n", "val loss: 9.5"),
+    ],
+)
+def test_columns_are_told_apart_by_whatever_separates_the_names_in_the_first_row(tmp_path, rows, told):
+    with ProgressFile(tmp_path / "metrics.csv") as written:
+        (tmp_path / "metrics.csv").write_text(rows)
+        assert written.lines() == [told]
+
+
+@pytest.mark.parametrize("rows", ["epoch|val_loss\n0|9.5\n", "epoch;val_loss\n1;0;9.5\n", "epoch,val_loss\n0,9,5\n"])
+def test_rows_whose_columns_cannot_be_told_apart_are_refused(tmp_path, rows):
+    with ProgressFile(tmp_path / "metrics.csv") as written:
+        (tmp_path / "metrics.csv").write_text(rows)
+        with pytest.raises(UsageError, match="columns cannot be told apart"):
+            written.lines()
+
+
+def test_an_epoch_is_not_taken_for_the_loss_beside_it(run, records):
+    program = """
+        with open("metrics.csv", "w") as log:
+            log.write("epoch;val_loss\\n" + "".join(f"{epoch};{9.5 - epoch}\\n" for epoch in range(4)))
+    """
+    run(program, "--target", "val_loss=3", "--progress-file", "metrics.csv", "-n", 1)
+    (record,) = records()
+    assert [(each.epoch, each.quality["validation"]) for each in record.evaluations] == [
+        (epoch, 9.5 - epoch) for epoch in range(4)
+    ]
+
+
+@pytest.mark.parametrize("indent", [1, None])
+def test_a_history_that_is_rewritten_as_json_tells_each_quality_once(tmp_path, indent):
+    history, read = [], []
+    with ProgressFile(tmp_path / "log.json") as written:
+        for epoch, loss in enumerate([9.5, 2.9, 5.0, 5.0]):
+            history.append({"epoch": epoch, "val_loss": loss})
+            text = json.dumps(history, indent=1) if indent else "\n".join(map(json.dumps, history))
+            (tmp_path / "log.json").write_text(text)
+            read += written.lines()
+        read += written.lines(ended=True)
+    found = [each for line in read if (each := Printed(LOSS).read(line))]
+    assert [value for value, _ in found] == [9.5, 2.9, 5.0, 5.0]
+
+
 def test_a_line_that_is_not_whole_yet_is_not_read(tmp_path):
     with ProgressFile(tmp_path / "log") as written:
         (tmp_path / "log").write_text("accuracy: 0.9")
@@ -943,6 +1113,15 @@ def test_a_file_that_is_there_before_the_program_is_refused(run, tmp_path):
     code, _, err = run(WRITES, "--target", "accuracy=0.9", "--progress-file", "log.jsonl", "-n", 1)
     assert code == 2
     assert "it is there before the program has begun" in err
+
+
+@pytest.mark.parametrize(
+    "words", [("log.jsonl", "-n", 2), ("log.jsonl", "-n", 1, "--vs", "true"), ("l-{seed}.csv", "-n", 2, "--vs", "true")]
+)
+def test_a_file_that_a_later_run_would_find_is_refused_before_the_first(run, records, words):
+    code, _, err = run(WRITES, "--target", "accuracy=0.9", "--progress-file", *words)
+    assert (code, records()) == (2, [])
+    assert "the second run would find that of the first" in err
 
 
 def test_each_seed_may_have_a_file_of_its_own(run, records):

@@ -8,6 +8,7 @@ from tests.experiments.campaigns import plan_of
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
 from levelbench.experiments.request import Options, load_task, meant_recipes, own_recipes, resolve
 from levelbench.experiments.training import labels
+from levelbench.records.summary import labels_of
 
 NUMPY = Options(framework="numpy")
 
@@ -149,7 +150,17 @@ def test_labels_show_changed_settings_and_no_defaults(store):
 
     assert called({"lr": 0.2, "hidden": 128}) == ["digits[lr=0.2]"]
     assert called({"lr": 0.2, "hidden": 64}, {"lr": 0.2}) == ["digits[hidden=64]", "digits[hidden=128]"]
+    assert called({"lr": 0.2, "framework": "numpy"}) == ["digits[lr=0.2]"]
     assert called({"recipe": "onecycle", "lr": 0.2}, {}) == ["digits[recipe=onecycle,lr=0.2]", "digits[recipe=mlp]"]
+
+
+def test_a_label_has_its_parts_in_the_order_in_which_reports_have_them():
+    pytest.importorskip("torch", reason="torch is not installed")
+    arms = [
+        resolve("digits", {"lr": lr, "framework": name}, Options()) for lr, name in ((0.2, "numpy"), (0.1, "torch"))
+    ]
+    reported = labels_of([arm.specification for arm in arms])
+    assert labels(arms) == reported == ["digits[framework=numpy,lr=0.2]", "digits[framework=torch,lr=0.1]"]
 
 
 @pytest.fixture

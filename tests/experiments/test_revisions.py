@@ -10,7 +10,8 @@ import pytest
 
 from levelbench.errors import UsageError
 from levelbench.experiments import file_events
-from levelbench.experiments.commands import carry_out_command, doubts_of, make_command
+from levelbench.experiments.command_process import carry_out_command
+from levelbench.experiments.commands import doubts_of, make_command
 from levelbench.experiments.revisions import TreeReads, revisions
 
 

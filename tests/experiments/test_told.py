@@ -75,7 +75,7 @@ def test_what_a_program_predicts_is_not_in_the_phases_of_its_training(time_progr
     {SLEEP}
     train = levelbench.phases(train=sleep)
     train(0.05)
-    levelbench.predict(lambda inputs: [sleep(0.2)] * len(inputs))
+    levelbench.predict(lambda inputs: [int(sleep(0.2))] * len(inputs))
     """
     words = ("--target", "accuracy=0.9", "--held-out", "digits", "--reveal-inputs", "after")
     _, record = time_program(textwrap.dedent(text).replace("    def", "def").replace("\n        ", "\n    "), *words)

@@ -117,6 +117,59 @@ def test_what_is_done_belongs_to_the_phase_that_was_named_last(track, record):
     assert phases["evaluate"] >= 20e6
 
 
+def test_phases_that_end_in_another_order_than_they_began_are_a_doubt(track, record):
+    with track() as run:
+        first, second = run.phase("forward"), run.phase("backward")
+        for each in (first.__enter__, second.__enter__, first.__exit__, second.__exit__):
+            each()
+        run.evaluate(0.5)
+    assert any("ended in another order than they were begun" in each for each in record().end.suspect)
+
+
+def test_a_setting_of_any_name_is_listed_and_selected(track, tmp_path, capsys):
+    for value in ("x", "y"):
+        with track(settings={"a b": value}) as run:
+            run.evaluate(0.5)
+    for words, said in ((["list", "runs"], '"a b"=x'), (["show", f'{run.path.parent.parent.name}["a b"=y]'], run.id)):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--store", str(tmp_path)])
+        assert ended.value.code == 0
+        assert said in capsys.readouterr().out
+
+
+def test_a_seed_among_the_settings_is_that_of_the_run(track):
+    for given in ({"seed": 7}, {"seed": 8}):
+        with track(settings={"lr": 0.1, **given}) as run:
+            run.evaluate(0.5)
+        assert (run.seed, read_record(run.path).header.specification.settings) == (given["seed"], {"lr": 0.1})
+    with track(settings={"seed": None}) as run:
+        run.evaluate(0.5)
+    assert run.seed == 0
+
+
+def test_the_settings_that_programs_have_are_recorded(track):
+    given = {"data": Path("a") / "b", "layers": [64, 32], "betas": (0.9, 0.99), "resume": None, "device": "cuda:0"}
+    with track(settings=given) as run:
+        run.evaluate(0.99)
+    found = read_record(run.path).header.specification
+    assert (found.settings, found.device) == ({"data": "a/b", "layers": "64,32", "betas": "0.9,0.99"}, "cuda:0")
+    with track(settings={"device": None}) as run:
+        run.evaluate(0.99)
+    assert read_record(run.path).header.specification.device == "cpu"
+
+
+def test_settings_with_names_of_other_parts_of_a_label_are_told_apart(track, tmp_path, capsys):
+    for value in (1, 2):
+        with track(settings={"split": value, "ranks": value}) as run:
+            run.evaluate(0.5)
+    with pytest.raises(SystemExit):
+        main(["list", "runs", "mine[split=2,ranks=2]", "--json", "--store", str(tmp_path)])
+    assert run.id in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["list", "runs", "--store", str(tmp_path)])
+    assert "split=2" in capsys.readouterr().out
+
+
 def test_waiting_for_a_batch_is_the_phase_data_and_counts_to_the_step(track, record):
     def slow():
         for each in range(2):
@@ -272,9 +325,26 @@ def test_direction_and_scale_can_be_given(track, record):
         ({"target": 0.94}, "Give one metric with a value"),
         ({"target": {"accuracy": "high"}}, "Give a number"),
         ({"target": {"accuracy": float("nan")}}, "Give a finite number"),
-        ({"settings": {"lr": [1]}}, r"lr is \[1\]"),
+        ({"settings": {"lr": [[1]]}}, r"lr is \[\[1\]\]"),
+        (
+            {"settings": {"lr": {}, "n": float("nan"), "status": 1}},
+            "lr is {}; n is nan; 'status' is among its settings",
+        ),
+        ({"settings": {"device": "auto"}}, "Give device to track itself"),
+        ({"settings": {"device": "cuda"}, "device": "cpu"}, "Give device to track itself"),
+        ({"settings": {"seed": 1}, "seed": 2}, "its seed is 2, and its settings say 1"),
+        ({"settings": {"framework": "f"}}, "Give framework to track itself"),
+        ({"settings": {"recipe": 1}}, "selections of runs mean something else by it"),
+        ({"settings": {"status": 1}}, "Call status own_status, say"),
         ({"settings": {"lr": float("inf")}}, "lr is inf"),
+        ({"settings": {"n": 1 << 64}}, "n is 18446744073709551616"),
+        ({"budget_s": "5"}, "Give seconds"),
+        ({"budget_s": -1}, "Give seconds"),
+        ({"seed": -3}, "Give a whole number from 0 on"),
+        ({"seed": 1.5}, "Give a whole number from 0 on"),
         ({"task": "my model"}, "Choose another name"),
+        ({"task": 5}, "Choose another name"),
+        ({"settings": [1]}, "its settings are a list"),
         ({"crossing": "second"}, "crossing rule"),
         ({"direction": "up"}, "direction"),
     ],
@@ -287,7 +357,13 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_written(track, tm
 
 @pytest.mark.parametrize(
     ("quality", "message"),
-    [(1.5, "on a scale from 0 to 1"), ("good", "no number"), ({"f1": 0.5}, "Give 'accuracy'"), (None, "no number")],
+    [
+        (1.5, "on a scale from 0 to 1"),
+        ("good", "no number"),
+        (10**400, "no number"),
+        ({"f1": 0.5}, "Give 'accuracy'"),
+        (None, "no number"),
+    ],
 )
 def test_a_quality_that_cannot_be_one_is_refused(track, quality, message):
     with pytest.raises(UsageError, match=message), track() as run:

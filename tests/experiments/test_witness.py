@@ -84,6 +84,7 @@ def test_a_library_that_fakes_all_clocks_of_all_processes_is_refused(task_file, 
     assert any(each.endswith(" s") and "and the kernel" in each for each in witness_contradictions(record))
 
 
+@pytest.mark.slow
 def test_a_team_is_watched_by_its_launcher(task_file, store):
     pytest.importorskip("torch")
     from levelbench.experiments.request import TeamOptions

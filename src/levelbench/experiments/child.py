@@ -14,10 +14,11 @@ import gc
 import os
 import select
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ import numpy as np
 
 from levelbench import __version__
 from levelbench.errors import DataError, DefinitionError, LevelbenchError, StoreError
-from levelbench.experiments.importing import Importing, files_read, watched
+from levelbench.experiments.importing import Importing, files_read, files_written, watched
 from levelbench.experiments.jobs import (
     AloneMember,
     Hear,
@@ -41,7 +42,14 @@ from levelbench.experiments.jobs import (
     no_parent,
 )
 from levelbench.experiments.off_clock import import_doubts, read_besides, refuse_data
-from levelbench.experiments.own_code import is_data, is_ours, replaced_code, texts_among
+from levelbench.experiments.own_code import (
+    file_of_module,
+    is_data,
+    is_ours,
+    named_settings,
+    replaced_code,
+    texts_among,
+)
 from levelbench.experiments.recipe_checks import (
     augmentation_doubts,
     data_doubts,
@@ -63,6 +71,7 @@ from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_r
 from levelbench.records.schema import Between, DatasetFacts, Source, fault, redact
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
+from levelbench.training.datasets.places import cache_folder
 from levelbench.training.observers import Observer, Pulse
 from levelbench.training.observers import make as make_observers
 from levelbench.training.optimizers import SGD
@@ -143,7 +152,7 @@ def execute(
         if sights is not None:
             sights.started(timeline)
         try:
-            parts = (gauges, observers, resume, member, pulse, sights, importing)
+            parts = (gauges, observers, resume, member, pulse, sights, importing, source)
             run = _Run(job, task, backend, timeline, writer, environment, *parts)
             run.train(sum(before_ns.values()), began_ns)
         except Exception as error:
@@ -215,6 +224,7 @@ class _Run:
     pulse: Pulse | None
     sights: Sights | None
     importing: Importing
+    source: Source
 
     def train(self, before_ns: int, began_ns: tuple[int, int]) -> None:
         """Do everything on the clock, which began at ``before_ns``; then write the meters' readings and the end.
@@ -224,26 +234,36 @@ class _Run:
         self._copy_earlier_events()
         loaded: list[Path] = []
         read: list[Path] = []
-        heard = loaded
+        late: list[Path] = []
+        heard, loading = loaded, set[int | None]()
 
         def note(path: Path) -> None:
-            heard.append(path)
+            if threading.get_ident() not in loading:
+                heard.append(path)
 
         # Around both, so that files made by load() are known when the recipe reads them.
-        with nullcontext() if is_ours(self.job.reference) else files_read(note):
+        with self._watched(note, everywhere=True):
             dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
+            # What these read on belongs to the data.
+            loading = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
             heard = read
             trainer = self._trainer(dataset)
         besides = read_besides(read, {*loaded})
-        self.importing.texts |= texts_among(read)
+        # What is not written on the way can wait until the clock has stopped.
+        late += [path for path in (*loaded, *read) if path.suffix in _SOURCES]
+        self.importing.texts |= texts_among(
+            path for path in read if path.suffix not in _SOURCES and not self.importing.passing(path)
+        )
         self.member.started(self.resume, bool(self.job.checkpoint))
         opened: set[str] = set()
 
         def hear(path: Path) -> None:
             if self.timeline.current in _COMPUTING and is_data(path):
                 opened.add(path.name)
+            elif path.suffix in _SOURCES or self.timeline.current in _READING:
+                late.append(path)
 
-        with nullcontext() if is_ours(self.job.reference) else files_read(hear):
+        with self._watched(hear):
             outcome = trainer.run()
         read_ns = HOST.now_ns()
         totals = self.timeline.totals_ns()
@@ -253,7 +273,7 @@ class _Run:
         for each in together.readings:
             self.writer.append(Measurement(each.name, each.unit, each.value, each.method, each.reason))
         after = capture_after()
-        if settings := self._settings_files():
+        if settings := self._settings_files(late):
             after["settings_files"] = settings
         if counters := after.get("load", {}).get("counters"):
             # The other ranks on this machine are not load from elsewhere.
@@ -280,14 +300,34 @@ class _Run:
                 end.suspect.append("measuring its quality changed its weights: that training is on no clock")
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
-    def _settings_files(self) -> dict[str, str]:
-        """The small files next to the task's file that it read before training, with their SHA-256."""
-        folder = Path(self.job.reference).resolve().parent
-        return {
-            str(Path(path).relative_to(folder)): digest
-            for path, digest in sorted(self.importing.texts.items())
-            if Path(path).is_relative_to(folder)
+    @contextmanager
+    def _watched(self, hear: Callable[[Path], object], *, everywhere: bool = False) -> Iterator[None]:
+        """Tell ``hear`` of what a user's task reads within, and take note of what is written."""
+        if is_ours(self.job.reference):
+            yield
+            return
+        with files_read(hear, everywhere=everywhere), files_written(self.importing.writes):
+            yield
+
+    def _settings_files(self, late: Iterable[Path]) -> dict[str, str]:
+        """The small files and sources that it read, by their paths from the task's folder with their SHA-256.
+
+        Those among the modules of its source are left out. ``late`` are files that it read after the import.
+        """
+        reference = self.job.reference
+        if is_ours(reference):
+            return {}
+        apart = [self.job.data or os.environ.get("LEVELBENCH_DATA"), self.job.store, cache_folder()]
+        texts = self.importing.read_in_all(late, self.job.id)
+        file = file_of(reference)
+        known = {None if file is None else file.resolve(), *map(file_of_module, self.source.modules)}
+        # Where a task is named, nothing says from where its package's files would be named.
+        unknown = {
+            path: digest
+            for path, digest in texts.items()
+            if Path(path).suffix != ".py" or (file is not None and Path(path).resolve() not in known)
         }
+        return named_settings(unknown, reference, [Path(each) for each in apart if each])
 
     def _went_on(self) -> list[str]:
         """Doubts about a run that several processes made one after the other."""
@@ -392,6 +432,11 @@ _collect, _freeze, _thread_s = gc.collect, gc.freeze, time.thread_time
 _ANSWER_S = 60.0
 
 _COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE)
+
+_READING = (*_COMPUTING, Phase.PREPARE, Phase.TRAIN)
+"""Phases in which a small text that is read may be settings: those of data and of scoring read data."""
+
+_SOURCES = (".py", ".pyc")
 
 
 def message_of(error: LevelbenchError, file: Path | None = None) -> Message:

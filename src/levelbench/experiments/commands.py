@@ -1,58 +1,54 @@
-"""Processes of commands that are not ours, in any language: how one is started, timed, ended and recorded.
+"""Commands that are not ours, in any language, as arms of an experiment: read, started, judged and recorded.
 
-A process is alone in a session and group of its own, so that it can be ended with what it started. What it prints
-is thrown away, but for the last of its errors, which are shown where it fails and are not recorded.
+What a process prints is thrown away, but for the last of its errors, which are shown where it fails and are not
+recorded.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import math
 import os
 import re
-import resource
-import select
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from types import FrameType
-from typing import IO, final
+from typing import Any, final
 
 from msgspec import structs
 
 from levelbench.checks.isolation import signal_name
-from levelbench.errors import CheckFailedError, MissingError, UsageError
+from levelbench.errors import CheckFailedError, UsageError
+from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
 from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
+from levelbench.experiments.own_code import changed_files
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
-from levelbench.experiments.told import ToldChannel
-from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
-from levelbench.measure.forking import adopting
-from levelbench.measure.meters.resources import children_of
 from levelbench.records import Measurement, key_of, new_id
-from levelbench.records.commands import FOLDER, CommandOutcome, CommandRecord, CommandSpecification, CommandWriter
+from levelbench.records.caveats import listed
+from levelbench.records.commands import (
+    FOLDER,
+    LEFT_RUNNING,
+    MAY_USE_CACHE,
+    CommandOutcome,
+    CommandRecord,
+    CommandSpecification,
+    CommandWriter,
+    slow_first,
+)
 from levelbench.records.processes import ProcessEnd
 from levelbench.records.schema import redact
 from levelbench.records.writer import path_part
 
 __all__ = [
-    "Command",
     "CommandBenchmarks",
-    "EndedCommand",
     "Preparation",
-    "carry_out_command",
     "doubts_of",
     "failure_of",
     "files_named",
@@ -63,6 +59,8 @@ __all__ += ["numbered", "peak_memory", "refuse_missing"]
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _INTERPRETER = re.compile(r"(?:python|pypy|bash|dash|sh|zsh|node|ruby|perl|julia|Rscript)[\d.]*$")
+_WRAPPER = re.compile(r"(?:env|nice|ionice|nohup|setsid|stdbuf|taskset|chrt|numactl|time|timeout)$")
+"""What starts the program that is named after it."""
 _SHELLS = re.compile(r"(?:ba|da|z|k)?sh")
 _BUILTINS = re.compile(
     r"(?:(?:cd|export|source|\.|set|unset|ulimit|umask|:|for|while|until|if|case|echo)\b.*|\w+=\S*)?$", re.S
@@ -80,58 +78,11 @@ _FAILED = re.compile(
     re.MULTILINE,
 )
 """What a program or a shell says of one that failed; elsewhere than in a script it may be a warning."""
-_LOOK_MS = 10.0
-"""How often a file that a program writes is looked at."""
-_TAIL_BYTES = 4096
-_RETURNS = re.compile(rb"(?<=\r)")
-_PIPE_BYTES = 1 << 20
-"""So much may a program print while this process waits for a processor; without it that is 64 KiB."""
-_LINE_BYTES = 1 << 16
-_GRACE_S, _GONE_S = 2.0, 1.0
 _SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
+_CHANGED = "{} changed after the first process here, so that they are not of one program: measure again"
 _REMOVE, _WRITE_BEFORE = "let --prepare remove it before each process", ", or --warmup 1 write it before all"
-
-
-@dataclass(frozen=True)
-class Command:
-    """What an arm starts: the words of the program, where, and how records and tables know it."""
-
-    words: tuple[str, ...]
-    folder: Path
-    specification: CommandSpecification
-    text: str = ""
-    reads: TreeReads | None = None
-    """Sees what is read of the working tree that its revision was checked out of."""
-
-    def with_seed(self, seed: int) -> Command:
-        """The same with the number in place of ``{seed}``."""
-        return replace(self, words=tuple(word.replace("{seed}", str(seed)) for word in self.words))
-
-
-@dataclass(frozen=True)
-class EndedCommand:
-    """How a process ended: wall time and resources, its exit code (negative for a signal), the last of its errors.
-
-    ``peak_memory_b`` is ``None`` where it is below that of the process that started it, which hides it.
-    ``left`` says that it left processes behind, which were ended, ``fled`` that it left some in sessions of their own;
-    ``timed_out`` that its time was up, ``stopped`` that whoever read what it printed ended it; ``writing`` are
-    the files that it then had open for writing.
-    """
-
-    wall_ns: int
-    user_s: float
-    system_s: float
-    peak_memory_b: int | None
-    exit_code: int
-    errors: str
-    left: bool = False
-    timed_out: bool = False
-    stopped: bool = False
-    strays: tuple[str, ...] = ()
-    fled: bool = False
-    writing: tuple[Path, ...] = ()
 
 
 def make_command(
@@ -190,11 +141,11 @@ def refuse_missing(command: Command) -> None:
 
 
 def files_named(words: Iterable[str], folder: Path) -> Iterator[Path]:
-    """The files that the words of a command name, interpreters apart."""
+    """The files that the words of a command name, apart from interpreters and what starts a program."""
     for word in words:
         path = folder / word
         with suppress(OSError, ValueError):
-            if path.is_file() and not _INTERPRETER.match(path.name):
+            if path.is_file() and not (_INTERPRETER.match(path.name) or _WRAPPER.match(path.name)):
                 yield path
 
 
@@ -206,299 +157,15 @@ def _digest(path: Path) -> str:
         return ""
 
 
-@adopting()
-def carry_out_command(
-    command: Command,
-    timeout_s: float | None = None,
-    *,
-    show: bool = False,
-    environment: Mapping[str, str] | None = None,
-    read: Callable[[str], bool] | None = None,
-    written: Callable[[bool], Iterable[str]] | None = None,
-    on_end: Callable[[], object] = lambda: None,
-    told: ToldChannel | None = None,
-) -> EndedCommand:
-    """Start it, wait until it has ended, and end what it leaves behind.
-
-    With ``show`` it prints where levelbench does. ``read`` gets each line that it prints, and those that ``written``
-    gives, which is asked every hundredth of a second with whether it has ended, and ends it where it returns true;
-    ``on_end`` is called when it has ended. So are the lines that it tells through ``told``. ``environment`` is added to
-    ours. Raises ``MissingError`` for a program that
-    cannot be started.
-    """
-    output = subprocess.PIPE if read is not None else None if show else subprocess.DEVNULL
-    errors = subprocess.STDOUT if read is not None else None if show else subprocess.PIPE
-    if command.reads is not None:
-        command.reads.take()
-    own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    had = set(children_of("self"))
-    began_ns = HOST.now_ns()
-    process, tail, stopped, last, writing = None, None, False, "", set[Path]()
-    try:
-        with _uninterrupted():
-            process = subprocess.Popen(
-                command.words,
-                cwd=command.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-                env={**os.environ, **(environment or {})},
-            )
-        tail = _Tail(process.stderr)
-        if read is None:
-            timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
-        else:
-            stopped, timed_out, last = _follow(process, read, timeout_s, show, written, told)
-        if timed_out or stopped:
-            _end_group(process.pid, writing)
-        _, status, usage = os.wait4(process.pid, 0)
-        wall_ns = HOST.now_ns() - began_ns
-        on_end()
-        process.returncode = os.waitstatus_to_exitcode(status)
-    except OSError as error:
-        if process is not None:
-            raise
-        found = f"{command.words[0]!r} cannot be started: {error.strerror}"
-        raise MissingError(f"command {command.specification.command!r}", found, "check its name and path") from error
-    finally:
-        left = process is not None and _end_group(process.pid)
-        # The tail's thread closes what it reads.
-        for stream in (process.stdout, None if tail else process.stderr) if process is not None else ():
-            if stream is not None:
-                stream.close()
-        if process is not None and process.returncode is None:
-            process.kill()
-            process.wait()
-        elif process is not None:
-            _wait_for_group(process.pid)
-    return EndedCommand(
-        wall_ns,
-        usage.ru_utime,
-        usage.ru_stime,
-        # What a process had before it became another program counts to that program, and it began as this one.
-        usage.ru_maxrss * 1024 if usage.ru_maxrss > own_kib else None,
-        process.returncode,
-        last or tail.read(),
-        left and not timed_out and not stopped,
-        timed_out,
-        stopped,
-        () if command.reads is None else tuple(command.reads.take()),
-        # Without a parent they have become children of this process.
-        any(_runs(each) for each in set(children_of("self")) - had),
-        tuple(sorted(writing)),
-    )
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Signals take effect at its end: raised between a process's start and its name, they would leave it behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    ours = {each: handler for each, handler in handlers.items() if callable(handler)}
-    for each in ours:
-        signal.signal(each, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        for each, handler in ours.items():
-            signal.signal(each, handler)
-    for number, frame in came:
-        ours[signal.Signals(number)](number, frame)
-
-
-@final
-class _Tail:
-    """Reads what a process prints, however much that is, and keeps the last of it."""
-
-    def __init__(self, stream: IO[bytes] | None) -> None:
-        self._stream, self._kept = stream, b""
-        self._thread = threading.Thread(target=self._drain, daemon=True)
-        if stream is not None:
-            self._thread.start()
-
-    def _drain(self) -> None:
-        assert self._stream is not None
-        with suppress(OSError, ValueError):
-            while part := os.read(self._stream.fileno(), 1 << 16):
-                self._kept = (self._kept + part)[-_TAIL_BYTES:]
-
-    def read(self) -> str:
-        """The last that was printed. A process that holds the other end for longer than a moment is not waited for."""
-        if self._stream is None:
-            return ""
-        self._thread.join(0.5)
-        if not self._thread.is_alive():
-            self._stream.close()
-        return self._kept.decode("utf-8", "replace").strip()
-
-
-def _follow(
-    process: subprocess.Popen[bytes],
-    read: Callable[[str], bool],
-    timeout_s: float | None,
-    show: bool,
-    written: Callable[[bool], Iterable[str]] | None,
-    told: ToldChannel | None,
-) -> tuple[bool, bool, str]:
-    """Read what a process prints until it ends, whoever else holds its output, or ``read`` returns true, or time is up.
-
-    Whether it was the second or the third, and the last line.
-    """
-    assert process.stdout is not None
-    output, end = process.stdout.fileno(), os.pidfd_open(process.pid)
-    with suppress(OSError, AttributeError):
-        fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    until_ns = None if timeout_s is None else HOST.now_ns() + int(timeout_s * 1e9)
-    poll = select.poll()
-    poll.register(output, select.POLLIN)
-    poll.register(end, select.POLLIN)
-    if told is not None:
-        poll.register(told.descriptor, select.POLLIN)
-    pending, last, reading, since_told = b"", "", True, 0
-    try:
-        while True:
-            left_ms = math.inf if until_ns is None else max(0.0, (until_ns - HOST.now_ns()) / 1e6)
-            wait_ms = min(left_ms, math.inf if written is None else _LOOK_MS)
-            ready = dict(poll.poll(None if math.isinf(wait_ms) else wait_ms))
-            if written is not None and any(read(line) for line in written(end in ready)):
-                return True, False, last
-            if not ready and wait_ms < left_ms:
-                continue
-            if not ready:
-                return False, True, last
-            # What was printed before it was told comes first, but for the end of a process.
-            if told is not None and told.descriptor in ready:
-                is_end = not ready[told.descriptor] & select.POLLIN
-                if is_end or output not in ready or since_told > _PIPE_BYTES:
-                    since_told = 0
-                    if any(read(line) for line in told.take()):
-                        return True, False, last
-                if output not in ready and end not in ready:
-                    continue
-            # Once it has ended, what it has printed is read, and nothing is waited for.
-            part = os.read(output, 1 << 16) if output in ready else b""
-            since_told += len(part)
-            if show:
-                sys.stderr.write(part.decode("utf-8", "replace"))
-            if not part and reading:
-                poll.unregister(output)
-                reading = False
-            text = pending + part
-            # Without an end, the last line is whole once there is no more.
-            cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 if part else len(text)
-            # What goes on for so long is no line that tells a quality.
-            whole, pending = text[:cut], text[cut:][-_LINE_BYTES:]
-            for line in _lines_of(whole):
-                printed = line.decode("utf-8", "replace")
-                last = printed.strip() or last
-                if read(printed):
-                    return True, False, last
-            if not part:
-                pending = b""
-                if end in ready:
-                    return False, False, last
-    finally:
-        os.close(end)
-
-
-def _lines_of(text: bytes) -> list[bytes]:
-    """Its lines; a carriage return that does not belong to a new line stays with its line, and says what it is."""
-    if b"\r" not in text:
-        return text.removesuffix(b"\n").split(b"\n")
-    *whole, rest = text.split(b"\n")
-    found = [line for each in whole for line in _RETURNS.split(each.removesuffix(b"\r"))]
-    return [*found, *(line for line in _RETURNS.split(rest) if line)]
-
-
-def _ends_within(pid: int, timeout_s: float) -> bool:
-    """Whether a child ends in time; it is not reaped."""
-    descriptor = os.pidfd_open(pid)
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(timeout_s * 1e3))
-    finally:
-        os.close(descriptor)
-
-
-def _end_group(group: int, writing: set[Path] | None = None) -> bool:
-    """End the processes of a group, those that do not listen with force; whether there were any.
-
-    ``writing`` gets the files that they have open for writing.
-    """
-    # Zombies still belong to the group.
-    found = _alive(group)
-    if writing is not None:
-        writing |= _written_by(group)
-    _signal_group(group, signal.SIGTERM)
-    # A stopped process gets its SIGTERM when it goes on.
-    _signal_group(group, signal.SIGCONT)
-    _until_gone(group, _GRACE_S if found else 0.0)
-    if writing is not None:
-        writing |= _written_by(group)
-    # What was killed is gone a moment later, unless it waits for a disk.
-    _until_gone(group, _GONE_S if _signal_group(group, signal.SIGKILL) else 0.0)
-    return found
-
-
-def _wait_for_group(group: int) -> None:
-    """Wait for those whose parent, the program, is gone: their processor time is then ours, and no load of others."""
-    with suppress(ChildProcessError):
-        while os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG) is not None:
-            pass
-
-
-def _until_gone(group: int, most_s: float) -> None:
-    deadline_ns = HOST.now_ns() + int(most_s * 1e9)
-    while HOST.now_ns() < deadline_ns and _alive(group):
-        time.sleep(0.005)
-
-
-def _alive(group: int) -> bool:
-    """Whether a process of the group still runs; a zombie does not."""
-    return any(_runs(each.name, group) for each in Path("/proc").glob("[0-9]*"))
-
-
-def _written_by(group: int) -> set[Path]:
-    """The files that processes of a group have open for writing."""
-    found = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            for each in (process / "fd").iterdir() if _runs(process.name, group) else ():
-                with suppress(OSError):
-                    path = each.readlink()
-                    flags = re.search(r"^flags:\s*([0-7]+)", (process / "fdinfo" / each.name).read_text(), re.MULTILINE)
-                    if flags is not None and int(flags[1], 8) & os.O_ACCMODE and path.is_file():
-                        found.add(path)
-    return found
-
-
-def _runs(pid: str, group: int | None = None) -> bool:
-    """Whether a process, of this group, still runs."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return group in (None, int(fields[2])) and fields[0] not in "ZX"
-    return False
-
-
-def _signal_group(group: int, number: int) -> bool:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
 @final
 class Preparation:
     """What is run off the clock: ``setup`` once in the folder of each command, ``prepare`` before each process."""
 
     def __init__(self, setup: str, prepare: str, show: bool) -> None:
         self._setup, self._prepare, self._show = setup, prepare, show
+        self._digests: dict[Path, str] = {}
+        self._first_read: dict[tuple[Path, str], dict[str, str]] = {}
+        self._made: set[str] = set()
         self.done = False
 
     def set_up(self, commands: Iterable[Command], say: Callable[[str], None]) -> None:
@@ -514,6 +181,41 @@ class Preparation:
         """Before a process of ``command``."""
         if self._prepare:
             self._must_succeed("--prepare", self._prepare, command.folder)
+
+    def changed(self, command: Command) -> list[str]:
+        """A doubt if the command's own file is no longer what it was for its first process here."""
+        words = command.text.split() if command.specification.shell else command.words
+        path = next(files_named(words, command.folder), None)
+        if path is None or self._prepare:
+            return []
+        if self._digests.setdefault(path, digest := _digest(path)) == digest:
+            return []
+        return [_CHANGED.format(path.name)]
+
+    def outdated(self, identity: str, after: Mapping[str, Any], command: Command) -> str:
+        """Why an earlier process of ``command``, whose record ends with ``after``, does not count; empty if it does.
+
+        One that was made here takes part whatever has changed; if that is what it read, it is a doubt.
+        """
+        if identity in self._made:
+            return ""
+        read = after.get("files_read")
+        if not isinstance(read, dict):
+            return "which files it read is not known"
+        changed = changed_files(read, lambda name: Path(os.path.normpath(command.folder / name)))
+        self._read(command).update(read if not changed else {})
+        return f"what it reads has changed since: {listed(changed)}" if changed else ""
+
+    def made(self, identity: str, read: Mapping[str, str], command: Command) -> list[str]:
+        """A process was made here, which has ``read`` these texts: a doubt if one before has read others."""
+        self._made.add(identity)
+        first = self._read(command)
+        changed = [name for name, digest in read.items() if first.setdefault(name, digest) != digest]
+        return [] if self._prepare or not changed else [_CHANGED.format(listed(changed))]
+
+    def _read(self, command: Command) -> dict[str, str]:
+        """What the first of its processes read that take part here."""
+        return self._first_read.setdefault((command.folder, command.text), {})
 
     def _must_succeed(self, option: str, text: str, folder: Path) -> None:
         ended = carry_out_command(make_command(text, folder), show=self._show)
@@ -546,6 +248,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         self._preparation, self._warmup = Preparation(setup, prepare, show), warmup
         self._ignore, self._show, self._effect = ignore_failure, show, effect
         self._floor_s, self._earlier = 0.0, Earlier()
+        self._warmed: dict[str, list[str]] = {}
+        """Doubts on what was before the processes of a command here: a warm-up, or earlier ones in the store."""
 
     def check(self, arms: Sequence[CommandSpecification]) -> None:
         """Nothing can be said of them before they are started."""
@@ -566,7 +270,10 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         """Another machine or levelbench, or a failure."""
         if record.outcome is None or (record.outcome.reason and not self._ignore):
             return "the process before failed"
-        return disagreement(record.header.version, record.header.environment, environment, ())
+        after = {} if record.end is None else record.end.environment_after
+        return disagreement(
+            record.header.version, record.header.environment, environment, ()
+        ) or self._preparation.outdated(record.header.id, after, self._commands[key_of(wanted)])
 
     @contextmanager
     def opened(
@@ -575,13 +282,18 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         """Set up and warm up once."""
         need_folder(self._store / FOLDER)
         if not self._preparation.done:
+            # A warm-up fills caches by intention, also those that were full before.
+            if not self._warmup:
+                for key, command in self._commands.items():
+                    self._remember(command, CommandRecord.find(self._store, key))
             self._preparation.set_up(self._commands.values(), watcher.preparing)
             nothing = make_command("true", Path.cwd())
             self._floor_s = min(carry_out_command(nothing).wall_ns for _ in range(5)) * 1e-9
             for command in self._commands.values():
                 for number in range(self._warmup):
                     watcher.preparing(f"warming up {command.specification.name} ({number + 1} of {self._warmup})")
-                    self._run(command)
+                    found = doubts_of(command, self._run(command))
+                    self._warmed[command.text] = [f"its warm-up: {each}" for each in found]
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[CommandRecord, CheckFailedError | None]:
             command = self._commands[key_of(plan.arms[turn.arm])]
@@ -591,16 +303,28 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
 
         yield make
 
+    def _remember(self, command: Command, records: Iterable[CommandRecord]) -> None:
+        """What earlier commands with this store may have left behind for the processes of this one."""
+        ended = [each for each in records if (wall := each.measurements.get("wall")) is not None and wall.value]
+        ended.sort(key=lambda each: each.header.started)
+        self._earlier.add_spans(map(_span_ns, ended))
+        if longer := slow_first([each.measurements["wall"].value or 0.0 for each in ended]):
+            self._warmed[command.text] = [
+                f"the first process of the command in this store took {longer:.2g} times as long as any later one, "
+                + MAY_USE_CACHE
+            ]
+
     def _run(self, command: Command) -> EndedCommand:
         return carry_out_command(command, command.specification.timeout_s, show=self._show)
 
     def _record(self, command: Command, seed: int, wanted: int) -> tuple[CommandRecord, CheckFailedError | None]:
-        environment = capture(command.folder)
+        environment, changed = capture(command.folder), self._preparation.changed(command)
+        identity = new_id()
         with CommandWriter.start(
             self._store,
             command.specification,
             seed=seed,
-            identity=new_id(),
+            identity=identity,
             environment=environment,
             planned=(self._effect, wanted),
         ) as writer:
@@ -608,8 +332,12 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
                 command.folder, command.text.split(), [self._store], self._earlier, light=True, training=False
             ) as left:
                 ended = self._run(command)
-                files = left.doubts(_REMOVE, ended.writing, _WRITE_BEFORE)
+                files, read = left.doubts(_REMOVE, ended.writing, _WRITE_BEFORE), left.texts()
             after, reason = capture_after(), failure_of(ended, command.specification.timeout_s)
+            if read is not None:
+                after["files_read"] = read
+            # Whether it read what the others did, their summary says.
+            self._preparation.made(identity, {}, command)
             rusage = "rusage of the process and of those that it waited for"
             writer.add(Measurement("wall", "s", ended.wall_ns * 1e-9, "the parent's monotonic clock"))
             writer.add(Measurement("user", "s", ended.user_s, rusage))
@@ -617,7 +345,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             writer.add(peak_memory(ended.peak_memory_b))
             writer.add(CommandOutcome(ended.exit_code, reason))
             suspect = list(doubts(environment, after))
-            suspect += [*doubts_of(command, ended), *files]
+            suspect += [*changed, *doubts_of(command, ended), *files, *self._warmed.get(command.text, [])]
             if reason and self._ignore and not ended.timed_out:
                 suspect.append(f"{reason}, and its time counts all the same (--ignore-failure)")
             if ended.wall_ns * 1e-9 < _LEAST_FLOORS * self._floor_s:
@@ -637,6 +365,18 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         return record, CheckFailedError(asked, found, do)
 
 
+_NOTING_NS = 5_000_000_000
+"""A record is begun, and complete, within this time before and after its process."""
+
+
+def _span_ns(record: CommandRecord) -> tuple[int, int]:
+    """When the process began and ended, since 1970."""
+    start_ns = int(datetime.fromisoformat(record.header.started).timestamp() * 1e9)
+    end_ns = start_ns + int((record.measurements["wall"].value or 0.0) * 1e9) + _NOTING_NS
+    # The next one is prepared once this record is complete.
+    return start_ns, min(end_ns, record.path.stat().st_mtime_ns)
+
+
 def peak_memory(found_b: int | None) -> Measurement:
     """What a record holds of it."""
     if found_b is None:
@@ -648,7 +388,9 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
     """Reasons to doubt that the time of a process is that of the work that is meant."""
     found = []
     if ended.left:
-        found.append("it left processes running when it ended: they were ended, and their time is not in its")
+        found.append(f"{LEFT_RUNNING} when it ended: they were ended, and their time is not in its")
+    if ended.lingered:
+        found.append("processes that it had started ended right after it, and that time is not in its")
     if ended.strays:
         more = f" and {len(ended.strays) - 1} more files" if len(ended.strays) > 1 else ""
         found.append(
@@ -657,8 +399,8 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
         )
     if ended.fled:
         found.append(
-            "it left processes running in a session of their own: what they do is not in its time, and may slow down "
-            "what is measured next"
+            f"{LEFT_RUNNING} in a session of their own: what they do is not in its time, and may slow down what is "
+            "measured next"
         )
     inline, script = _shell_text(command)
     if inline and _fails_silently(*inline):

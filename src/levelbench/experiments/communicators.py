@@ -20,7 +20,7 @@ from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Engine, RunningJob
 from levelbench.distributed.launching.environment import RankPlace, place_of
-from levelbench.distributed.sweep import SweepPoint, rule_for, sweep
+from levelbench.distributed.sweep import How, SweepPoint, rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.experiments.processes import reported_error
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
@@ -39,7 +39,7 @@ def default_communicator(engine: str | None) -> str:
     return ENGINES[engine].communicators[0] if engine is not None and engine in ENGINES else "gloo"
 
 
-def engine_for(name: str | None, communicator: str) -> Engine:
+def engine_for(name: str | None, communicator: str, options: Mapping[str, object] | None = None) -> Engine:
     """The engine of that name, or the first that supports ``communicator``; raises an error if none can run it."""
     if name is not None and name not in ENGINES:
         raise UnknownNameError("engine", name, ENGINES)
@@ -54,7 +54,7 @@ def engine_for(name: str | None, communicator: str) -> Engine:
             f"its ranks open {', '.join(ENGINES[name or ''].communicators)}",
             f"use --engine {fitting[0].name}",
         )
-    if lacking := engine.lacks():
+    if lacking := engine.lacks(options):
         raise MissingError(f"engine {engine.name!r}", lacking, "use another engine")
     return engine
 
@@ -118,13 +118,14 @@ _DEVICES = {"gloo": ("torch", "cpu"), "nccl": ("torch", "cuda"), "mpi": ("numpy"
 
 
 class SweepJob(msgspec.Struct, frozen=True):
-    """Which operations to measure, at which sizes in bytes, for about ``seconds`` in total."""
+    """Which operations to measure, at which sizes in bytes, for about ``seconds`` in total, and how."""
 
     communicator: str
     operations: tuple[str, ...]
     sizes: tuple[int, ...]
     seconds: float
     timeout_s: float
+    how: How = How()
 
 
 class RankError(msgspec.Struct, frozen=True):
@@ -163,7 +164,7 @@ def _measure(job: SweepJob, place: RankPlace, points: Path) -> None:
     try:
         backend = cast("Backend", open_framework(framework, f"cuda:{place.local_rank}" if device == "cuda" else device))
         until = rule_for(job.seconds, len(job.operations) * len(job.sizes))
-        for point in sweep(communicator, backend, job.operations, job.sizes, until, backend.clock()):
+        for point in sweep(communicator, backend, job.operations, job.sizes, until, backend.clock(), job.how):
             if place.rank == 0:
                 with points.open("ab", buffering=0) as file:
                     file.write(msgspec.json.encode(point) + b"\n")

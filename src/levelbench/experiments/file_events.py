@@ -9,9 +9,11 @@ more: it is a cache, or one of two checkpoints in turns. The kernel notes all th
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 import struct
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -19,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from levelbench.experiments.own_code import is_data
+from levelbench.experiments.own_code import is_data, is_program, source_behind, texts_among
 from levelbench.records.schema import redact
 
 __all__ = ["IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
@@ -40,6 +42,10 @@ _MOST_FOLDERS, _MOST_FILES = 500, 10_000
 
 _PASSED_OVER = {"__pycache__", "node_modules", "site-packages"}
 
+_HIDDEN_OVER = {".git", ".hg", ".svn", ".venv", ".tox", ".nox", ".eggs", ".conda", ".env", ".local", ".dvc", ".triton"}
+_HIDDEN_OVER |= {".hypothesis", ".ipynb_checkpoints"}
+"""Hidden folders that hold what was installed, and histories; those whose names have *cache* in them are caches."""
+
 _BUILT = {".a", ".o", ".obj", ".lib", ".class"}
 
 _SQLITE = b"SQLite format 3\0"
@@ -50,6 +56,8 @@ _ALIKE = 0.05
 _LOOK_BYTES = 1024
 
 _LARGE_TEXT_BYTES = 64 * 1024
+
+_MOST_TEXTS = 1000
 
 _LEAST_BYTES = 4096
 """What is smaller, and read as an earlier run left it, spares little work; such files hold results."""
@@ -139,11 +147,19 @@ class Earlier:
         self.said = "an earlier run wrote" if since_ns is None else "was written after the first run of this began"
         self._left: dict[Path, _State] = {}
         self._torn: dict[Path, _State] = {}
+        self._spans: list[tuple[int, int]] = []
+
+    def add_spans(self, spans_ns: Iterable[tuple[int, int]]) -> None:
+        """Runs of earlier commands, by when they began and ended (since 1970): they left what was written then."""
+        ends, spans = 0, sorted([*self._spans, *spans_ns])
+        self._spans = [(start, ends := max(ends, end)) for start, end in spans]
 
     def left(self, path: Path, state: _State) -> bool:
         """Whether ``path`` is as one of them left it."""
         late = self._since_ns is not None and state.changed_ns >= self._since_ns
-        return late or self._left.get(path) == state
+        at = bisect_right(self._spans, (state.changed_ns, math.inf))
+        in_span = at > 0 and state.changed_ns <= self._spans[at - 1][1]
+        return late or in_span or self._left.get(path) == state
 
     def torn(self, path: Path, state: _State) -> bool:
         """Whether one of them was ended while it wrote ``path``."""
@@ -160,7 +176,8 @@ class Earlier:
 class LeftFiles:
     """Files that lie in the folder of a program when it starts, in those that its words name, and next to named files.
 
-    Hidden folders, ``passed_over`` and packages are not looked at. A context manager around one run of the program.
+    ``passed_over``, packages and caches are not looked at, and in hidden folders only for settings. A context manager
+    around one run of the program.
     ``earlier`` knows what other runs left. For a program that began before this, ``begun_ns`` is when (since 1970). A
     ``light`` look sees files that are read and written, not in which order where both happens through one descriptor.
     Of what is not ``training``, only what earlier runs left is of interest.
@@ -188,7 +205,7 @@ class LeftFiles:
                 elif at and place.is_file() and not place.resolve().is_relative_to(folder.resolve()):
                     self._roots.append(place.parent)
                     self._flat.add(place.parent)
-        self._folder, self.incomplete = folder, False
+        self._folder, self.incomplete, self._hidden = folder, False, set[Path]()
         self._earlier, self._begun_ns = earlier or Earlier(), begun_ns
         self._was_read, self._training = set[Path](), training
         self._reading, self._writing = (_READ_LIGHT, _WRITTEN_LIGHT) if light else (_READ, _WRITTEN)
@@ -198,6 +215,7 @@ class LeftFiles:
             # One that is read is not always closed before it is written, as by numpy.load.
             if state.size >= _LEAST_BYTES and self._earlier.left(path, state):
                 self._events.watch_first_read(path)
+        self._read_at_all, self._now = set[Path](), self._before
         self.torn: tuple[str, ...] = ()
         """What it read although an earlier run was ended while writing it; known after :meth:`doubts`."""
 
@@ -211,10 +229,10 @@ class LeftFiles:
         """The files, by their paths, with what changes when they are written; those of outer folders first."""
         found: dict[Path, _State] = {}
         seen: set[tuple[int, int]] = set()
-        todo = deque(self._roots)
+        todo, hidden = deque(self._roots), deque[Path]()
         full = False
-        while todo and not full:
-            place = todo.popleft()
+        while (todo or hidden) and not full:
+            place = (todo or hidden).popleft()
             with suppress(OSError), os.scandir(place) as entries:
                 own = place.stat()
                 if (own.st_dev, own.st_ino) in seen or place.resolve() in self._passed_over:
@@ -225,8 +243,16 @@ class LeftFiles:
                     self._events.watch(place, place)
                 for each in islice(entries, _MOST_FILES):
                     if each.is_dir():
-                        hidden = each.name.startswith(".") or each.name in _PASSED_OVER
-                        todo += [] if hidden or place in self._flat else [place / each.name]
+                        if watch and each.name == "__pycache__":
+                            self._events.watch(place / each.name, place / each.name)
+                        inner = place / each.name
+                        if each.name in _PASSED_OVER or place in self._flat:
+                            continue
+                        if place not in self._hidden and not each.name.startswith("."):
+                            todo.append(inner)
+                        elif each.name not in _HIDDEN_OVER and "cache" not in each.name.lower():
+                            self._hidden.add(inner)
+                            hidden.append(inner)
                     elif each.is_file():
                         state = each.stat()
                         found[place / each.name] = _State(state.st_ino, state.st_size, state.st_mtime_ns)
@@ -235,12 +261,13 @@ class LeftFiles:
                             was_read = state.st_mtime_ns < self._begun_ns <= state.st_atime_ns
                             self._was_read |= {place / each.name} if was_read else set()
                 full = full or len(found) >= _MOST_FILES
-        self.incomplete = self.incomplete or full
+                self.incomplete = self.incomplete or (full and place not in self._hidden)
         return found
 
     def changed(self) -> list[Path]:
         """What has been written since it began, by absolute paths."""
-        return [path.resolve() for path, state in self._look().items() if self._before.get(path) != state]
+        changed = (path for path, state in self._look().items() if self._before.get(path) != state)
+        return [path.resolve() for path in changed if path.parent not in self._hidden]
 
     def doubts(
         self, do: str = "let --prepare remove it before each run", torn: Iterable[Path] = (), or_else: str = ""
@@ -250,7 +277,9 @@ class LeftFiles:
         So does ``or_else`` for what it only read. ``torn`` are the files that it had open for writing when ended.
         """
         before, read, now = self._read()
-        changed = {path: state for path, state in now.items() if before.get(path) != state}
+        changed = {
+            path: state for path, state in now.items() if before.get(path) != state and path.parent not in self._hidden
+        }
         kinds: dict[str, list[Path]] = {}
         for path in changed:
             kinds.setdefault(_kind_of(path), []).append(path)
@@ -261,6 +290,20 @@ class LeftFiles:
         self._earlier.add(changed, torn)
         more = f" (an earlier run was ended while it wrote {self.torn[0]})" if self.torn else ""
         return [redact(f"{each}{more}; {do}") for each in found]
+
+    def texts(self) -> dict[str, str] | None:
+        """What it has read of sources and small texts, by their paths from the folder with their SHA-256.
+
+        Known after :meth:`doubts`; ``None`` where the system does not tell. What it has written itself is left out, but
+        of a source that has changed since it began nobody knows which text it read.
+        """
+        if not self._events.sees:
+            return None
+        read = sorted(self._read_at_all & self._before.keys(), key=lambda path: (path.suffix != ".py", path))
+        kept = [path for path in read if self._now.get(path) == self._before[path] and _is_known(path)]
+        found = {self._name(Path(path)): digest for path, digest in texts_among(kept[:_MOST_TEXTS]).items()}
+        changed = [path for path in read if path.suffix == ".py" and self._now.get(path) != self._before[path]]
+        return found | {self._name(path): "changed while it was read" for path in changed}
 
     def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
         """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""
@@ -278,10 +321,12 @@ class LeftFiles:
         files = {state.file: path for path, state in before.items()}
         blind = self.incomplete or not self._events.sees
         now = self._look() if blind or self._events.wrote else before
+        self._read_at_all, self._now = {source_behind(path) for path in read_at_all}, now
         # A link is read in place of what it is a link of.
         linked = {files.get(now[path].file) for path in read_at_all - before.keys() if path in now}
         in_time = {path for path in read_at_all if path in self._was_read or not first[path] & self._writing}
-        return before, [path for path in before if path in linked or path in in_time], now
+        seen = (path for path in before if path.parent not in self._hidden)
+        return before, [path for path in seen if path in linked or path in in_time], now
 
     def _went_on(
         self,
@@ -349,6 +394,15 @@ def _may_hold_weights(path: Path) -> bool:
         if b"\0" in head or not _is_text(head):
             return True
         return is_data(path) and path.stat().st_size >= _LARGE_TEXT_BYTES
+    except OSError:
+        return False
+
+
+def _is_known(path: Path) -> bool:
+    """Whether it is a text or a program."""
+    try:
+        with open(path, "rb", opener=_traceless) as file:
+            return b"\0" not in file.read(_LOOK_BYTES) or is_program(path)
     except OSError:
         return False
 

@@ -161,9 +161,18 @@ def _plan(found: TaskModels, word: str) -> list[str | tuple[str, int]]:
         severity = settings.pop("severity", None)
         if settings or (severity is not None and severity not in SEVERITIES):
             raise UsageError(asked, "a corruption has one setting, severity, from 1 to 5", f"--on '{name}[severity=3]'")
-        images_of(found.dataset, found.dataset.test)
+        shape = images_of(found.dataset, found.dataset.test).shape
         kinds = list(CORRUPTIONS) if name == _ALL else [name]
-        return [(kind, each) for kind in kinds for each in (SEVERITIES if severity is None else (int(severity),))]
+        if severity is None:
+            # Those that make the same as a lower one would be one set with several names.
+            return [(k, each) for k in kinds for each in SEVERITIES if CORRUPTIONS[k].same_as(each, shape) == each]
+        for kind in kinds:
+            if (same := CORRUPTIONS[kind].same_as(int(severity), shape)) != severity and name != _ALL:
+                what = (
+                    f"{CORRUPTIONS[kind].words(int(severity), shape)}, as severity {same} does on {shape[2]}x{shape[3]}"
+                )
+                raise UsageError(asked, f"it makes images {what}", f"--on '{kind}[severity={same}]'")
+        return [(kind, CORRUPTIONS[kind].same_as(int(severity), shape)) for kind in kinds]
     if name in ("train", "training", "validation") or name in (found.task.name, found.dataset.name):
         what = "the models were trained and tuned on it" if name != "test" else ""
         raise UsageError(
@@ -208,8 +217,9 @@ def _back(dataset: Dataset, images: NDArray[np.float32], shape: tuple[int, ...])
 
 def _made(dataset: Dataset, kind: str, severity: int, seed: int) -> EvaluationSet:
     test = dataset.test
-    rows = _back(dataset, corrupted(images_of(dataset, test), kind, severity, seed), test.inputs.shape[1:])
-    what = f"made: {CORRUPTIONS[kind].words(severity)}"
+    images = images_of(dataset, test)
+    rows = _back(dataset, corrupted(images, kind, severity, seed), test.inputs.shape[1:])
+    what = f"made: {CORRUPTIONS[kind].words(severity, images.shape)}"
     split = replace(test, columns=(rows, *test.columns[1:]))
     return EvaluationSet(f"{kind}[severity={severity}]", "made", what, dataset, split, kind)
 

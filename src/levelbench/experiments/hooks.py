@@ -64,8 +64,14 @@ class _Passes:
         self._grad_enabled, self.is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
         self.owner = run._thread or threading.get_ident()
         self._back: int = Phase.OTHER
-        self.inside = self.trains = False
+        self.inside = self.trains = self._learns = False
         """``trains``: whether a backward pass has followed one."""
+        self._looks = self._trains_in_evaluation_mode = False
+        """``_looks``: whether one with gradients, in evaluation mode, is taken for an evaluation."""
+        self.looked = False
+        """Whether there was such a one since the step before."""
+        self.waits: bool | None = None
+        """Whether one with gradients has had no step since; ``None`` without an optimizer."""
         self.count = 0
         """How many had gradients."""
         self.calls = torch.nn.Module._wrapped_call_impl.__code__
@@ -99,17 +105,30 @@ class _Passes:
         run = self._run
         run._begin_work()
         self.inside, self._back = True, run._phase
+        self._learns = self._grad_enabled()
+        if self._learns and not (self.model.training or self._trains_in_evaluation_mode):
+            self._learns, self._looks = False, True
         if run._phase != Phase.EVALUATE:
-            run._switch(Phase.FORWARD if self._grad_enabled() else Phase.EVALUATE)
+            run._switch(Phase.FORWARD if self._learns or self._is_of_training() else Phase.EVALUATE)
+
+    def _is_of_training(self) -> bool:
+        """Whether a pass without gradients is part of a step, as that of a teacher, and not an evaluation."""
+        in_batch = self._run.in_batch
+        return bool(self.model.training and (self.waits if in_batch is None else in_batch))
 
     def end(self, found: object) -> None:
         """It has returned what it ``found``."""
         run, self.inside = self._run, False
         run.tell_found(self)
-        if run._phase != Phase.FORWARD:
+        if self._looks:
+            self._looks, self.looked = False, True
+            for node in list(_nodes(found, 2))[:_MOST_OUTPUTS]:
+                node.register_prehook(self._learn_in_evaluation_mode)
+        if run._phase != Phase.FORWARD or not self._learns:
             run._switch(self._back)
             return
         self.count += 1
+        self.waits = None if self.waits is None else True
         if not self.trains and (nodes := list(_nodes(found, 2))):
             # The first may only be to see shapes. What the output's gradient is asked for tells a backward pass.
             run._switch(self._back)
@@ -120,8 +139,20 @@ class _Passes:
 
     def fail(self) -> None:
         """It has raised an exception."""
-        self.inside = False
+        self.inside = self._looks = False
         self._run._switch(self._back)
+
+    def learn_in_evaluation_mode(self) -> None:
+        """A backward pass or a step has followed one in evaluation mode: such passes are no evaluations here."""
+        if not self._trains_in_evaluation_mode:
+            self._trains_in_evaluation_mode = True
+            self.count += 1
+            self.waits = None if self.waits is None else True
+
+    def _learn_in_evaluation_mode(self, *_: object) -> None:
+        self.learn_in_evaluation_mode()
+        if self._run._phase != Phase.EVALUATE:
+            self._begin_backward()
 
     def _begin_backward(self, *_: object) -> None:
         # On a CUDA device it comes in another thread.
@@ -195,7 +226,7 @@ class _Steps:
 
     def __init__(self, run: MarkedRun, passes: _Passes, optimizer: Any) -> None:
         self._run, self._passes, self.optimizer = run, passes, optimizer
-        self._counted = -1
+        self._counted, passes.waits = -1, bool(passes.waits)
         run.tell_missing(self)
         self._handles = [
             optimizer.register_step_pre_hook(_Hook(self._begin)),
@@ -211,7 +242,7 @@ class _Steps:
         if closure is None:
             self._look_for_pass()
         run._switch(Phase.UPDATE)
-        passes.trains = True
+        passes.trains, passes.waits = True, False
         if closure is None:
             return None
 
@@ -229,6 +260,9 @@ class _Steps:
     def _look_for_pass(self) -> None:
         """Whether a forward pass was seen since the step before; before the first one it may have come too early."""
         run, passes = self._run, self._passes
+        if passes.count == max(self._counted, 0) and passes.looked:
+            passes.learn_in_evaluation_mode()
+        passes.looked = False
         if passes.count == max(self._counted, 0):
             passes.find_compiled()
         if passes.count == self._counted:

@@ -15,10 +15,11 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import SourceFileLoader
@@ -26,12 +27,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from levelbench.experiments.own_code import file_of_module, installed, is_data, is_own, texts_among
+from levelbench.experiments.own_code import file_of_module, installed, is_data, is_own, source_behind, texts_among
+from levelbench.measure.clocks import utc_now
 from levelbench.measure.meters.resources import children_of
 
 __all__ = ["TASK_FOLDER", "Importing", "files_read", "files_written", "usual_cpu_s", "watched"]
 
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
+
+_OPENED = {"open", "sqlite3.connect", "ctypes.dlopen"}
 
 _STARTERS = ("start_new_thread", "start_new", "start_joinable_thread", "_start_new_thread", "_start_joinable_thread")
 
@@ -45,15 +49,18 @@ class Importing:
     """What a task's file did while it was imported.
 
     ``cpu_s`` is its own processor time, ``imports_cpu_s`` that of the packages which it imported, ``opened`` the data
-    that it read and ``texts`` the small files with their SHA-256, ``started`` the processes, ``threads`` how many it
-    started, ``hooks`` what it left behind by which it would work later, unasked. ``rest_s`` is the processor time of
-    its thread between its import and the clock. ``usual_s`` is what a plain task's file takes here and now, and
-    ``watching_s`` what the watching itself took: on a busy machine both take longer, as all does.
+    that it read, ``made`` what it wrote and ``texts`` the small files with their SHA-256, ``started`` the processes,
+    ``threads`` how many it started, ``hooks`` what it left behind by which it would work later, unasked. ``rest_s`` is
+    the processor time of its thread between its import and the clock. ``usual_s`` is what a plain task's file
+    takes here and now, and ``watching_s`` what the watching itself took: on a busy machine both take longer.
+    ``began_s`` is when it began, in seconds since 1970, and ``had`` are the modules that were loaded before.
+    ``rewritten`` are the files that the run has opened for writing, each with its text's SHA-256 before that.
     """
 
     cpu_s: float = 0.0
     imports_cpu_s: float = 0.0
     opened: list[Path] = field(default_factory=list)
+    made: set[Path] = field(default_factory=set)
     texts: dict[str, str] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     threads: int = 0
@@ -61,17 +68,49 @@ class Importing:
     rest_s: float = 0.0
     usual_s: float = 0.0
     watching_s: float = 0.0
+    began_s: float = field(default_factory=lambda: utc_now().timestamp())
+    had: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
+    rewritten: dict[Path, set[str]] = field(default_factory=dict)
 
     def add(self, later: Importing) -> None:
         """What it did later, before the clock, counts with it."""
         self.cpu_s += later.cpu_s
         self.imports_cpu_s += later.imports_cpu_s
         self.opened += later.opened
+        self.made |= later.made
         self.texts |= later.texts
         self.started += later.started
         self.threads += later.threads
         self.hooks += later.hooks
         self.watching_s += later.watching_s
+        self.rewritten = later.rewritten | self.rewritten
+
+    def writes(self, path: Path) -> None:
+        """It is about to write ``path``."""
+        with suppress(OSError, ValueError):
+            if (place := path.resolve()) not in self.rewritten:
+                self.rewritten[place] = {*texts_among([place]).values()}
+
+    def passing(self, path: Path) -> bool:
+        """Whether it is a temporary file of its own, which has another name or content each time."""
+        return path in self.made and path.is_relative_to(tempfile.gettempdir())
+
+    def read_in_all(self, late: Iterable[Path], run: str) -> dict[str, str]:
+        """The sources and small texts that the run has read, and the modules that it has loaded, with their SHA-256.
+
+        Those that the run itself has changed are left out, as a log is; a file that it wrote as it was is settings. Of
+        one read ``late`` that others have changed since the import nobody knows which text was read: what stands for
+        its digest is like no other.
+        """
+        texts = texts_among(dict.fromkeys([*map(source_behind, late), *_loaded_since(self.had)]))
+        for path in texts:
+            if Path(path).resolve() not in self.rewritten and Path(path).stat().st_ctime > self.began_s:
+                texts[path] = f"changed while {run} ran"
+        return {path: digest for path, digest in (texts | self.texts).items() if not self._has_changed(Path(path))}
+
+    def _has_changed(self, path: Path) -> bool:
+        before = self.rewritten.get(path.resolve())
+        return before is not None and before != {*texts_among([path]).values()}
 
     def facts(self) -> dict[str, float]:
         """For the record."""
@@ -90,7 +129,7 @@ class _Hook:
         self.noting: Callable[[Path], object] | None = None
         self.installing = False
         """While a package is imported, whose time is counted as a whole."""
-        self._in_place = False
+        self._in_place, self._telling = False, set[int]()
 
     def put_in_place(self) -> None:
         """Once."""
@@ -100,25 +139,43 @@ class _Hook:
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         watching = self.watching
-        path = arguments[0] if event in ("open", "sqlite3.connect") else None
+        path = arguments[0] if event in _OPENED else None
         if isinstance(path, str | bytes) and (watching or self.listening or self.noting):
+            if threading.get_ident() in self._telling:
+                return
             flags = (arguments[2] or 0) if event == "open" else 0
             # What it makes new, or empties, says nothing of what was there before.
             new = bool(flags & (os.O_TRUNC | os.O_EXCL))
-            if self.noting is not None and flags & os.O_ACCMODE != os.O_RDONLY:
-                self.noting(Path(os.fsdecode(path)))
+            if flags & os.O_ACCMODE != os.O_RDONLY:
+                self._tell_of_writing(path)
             if new or flags & os.O_ACCMODE != os.O_WRONLY:
                 file = Path(os.fsdecode(path))
-                if watching is None and self.listening is not None:
-                    self.listening(file, new)
-                elif watching is not None and not new:
-                    watching.opened.append(file)
+                if watching is not None:
+                    (watching.made.add if new else watching.opened.append)(file)
+                elif self.listening is not None:
+                    self._tell(self.listening, file, new)
+        elif event == "os.rename" and isinstance(arguments[1], str | bytes):
+            self._tell_of_writing(arguments[1])
         if watching is None:
             return
         if event in _STARTED:
             watching.started.append(event)
         elif event == "sys.addaudithook":
             watching.hooks.append("an audit hook")
+
+    def _tell_of_writing(self, path: str | bytes) -> None:
+        for hear in (self.noting, None if self.watching is None else self.watching.writes):
+            if hear is not None:
+                self._tell(hear, Path(os.fsdecode(path)))
+
+    def _tell(self, hear: Callable[..., object], *what: object) -> None:
+        """Whoever hears of a file may read it, which is not the program's reading."""
+        here = threading.get_ident()
+        self._telling.add(here)
+        try:
+            hear(*what)
+        finally:
+            self._telling.discard(here)
 
 
 _HOOK = _Hook()
@@ -128,12 +185,15 @@ _collect, _thread_s = gc.collect, time.thread_time
 
 
 @contextmanager
-def files_read(hear: Callable[[Path], object]) -> Iterator[None]:
-    """Tell ``hear`` of each file that this thread opens for reading within, but of those that it has made itself."""
+def files_read(hear: Callable[[Path], object], *, everywhere: bool = False) -> Iterator[None]:
+    """Tell ``hear`` of each file that this thread opens for reading within, but of those that it has made itself.
+
+    ``everywhere`` asks for those of all threads, in which ``hear`` is then called.
+    """
     here, made = threading.get_ident(), set[Path]()
 
     def listen(path: Path, new: bool) -> None:
-        if threading.get_ident() != here:
+        if threading.get_ident() != here and not everywhere:
             return
         if new:
             made.add(path)
@@ -235,9 +295,20 @@ def watched() -> Iterator[Importing]:
         seen.hooks += [each for each in _hooks() if each not in hooked]
         if not seen.started and (_children_cpu_s() - children_s > _LEAST_CHILD_S or set(children_of("self")) - had):
             seen.started.append("another process")
-        seen.texts = texts_among(seen.opened)
+        seen.texts = texts_among(path for path in seen.opened if not seen.passing(path))
         seen.opened = [path for path in seen.opened if is_data(path)]
         seen.watching_s = _thread_s() - entered_s - seen.cpu_s - seen.imports_cpu_s
+
+
+def _loaded_since(had: Container[str]) -> Iterator[Path]:
+    """The sources of the user's own modules that this process has loaded, those that it ``had`` before apart."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name in had or not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        # What a package has made at run time, as a compiler does, is its own.
+        if not installed(sys.modules.get(name.partition(".")[0])):
+            yield Path(file)
 
 
 class _TaskFolder:

@@ -46,9 +46,14 @@ class MarkedRun(ABC):
         self._state: Literal["new", "open", "closed"] = "new"
         self._timeline: Timeline = cast(Timeline, None)
         self._phase: int = Phase.PREPARE
+        self._open: list[tuple[int, int]] = []
+        self.disordered = False
+        """Whether blocks of phases were left in another order than they were entered."""
         self._phases = {phase.label: _PhaseBlock(self, phase) for phase in Phase}
         self._thread = 0
         self._follows = self._counts_steps = False
+        self.in_batch: bool | None = None
+        """Whether a batch is being worked on; ``None`` until there is one."""
         self._hooks: list[Any] = []
         self.hooked: dict[int, Any] = {}
         """What tells the passes and steps of each part that :meth:`autophase` was given, by its identity."""
@@ -94,7 +99,10 @@ class MarkedRun(ABC):
         """Let the hooks of a PyTorch module and its optimizer tell the phases, while this run goes on.
 
         A forward pass is ``forward``, what follows it ``backward`` until the optimizer steps, which is ``update``. A
-        forward pass without gradients is ``evaluate``. One hook before and one after each, and none in the backward
+        forward pass without gradients is ``evaluate``, unless the module is in training mode while a batch of the
+        loader is worked on (without a loader, while a forward pass with gradients waits for its step): then it is
+        ``forward``, as of a teacher or for pseudo-labels. One with gradients in evaluation mode is ``evaluate``, too,
+        until a backward pass or a step follows such a one. One hook before and one after each, and none in the backward
         pass. Raises ``UsageError`` for what has no such hooks.
         """
         from levelbench.experiments.hooks import hook_phases
@@ -161,21 +169,24 @@ class MarkedRun(ABC):
 class _PhaseBlock:
     """What is done in this block belongs to one phase. One object a phase, which may be nested in itself."""
 
-    __slots__ = ("_outer", "_phase", "_run")
+    __slots__ = ("_phase", "_run")
 
     def __init__(self, run: MarkedRun, phase: int) -> None:
         self._run, self._phase = run, phase
-        self._outer: list[int] = []
 
     def __enter__(self) -> None:
         run = self._run
         run._need_own("phase")  # one subject, in two classes
         run._begin_work()
-        self._outer.append(run._phase)
+        run._open.append((self._phase, run._phase))
         run._switch(self._phase)
 
     def __exit__(self, *_: object) -> None:
-        self._run._switch(self._outer.pop())
+        run = self._run
+        phase, outer = run._open.pop()
+        if phase != self._phase:
+            run.disordered = True
+        run._switch(outer)
 
 
 @final
@@ -223,7 +234,7 @@ class _TimedRun(MarkedRun):
             return
         self._begin_work()
         self._follow_device()
-        back = self._enclosing()
+        back, outer = self._enclosing(), bool(self.in_batch)
         self._switch(Phase.DATA)
         try:
             source = iter(batches)
@@ -237,7 +248,11 @@ class _TimedRun(MarkedRun):
                 break
             finally:
                 self._switch(back)
-            yield batch
+            self.in_batch = True
+            try:
+                yield batch
+            finally:
+                self.in_batch = outer
         if self._follows and self._state == "open":
             # An evaluation is likely to come, which waits for the device in any case.
             self._timeline.totals_ns()

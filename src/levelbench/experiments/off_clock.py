@@ -11,7 +11,7 @@ from pathlib import Path
 
 from levelbench.errors import DefinitionError
 from levelbench.experiments.importing import Importing
-from levelbench.experiments.own_code import is_data, is_own
+from levelbench.experiments.own_code import is_data, is_own, is_table
 from levelbench.measure.meters.resources import own_cpu_s
 
 __all__ = ["Spent", "after_training", "import_doubts", "read_besides", "refuse_data", "spent_doubts"]
@@ -83,7 +83,8 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
 
 def read_besides(read: Iterable[Path], loaded: Container[Path]) -> list[str]:
     """The doubt on a run that ``read`` data of the user's own for its network, but for those that ``loaded`` has."""
-    own = [path for path in dict.fromkeys(read) if path not in loaded and is_data(path) and is_own(path.resolve())]
+    data = [path for path in dict.fromkeys(read) if path not in loaded and is_data(path) and not is_table(path)]
+    own = [path for path in data if is_own(path.resolve())]
     if not own:
         return []
     names = ", ".join(path.name for path in own[:_SHOWN]) + (f" and {len(own) - _SHOWN} more" * (len(own) > _SHOWN))

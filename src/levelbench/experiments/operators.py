@@ -17,6 +17,7 @@ from typing import Any, final
 import msgspec
 from msgspec import structs
 
+from levelbench.errors import CheckFailedError
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
 from levelbench.experiments.processes import (
     ProcessNote,
@@ -28,9 +29,11 @@ from levelbench.experiments.processes import (
     serve,
     survived,
 )
+from levelbench.measure.clocks import HOST
 from levelbench.operators.benchmark.measuring import merged
+from levelbench.operators.contract import OperatorBackend
 from levelbench.records import key_of, new_id
-from levelbench.records.benchmarks import FOLDER, BenchmarkRecord, BenchmarkSpecification, Case
+from levelbench.records.benchmarks import FOLDER, OPTIMIZERS, BenchmarkRecord, BenchmarkSpecification, Case
 
 __all__ = ["BenchmarkJob", "Note", "OperatorBenchmarks", "main", "unmeasured"]
 
@@ -39,7 +42,8 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     """A replicate to measure or, if ``seed`` is ``None``, the framework's ceilings in ``dtype``.
 
     ``crashed`` holds the problems at which an earlier process crashed, and how: they are not tried again.
-    ``planned`` holds, for the header, the effect for which looks are planned and the number of processes.
+    ``planned`` holds, for the header, the effect for which looks are planned and the number of processes. ``file`` is
+    the user's file of operators or optimizers, ``examples`` the folder with the inputs of operators.
     """
 
     specification: BenchmarkSpecification
@@ -51,12 +55,15 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     own: dict[str, Any] = {}
     crashed: dict[int, str] = {}
     planned: tuple[float | None, int] = (None, 0)
+    file: str = ""
+    examples: str = ""
 
 
 class Note(ProcessNote, frozen=True, kw_only=True):
-    """A line to the parent: also a measured case."""
+    """A line to the parent: also a measured case, and what the process's clock shows, in nanoseconds."""
 
     case: Case | None = None
+    clock_ns: int | None = None
 
 
 def main(arguments: list[str]) -> int:
@@ -69,8 +76,18 @@ def _carry_out(job: BenchmarkJob, tell: Callable[[ProcessNote], None]) -> None:
         arm = job.specification
         tell(Note(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
         return
-    from levelbench.operators.benchmark.measuring import make_record
+    from levelbench.operators.benchmark.measuring import Measure, make_record, measure_problem
+    from levelbench.operators.custom.library import load_file
 
+    warm: Callable[[OperatorBackend], object] | None = None
+    load: Callable[[], object] | None = partial(load_file, job.file) if job.file else None
+    measure: Measure = partial(measure_problem, examples=Path(job.examples) if job.examples else None)
+    if job.specification.problems[0].domain == OPTIMIZERS:
+        from levelbench.training.optimizer_benchmark import loaded, measure_optimizer, warm_up
+
+        warm = warm_up
+        load = partial(loaded, job.file) if job.file else None
+        measure = partial(measure_optimizer, file=job.file)
     make_record(
         job.specification,
         job.seed,
@@ -78,9 +95,12 @@ def _carry_out(job: BenchmarkJob, tell: Callable[[ProcessNote], None]) -> None:
         Path(job.store),
         job.ceilings,
         job.own,
-        lambda path, case: tell(Note(path=str(path), case=case)),
+        lambda path, case: tell(Note(path=str(path), case=case, clock_ns=HOST.now_ns())),
         crashed=job.crashed,
         planned=job.planned,
+        warm=warm,
+        load=load,
+        measure=measure,
     )
 
 
@@ -92,11 +112,22 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
     """Processes that measure operators; the arms are frameworks.
 
     ``dtype`` is that of the ceilings, ``fork`` says whether processes may be forked from one that has done the imports,
-    and ``effect`` is the effect for which looks at the comparison are planned, if they are.
+    and ``effect`` is the effect for which looks at the comparison are planned, if they are. ``file`` defines the
+    operators of the arms that are the user's own, whose inputs are in the folder ``examples``.
     """
 
-    def __init__(self, store: Path, dtype: str, *, fork: bool = True, effect: float | None = None) -> None:
+    def __init__(
+        self,
+        store: Path,
+        dtype: str,
+        *,
+        fork: bool = True,
+        effect: float | None = None,
+        file: Path | None = None,
+        examples: Path | None = None,
+    ) -> None:
         self._store, self._dtype, self._fork, self._effect = store, dtype, fork, effect
+        self._file, self._examples = str(file or ""), str(examples or "")
 
     def check(self, arms: Sequence[BenchmarkSpecification]) -> None:
         """Raise ``MissingError`` for a framework or device that is not available."""
@@ -107,8 +138,8 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
         return key_of(wanted)
 
     def title(self, wanted: BenchmarkSpecification) -> str:
-        """Its framework."""
-        return wanted.framework
+        """Its framework, and that it is the user's own."""
+        return wanted.arm
 
     def find(self, wanted: BenchmarkSpecification) -> Iterable[BenchmarkRecord]:
         """Its records in the store."""
@@ -128,20 +159,33 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
         """Measure the ceilings, once for all processes."""
         need_folder(self._store / FOLDER)
         store, dtype = str(self._store), self._dtype
-        own: dict[int, dict[str, Any]] = {}
+        own: dict[str, dict[str, Any]] = {}
         with Starter(_CHILD, [(arm.framework, arm.device) for arm in plan.arms], fork=self._fork) as starter:
             starter.begin(plan.to_go[0].seed)
             for at in sorted({turn.arm for turn in plan.to_go}):
-                watcher.preparing(f"measuring the ceilings with {plan.arms[at].framework}")
+                if (framework := plan.arms[at].framework) in own:
+                    continue
+                watcher.preparing(f"measuring the ceilings with {framework}")
                 notes = _process(BenchmarkJob(plan.arms[at], store, dtype=dtype), starter)
-                own[at] = next(note.ceilings for note in notes if note.ceilings is not None)
+                own[framework] = next(note.ceilings for note in notes if note.ceilings is not None)
             ceilings = merged(list(own.values()))
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[BenchmarkRecord, None]:
                 starter.begin(turn.seed)
                 wanted = plan.arms[turn.arm]
                 planned = self._effect, len(plan.seeds)
-                job = BenchmarkJob(wanted, store, "", turn.seed, dtype, ceilings, own[turn.arm], planned=planned)
+                job = BenchmarkJob(
+                    wanted,
+                    store,
+                    "",
+                    turn.seed,
+                    dtype,
+                    ceilings,
+                    own[wanted.framework],
+                    planned=planned,
+                    file=self._file if wanted.own else "",
+                    examples=self._examples,
+                )
                 cases: list[Case] = []
 
                 def on_note(note: Note) -> None:
@@ -181,11 +225,39 @@ def _survived(
 
 
 def _process(job: BenchmarkJob, starter: Starter, on_note: Callable[[Note], None] | None = None) -> list[Note]:
-    """Carry out a job in a separate process; returns its notes. Raises what it reported, or how it died."""
+    """Carry out a job in a separate process; returns its notes. Raises what it reported, or how it died.
+
+    Raises ``CheckFailedError``, and removes the record, if its clock and this process's disagree.
+    """
     begin = partial(starter.start, job.specification.framework)
-    notes, code, output = listen(_CHILD, job, Note, on_note, begin)
+    clocks_ns: list[tuple[int, int]] = []
+
+    def hear(note: Note) -> None:
+        if note.clock_ns is not None:
+            clocks_ns.append((note.clock_ns, HOST.now_ns()))
+        if on_note is not None:
+            on_note(note)
+
+    notes, code, output = listen(_CHILD, job, Note, hear, begin)
     _raise_failure(job, notes, code, output)
+    if (apart := _apart(clocks_ns)) and (path := next((note.path for note in notes if note.path), None)):
+        Path(path).unlink(missing_ok=True)
+        do = "its operators change the clock: their times cannot be used"
+        raise CheckFailedError(f"a benchmark on {job.specification.framework}", apart, do)
     return notes
+
+
+_APART, _LATE_NS = 0.05, 300_000_000
+"""Clocks disagree by more than this share, and by more than a busy machine delays a note."""
+
+
+def _apart(clocks_ns: Sequence[tuple[int, int]]) -> str:
+    """How the clock of a process differs from this one's, from pairs of readings; empty if it does not."""
+    for theirs, ours in clocks_ns[1:]:
+        claimed, real = theirs - clocks_ns[0][0], ours - clocks_ns[0][1]
+        if abs(real - claimed) > _APART * abs(real) + _LATE_NS:
+            return f"its clock counted {claimed * 1e-9:.3g} s while the one of its parent counted {real * 1e-9:.3g} s"
+    return ""
 
 
 def _raise_failure(job: BenchmarkJob, notes: Sequence[Note], code: int, output: str) -> None:

@@ -8,23 +8,30 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder
+from importlib.util import source_from_cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
 from levelbench import plugins
 
 __all__ = [
+    "changed_files",
     "file_of_module",
     "installed",
     "is_data",
     "is_ours",
     "is_own",
+    "is_program",
+    "is_table",
+    "named_settings",
     "own_modules",
     "replaced_code",
+    "settings_path",
+    "source_behind",
     "texts_among",
     "variables_read",
 ]
@@ -41,7 +48,17 @@ _INSTALLED = (
 
 _MODULES = {".py", ".pyc", ".so", ".pyd"}
 
-_CODE = _MODULES | {".toml", ".cfg", ".ini"}
+_PROGRAMS = {".pyd", ".class", ".jar", ".wasm"}
+
+_LIBRARY = re.compile(r"\.so(\.\d+)*$")
+
+_ELF = b"\x7fELF"
+
+_PROGRAM_BYTES = 64 << 20
+
+_TEXTS = {".py", ".toml", ".cfg", ".ini"}
+
+_CODE = _MODULES | _TEXTS
 
 _DATA = {".npz", ".npy", ".pt", ".ckpt", ".safetensors", ".onnx", ".pkl", ".pickle", ".gz", ".xz", ".bz2", ".zst"}
 
@@ -49,7 +66,14 @@ _DATA |= {".tar", ".zip", ".parquet", ".arrow", ".h5", ".hdf5", ".csv", ".jsonl"
 
 _DATA |= {".msgpack", ".joblib", ".feather", ".mat"}
 
+_TABLES = {".csv", ".jsonl"}
+"""Data, or settings where they are small."""
+
 _SYSTEM = ("/proc/", "/sys/", "/etc/")
+
+_SYSTEM_FILES = ("/dev/", "/usr/share/", "/usr/lib/")
+
+_CACHES = {".cache", ".git"}
 
 _COMPILED = re.compile(r"/(torchinductor_[^/]+|\.?triton|jax_cache|__pycache__)/")
 """Folders in which compilers keep what they have made."""
@@ -214,7 +238,12 @@ def _held_by(module: ModuleType | None) -> list[str]:
 
 def is_data(path: Path) -> bool:
     """Not code, nor what the system says of itself, nor a small text, which may be settings."""
-    if path.suffix in _CODE or str(path).startswith(_SYSTEM) or _COMPILED.search(str(path)):
+    if (
+        path.suffix in _CODE
+        or _LIBRARY.search(path.name)
+        or str(path).startswith(_SYSTEM)
+        or _COMPILED.search(str(path))
+    ):
         return False
     try:
         return path.is_file() and (path.suffix.lower() in _DATA or path.stat().st_size >= _LARGE_BYTES)
@@ -222,16 +251,97 @@ def is_data(path: Path) -> bool:
         return False
 
 
+def is_table(path: Path) -> bool:
+    """Whether it is a small table, as data are but also the settings of a program."""
+    try:
+        return path.suffix.lower() in _TABLES and path.stat().st_size < _LARGE_BYTES
+    except OSError:
+        return False
+
+
+def is_program(path: Path) -> bool:
+    """Whether it is compiled: a program, a library or a class, as one starts and loads them."""
+    try:
+        if path.stat().st_size > _PROGRAM_BYTES:
+            return False
+        if path.suffix in _PROGRAMS or _LIBRARY.search(path.name):
+            return True
+        with path.open("rb") as file:
+            return path.suffix != ".o" and file.read(len(_ELF)) == _ELF
+    except OSError:
+        return False
+
+
+def source_behind(path: Path) -> Path:
+    """The Python source of which ``path`` is what Python has compiled; ``path`` itself if it is no such file."""
+    try:
+        return Path(source_from_cache(str(path))) if path.suffix == ".pyc" else path
+    except ValueError:
+        return path
+
+
 def texts_among(paths: Iterable[Path]) -> dict[str, str]:
-    """The small files that may be settings, neither code nor part of a package: their names with their SHA-256."""
+    """Sources, small files that may be settings and compiled programs, of the user's own: paths with their SHA-256.
+
+    A link has its own path, for it may point elsewhere later.
+    """
     found = {}
-    for path in paths:
+    for path in map(source_behind, paths):
         with suppress(OSError):
-            resolved = path.resolve()
-            other = resolved.suffix in _MODULES or str(resolved).startswith(_SYSTEM) or is_data(resolved)
-            if resolved.is_file() and not other and is_own(resolved):
-                found[str(resolved)] = hashlib.sha256(resolved.read_bytes()).hexdigest()
+            resolved, named = path.resolve(), Path(os.path.normpath(path.absolute()))
+            if not resolved.is_file() or str(resolved).startswith(_SYSTEM) or not is_own(resolved):
+                continue
+            text = resolved.suffix not in _CODE - _TEXTS and not is_data(resolved)
+            if text or is_table(resolved) or is_program(resolved):
+                # Where a link comes before "..", the two differ.
+                place = named if named.resolve() == resolved else resolved
+                found[str(place)] = hashlib.sha256(resolved.read_bytes()).hexdigest()
     return found
+
+
+def changed_files(then: Mapping[str, str], place: Callable[[str], Path]) -> list[str]:
+    """The names under which ``then`` has other digests than their files have now; ``place`` says where these are."""
+    return [name for name, digest in then.items() if {digest} != {*texts_among([place(name)]).values()}]
+
+
+def named_settings(texts: Mapping[str, str], reference: str, apart: Iterable[Path]) -> dict[str, str]:
+    """The ``texts`` that may be settings of the task's file ``reference``, by their paths from its folder.
+
+    Of those that are not below it, none is binary, a cache, part of the system or in one of the folders ``apart``.
+    """
+    folder = Path(reference).absolute().parent
+    found = {}
+    for path, digest in sorted(texts.items()):
+        place = Path(path)
+        near = [str(place.relative_to(each)) for each in (folder, folder.resolve()) if place.is_relative_to(each)]
+        if place.suffix == ".py" and _COMPILED.search(str(place)):
+            continue
+        if near:
+            found[near[0]] = digest
+        elif reference.endswith(".py") and _far_settings(place.resolve(), apart):
+            home = Path(os.path.expanduser("~"))  # noqa: PTH111 - raises nothing without a home
+            hidden = place.is_relative_to(home) and not folder.is_relative_to(home)
+            found[f"~/{place.relative_to(home)}" if hidden else os.path.relpath(place, folder)] = digest
+    return found
+
+
+def _far_settings(file: Path, apart: Iterable[Path]) -> bool:
+    if str(file).startswith(_SYSTEM_FILES) or _COMPILED.search(str(file)) or _CACHES.intersection(file.parts):
+        return False
+    venv = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
+    if any(file.is_relative_to(each.resolve()) for each in (*apart, *venv)):
+        return False
+    try:
+        # What is compiled says nothing elsewhere, but belongs to the tree in which one works.
+        return b"\0" not in file.read_bytes() or (is_program(file) and file.is_relative_to(Path.cwd()))
+    except OSError:
+        return False
+
+
+def settings_path(name: str, reference: str) -> Path:
+    """The file that :func:`named_settings` has named so."""
+    place = os.path.expanduser(name) if name.startswith("~/") else name  # noqa: PTH111
+    return Path(os.path.normpath(Path(reference).absolute().parent / place))
 
 
 def replaced_code(references: Iterable[str] | None = None) -> list[str]:

@@ -1,23 +1,28 @@
 """Predictions for numbers of ranks that are not here, calibrated on the runs of one process that are.
 
-What a step computes is measured, what it sends is the scheme's, and the network is what the user says it
-is. How many examples a target needs is measured as well, never guessed: that of one process where a scheme is
-consistent, else that of the scheme's own runs, and where there are none no time to the target is predicted.
+What a step computes is measured, as is what the scheme itself computes (packing and compressing), what it sends is the
+scheme's, and the network is what the user says it is. How many examples a target needs is measured as well, never
+guessed: that of one process where a scheme is consistent, else that of the scheme's own runs, and where there are none
+no time to the target is predicted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from levelbench.distributed.finding import named_scheme
+from levelbench.distributed.simulation.encoding import encoding_s
 from levelbench.distributed.simulation.model import Compute, ModelShape, Uncertain, of_samples
 from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.distributed.simulation.predict import Prediction, predict
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.experiments.request import Arm, load_task
+from levelbench.networks.executor import Backend
+from levelbench.operators.frameworks import open_framework
 from levelbench.records import Record, summarise
 from levelbench.training.task import Recipe, Setting
 
@@ -77,16 +82,18 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[
     shapes = {each.name: each.shape for each in network.parameters if each.trainable}
     batch = _batch(recipe)
     compute = _with_fixed_part(_compute(alone, batch), records)
+    backend = cast("Backend", open_framework(arm.specification.framework, arm.specification.device))
     found = []
     for name, settings in wanted.schemes:
         scheme = named_scheme(name, settings)
         for ranks in wanted.ranks:
+            encode_s = encoding_s(scheme, shapes, ranks, backend)
             found.append(
                 predict(
                     scheme,
                     ranks,
                     ModelShape(shapes),
-                    compute,
+                    replace(compute, encode_s=encode_s or 0.0),
                     wanted.network,
                     batch=batch,
                     scaling=wanted.scaling,

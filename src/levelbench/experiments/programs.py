@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,16 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
-from levelbench.experiments.commands import (
-    Command,
-    EndedCommand,
-    Preparation,
-    carry_out_command,
-    doubts_of,
-    failure_of,
-    files_named,
-    peak_memory,
-)
+from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
+from levelbench.experiments.commands import Preparation, doubts_of, failure_of, files_named, peak_memory
 from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.off_clock import Spent, after_training
@@ -59,7 +52,7 @@ _TRAINED = "levelbench: trained"
 
 _MOST_BYTES = 1 << 30
 
-_FAR = 0.05
+_FAR = 0.03
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,11 @@ class HeldOut:
             if path.read_bytes()[:6] == b"\x93NUMPY":
                 found = np.load(path, allow_pickle=False)
             else:
-                found = np.loadtxt(path, delimiter="," if "," in path.read_text()[:4096] else None, ndmin=1)
+                delimiter = "," if "," in path.read_text()[:4096] else None
+                with warnings.catch_warnings():
+                    # An empty file; it is refused below.
+                    warnings.simplefilter("ignore")
+                    found = np.loadtxt(path, delimiter=delimiter, ndmin=1)
         except OSError as error:
             raise UsageError(asked, f"they cannot be read: {error.strerror}", _PREDICT) from error
         except (ValueError, MemoryError) as error:
@@ -105,7 +102,17 @@ class HeldOut:
         if found.ndim not in (1, 2) or len(found) != len(self.labels) or not np.issubdtype(found.dtype, np.number):
             shown = f"they are {found.dtype} of shape {found.shape}, for {len(self.labels)} inputs"
             raise UsageError(asked, shown, _PREDICT)
-        classes = found.argmax(axis=1) if found.ndim == 2 and found.shape[1] > 1 else found.reshape(len(found))
+        if found.ndim == 2 and found.shape[1] > 1:
+            first, count = found[:, 0], np.arange(len(found))
+            if len(found) > 2 and (np.array_equal(first, count) or np.array_equal(first, count + 1)):
+                numbered = "their first column numbers the inputs, and so is no score"
+                raise UsageError(asked, numbered, f"{_PREDICT}, without that column")
+            classes = found.argmax(axis=1)
+        else:
+            classes = found.reshape(len(found))
+            odd = classes[classes != np.round(classes)]
+            if len(odd):
+                raise UsageError(asked, f"they are one number each, such as {odd[0]:.4g}, and no classes", _PREDICT)
         right = float(np.mean(classes == self.labels))
         return right if target.direction == "higher" else 1.0 - right
 
@@ -258,10 +265,12 @@ class ProgramRuns(Kind[Arm, Record]):
         self._preparation = Preparation(setup, prepare, show)
         self._settings = _Settings(pattern, effect, show, held_out, progress_file)
         self._read: dict[bool, str] = {}
+        self._by_key: dict[str, Command] = {}
         self._large, self._earlier = False, Earlier()
 
     def check(self, arms: Sequence[Arm]) -> None:
         """``UsageError`` for a pattern that finds nothing."""
+        self._by_key = {arm.key: command for arm, command in zip(arms, self._commands, strict=True)}
         Printed(arms[0].specification.target, self._settings.pattern)
 
     def key(self, wanted: Arm) -> str:
@@ -283,7 +292,10 @@ class ProgramRuns(Kind[Arm, Record]):
             return f"the run before {'failed' if record.status == 'failed' else 'was ' + record.status}"
         if record.header.source.digest != wanted.source.digest:
             return "the program has changed since"
-        return disagreement(record.header.version, record.header.environment, environment, ())
+        after = {} if record.end is None else record.end.environment_after
+        return disagreement(
+            record.header.version, record.header.environment, environment, ()
+        ) or self._preparation.outdated(record.header.id, after, self._by_key[wanted.key])
 
     def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> bool:
         """It ended, of the same program."""
@@ -306,7 +318,10 @@ class ProgramRuns(Kind[Arm, Record]):
             outside.failed = f"{error.asked}: {error.found}"
             return
         run.evaluate_held(found)
-        if told is not None and abs(told - found) > _FAR + 3 * math.sqrt(0.25 / len(held_out.labels)):
+        n = len(held_out.labels)
+        # The standard error of a share, at least that of a single example.
+        deviation = math.sqrt(max(found * (1 - found), 1 / n) / n) if 0 <= found <= 1 else math.sqrt(0.25 / n)
+        if told is not None and abs(told - found) > _FAR + 3 * deviation:
             metric = run.target.metric
             outside.suspect.append(
                 f"it reports {metric} {told:.3g}, and its predictions have {found:.3g} on held-out data"
@@ -335,10 +350,11 @@ class ProgramRuns(Kind[Arm, Record]):
         target = arm.specification.target
         printed = Printed(target, self._settings.pattern)
         outside = Outside(self._settings.effect, wanted, turn.replaced)
+        outside.suspect += self._preparation.changed(command)
         run = TrackedRun(
             arm.specification, arm.key, turn.seed, arm.source, self._store.path, first=True, quiet=True, outside=outside
         )
-        # Between the moments at which evaluations arrived.
+        # From when an evaluation was dealt with to when the next arrived: below zero where both arrived at once.
         gaps_ns: list[int] = []
         trained_ns, ended_ns, trained, spent_s = 0, 0, Spent(), 0.0
         began_ns = read_ns = HOST.now_ns()
@@ -350,7 +366,7 @@ class ProgramRuns(Kind[Arm, Record]):
                 run.hold()
             run.program_ended()
 
-        def read(line: str) -> bool:
+        def read(line: str, arrived_ns: int) -> bool:
             nonlocal read_ns, trained_ns, trained
             if held_out is not None and held_out.after and _TRAINED in line and not inputs.exists():
                 trained_ns, trained = HOST.now_ns(), Spent(children_cpu_s(), time.time())
@@ -358,7 +374,7 @@ class ProgramRuns(Kind[Arm, Record]):
                 _save(inputs, held_out)
             found = printed.read(line)
             if found is not None and not run.over and not run.held:
-                gaps_ns.append(HOST.now_ns() - read_ns)
+                gaps_ns.append(arrived_ns - read_ns)
                 watcher.progress(turn, "other", (HOST.now_ns() - began_ns) * 1e-9, [run.evaluate_at(*found)])
                 read_ns = HOST.now_ns()
             return run.over
@@ -390,13 +406,13 @@ class ProgramRuns(Kind[Arm, Record]):
                     told=told,
                 )
             if trained_ns:
-                after = Spent(spent_s, _predicted_s(predictions, ended_ns)) - trained
+                after = Spent(spent_s, _predicted_s(_saved(predictions), ended_ns)) - trained
                 outside.suspect += after_training((trained_ns - began_ns) * 1e-9, after)
             if ended.timed_out and held_out is not None:
                 outside.failed = f"it had not predicted after {arm.specification.budget_s:g} s"
             _note_end(outside, ended, run.program_ended())
             if held_out is not None and not outside.failed:
-                self._score(run, held_out, predictions, outside, ended_ns)
+                self._score(run, held_out, _saved(predictions), outside, ended_ns)
             elif not gaps_ns and not outside.failed:
                 outside.failed = self._none_read(printed, target.metric, target.threshold)
             if ended.timed_out:
@@ -404,6 +420,8 @@ class ProgramRuns(Kind[Arm, Record]):
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
             outside.suspect += [*self._read_elsewhere(printed), *left.doubts(torn=ended.writing)]
+            outside.read = left.texts()
+            outside.suspect += self._preparation.made(run.id, outside.read or {}, command)
             self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)
         return record, self._failure(turn, arm, outside.failed, ended.errors) if outside.failed else None
@@ -457,6 +475,12 @@ def _save(path: Path, held_out: HeldOut) -> None:
     with path.with_suffix(".new").open("wb") as file:
         np.save(file, held_out.inputs)
     path.with_suffix(".new").rename(path)
+
+
+def _saved(predictions: Path) -> Path:
+    """Where the predictions are: ``np.save`` adds ``.npy`` to a name."""
+    named = predictions.with_name(f"{predictions.name}.npy")
+    return named if named.is_file() and not predictions.exists() else predictions
 
 
 def _predicted_s(predictions: Path, ended_ns: int) -> float:

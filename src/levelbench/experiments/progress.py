@@ -17,7 +17,7 @@ from levelbench.records.schema import Target
 
 __all__ = ["Printed", "ProgressFile"]
 
-_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
 
 _SEPARATOR = re.compile(r"[\s_-]")
 
@@ -27,10 +27,21 @@ _BAR = re.compile(r"\d%\|")
 _RANK = re.compile(r"(?:(?<![a-z])rank[\s:=#_]*|^\[default|^\[\d+,)(\d+)", re.I)
 """As programs say it, and before lines torchrun (``[default0]:``) and mpirun (``[1,0]<stdout>:``)."""
 
+_NO_FILE = r"(?![\w/-]*\.(?:py|pyx|ipynb|c|cc|cpp|cu|go|jl|rs|java)\b)"
+"""A word that is part of a file's name, as in ``train.py:55``, says nothing of what is measured."""
+
+_LEVEL = "(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL)"
+
+_LOGGER = re.compile(
+    rf"{_LEVEL}\]?(?:\s*[:|-]|\s*(?=\[))\s*\[?[\w.]+(?:\s*[]:|]|\s+-\s)"
+    rf"|(?<![\w.])[\w.]+\]?(?:\s*[:|]\s*|\s+-\s+|\s*\[){_LEVEL}\b"
+)
+"""The name of a logger beside the level: ``INFO:train:``, ``train - INFO -``, ``[train][INFO]``."""
+
 _OTHER = re.compile(
     r"(?<![a-z])(?:train(?:ing)?|best|target|goal|baseline|threshold|required|desired|expected|max(?:imum)?|min(?:imum)?|(?:mini)?batch|running|moving|stop(?:ping|ped)?|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
     # A pair such as train_loss=0.3 is of itself, and the learning rate of training no quality.
-    rf"(?![_/-]\w+[\"']?\s*[:=]\s*(?:{_NUMBER}))",
+    rf"(?![_/-]\w+[\"']?\s*[:=]\s*(?:{_NUMBER})){_NO_FILE}",
     re.IGNORECASE,
 )
 """What before a metric's name says that the number after it is another quality: one of training, or the best so far."""
@@ -40,20 +51,25 @@ _HELD_OUT_WORDS = r"(?<![a-z])(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation
 _HELD_OUT = re.compile(rf"{_HELD_OUT_WORDS}(?![a-z])", re.I)
 """What says that it is the one that is meant."""
 
-_OF_TRAINING = re.compile(rf"(?<![a-z])train(?:ing)?(?![a-z])(?![\s_/-]*\w+[\"']?[\s:=]+(?:{_NUMBER}))", re.IGNORECASE)
+_OF_TRAINING = re.compile(
+    rf"(?<![a-z])train(?:ing)?(?![a-z])(?![\s_/-]*\w+[\"']?[\s:=]+(?:{_NUMBER})){_NO_FILE}", re.IGNORECASE
+)
 """What says so behind it, as in ``accuracy: 0.98 (train)``."""
 
 _HEADING_BYTES = 120
 
+_MOST_BYTES = 1 << 12
+"""Of a longer line the first half of this and the last half is read."""
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 _OF_WHAT = (
-    r"(?:\s*\([^()\d:=]*\)|\s+(?:on|of|for|over|in|after|at)\s[^:=|,;()]{0,80}?(?:set|data(?:set)?|images?|examples?|samples?"
+    r"(?:\s*\([^()\d:=]*\)|\s+#?\d+(?=\s*:)|\s+(?:on|of|for|over|in|after|at)\s[^:=|,;()]{0,80}?(?:set|data(?:set)?|images?|examples?|samples?"
     r"|split|network|model|epochs?(?:\s*\d+)?|steps?(?:\s*\d+)?|test|val(?:id(?:ation)?)?|train(?:ing)?))"
 )
-"""What may stand between a metric's name and the mark after it: ``(val)``, ``of the network on the test images``."""
+"""Between a metric's name and the mark after it: ``(val)``, ``of the network on the test images``, an index."""
 
-_AFTER_NAME = rf"[\"']?(?:{_OF_WHAT}?\s*(?:[:=]|[-=]>|→)\s*|(?P<bare>\s+)(?:(?:is|of)\s+)?)[\"']?"
+_AFTER_NAME = rf"[\"']?(?:{_OF_WHAT}?\s*(?:[:=]|[-=]>|→)\s*|(?P<bare>\s+)(?:(?:is|of)\s+)?(?!\d+\s*:))[\"']?"
 
 _WRAPPED = r"(?:(?:\w+\.)*(?:tensor|array|float\d+)\()?"
 """As arrays and their numbers print themselves: ``tensor(0.85)``, ``np.float64(0.85)``."""
@@ -75,6 +91,8 @@ def _is_another(line: str, found: re.Match[str]) -> bool:
     """Whether the number is another quality than that on held-out data, as far as the words around it tell."""
     # A name such as val_accuracy says it itself.
     before = line[: found.start("quality")]
+    if re.search(_LEVEL, before):
+        before = _LOGGER.sub("", before)
     other, own = ([each.end() for each in words.finditer(before)] for words in (_OTHER, _HELD_OUT))
     if other or own:
         return max(other, default=-1) > max(own, default=-1)
@@ -109,6 +127,10 @@ class Printed:
         self._held_out_value = re.compile(
             rf"({_HELD_OUT_WORDS}[_./-]{name})[\"']?\s*[:=]?\s*{_WRAPPED}(?:{_NUMBER})", re.I
         )
+        self._alike = re.compile(
+            rf"(?<![\w.-])({name}(?:@1)?)[\"']?\s*[:=]?\s*{_WRAPPED}(?:{_NUMBER})(?![\w.]|[,/]\d)", re.I
+        )
+        """Short for it, as training loops write it, too: ``acc=0.3``, ``Acc@1 30.0``."""
         self._first = _SEPARATOR.split(target.metric)[-1][:3].lower()
         """Also in a name that is only like the metric's."""
         try:
@@ -130,6 +152,7 @@ class Printed:
         self._guessed = pattern is None
         self._ranks: dict[str, None] = {}
         self._stood = self._below_training = False
+        self._beside = ""
         self.missed = ""
         """The first line that may have held a quality and was not read."""
         self.missed_name = ""
@@ -146,6 +169,8 @@ class Printed:
         progress bar, which shows the last one all the time. Without them each line is one: qualities stay where they
         are for a while. Of several ranks the first that tells one is read.
         """
+        if self._guessed and len(line) > _MOST_BYTES and _MLLOG not in line:
+            line = f"{line[: _MOST_BYTES // 2]} … {line[-_MOST_BYTES // 2 :]}"
         # Most lines are none, and to find that out takes a tenth of what an expression would.
         if self._guessed and self._first not in line.lower() and len(line) >= _HEADING_BYTES:
             return None
@@ -183,6 +208,9 @@ class Printed:
             found.append(
                 f"{len(self._ranks)} ranks tell their quality: that of rank {next(iter(self._ranks))} was read"
             )
+        if self._beside and self.forms and self.held_out is None:
+            asked = f"--target {self._beside}={self._target.threshold:g}"
+            found.append(f"other lines tell {self._beside}, so that it may be of training: {asked} reads that")
         if self._stood:
             found.append(
                 "its progress bar showed one quality for several epochs, which counts once, as it may not have been "
@@ -206,6 +234,8 @@ class Printed:
             found = [each for each in found if each[0].startswith(self._target.metric)] or found
         if not found:
             self._note_missed(line)
+            if self._guessed and not self._beside and (named := self._held_out_value.search(line)):
+                self._beside = named[1]
             return None
         if self._guessed:
             self._need_clear(line, found)
@@ -216,7 +246,7 @@ class Printed:
             value = float((groups["quality"] if "quality" in groups else match[1]).replace(",", ""))
         except (AttributeError, ValueError):
             return None
-        if groups.get("percent") and self._target.high == 1:
+        if groups.get("percent") and self._target.high in (None, 1) and self._target.threshold <= 1:
             value /= 100
         return value, *self._marks_of(line, groups)
 
@@ -260,7 +290,7 @@ class Printed:
         alike = self._guessed and self._first in line.lower() and re.search(r"\d", line) is not None
         if alike and not self.missed and not self.forms:
             self.missed = _COLOURS.sub("", line).strip()[:80]
-            named = self._held_out_value.search(line)
+            named = self._held_out_value.search(line) or self._alike.search(line)
             self.missed_name = named[1] if named is not None else ""
 
     def _remember(self, line: str, match: re.Match[str]) -> None:
@@ -281,7 +311,8 @@ class Printed:
     def _of_mllog(self, line: str) -> tuple[float, float | None, float | None] | None:
         try:
             told = json.loads(line[line.index("{") :])
-            if told["key"] != self._target.metric:
+            # MLPerf's own key is eval_accuracy.
+            if told["key"] not in (self._target.metric, f"eval_{self._target.metric}"):
                 return None
             epoch = (told.get("metadata") or {}).get("epoch_num")
             return float(told["value"]), None if epoch is None else float(epoch), None
@@ -293,9 +324,9 @@ class Printed:
 class ProgressFile:
     """What a program writes to a file, or logs for TensorBoard into a folder, from now on, as lines.
 
-    Rows of a ``.csv`` file are told with the names of its first row. A file may be written anew each time: lines that
-    were there before are told once. Raises ``UsageError`` for a file that is there already: nobody could tell whose
-    lines those are; ``MissingError`` for a folder of TensorBoard's files without its library.
+    Rows of a ``.csv`` or ``.tsv`` file are told with the names of its first row. A file may be written anew each time:
+    what it repeats from its beginning is told once. Raises ``UsageError`` for a file that is there already: nobody
+    could tell whose lines those are; ``MissingError`` for a folder of TensorBoard's files without its library.
     """
 
     def __init__(self, place: Path) -> None:
@@ -307,9 +338,10 @@ class ProgressFile:
         self._pipe: int | None = None
         self._seen: tuple[int, ...] = ()
         self._head, self._read_bytes, self._rewritten = b"", 0, False
-        self._names: list[str] = []
+        self._heading = ""
         self._told: list[str] = []
         self._again = 0
+        self._ended_lines: list[str] = []
         self._old = set(self._events())
         self._loaders: dict[Path, Any] = {}
 
@@ -328,11 +360,12 @@ class ProgressFile:
             found, still = self._found()
         except OSError:
             found, still = b"", False
+        ended_lines, self._ended_lines = self._ended_lines, []
         *whole, self._rest = (self._rest + found).split(b"\n")
         # A line without an end may go on. In a file that is rewritten it is the last as soon as nothing is added.
         if self._rest and (ended or (self._rewritten and still) or _is_object(self._rest)):
             whole, self._rest = [*whole, self._rest], b""
-        return [line for each in whole if (line := self._new(each.decode("utf-8", "replace"))) is not None]
+        return ended_lines + self._new_among(whole)
 
     def _found(self) -> tuple[bytes, bool]:
         """What was added to the file, and whether nothing has changed since the look before."""
@@ -356,23 +389,27 @@ class ProgressFile:
             if self._head.startswith(head) and len(head) < len(self._head):
                 return b"", False
             if not head.startswith(self._head):
-                self._rewritten, self._read_bytes, self._again, self._names = True, 0, 0, []
-                # What stood there without an end was all.
-                self._rest += b"\n" if self._rest else b""
+                # What stood there without an end was all, and is the last line of what was there before.
+                self._ended_lines += self._new_among([self._rest] if self._rest else [])
+                self._rest, self._rewritten, self._read_bytes, self._again, self._heading = b"", True, 0, 0, ""
             self._head = head
             file.seek(self._read_bytes)
             found = file.read()
             self._read_bytes += len(found)
             return found, False
 
+    def _new_among(self, whole: Sequence[bytes]) -> list[str]:
+        return [line for each in whole if (line := self._new(each.decode("utf-8", "replace"))) is not None]
+
     def _new(self, line: str) -> str | None:
         """``line`` as it is reported, or ``None`` where that was done before the file was rewritten."""
-        if self._place.suffix == ".csv":
-            cells = next(csv.reader([line]), [])
-            if not self._names:
-                self._names = cells
+        if self._place.suffix in (".csv", ".tsv"):
+            if not self._heading:
+                self._heading = line.lstrip("\ufeff#").strip("\r\n")
                 return None
-            line = ", ".join(f"{name}: {cell}" for name, cell in zip(self._names, cells, strict=False) if cell)
+            if not line.strip():
+                return None
+            line = _row(self._asked, self._heading, line)
         again = self._again < len(self._told) and self._told[self._again] == line
         if again:
             self._again += 1
@@ -402,6 +439,39 @@ class ProgressFile:
         ]
 
 
+def _row(asked: str, heading: str, line: str) -> str:
+    """A row of a table with the names of its columns; ``UsageError`` where they do not fit together.
+
+    The separator is the one of comma, semicolon and tab that splits the heading into most names, or blanks. Without
+    commas between them, numbers may have decimal commas.
+    """
+    separator = max(",;\t", key=lambda each: len(_cells(heading, each)))
+    if len(_cells(heading, separator)) == 1 < len(_cells(heading, " ")) == len(_cells(line, " ")):
+        separator = " "
+    names, cells = _cells(heading, separator), _cells(line, separator)
+    if separator != ",":
+        cells = [_DECIMAL_COMMA.sub(r"\1.\2", each) for each in cells]
+    while len(cells) > len(names) and not cells[-1]:
+        cells.pop()
+    if len(cells) > len(names) or (len(names) == 1 and not _VALUE.fullmatch(cells[0])):
+        found = (
+            f"its first row is {heading[:60]!r}, and a later one {line.strip()[:60]!r}: columns cannot be told apart"
+        )
+        raise UsageError(asked, found, "write one value for each name, with commas, semicolons or tabs between them")
+    return ", ".join(f"{name}: {cell}" for name, cell in zip(names, cells, strict=False) if cell)
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    if separator == " ":
+        return [each.strip("\"'") for each in line.split()]
+    return [each.strip() for each in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [""])]
+
+
+_DECIMAL_COMMA = re.compile(r"^([-+]?\d+),(\d+(?:[eE][-+]?\d+)?)$")
+
+_VALUE = re.compile(rf"(?:{_NUMBER})?(?:\s*%)?", re.IGNORECASE)
+
+
 def _is_object(text: bytes) -> bool:
     try:
         return text.rstrip().endswith(b"}") and isinstance(json.loads(text), dict)
@@ -412,4 +482,4 @@ def _is_object(text: bytes) -> bool:
 _HEAD_BYTES = 1 << 16
 """So much of a file is compared with what it held before: a log is added to."""
 
-_TOLD = 10_000
+_TOLD = 100_000

@@ -122,8 +122,11 @@ def _engine(text: str, communicator: object, ranks: int, device: str) -> tuple[s
     if name not in ENGINES:
         raise UnknownNameError("engine", name, ENGINES)
     engine = ENGINES[name]
-    if lacking := engine.lacks():
+    if lacking := engine.lacks(options):
         raise MissingError(f"engine {name!r}", lacking, "choose another engine, or install what it needs")
+    if ranks == 1 and engine.elsewhere(options):
+        do = "start the command itself as a job (srun levelbench run ...), or give --ranks 2 or more"
+        raise UsageError(f"--ranks 1 with engine {name!r}", "one rank runs in the process that you start, here", do)
     if ranks > 1:
         engine.check(ranks, options)
         if device.startswith("cuda:"):
@@ -143,6 +146,14 @@ def _engine(text: str, communicator: object, ranks: int, device: str) -> tuple[s
     if lacking := communicator_kinds().get(chosen):
         raise MissingError(f"communicator {chosen!r}", lacking, "choose another one, or install what it needs")
     return format_item(name, dict(sorted(options.items()))), chosen
+
+
+def runs_elsewhere(team: Distribution) -> bool:
+    """Whether its ranks run on other machines than the one that starts them."""
+    from levelbench.distributed.launching import ENGINES
+
+    name, options = parse_item(team.engine)
+    return name in ENGINES and ENGINES[name].elsewhere(options)
 
 
 def _scaling(words: dict[str, Any]) -> tuple[str, str]:
@@ -335,7 +346,9 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
             "remove it from the recipe's settings and read it from the environment (os.environ['NAME']) where it is "
             "used",
         )
-    _check_available(task, framework, device, options.data)
+    # A login node need not have the accelerators of the nodes where the ranks run; those check for themselves.
+    here = "cpu" if distribution and runs_elsewhere(distribution) else device
+    _check_available(task, framework, here, options.data)
     parts = task.assemble(recipe, full)
     budget_epochs = _check_options(options, parts)
     specification = Specification(

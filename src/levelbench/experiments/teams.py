@@ -17,7 +17,8 @@ from pathlib import Path
 import msgspec
 
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob
+from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob, last_lines
+from levelbench.distributed.launching.environment import StopWatch
 from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
@@ -31,6 +32,8 @@ from levelbench.training.observers import Pulse
 
 __all__ = ["run_team"]
 
+_PATIENCE = 0.9
+"""How long a rank may be stopped, in units of the timeout: what ends the others then takes a while, too."""
 _LOOK_S = 0.5
 _LOOK_SOON_S = 0.05
 """Used while the first rank may wait for an answer: before its clock starts and after the last evaluation."""
@@ -64,8 +67,9 @@ def run_team(
         look = _Look(Inbox(folder, distribution.ranks), Pulse.at(folder / PULSE), on_progress, folder / ANSWERS)
         try:
             with ENGINES[name].start(command, distribution.ranks, folder, {}, **options) as running:
+                look.stops = StopWatch(running.job, distribution.ranks, _PATIENCE * job.timeout_s)
                 look.follow(running)
-            error = _error(job, running.failure(), look.told)
+            error = _error(job, look.stopped or running.failure(), look.told)
         finally:
             if look.path is not None:
                 remove_rank_files_if_left(look.path)
@@ -88,6 +92,9 @@ class _Look:
     told: list[Message] = field(default_factory=list)
     witness: Parent = field(default_factory=Parent)
     path: Path | None = None
+    stops: StopWatch | None = None
+    stopped: Failure | None = None
+    """The rank that was stopped for so long that this process ended the others."""
 
     def follow(self, running: RunningJob) -> None:
         """Watch until all have ended; write the end of the record if the run failed by an error of its own."""
@@ -96,6 +103,10 @@ class _Look:
         phase, alive = "start", True
         while alive:
             alive = not running.wait(_LOOK_S if phase == "train" else _LOOK_SOON_S)
+            if alive and self.stops is not None and (rank := self.stops.lost()) is not None:
+                running.kill()
+                self.stopped = Failure(rank, None, None, last_lines(running.log(rank)), running.log(rank), "stopped")
+                alive = False
             restarts = self.inbox.restarts
             self.witness.look()
             messages = self.inbox.take()
@@ -110,7 +121,7 @@ class _Look:
                     self.path = Path(message.path)
                     follower = Follower(self.path)
             if not alive and self.path is not None:
-                self._end(running.failure(), self.path)
+                self._end(self.stopped or running.failure(), self.path)
             if self.on_progress is not None:
                 elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
                 self.on_progress(follower.poll() if follower else [], elapsed_s, phase, self.pulse.steps)

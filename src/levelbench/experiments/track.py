@@ -36,6 +36,7 @@ from levelbench.records.schema import (
     key_of,
     source_of_text,
 )
+from levelbench.records.selection import OWN_NAMES
 from levelbench.records.writer import path_part
 
 __all__ = ["target_of", "track"]
@@ -46,6 +47,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _FRAMEWORKS = ("torch", "jax", "tensorflow", "xgboost", "lightgbm", "sklearn", "numpy")
 
+_GIVEN = ("recipe", "framework", "device", "target", "crossing")
+
+_DEVICE = re.compile(r"(?:cpu|cuda|gpu|hip|mps|rocm|tpu|xla|xpu)(?::\d+)?")
+
 _CROSSINGS = ("confirmed", "final", "first", "sustained")
 
 
@@ -53,7 +58,7 @@ def track(
     task: str,
     *,
     target: Mapping[str, float],
-    settings: Mapping[str, Setting] | None = None,
+    settings: Mapping[str, object] | None = None,
     recipe: str | None = None,
     seed: int | None = None,
     direction: Literal["higher", "lower"] | None = None,
@@ -61,7 +66,7 @@ def track(
     crossing: Literal["confirmed", "final", "first", "sustained"] = "confirmed",
     budget_s: float | None = None,
     framework: str | None = None,
-    device: str = "cpu",
+    device: str | None = None,
     store: str | os.PathLike[str] | None = None,
     quiet: bool = False,
 ) -> TrackedRun:
@@ -71,8 +76,10 @@ def track(
     beside it. ``direction`` and ``scale`` (lowest and highest value; ``None``: no highest) follow from the metric's
     name where it says what is better, as ``val_loss`` and ``accuracy`` do. ``settings`` are what the runs that are
     compared differ in (``lr=0.1``); ``recipe`` is the name of the program, and that of its file where it is not given.
-    ``seed`` tells repetitions apart and is the next one that has no run; seed the program with ``run.seed``. The loop
-    ends when the target is reached by the rule ``crossing`` or after ``budget_s`` seconds.
+    ``seed`` tells repetitions apart and is the next one that has no run; seed the program with ``run.seed``. A
+    setting of that name is the seed, and a setting ``device`` that names one is the device (else "cpu"). Paths and
+    lists of plain values are recorded as text, and settings that are ``None`` are not. The loop ends when the target is
+    reached by the rule ``crossing`` or after ``budget_s`` seconds.
 
         with levelbench.track("my-model", target={"accuracy": 0.94}, settings={"lr": 0.1}) as run:
             for epoch in run.epochs(30):
@@ -84,26 +91,39 @@ def track(
     Raises ``UsageError`` for a target, setting or name that cannot be recorded.
     """
     asked = f"tracking {task!r}"
-    if not _NAME.fullmatch(task):
+    if not isinstance(task, str) or not _NAME.fullmatch(task):
         raise UsageError(asked, "the name is not of letters, digits, '.', '_' and '-'", "choose another name")
     if crossing not in _CROSSINGS:
         raise UnknownNameError("crossing rule", crossing, _CROSSINGS)
+    own = _settings_given(asked, settings)
+    if (told := own.pop("seed", None)) is not None:
+        if seed is not None and seed != told:
+            raise UsageError(asked, f"its seed is {seed!r}, and its settings say {told!r}"[:200], "give it once: seed=")
+        seed = _need_whole(asked, told)
+    if device is None and _DEVICE.fullmatch(str(own.get("device"))):
+        device = str(own.pop("device"))
+    plain = _settings(asked, own)
+    if seed is not None:
+        seed = _need_whole(asked, seed)
+    budget = None if budget_s is None else _plain(asked, "budget_s", budget_s)
+    if isinstance(budget, str) or (budget is not None and budget <= 0):
+        raise UsageError(asked, f"its budget_s is {budget_s!r}", "give seconds: a number above 0")
     source = _source_of(sys._getframe(1))  # the program's frame is known in no other way
     rank, ranks = place_of_rank()
-    own = Distribution(ranks, "own", {}, "own", "own") if ranks > 1 else None
+    team = Distribution(ranks, "own", {}, "own", "own") if ranks > 1 else None
     specification = Specification(
         task=task,
         recipe=path_part(recipe if recipe is not None else Path(source.name).stem),
         framework=framework or next((name for name in _FRAMEWORKS if name in sys.modules), "python"),
-        device=device,
-        settings={str(name): _plain(asked, name, value) for name, value in (settings or {}).items()},
+        device=device or "cpu",
+        settings=plain,
         target=target_of(asked, target, direction, scale),
         crossing=crossing,
         clock="wall",
         evaluate_every="time its program does",
         budget_epochs=0.0,
         budget_s=budget_s,
-        distribution=own,
+        distribution=team,
         scored_by="program",
     )
     place = Path(store if store is not None else os.environ.get("LEVELBENCH_STORE", "levelbench-results"))
@@ -111,6 +131,13 @@ def track(
     if seed is None and ranks > 1:
         raise UsageError(asked, f"it is one of {ranks} ranks", "give all of them one seed: seed=0")
     return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet)
+
+
+def _settings_given(asked: str, given: object) -> dict[str, object]:
+    if given is None or isinstance(given, Mapping):
+        return dict(given or {})
+    do = 'give names with values, as in settings={"lr": 0.1} or settings=vars(options)'
+    raise UsageError(asked, f"its settings are a {type(given).__name__}", do)
 
 
 def _source_of(frame: FrameType) -> Source:
@@ -122,12 +149,51 @@ def _source_of(frame: FrameType) -> Source:
     return source_of_text(Path(name).name, text, modules=modules)
 
 
+def _need_whole(asked: str, seed: object) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= int(seed) < 1 << 63:
+        raise UsageError(asked, f"its seed is {seed!r}"[:200], "give a whole number from 0 on")
+    return int(seed)
+
+
+def _settings(asked: str, given: Mapping[str, object]) -> dict[str, Setting]:
+    """As they are recorded; one ``UsageError`` names all that cannot be."""
+    found: dict[str, Setting] = {}
+    odd, does = [], []
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name in OWN_NAMES:
+            odd.append(f"{name!r} is among its settings, and selections of runs mean something else by it")
+            does.append(f"give {name} to track itself" if name in _GIVEN else f"call {name} own_{name}, say")
+            continue
+        try:
+            found[str(name)] = _of_setting(asked, name, value)
+        except UsageError as error:
+            odd.append(error.found)
+            does.append(error.do)
+    if odd:
+        raise UsageError(asked, "; ".join(odd), "; ".join(dict.fromkeys(does)))
+    return found
+
+
+def _of_setting(asked: str, name: object, value: object) -> Setting:
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, list | tuple):
+        try:
+            return ",".join(str(_plain(asked, name, each)) for each in value)
+        except UsageError as error:
+            raise UsageError(asked, f"{name} is {value!r}"[:200], error.do) from error
+    return _plain(asked, name, value)
+
+
 def _plain(asked: str, name: object, value: object) -> Setting:
     if isinstance(value, bool | str):
         return value
-    if isinstance(value, numbers.Integral):
+    # Selections read whole numbers of 64 bits.
+    if isinstance(value, numbers.Integral) and -(1 << 63) <= int(value) < 1 << 63:
         return int(value)
-    if isinstance(value, numbers.Real) and math.isfinite(float(value)):
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral) and math.isfinite(float(value)):
         return float(value)
     raise UsageError(asked, f"{name} is {value!r}"[:200], "give a finite number; a setting may be text")
 

@@ -47,13 +47,19 @@ T = TypeVar("T")
 
 _MOST_ARGUMENTS = 2000
 
+_DISORDERED = (
+    "its phases were ended in another order than they were begun, as by tasks that take turns: the time of one may "
+    "count to another"
+)
+
 
 @dataclass
 class Outside:
     """What the process that watches a program from outside knows of it, where the run is not its own.
 
     ``failed`` says why the program failed; ``measured`` holds what was measured of it, by name, in place of what meters
-    say of this process; the rest as in a record's header, and the doubts of its end.
+    say of this process; ``read`` are the texts that it read, with their digests; the rest as in a record's header, and
+    the doubts of its end.
     """
 
     planned_effect: float | None = None
@@ -62,6 +68,7 @@ class Outside:
     failed: str = ""
     measured: dict[str, Measurement] = field(default_factory=dict)
     suspect: list[str] = field(default_factory=list)
+    read: dict[str, str] | None = None
 
 
 @final
@@ -250,6 +257,7 @@ class TrackedRun(MarkedRun):
         count, taken, back = examples or examples_of, 0, self._enclosing()
         # A loader starts its workers here.
         self._switch(Phase.DATA)
+        outer = bool(self.in_batch)
         try:
             source = iter(batches)
         finally:
@@ -274,10 +282,13 @@ class TrackedRun(MarkedRun):
             self._step_open = True
             self._samples += count(batch)
             try:
+                self.in_batch = True
                 yield batch
             except GeneratorExit:
                 self._finish_step()
                 raise
+            finally:
+                self.in_batch = outer
 
     def step(self, examples: int = 1) -> None:
         """A step ends here: for loops that do not take their batches from :meth:`data`."""
@@ -395,7 +406,7 @@ class TrackedRun(MarkedRun):
         try:
             plain = {str(name): float(value) for name, value in values.items()}
             plain[target.metric] = target.read(plain[target.metric])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise UsageError(asked, f"a quality is no number: {values!r}"[:200], "return a number") from error
         value, high = plain.pop(target.metric), math.inf if target.high is None else target.high
         if not (math.isnan(value) or target.low <= value <= high):
@@ -488,11 +499,14 @@ class TrackedRun(MarkedRun):
         metric = self._specification.target.metric
         self._record.append(Measurement(UNTRAINED, metric, None, None, "the network is its program's own"))
         suspect = [*doubts(self._environment, after), *outside.suspect, *went_on]
+        if outside.read is not None:
+            after["files_read"] = outside.read
         suspect += spent_doubts(self._before, elapsed_ns)
         if isinstance(self._timeline, ToldTimeline) and self._timeline.contradicted:
             suspect.append(self._timeline.contradicted)
         unseen = self._timeline.unseen if isinstance(self._timeline, ToldTimeline) else self._steps and self.missing
         suspect += [UNSEEN] if unseen else []
+        suspect += [_DISORDERED] if self.disordered else []
         stopped_by = "its program ended"
         if self.reached:
             stopped_by = "target reached"

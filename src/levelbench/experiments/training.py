@@ -22,10 +22,10 @@ import msgspec
 from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments.jobs import Job, Message, Parent, held
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
-from levelbench.experiments.own_code import is_ours, texts_among
+from levelbench.experiments.own_code import changed_files, is_ours, settings_path
 from levelbench.experiments.processes import Starter, death, reported_error, spawn
 from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
-from levelbench.experiments.request import Arm, file_of, load_task, variables_of
+from levelbench.experiments.request import Arm, file_of, load_task, runs_elsewhere, variables_of
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
@@ -56,7 +56,7 @@ def labels_as_set(labels: Sequence[str], arms: Sequence[Arm]) -> list[str]:
     """The ``labels`` of the arms, extended by recipes and settings that differ from the defaults.
 
     What all arms have in common is left out, since labels show how they differ. So are defaults that the name of a
-    recipe implies.
+    recipe implies. The order is that of ``labels_of``, so that a group has one name in all answers.
     """
     common = set.intersection(*(set(arm.changed.items()) for arm in arms)) if len(arms) > 1 else set()
     set_in: dict[str, set[str]] = {}
@@ -71,7 +71,9 @@ def labels_as_set(labels: Sequence[str], arms: Sequence[Arm]) -> list[str]:
             given = {key: value for key, value in given.items() if key not in implied}
         recipe = {} if arm.usual else {"recipe": specification.recipe}
         changed = {key: value for key, value in arm.changed.items() if (key, value) not in common}
-        found.append(format_item(name, {**recipe, **changed, **given}))
+        told = {**recipe, **changed, **given}
+        order = dict.fromkeys(("recipe", "framework", "device", *sorted(specification.settings), *told))
+        found.append(format_item(name, {key: told[key] for key in order if key in told}))
     return found
 
 
@@ -162,7 +164,7 @@ class Training(Kind[Arm, Record]):
             return "the task's source has changed since"
         if changed := _changed_modules(record.header.source, wanted.source):
             return f"what the task's source imports has changed since: {', '.join(changed)}"
-        if changed := _changed_files(record, Path(wanted.reference).parent) + _changed_variables(record, wanted):
+        if changed := _changed_files(record, wanted.reference) + _changed_variables(record, wanted):
             return f"what the task reads has changed since: {', '.join(changed)}"
         if changed := self._changed_data(record, wanted):
             return f"the data have changed since: {', '.join(changed)}"
@@ -306,11 +308,9 @@ def _changed_modules(then: Source, now: Source) -> list[str]:
     return [name for name in names if then.modules.get(name) != now.modules.get(name)]
 
 
-def _changed_files(record: Record, folder: Path) -> list[str]:
-    """The files of ``folder`` from which its task read settings, and which have changed since."""
-    then = {name: str((folder / name).resolve()) for name in settings_files(record)}
-    now = texts_among(map(Path, then.values()))
-    return [name for name, digest in settings_files(record).items() if now.get(then[name]) != digest]
+def _changed_files(record: Record, reference: str) -> list[str]:
+    """The files from which the task of the file ``reference`` read settings, and which have changed since."""
+    return changed_files(settings_files(record), lambda name: settings_path(name, reference))
 
 
 def _changed_variables(record: Record, wanted: Arm) -> list[str]:
@@ -350,7 +350,7 @@ def _disagreement(record: Record, arm: Arm, now: Mapping[str, object]) -> str:
     team = arm.specification.distribution
     if team is None:
         return disagreement(record.header.version, record.header.environment, now, known)
-    elsewhere = team.engine.startswith("slurm")
+    elsewhere = runs_elsewhere(team)
     threads = {} if elsewhere else _threads(team, now)
     return disagreement(record.header.version, record.header.environment, now, known, threads, elsewhere=elsewhere)
 
