@@ -115,6 +115,16 @@ def own_path():
     sys.path[:] = [each for each in sys.path if each in before]
 
 
+@pytest.fixture(autouse=True)
+def own_recipes():
+    """Recipes that a file adds to digits, which lasts as long as the process, are gone for the tests after it."""
+    yield
+    if digits := sys.modules.get("levelbench.tasks.digits"):
+        for recipes in (digits.task._recipes, digits.task._factors):
+            for name in set(recipes) - {"mlp", "onecycle"}:
+                del recipes[name]
+
+
 @pytest.fixture(scope="module")
 def warm_node_cases(warm):
     """ONNX's node tests have been collected, here and in the processes that the program starts."""
@@ -153,9 +163,10 @@ def cold():
 
 @pytest.fixture
 def golden(request):
-    """Compare with a file under tests/golden; ``pytest --golden`` writes it anew."""
+    """Compare with a file under tests/golden, without colours; ``pytest --golden`` writes it anew."""
 
     def check(name, text, *, replace=()):
+        text = re.sub(r"\x1b\[[\d;]*m", "", text)
         for pattern, by in replace:
             text = re.sub(pattern, by, text)
         path = GOLDEN / f"{name}.txt"

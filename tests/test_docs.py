@@ -59,6 +59,7 @@ def test_the_task_of_ones_own_runs_as_it_is_written(tmp_path):
     assert "2/2" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_loop_that_a_guide_measures_runs_as_it_is_written_and_its_sides_are_compared(tmp_path):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     example("guides/track.md", tmp_path / "train.py")
@@ -189,13 +190,21 @@ WALKS = [["guides/leaderboard.md", "reference/board-checks.md", "guides/publish-
 RECORDED = {"README.md", "index.md", "explanation/which-clock.md", "reference/lint.md"}
 """Pages that speak of runs which a reader has: they begin with a few of `digits`."""
 YOURS = {
-    "README.md": ["a.py", "b.py", "my_optimizer.py"],
+    "README.md": ["a.py", "b.py", "my_optimizer.py", "my_model.py"],
     "index.md": ["my_optimizer.py"],
     "guides/time.md": ["a.py", "b.py", "train", "train.py"],
     "reference/lint.md": ["claim.toml"],
 }
 """Files that a page calls the reader's own."""
 PROGRAM = "for step in range(3):\n    print(f'step {step} val_loss={3.4 - step / 5} accuracy={0.94 + step / 50}')\n"
+
+
+MODEL = """import torch
+
+
+def build():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 7, 4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+"""
 
 
 def name_of(page):
@@ -210,6 +219,8 @@ def provide(file):
     """Write a file of the reader's own."""
     if file.name == "my_optimizer.py":
         subprocess.run([sys.executable, "-m", "levelbench", "new", "optimizer", file.stem], cwd=file.parent, check=True)
+    elif file.name == "my_model.py":
+        file.write_text(MODEL)
     elif file.name == "claim.toml":
         file.write_text((ROOT / "docs" / "evidence" / "claims" / "kakaobrain-33-of-50.toml").read_text())
     else:
@@ -247,9 +258,12 @@ def ended(command, folder, environment, capsys):
     return done.returncode, done.stderr + done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "walk", [*WALKS, *([name] for name in RUN if not any(name in walk for walk in WALKS))], ids=lambda walk: walk[0]
+    "walk",
+    [
+        pytest.param(walk, marks=[] if walk[0] in {"README.md", "start/tutorial.md"} else pytest.mark.slow, id=walk[0])
+        for walk in [*WALKS, *([name] for name in RUN if not any(name in walk for walk in WALKS))]
+    ],
 )
 def test_the_commands_of_a_page_run_unless_it_says_why_not(walk, tmp_path, monkeypatch, capsys, request):
     (tmp_path / "bin").mkdir()

@@ -87,6 +87,7 @@ def test_the_task_is_trained_on_the_framework_to_its_target(levelbench):
     assert "acme-numpy" in shown
 
 
+@pytest.mark.slow
 def test_the_framework_is_measured_and_held_against_the_reference(levelbench):
     assert "acme-numpy" in levelbench("operator", "Relu", "--shape", "X=4x4", "--framework", "acme-numpy", "-n", "2")
 

@@ -56,7 +56,8 @@ class LevelbenchError(Exception):
         self.do = do
 
     def __str__(self) -> str:
-        return f"{self.asked}: {self.found}. {self.do[:1].upper()}{self.do[1:]}."
+        do = self.do if self.do.startswith("levelbench ") else self.do[:1].upper() + self.do[1:]
+        return f"{self.asked}: {self.found}. {do}."
 
 
 class UsageError(LevelbenchError):
@@ -126,5 +127,10 @@ class StoreError(LevelbenchError):
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The ``most`` names of ``known`` that look most like ``name``, best first; empty if none is close."""
-    return difflib.get_close_matches(name, list(known), n=most, cutoff=0.5)
+    """The ``most`` names of ``known`` that look most like ``name``, best first; empty if none is close.
+
+    Those that ``name`` begins with come before all others: of ``lrate``, ``lr`` is nearer than ``lr_scale``.
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=len(names) or 1, cutoff=0.5)
+    return sorted(close, key=lambda each: not name.startswith(each))[:most]

@@ -65,9 +65,9 @@ def load_file(kind: str, path: Path) -> ModuleType:
     Raises ``UsageError`` if there is no such file, ``DefinitionError`` with the line if it raises.
     """
     if not path.is_file():
-        raise UsageError(
-            f"{kind} file {path}", "there is no such file", f"give the path of a Python file with a {kind}"
-        )
+        article = "an" if kind[:1] in "aeio" else "a"
+        do = f"give the path of a Python file with {article} {kind}"
+        raise UsageError(f"{kind} file {path}", "there is no such file", do)
     name = f"levelbench_{kind}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

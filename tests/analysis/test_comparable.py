@@ -242,6 +242,28 @@ def test_evaluations_that_see_the_target_sooner_are_a_doubt_where_they_may_decid
     assert bool([each for each in found if "was evaluated every" in each.sentence]) is doubted
 
 
+@pytest.mark.parametrize(
+    ("time_b_s", "every_b_s", "doubted"),
+    [
+        (14.0, 5.0, True),  # confirmed at 14 s, and perhaps at its target right after 4 s
+        (14.0, 1.0, False),  # as often
+        (40.0, 5.0, False),  # far more than evaluations explain
+        (20.0, 2.0, False),  # a slower program that is evaluated at the same epochs
+    ],
+)
+def test_programs_that_print_their_quality_at_other_intervals_are_a_doubt_where_that_may_decide(
+    run, group, time_b_s, every_b_s, doubted
+):
+    def arm(label, time_s, every_s):
+        more = {"scored_by": "program", "first_evaluation_s": every_s, "evaluations": round(time_s / every_s)}
+        earlier_s = [time_s - every_s, time_s - 2 * every_s]
+        return group(label, [run(time_s, seed=seed, earlier_s=earlier_s, **more) for seed in range(3)])
+
+    for sides in ((10.0, 1.0), (time_b_s, every_b_s)), ((time_b_s, every_b_s), (10.0, 1.0)):
+        found = comparable(arm("a", *sides[0]), arm("b", *sides[1])).caveats
+        assert [each.weight for each in found if "was evaluated every" in each.sentence] == ["doubt"] * doubted
+
+
 def test_one_slow_import_from_a_cold_disk_is_no_work_before_the_clock(run, group):
     def arm(label, time_s, *waited_s):
         before = [{"started": "in place", "before_clock": {"cpu_s": 1.0, "wall_s": each}} for each in waited_s]
@@ -347,6 +369,47 @@ def test_a_program_whose_first_run_took_much_longer_to_its_first_evaluation_is_a
     runs = [run(each, seed=seed, first_evaluation_s=each, scored_by=scored_by) for seed, each in enumerate(times_s)]
     told = [each.sentence for each in _carried_over(group("a", runs))]
     assert ["until its first evaluation" in each for each in told] == [True] * (doubted and scored_by is not None)
+
+
+@pytest.mark.parametrize(("first_s", "said"), [(0.9, True), (0.3, False)])
+def test_a_program_that_mostly_starts_up_is_a_note(run, group, first_s, said):
+    def made(seeds):
+        more = {"first_evaluation_s": first_s, "evaluations": 8, "scored_by": "program"}
+        return [run(1.0 + 0.01 * seed, seed=seed, **more) for seed in seeds]
+
+    found = comparable(group("a", made(range(3))), group("b", made(range(3, 6)))).caveats
+    assert (
+        any(each.subject == "start of programs" and "passed before its first" in each.sentence for each in found)
+        is said
+    )
+
+
+@pytest.mark.parametrize(("epochs", "said"), [((4.0, 5.0), ["a"]), ((5.0, 4.0), ["b"]), ((4.0, 4.0), [])])
+def test_a_program_that_counts_its_first_epoch_as_0_beside_one_that_does_not_is_a_note(run, group, epochs, said):
+    def made(epoch, seeds):
+        more = {"evaluations": 5, "epochs_to_target": epoch, "scored_by": "program"}
+        return [run(1.0 + 0.01 * seed, seed=seed, **more) for seed in seeds]
+
+    sides = (group(label, made(each, range(3))) for label, each in zip("ab", epochs, strict=True))
+    found = comparable(*sides).caveats
+    told = [each.sentence.split()[0] for each in found if each.subject == "epochs"]
+    assert told == said
+    assert not any("evaluated every" in each.sentence for each in found)
+
+
+@pytest.mark.parametrize(("prepare_s", "left_out_s", "said"), [(0.9, 0.0, True), (0.3, 0.0, False), (9.0, 9.0, False)])
+def test_a_program_that_tells_its_phases_and_mostly_prepares_is_pointed_to_the_clock_that_leaves_it_out(
+    run, group, prepare_s, left_out_s, said
+):
+    def made(seeds):
+        more = {"first_evaluation_s": prepare_s + 0.05, "evaluations": 8, "scored_by": "program"}
+        more |= {"phases_s": {"prepare": prepare_s, "train": 0.1}, "excluded_s": {"prepare": left_out_s}}
+        return [run(1.0 + 0.01 * seed, seed=seed, **more) for seed in seeds]
+
+    found = comparable(group("a", made(range(3))), group("b", made(range(3, 6)))).caveats
+    told = [each.sentence for each in found if each.subject == "start of programs"]
+    assert bool(told) is said
+    assert all(each.endswith("is its phase prepare: --clock mlperf leaves that out") for each in told)
 
 
 @pytest.mark.parametrize(("later_s", "doubted"), [(0.4, True), (1.2, False)])
@@ -540,6 +603,8 @@ def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
 
     (found,) = doubts([0, 1, 4])
     assert found.startswith("of a 5 runs were asked for by one command, and 3 are left")
+    (found,) = doubts([4])
+    assert found.startswith("of a 5 runs were asked for by one command, and 1 is left")
     assert doubts(range(5)) == doubts(range(3), planned_effect=0.05) == []
     (found,) = doubts([0, 1, 4], planned_effect=0.05)
     assert found.startswith("of a --until-clear made seeds 0 to 4, and 2-3 are missing")
@@ -547,6 +612,19 @@ def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
     left = group("a", [run(1.0, seed=seed, **picked) for seed in (1, 2, 5)])
     found = [each.sentence for each in comparable(left, group("b", [run(1.1, seed=9)])).caveats]
     assert any(each.startswith("of a its program took seeds 0 to 5, and 0, 3-4 are missing") for each in found)
+
+
+def test_a_text_that_changed_between_runs_of_one_program_is_a_doubt(run, group):
+    def told(read, **settings):
+        runs = [run(1.0, seed=seed, files_read=each, settings=settings) for seed, each in enumerate(read)]
+        found = comparable(group("a", [run(1.1, seed=seed) for seed in range(2)]), group("b", runs)).caveats
+        return [str(each) for each in found if each.subject == "files read"]
+
+    assert told([{"a.py": "1"}, {"a.py": "1", "cache.txt": "2"}]) == []
+    assert told([{"a.py": "1"}, {"a.py": "2"}], prepare="make a.py") == []
+    assert told([{"a.py": "1"}, {"a.py": "2"}]) == [
+        "doubt: runs of b read different versions of a.py: run all of them again"
+    ]
 
 
 def test_arguments_of_a_program_that_its_settings_do_not_tell_are_said(run, group):
@@ -604,3 +682,15 @@ def test_the_gravest_comes_first_and_several_comparisons_hold_what_each_found(si
     found, refusals = compare_all(pair, 0.02, 0.95)
     assert [each.weight for each in found[0].caveats] == ["no verdict", "doubt", "note"]
     assert refusals == []
+
+
+def test_niceness_that_is_not_recorded_is_0(run, group):
+    def environment(niceness):
+        return {"machine": {"id": "m1"}, "threads": {"settings": {}, **({"niceness": niceness} if niceness else {})}}
+
+    nice, usual = (
+        group(name, [run(1.0 + seed / 10, seed=seed, environment=environment(n)) for seed in range(3)])
+        for name, n in (("a", 10), ("b", 0))
+    )
+    found = [str(each) for each in comparable(nice, usual).caveats if each.subject == "niceness"]
+    assert found == ["doubt: niceness differs: 10 against 0"]

@@ -33,6 +33,13 @@ def test_arms_with_the_same_seeds_are_compared_in_pairs(run, group):
     assert found.verdict.ratio == pytest.approx(1.1)
 
 
+def test_a_comparison_prints_its_verdict_and_what_speaks_against_it_and_nothing_else(run, group):
+    found = compare(group("a", arm(run, 1.0)), group("b", arm(run, 2.0)))
+    assert str(found) == repr(found) == "\n".join(found.lines())
+    assert str(found).startswith(f"{found.verdict.kind}: b takes ")
+    assert len(str(found)) < 2000
+
+
 def test_arms_with_other_seeds_are_not(run, group):
     runs = list(alternating(arm(run, 1.0), arm(run, 1.1, seeds=range(5, 10))))
     a, b = [each for each in runs if each.seed < 5], [each for each in runs if each.seed >= 5]
@@ -397,6 +404,14 @@ def test_how_many_more_runs_it_takes_allows_for_ties(run, group):
     found = compare(group("a", a), group("b", b)).verdict
     assert found.kind == "UNCLEAR"
     assert found.runs_to_settle > 10
+
+
+def test_ties_that_could_not_undo_a_large_difference_need_no_more_runs(run, group):
+    a = [run(time, seed=at, evaluations=4) for at, time in enumerate([0.51, 0.23, 0.30, 0.24, 0.17])]
+    b = [run(time, seed=at, evaluations=4) for at, time in enumerate([0.51, 0.29, 0.33, 0.49, 0.40])]
+    found = compare(group("a", a), group("b", b)).verdict
+    assert found.kind == "UNCLEAR"
+    assert found.runs_to_settle == 4
 
 
 def test_runs_that_were_given_up_at_the_usual_evaluation_count_as_late(run, group):

@@ -3,6 +3,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from benchmarks.analysis import FACTORS, experiment, fractional
 
 from levelbench.analysis.composition import CompositionKind, compose, lesions
 from levelbench.analysis.factorial import designs, fraction, one_at_a_time
@@ -203,48 +204,8 @@ def test_the_designs():
     assert math.comb(3, 2) == len([each for each in designs("abc") if len(each) == 2])
 
 
-FIVE = {"a": 0, "b": 0, "c": 0, "d": 0, "e": 0}
-GAINS = {"a": 0.7, "b": 0.9, "c": 1.2, "d": 1.0, "e": 0.8}
-TOGETHER = {("a", "c"): 1.3}
-"""What two factors do beyond their product."""
-
-
-def planted(on):
-    pairs = (factor for pair, factor in TOGETHER.items() if set(pair) <= on)
-    return 10.0 * math.prod(GAINS[each] for each in on) * math.prod(pairs)
-
-
-@pytest.fixture
-def experiment(run, group):
-    """``experiment(arms, seconds, seed)``: five runs of each arm; a budget, beyond which a run has missed."""
-
-    def make(arms, seconds=planted, seed=0, spread=0.03, budget=math.inf, n=5, names=tuple(FIVE)):
-        generator = np.random.default_rng(seed)
-        luck = np.exp(generator.normal(0, 0.3, n))
-        groups = []
-        for on in arms:
-            settings = {name: int(name in on) for name in names}
-            # Half of what a factor does is in the samples, half in the time for one.
-            times = seconds(on) * luck * np.exp(generator.normal(0, spread, n))
-            samples = np.rint(1e6 * np.sqrt(seconds(on) / 10) * luck).astype(int)
-            runs = [
-                run(float(time), int(count), seed=at, settings=settings)
-                if time <= budget
-                else run(None, seed=at, settings=settings, given_up_s=budget, samples_to_target=None)
-                for at, (time, count) in enumerate(zip(times, samples, strict=True))
-            ]
-            groups.append(group("+".join(sorted(on)) or "none", runs, settings=settings))
-        return groups
-
-    return make
-
-
-def fractional():
-    return list(dict.fromkeys([*one_at_a_time(tuple(FIVE)), *fraction(tuple(FIVE)).arms]))
-
-
-def test_a_fraction_finds_the_effects_and_interactions_that_were_planted(experiment):
-    found = compose(experiment(fractional(), spread=0.005), FIVE)
+def test_a_fraction_finds_the_effects_and_interactions_that_were_planted():
+    found = compose(experiment(fractional(), spread=0.005), FACTORS)
     effects = {each.factors: each for each in found.effects}
     assert len(effects) == 5 + 10
     # Averaged over the other factor of an interaction, half of it is in each main effect.
@@ -256,7 +217,7 @@ def test_a_fraction_finds_the_effects_and_interactions_that_were_planted(experim
     assert found.kind is CompositionKind.SUB_MULTIPLICATIVE
 
 
-def test_of_six_factors_interactions_are_given_with_their_aliases(experiment):
+def test_of_six_factors_interactions_are_given_with_their_aliases():
     names = tuple("abcdef")
     arms = list(dict.fromkeys([*one_at_a_time(names), *fraction(names).arms]))
     off = dict.fromkeys(names, 0)
@@ -267,44 +228,7 @@ def test_of_six_factors_interactions_are_given_with_their_aliases(experiment):
     assert len(effects) == 6 + 7
 
 
-def test_effects_are_covered_at_least_as_often_as_the_level_says_and_all_together(experiment):
-    truth = {
-        subset: (GAINS[subset[0]] * math.prod(v**0.5 for pair, v in TOGETHER.items() if subset[0] in pair))
-        if len(subset) == 1
-        else TOGETHER.get(subset, 1.0)
-        for subset, _ in fraction(tuple(FIVE)).effects()
-    }
-    missed = 0
-    for seed in range(40):
-        found = compose(experiment(fractional(), seed=seed), FIVE)
-        missed += not all(each.found.low <= truth[each.factors] <= each.found.high for each in found.effects)
-    # At most 5 % of 40, and four standard deviations.
-    assert missed <= 7
-
-
-def test_without_an_effect_nothing_is_found_in_95_of_100_studies(experiment):
-    wrong = 0
-    for seed in range(40):
-        found = compose(experiment(fractional(), lambda on: 10.0, seed=seed), FIVE)
-        wrong += any(not each.found.low <= 1 <= each.found.high for each in found.effects)
-    assert wrong <= 7
-
-
-def test_with_censored_runs_the_bounds_still_hold(experiment):
-    wrong = bounded = 0
-    for seed in range(40):
-        found = compose(experiment(fractional(), seed=seed, budget=11.0, spread=0.1), FIVE)
-        for each in found.effects:
-            true = TOGETHER.get(each.factors, 1.0)
-            if len(each.factors) == 2:
-                low, high = each.found.low or 0.0, math.inf if each.found.high is None else each.found.high
-                bounded += (each.found.low is None) != (each.found.high is None)
-                wrong += not low <= true <= high
-    assert bounded > 0
-    assert wrong <= 7
-
-
-def test_both_efficiencies_multiply_to_the_effect(experiment):
+def test_both_efficiencies_multiply_to_the_effect():
     found = compose(experiment(designs("ab"), names=tuple("ab")), {"a": 0, "b": 0})
     for each in (*found.effects, *found.alone):
         ratio = each.found.ratio if hasattr(each, "found") else each.verdict.ratio
@@ -312,13 +236,13 @@ def test_both_efficiencies_multiply_to_the_effect(experiment):
     assert found.alone[0].split.samples.ratio == pytest.approx(0.7**0.5, rel=0.01)
 
 
-def test_runs_that_missed_have_no_split_and_it_says_why(experiment):
+def test_runs_that_missed_have_no_split_and_it_says_why():
     found = compose(experiment(designs("ab"), budget=8.0, names=tuple("ab")), {"a": 0, "b": 0})
     assert found.alone[0].split.samples.ratio is None
     assert "not every run reached" in found.alone[0].split.reason
 
 
-def test_a_lesion_says_what_each_factor_gains_among_the_others(experiment):
+def test_a_lesion_says_what_each_factor_gains_among_the_others():
     every = frozenset("abc")
     groups = experiment([every, *(every - {each} for each in "abc")], names=tuple("abc"))
     found = lesions(groups, {"a": 0, "b": 0, "c": 0})
@@ -328,7 +252,7 @@ def test_a_lesion_says_what_each_factor_gains_among_the_others(experiment):
     assert found.against[0].verdict.level == pytest.approx(1 - 0.05 / 3)
 
 
-def test_a_lesion_without_one_of_its_arms_is_refused(experiment):
+def test_a_lesion_without_one_of_its_arms_is_refused():
     every = frozenset("abc")
     with pytest.raises(UsageError, match="it lacks a, b"):
         lesions(experiment([every, frozenset("bc"), frozenset("ac")], names=tuple("abc")), {"a": 0, "b": 0, "c": 0})

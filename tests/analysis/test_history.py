@@ -85,8 +85,39 @@ def revisions(*times_s):
 SLOWER = (1.0, 1.01, 0.99, 1.0, 1.01, 1.2, 1.21, 1.19, 1.2, 1.2)
 
 
+def in_this_order(commits):
+    return {f"{at:x}" * 40: at for at in range(16)}
+
+
+def test_revisions_are_in_the_order_of_their_commits_whenever_they_were_measured():
+    measured = [process(f"{at:x}" * 40, SLOWER[at], minute) for minute, at in enumerate((0, 9, 1, 8, 2, 7, 3, 6, 4, 5))]
+    dirty = process("0" * 40, 1.0, 30, edit="e")
+    (history,), _ = histories_of_commands([*measured, dirty], order=in_this_order)
+    assert [each.name for each in history.points[:3]] == ["0" * 10, "0" * 10 + "+", "1" * 10]
+    assert [each.at for each in history.changes] == [6]
+    assert not any("order of measurement" in each for each in change_lines(history))
+
+
+def test_revisions_none_of_which_git_knows_are_in_the_order_of_measurement_and_that_is_said():
+    (history,), _ = histories_of_commands(revisions(*SLOWER), order=lambda commits: {})
+    assert [each.commit[0] for each in history.points] == list("0123456789")
+    assert "revisions are in the order of measurement" in change_lines(history)[-1]
+
+
+def test_a_revision_that_git_does_not_know_stands_after_the_one_measured_before_it_and_the_others_stay_in_order():
+    known = in_this_order(None)
+    measured = [process(f"{at:x}" * 40, SLOWER[at], minute) for minute, at in enumerate((0, 9, 1, 8, 2, 7, 3, 6, 4, 5))]
+    amended = process("e" * 40, 1.0, 20)
+    del known["e" * 40], known["8" * 40]
+    (history,), _ = histories_of_commands([*measured, amended], order=lambda commits: known)
+    assert "".join(each.commit[0] for each in history.points) == "0182345e679"
+    said = change_lines(history)[-1]
+    assert "git does not know 8888888888, eeeeeeeeee here: each lies after the one that was measured before it" in said
+    assert "git fetch --unshallow" in change_lines(history, shallow=True)[-1]
+
+
 def test_a_slower_revision_is_named_with_its_ratio_and_the_command_that_tries_it_anew():
-    (history,), _ = histories_of_commands(revisions(*SLOWER))
+    (history,), _ = histories_of_commands(revisions(*SLOWER), order=in_this_order)
     (change,) = history.changes
     assert change.at == 5
     assert change.ratio == pytest.approx(np.mean(SLOWER[5:]) / np.mean(SLOWER[:5]), rel=1e-3)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from levelbench.analysis.roofline import place_under_roofs, recorded_place
+from levelbench.analysis.roofline import place_under_roofs, with_recorded
 from levelbench.errors import UsageError
 from levelbench.records.rooflines import RooflineProfile, RooflineRow
 
@@ -50,7 +50,7 @@ ABOVE = [2.8, 2.82, 2.84, 2.8, 2.81, 2.83]
         ({}, "roof", "it is the better roof"),
         ({"name": "Conv"}, "count", "Winograd"),
         ({"name": "Relu", "bound": "memory", "roof": "L1"}, "count", "moved fewer bytes"),
-        ({"name": "Softmax"}, "count", "a compiler left out"),
+        ({"name": "Softmax"}, "count", "some were left out"),
         ({"time_s": 1e-6}, "time", "too short for the clock"),
     ],
 )
@@ -97,9 +97,45 @@ def test_no_process_is_refused():
         place_under_roofs("x", [])
 
 
+def stepped(share, spread=0.02, operator=0.5):
+    """Six processes with an operator and a training step of 20 ms, both under the float32 roof."""
+    found = profiles([share] * 6, spread, kind="training step", name="training step")
+    (row,) = profiles([operator])[0].rows
+    return place_under_roofs("x", [msgspec.structs.replace(each, rows=[*each.rows, row]) for each in found])
+
+
 def test_recorded_steps_get_the_share_of_the_roofs_of_now():
-    (step,) = place_under_roofs("x", profiles([0.5] * 6, kind="training step")).places
-    found = recorded_place([0.04] * 6, step, when="6 runs")
-    assert found.share.value == pytest.approx(0.25)
-    assert found.name == "recorded steps (6 runs)"
-    assert recorded_place([0.04] * 6, step, reason="another machine").share is None
+    found = with_recorded(stepped(0.5), [0.025] * 6, "6 runs")
+    assert found.places[1].share.value == pytest.approx(0.4)
+    assert found.places[1].name == "recorded steps (6 runs)"
+    assert found.lacks[-1].endswith("the shares of now are the ones to trust")
+
+
+@pytest.mark.parametrize("recorded_s", [0.04, 0.012])
+def test_steps_of_now_that_are_far_from_the_recorded_ones_are_not_the_ones_to_trust(recorded_s):
+    said = with_recorded(stepped(0.5), [recorded_s] * 6, "6 runs").lacks[-1]
+    assert said.startswith("doubt: a step takes 20 ms now and")
+    assert "trust neither share" in said
+
+
+@pytest.mark.parametrize(("recorded_s", "apart"), [(0.0001, "200"), (0.04, "2.0"), (2.0, "100")])
+def test_how_far_apart_the_steps_are_is_said_in_plain_digits(recorded_s, apart):
+    said = with_recorded(stepped(0.001), [recorded_s] * 6, "6 runs").lacks[-1]
+    assert f"recorded runs, {apart} times apart" in said
+
+
+@pytest.mark.parametrize(("spread", "why"), [(0.02, "the machine was slower now"), (0.4, "it varied by 40%")])
+def test_recorded_steps_above_the_roof_refute_it_and_take_its_shares(spread, why):
+    found = with_recorded(stepped(0.9, spread), [0.005] * 6)
+    assert {each.share for each in found.places} == {None}
+    assert found.places[1].wrong == "roof"
+    assert why in found.places[1].reason
+    assert "(above it: recorded steps)" in found.places[2].reason
+    assert "the ones to trust" not in found.lacks[-1]
+
+
+def test_an_operator_above_a_wrong_roof_takes_the_share_of_the_whole_step():
+    step, operator = stepped(0.9, operator=4.7).places
+    assert (operator.wrong, step.wrong, step.share) == ("roof", "", None)
+    assert step.reason == "no share: the float32 roof is wrong (above it: Gemm)"
+    assert "Gemm is above it, too" in stepped(1.8, operator=4.7).places[0].reason

@@ -6,44 +6,16 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from benchmarks.analysis import RANKS, law_times, scaled_point
 
 from levelbench.analysis.scaling import CROWDED, EntryRuns, fit_scaling, scaling, scaling_of_entries
+from levelbench.errors import UsageError
 from levelbench.measure.statistics import amdahl_bound
-from levelbench.records import Distribution, RunGroup
-from levelbench.records.reader import Record
-from levelbench.records.schema import End, Evaluation, Header, Source
-
-SECOND = 1_000_000_000
 
 
 @pytest.fixture
-def point(run, specification):
-    """A group of runs on so many ranks, and their records: ``point(ranks, times_s, epoch_s)``."""
-
-    def make(ranks, times, epoch_s=1.0, threads=1, scheme="all-reduce", cores=64, **team_facts):
-        team = Distribution(ranks, scheme, {}, "process", "gloo") if ranks > 1 else None
-        spec = msgspec.structs.replace(specification, distribution=team)
-        environment = {"machine": {"id": "m1", "cores_allowed": cores}, "framework": {"threads": threads}}
-        runs = [
-            run(time, seed=seed, distribution=team, path=f"{ranks}-{scheme}-{seed}", environment=environment)
-            for seed, time in enumerate(times)
-        ]
-        phases = {"forward": round(4 * epoch_s * SECOND), "evaluate": 9 * SECOND}
-        records = [
-            Record(
-                each.path,
-                Header(1, "i", "k", seed, "", spec, {}, Source("", "", ""), ""),
-                (Evaluation(13 * SECOND, 40, 4.0, 400, {"validation": 0.9}, 1.0, phases),),
-                {},
-                (),
-                End("done", 1, {}, environment_after={"team": team_facts}),
-                "done",
-            )
-            for seed, each in enumerate(runs)
-        ]
-        return RunGroup(f"digits[ranks={ranks}]", f"k{ranks}{scheme}", spec, tuple(runs)), records
-
-    return make
+def point():
+    return scaled_point
 
 
 def found(*points):
@@ -69,6 +41,21 @@ def test_efficiency_is_the_speed_up_over_how_many_times_the_ranks(point):
 def test_a_sentence_says_whether_more_ranks_reach_the_target_sooner(point, times, answer):
     (said,) = found(point(1, [4.0, 4.01, 3.99]), point(2, times)).answers
     assert said.startswith(f"digits[ranks=2] reaches the target {answer}")
+
+
+def test_strong_and_weak_scaling_of_a_scheme_have_laws_of_their_own(point):
+    study = found(
+        point(1, [4.0, 4.01]),
+        point(2, [2.0, 2.01]),
+        point(4, [1.0, 1.01]),
+        point(2, [3.0, 3.01], grows="weak"),
+        point(4, [2.5, 2.51], grows="weak"),
+    )
+    laws = {each.scheme: each for each in study.laws if each.quantity == "accuracy"}
+    assert set(laws) == {"all-reduce", "all-reduce, weak scaling"}
+    assert laws["all-reduce"].serial == pytest.approx(0, abs=0.01)
+    assert laws["all-reduce, weak scaling"].serial > 0.4
+    assert {each.n for each in laws.values()} == {6}
 
 
 def test_no_sentence_is_said_of_crowded_ranks(point):
@@ -156,17 +143,6 @@ def test_what_the_gate_finds_between_a_point_and_its_base_is_a_warning(point):
     assert any("different machines" in each for each in result.warnings)
 
 
-RANKS = (1, 2, 4, 8, 16)
-
-
-def amdahl_times(rng, serial, runs=4, base=20.0, deviation=0.05):
-    """Seconds by number of ranks that follow Amdahl's law."""
-    return {
-        ranks: (base / amdahl_bound(ranks, serial) * np.exp(deviation * rng.standard_normal(runs))).tolist()
-        for ranks in RANKS
-    }
-
-
 def test_the_pi_example_of_sc15_has_a_serial_share_of_one_percent():
     # Hoefler & Belli, SC15, section 5.1: a base of 20 ms, of which 0.2 ms are serial.
     law = fit_scaling("epoch", {ranks: [0.02 / amdahl_bound(ranks, 0.01)] * 2 for ranks in RANKS})
@@ -176,17 +152,6 @@ def test_the_pi_example_of_sc15_has_a_serial_share_of_one_percent():
     assert law.measured_s.value == pytest.approx(0.02)
     assert law.serial_interval is None
     assert any("lie exactly on it" in line for line in law.lacks)
-
-
-@pytest.mark.parametrize("cap", [math.inf, 6.0], ids=["all arrive", "slow runs are given up"])
-def test_the_interval_of_the_serial_share_holds_it_in_95_percent(cap):
-    rng, held = np.random.default_rng(1), 0
-    for _ in range(150):
-        drawn = amdahl_times(rng, 0.2, deviation=0.2)
-        times = {ranks: [each for each in of if each <= cap or ranks < 8] for ranks, of in drawn.items()}
-        missed = {ranks: [cap for each in of if each > cap and ranks >= 8] for ranks, of in drawn.items()}
-        held += 0.2 in fit_scaling("accuracy", times, missed).serial_interval
-    assert 0.89 <= held / 150 <= 0.99
 
 
 def test_the_universal_law_is_fastest_where_it_was_made_to_be():
@@ -221,6 +186,56 @@ def test_what_a_law_lacks_is_said(times, said):
     assert any(said in line for line in fit_scaling("epoch", times).lacks)
 
 
+def test_times_without_coherency_do_not_say_on_how_many_ranks_they_are_shortest():
+    # Amdahl's law with a serial share of 0.2 exactly.
+    law = fit_scaling("epoch", {1: [10, 10, 10], 2: [6, 6.0001, 6], 4: [4, 4, 4]})
+    assert law.contention == pytest.approx(0.2, rel=1e-4)
+    assert law.coherency < 1e-5
+    assert law.peak == math.inf
+
+
+def test_if_coherency_may_be_zero_no_number_of_ranks_is_the_fastest():
+    rng = np.random.default_rng(0)
+    times = {p: list(100 * (0.1 + 0.9 / p) * np.exp(0.01 * rng.standard_normal(3))) for p in (1, 2, 4, 8)}
+    laws = [fit_scaling("epoch", {p: [t * scale for t in of] for p, of in times.items()}) for scale in (1, 2)]
+    law = next(each for each in laws if each.coherency is not None)
+    assert law.coherency_interval.low == 0.0
+    assert law.peak == math.inf
+
+
+def test_one_run_on_each_of_three_numbers_says_nothing_of_the_fastest():
+    law = fit_scaling("epoch", {1: [10.0], 2: [6.0], 4: [5.0]})
+    assert law.coherency > 0
+    assert law.peak is None
+    assert any("coherency has no interval" in line for line in law.lacks)
+
+
+def test_if_more_ranks_are_slower_one_is_the_fastest_and_the_speed_up_is_none():
+    law = fit_scaling("epoch", {1: [4.0, 4.1, 4.05], 2: [8.0, 8.1, 8.2], 4: [20.0, 20.5, 21.0]})
+    assert law.most == 1.0
+    assert law.peak == 1.0
+
+
+def test_a_run_without_a_time_is_refused():
+    with pytest.raises(UsageError, match="a run on 2 ranks took 0 s"):
+        fit_scaling("epoch", {1: [4.0, 4.1], 2: [0.0, 2.0]})
+
+
+def test_two_runs_and_a_censored_one_are_too_few_and_not_exact():
+    law = fit_scaling("accuracy", {1: [4.0], 2: [2.5]}, {2: [3.0]})
+    assert any("2 runs that reached the target are too few" in line for line in law.lacks)
+    assert not any("exactly" in line for line in law.lacks)
+
+
+def test_where_more_ranks_save_more_than_their_share_no_law_has_a_time_on_one_or_a_bound():
+    pair = fit_scaling("accuracy", {1: [73.8], 4: [10.7]}, unit="accelerator")
+    assert (pair.base_s, pair.serial, pair.most) == (None, None, None)
+    assert pair.measured_s.value == pytest.approx(73.8)
+    several = fit_scaling("epoch", {1: [4.0, 4.1, 4.05], 2: [1.0, 1.1, 1.05]})
+    assert several.serial is None
+    assert several.serial_interval.low == 0.0
+
+
 def test_laws_are_fitted_to_epochs_and_to_time_to_accuracy_by_scheme(point):
     points = [point(1, [4.0, 4.1, 3.9]), point(2, [2.5, 2.6, 2.4], epoch_s=0.6), point(4, [2.0, 2.1, 1.9], epoch_s=0.4)]
     laws = found(*points).laws
@@ -239,6 +254,9 @@ def test_runs_that_missed_are_censored_in_the_law_of_time_to_accuracy(point):
 def test_crowded_points_are_in_no_law(point):
     law = found(point(1, [4.0, 4.1]), point(2, [2.5, 2.4]), point(4, [9.0, 9.1], cores=2)).laws[1]
     assert law.counts == (1, 2)
+    alone = found(point(1, [4.0, 4.1]), point(4, [9.0, 9.1], cores=2)).laws[1]
+    assert "on 1 rank alone, apart from those on 4, where threads outnumbered cores" in alone.lacks[0]
+    assert "no more ranks times threads than there are cores" in alone.lacks[0]
 
 
 def test_the_base_is_stated_in_seconds(point):
@@ -259,4 +277,4 @@ def test_entries_lose_more_to_accuracy_than_per_epoch_if_they_need_more_epochs()
 
 def test_a_hundred_thousand_runs_have_the_law_of_a_few():
     rng = np.random.default_rng(3)
-    assert fit_scaling("epoch", amdahl_times(rng, 0.1, runs=20_000)).serial == pytest.approx(0.1, rel=0.01)
+    assert fit_scaling("epoch", law_times(rng, 0.1, runs=20_000)).serial == pytest.approx(0.1, rel=0.01)

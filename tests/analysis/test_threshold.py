@@ -85,6 +85,13 @@ def test_of_an_arm_that_stopped_nothing_is_known_beyond(ended):
     assert found.limits[0].stopped == 1
 
 
+@pytest.mark.parametrize(("ended", "stopped"), [("target", 1), ("unknown", 1), ("end", 0)])
+def test_a_run_that_stopped_at_its_first_crossing_may_have_confirmed_it(ended, stopped):
+    (row,) = sweep([arm("a", [0.9, 0.92, 0.94], ended=ended)], [0.94], 0.94).crossings
+    confirmed = dict(zip(SHOWN_RULES, row, strict=True))["confirmed"]
+    assert (confirmed.reached, confirmed.stopped) == (0, stopped)
+
+
 def test_a_curve_of_unknown_end_that_stops_at_its_best_may_have_been_stopped():
     at_best, past_it = arm("a", [0.9, 0.94], ended="unknown"), arm("b", [0.9, 0.94, 0.93], ended="unknown")
     assert [limit.stopped for limit in sweep([at_best, past_it], [0.9], 0.9).limits] == [1, 0]

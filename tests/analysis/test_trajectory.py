@@ -42,6 +42,15 @@ def test_the_evaluation_at_which_they_part_and_that_at_which_they_differ_on_aver
     assert found.difference in found.interval
 
 
+def test_a_difference_that_vanishes_is_not_said_to_last_and_a_loss_that_is_no_number_is_said():
+    rng = np.random.default_rng(0)
+    a = {seed: curve(np.exp(rng.normal(0, 0.01, 4)).tolist()) for seed in range(6)}
+    b = {seed: curve((np.exp(rng.normal(0, 0.01, 4)) * [2, 1, 1, 1]).tolist()) for seed in range(6)}
+    assert trajectories(a, b, TARGET).line().endswith("there), but not clearly at all later ones")
+    broken = {**b, 0: curve([1.0, float("nan"), 1.0, 1.0], qualities=[0.5] * 4)}
+    assert "; the loss of 0 + 1 runs (A + B) became no finite number" in trajectories(a, broken, TARGET).line()
+
+
 def test_chance_alone_makes_no_difference_on_average():
     rng = np.random.default_rng(7)
     wrong = 0

@@ -35,6 +35,7 @@ def test_what_is_not_known_is_a_reason_and_no_share(rates, flops, peak, words):
     found = peak_share("x", rates, flops, peak)
     assert found.share is None
     assert words in found.reason
+    assert "an epoch" in peak_share("x", [], flops, peak, no_rate="how many examples an epoch has").reason
 
 
 def test_the_table_has_the_highest_share_first_and_reasons_last():

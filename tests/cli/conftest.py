@@ -36,7 +36,18 @@ def environment(machine="m1"):
 
 
 def write_run(
-    store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0, suspect=(), batch=64
+    store,
+    spec,
+    seed,
+    identity,
+    qualities,
+    step_ms=1.0,
+    machine="m1",
+    status="done",
+    minute=0,
+    suspect=(),
+    batch=64,
+    planned=0,
 ):
     """A record of as many epochs of ten steps as there are qualities, every step of ``step_ms``."""
     qualities = [each + seed * 2e-4 for each in qualities]
@@ -50,6 +61,7 @@ def write_run(
         environment=environment(machine),
         source=Source("task", hashlib.sha256(b"# the task").hexdigest(), "# the task"),
         version="0.1.0",
+        planned_runs=planned,
     )
     with RecordWriter.create(store, header) as writer:
         phases = {"prepare": 20 * MS, "forward": 0, "backward": 0, "evaluate": 0}
@@ -106,9 +118,9 @@ def store(tmp_path):
 def write(tmp_path):
     """Write one more run into the store: ``write(seed, identity, qualities, framework=..., threshold=..., ...)``."""
 
-    def add(seed, identity, qualities=REACHES, step_ms=1.0, machine="m1", status="done", suspect=(), **spec):
+    def add(seed, identity, qualities=REACHES, step_ms=1.0, machine="m1", status="done", suspect=(), planned=0, **spec):
         place = tmp_path / "store", specification(**spec), seed, identity
-        return write_run(*place, qualities, step_ms, machine, status, minute=59, suspect=suspect)
+        return write_run(*place, qualities, step_ms, machine, status, minute=59, suspect=suspect, planned=planned)
 
     return add
 
@@ -134,6 +146,15 @@ def plain_terminal(monkeypatch):
     for name, value in PLAIN_TERMINAL.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "argv", ["levelbench"])
+
+
+@pytest.fixture(params=[80, 120])
+def width(request, monkeypatch, plain_terminal):
+    """The columns of a terminal, usual and wide: lines are folded as on one."""
+    monkeypatch.setenv("COLUMNS", str(request.param))
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    return request.param
 
 
 @pytest.fixture(scope="module")

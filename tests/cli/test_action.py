@@ -55,8 +55,10 @@ def test_a_slower_head_fails_and_the_summary_says_so(repository, tmp_path):
     done = gate(repository, tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "SLOWER" in (tmp_path / "summary.md").read_text()
+    assert "SLOWER" in (tmp_path / "levelbench-comment.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_slower_head_passes_where_nothing_is_to_fail(repository, tmp_path):
     done = gate(repository, tmp_path, FAIL_ON="never")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,6 +69,14 @@ def test_a_revision_that_is_not_there_fails_without_a_summary(repository, tmp_pa
     assert done.returncode != 0
     assert "nowhere" in done.stderr
     assert not (tmp_path / "summary.md").exists()
+
+
+def test_where_a_command_fails_the_table_of_one_before_is_not_shown(repository, tmp_path):
+    (tmp_path / "levelbench.md").write_text("FORMER")
+    (tmp_path / "levelbench-comment.md").write_text("FORMER")
+    assert gate(repository, tmp_path, BASE="nowhere").returncode != 0
+    assert not (tmp_path / "summary.md").exists()
+    assert (tmp_path / "levelbench-comment.md").read_text() == "FORMER"
 
 
 def test_each_input_reaches_the_script_through_its_environment():
@@ -91,8 +101,8 @@ def test_the_table_is_the_comment_on_the_pull_request_and_there_is_none_without_
     given = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path), "NUMBER": "7"}
     assert step(COMMENT, tmp_path, **given).returncode == 0
     assert not (tmp_path / "said").exists()
-    (tmp_path / "levelbench.md").write_text("SAME")
+    (tmp_path / "levelbench-comment.md").write_text("SAME")
     assert step(COMMENT, tmp_path, **given).returncode == 0
     said = (tmp_path / "said").read_text().split()
     assert said[:3] == ["pr", "comment", "7"]
-    assert said[-2:] == ["--body-file", f"{tmp_path}/levelbench.md"]
+    assert said[-2:] == ["--body-file", f"{tmp_path}/levelbench-comment.md"]

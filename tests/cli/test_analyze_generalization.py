@@ -58,9 +58,9 @@ def test_json_has_sets_scores_and_differences(call, made):
 @needs_matplotlib
 def test_tables_and_the_figure_are_written(call, made, tmp_path):
     files = ("--csv", tmp_path / "g.csv", "--markdown", tmp_path / "g.md", "--plot", tmp_path / "g.svg")
-    call("analyze", "generalization", *LARGE_FIRST, "--on", "shift[severity=2]", "--store", made, *files)
+    call("analyze", "generalization", *LARGE_FIRST, "--on", "shift[severity=1]", "--store", made, *files)
     rows = list(csv.DictReader((tmp_path / "g.csv").read_text().splitlines()))
-    assert [row["set"] for row in rows] == ["test", "test", "shift[severity=2]", "shift[severity=2]"]
+    assert [row["set"] for row in rows] == ["test", "test", "shift[severity=1]", "shift[severity=1]"]
     assert float(rows[0]["quality"]) > float(rows[1]["quality"])
     assert "# Generalization" in (tmp_path / "g.md").read_text()
     assert "digits[hidden=64] (n = 3)" in (tmp_path / "g.svg").read_text()

@@ -18,7 +18,7 @@ def measured(monkeypatch):
     def known(job, processes, on_turn):
         jobs.append(job)
         found = profiles([0.4 + 0.01 * at for at in range(processes)], kind="training step", name="training step")
-        operator = profiles([2.8] * processes)[0].rows[0]
+        operator = profiles([2.8] * processes, name="Conv")[0].rows[0]
         view = msgspec.structs.replace(operator, name="Reshape", share=None, bytes=0.0, flops=0.0, reason="a view")
         return [msgspec.structs.replace(each, rows=[*each.rows, operator, view]) for each in found]
 
@@ -48,10 +48,11 @@ def test_runs_of_another_machine_are_refused(call, measured, store):
 def test_the_recorded_steps_of_runs_stand_beside_those_of_now(call, measured, store, monkeypatch):
     monkeypatch.setattr("levelbench.experiments.profiling.why_no_profile", lambda *given: "")
     code, out, _ = call("analyze", "roofline", "digits[framework=numpy]", "--store", store, "--json")
-    assert code == 0
+    assert code == 4
     places = json.loads(out)["places"]
     recorded = next(each for each in places if each["kind"] == "recorded step")
     assert recorded["name"] == "recorded steps (5 runs)"
+    assert recorded["wrong"] == "roof"
     assert recorded["time_s"]["value"] == pytest.approx(1e-3, rel=1e-3)
 
 
@@ -60,7 +61,8 @@ def test_it_is_drawn_under_the_slope_of_each_level(call, measured, tmp_path):
     files = ("--plot", tmp_path / "r.svg", "--markdown", tmp_path / "r.md", "--csv", tmp_path / "r.csv")
     call("analyze", "roofline", "digits", "--framework", "numpy", "--store", tmp_path / "none", *files)
     text = (tmp_path / "r.svg").read_text()
-    assert all(f"<!-- {name} GB/s -->" in text for name in ("L1 200", "memory 20.0"))
+    assert all(f"<!-- {name} GB/s -->" in text for name in ("L1, 200", "memory, 20.0"))
+    assert "<!-- operator, forward, no share -->" in text
     assert "training step" in (tmp_path / "r.csv").read_text()
     assert "Roofs" in (tmp_path / "r.md").read_text()
 

@@ -67,6 +67,18 @@ def test_runs_on_one_number_of_ranks_are_told_what_to_make(call, store):
     assert "make them: levelbench scale digits --ranks 1,2,4" in " ".join(err.lower().split())
 
 
+def test_runs_that_gain_more_than_their_share_have_no_bound_and_are_told_of_all_the_same(call, tmp_path):
+    for ranks, step_ms in {1: 400.0, 2: 10.0}.items():
+        team = Distribution(ranks, "all-reduce", {}, "process", "gloo") if ranks > 1 else None
+        spec = msgspec.structs.replace(specification(), distribution=team)
+        for seed in range(3):
+            write_run(tmp_path, spec, seed, f"{ranks:04d}000{seed}", REACHES, step_ms, minute=3 * seed + ranks // 2)
+    code, out, _ = call("analyze", "scaling", "--store", tmp_path, "--wide")
+    assert code == 0
+    assert "the laws have no loss to fit" in out
+    assert "without bound" not in out
+
+
 def test_runs_that_all_missed_have_no_law_of_time_to_accuracy(call, scaled):
     code, out, _ = call("analyze", "scaling", "--store", scaled, "--target", "0.99", "--json")
     _, accuracy = json.loads(out)["scalings"][0]["laws"]

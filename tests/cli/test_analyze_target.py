@@ -80,6 +80,7 @@ def planned(call, monkeypatch):
 WORDS = ("analyze", "target", "digits[hidden=32]", "--framework", "numpy", "--epochs", "12")
 
 
+@pytest.mark.slow
 def test_ten_runs_become_a_proposal_and_are_not_made_again(call, folder, in_this_process):
     code, out, err = call(*WORDS, "--store", folder)
     assert code == 0

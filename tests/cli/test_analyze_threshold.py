@@ -119,6 +119,7 @@ def test_the_time_to_each_target_is_drawn(call, store, tmp_path):
     [
         (("--targets", "high"), "could not convert"),
         (("--targets", ","), "names no target"),
+        (("--targets", "0.9,1.5"), "its scale goes from 0 to 1"),
         (("--target", "1.5"), "1.5"),
         (("--task", "digits"), "--task without a board"),
     ],

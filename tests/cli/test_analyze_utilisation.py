@@ -89,7 +89,16 @@ def made(tmp_path_factory):
 def test_runs_without_a_measured_peak_say_how_to_measure_one(call, made):
     code, out, _ = call("analyze", "utilisation", "--store", made, "--wide")
     assert code == 4
-    assert "levelbench operator MatMul" in out
+    assert "those of doctor and analyze roofline are not kept" in out
+    assert "to record one: levelbench operator MatMul" in out
+
+
+def test_the_peak_has_its_unit_and_the_note_says_that_the_interval_leaves_its_spread_out(call, made, tmp_path):
+    write_heads(made, {**head(1e12), "environment": Store(made).summaries()[0].environment})
+    call("analyze", "utilisation", "--store", made, "--markdown", tmp_path / "u.md")
+    out = (tmp_path / "u.md").read_text()
+    assert "| peak GFLOP/s |" in out
+    assert "how much the peak varied is not in it" in out
 
 
 @needs_matplotlib
@@ -118,3 +127,29 @@ def test_show_and_report_have_operations_and_reads(call, made, tmp_path):
     call("report", "--store", made, "-o", tmp_path / "r.html", "--markdown", tmp_path / "r.md")
     assert "Operations and input" in (tmp_path / "r.html").read_text()
     assert "GFLOP to target" in (tmp_path / "r.md").read_text()
+
+
+def tracked(store, epochs, examples):
+    """A loop of one's own that reaches its target in its fourth epoch, and how many examples a step of it says."""
+    import levelbench
+
+    with levelbench.track("own", target={"accuracy": 0.9}, settings={"lr": 0.1}, store=str(store)) as run:
+        for epoch in run.epochs(epochs):
+            run.step(examples)
+            run.evaluate(0.95 if epoch >= 3 else 0.5)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "examples", "said"),
+    [
+        (6, 32, "the operations of a program's own network are not counted: make it a task"),
+        (6, 0, "the runs do not count examples"),
+        (2, 32, "none of 1 runs reached its target"),
+    ],
+)
+def test_a_loop_of_ones_own_gets_the_true_reason_and_what_to_do(call, tmp_path, epochs, examples, said):
+    tracked(tmp_path, epochs, examples)
+    code, out, _ = call("analyze", "utilisation", "own", "--store", tmp_path)
+    assert code == 4
+    assert said in " ".join(out.split())
+    assert ("reached its target" in out) == (epochs == 2)

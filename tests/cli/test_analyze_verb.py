@@ -118,6 +118,7 @@ def test_a_combination_that_gains_less_is_sub_multiplicative(study, call, tmp_pa
     assert "gain less together" in out
 
 
+@pytest.mark.slow
 def test_the_same_command_makes_no_run_twice_and_more_seeds_only_those(study, call, tmp_path):
     path, jobs, _ = study
     words = ("analyze", "composition", path, "--framework", "numpy", "--store", tmp_path / "s")
@@ -238,6 +239,7 @@ def test_framework_and_ranks_are_factors(study, call, tmp_path):
 FIVE_FACTORS = ("--factor", "wide", "--factor", "momentum", "--factor", "nesterov=false", "--factor", "lr=0.01")
 
 
+@pytest.mark.slow
 def test_a_lesion_leaves_out_one_factor_at_a_time(study, call, tmp_path):
     path, jobs, _ = study
     words = ("--framework", "numpy", "-n", 3, "--store", tmp_path / "s", "--design", "lesion")
@@ -250,6 +252,7 @@ def test_a_lesion_leaves_out_one_factor_at_a_time(study, call, tmp_path):
     assert gains == pytest.approx({"wide": 0.8, "momentum": 0.5, "nesterov": 0.9}, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_fraction_states_its_resolution_and_generators(study, call, tmp_path):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     path, jobs, _ = study

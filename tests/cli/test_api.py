@@ -62,6 +62,12 @@ def test_a_single_task_has_no_verdict_and_says_what_to_do(measured, store):
     assert "3/3" in str(found)
 
 
+def test_an_error_begins_its_advice_with_a_capital_letter_unless_that_is_a_command(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"\. levelbench list tasks shows them all\.$"):
+        levelbench.run("digitz", store=tmp_path, progress=False)
+    assert str(UsageError("n=-1", "it is negative", "give a count")) == "n=-1: it is negative. Give a count."
+
+
 def test_a_notebook_shows_verdict_table_and_drawing_and_no_markup_from_outside(measured):
     html = measured._repr_html_()
     assert str(measured.verdict.kind) in html

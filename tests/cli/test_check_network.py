@@ -106,7 +106,6 @@ def test_an_operator_that_no_framework_has_is_unsupported_with_exit_code_3(call,
 REFUSED = {
     "a name that is neither a file nor of the zoo": (["bert-tyny"], "no network has that name; close: bert-tiny"),
     "a file that is not there": (["absent.onnx"], "absent.onnx"),
-    "an open size that nobody says": (["MODEL"], "give --size length=16"),
     "a size that is no number": (["MODEL", "--size", "length=long"], "write --size length=16"),
     "an option of operators": (["MODEL", "--dtype", "float32"], "MODEL is a network"),
     "a mode that a framework has not": (["MODEL", "--size", "length=5", "--mode", "numpy=fast"], "mode of numpy"),
@@ -137,3 +136,29 @@ def test_inputs_that_hold_objects_are_not_unpickled(call, model, tmp_path):
     code, _, err = call("check", model, "--framework", "numpy", "--inputs", tmp_path / "bad.npz")
     assert code == 3
     assert "NumPy cannot read it" in err
+
+
+def test_a_size_that_no_input_has_is_refused_with_those_that_there_are(call, model):
+    code, _, err = call("check", model, "--framework", "numpy", "--size", "width=5")
+    assert code == 2
+    assert "length" in err
+
+
+def test_an_open_size_gets_a_usual_number_which_is_said(call, model):
+    code, out, err = call("check", model, "--framework", "numpy")
+    assert code == 0
+    assert "1 of 1 outputs agree" in out
+    assert "--size length=16" in err
+
+
+def test_what_numpy_lacks_is_compared_with_onnxruntime(call, tmp_path):
+    skip_without("onnxruntime")
+    node = helper.make_node("Inverse", ["x"], ["y"], domain="com.microsoft")
+    declared = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (2, 3, 3)) for name in "xy"]
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], "inverse", declared[:1], declared[1:])
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), tmp_path / "inverse.onnx")
+    code, out, err = call("check", tmp_path / "inverse.onnx", "--framework", "onnxruntime")
+    assert code == 0
+    assert "against onnxruntime: 1 of 1 outputs agree" in out
+    assert "because numpy cannot run it" in err

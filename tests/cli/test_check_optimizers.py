@@ -6,7 +6,7 @@ import pytest
 from levelbench.cli.check_training import check_optimizers
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.training.optimizers import SGD, Momentum
-from levelbench.training.probes.optimizers import load_optimizers
+from levelbench.training.probes.optimizer_files import load_optimizers
 
 MOMENTUM = """
 from dataclasses import dataclass
@@ -38,8 +38,10 @@ def write(tmp_path):
     return add
 
 
-def check(path, reference="", framework="numpy", plot=None, as_json=False):
-    return check_optimizers(path, reference=reference, framework=framework, plot=plot, seed=0, as_json=as_json)
+def check(path, reference="", framework="numpy", plot=None, as_json=False, timeout=300.0):
+    return check_optimizers(
+        path, reference=reference, framework=framework, plot=plot, seed=0, as_json=as_json, timeout=timeout
+    )
 
 
 TORCHS = """
@@ -66,6 +68,7 @@ def test_a_class_of_pytorchs_kind_is_checked_with_the_usual_rate(write, capsys):
     assert "Mine: nothing found wrong, in up to 1,000 steps alongside the reference" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_rate_of_a_class_of_pytorchs_kind_is_halved_too(write, capsys):
     pytest.importorskip("torch")
     assert check(write(TORCHS), as_json=True) == 0
@@ -104,6 +107,18 @@ def test_a_wrong_one_ends_with_1_and_says_from_which_step(write, capsys):
     assert "first step: the very first step differs: first at step 1" in capsys.readouterr().out
 
 
+def test_an_optimizer_that_hangs_is_stopped_and_the_check_is_named(write, capsys):
+    text = RIGHT.replace("        velocity = self", "        while True: pass\n        velocity = self")
+    assert check(write(text), timeout=20) == 1
+    assert "its process ended in the check 'shapes': it did not end within 20 s" in capsys.readouterr().out
+
+
+def test_an_optimizer_that_ends_its_process_is_a_finding(write, capsys):
+    text = RIGHT.replace("        velocity = self", "        import os; os.abort()\n        velocity = self")
+    assert check(write(text)) == 1
+    assert "SIGABRT" in capsys.readouterr().out
+
+
 def test_a_reference_of_the_command_line_wins(write):
     assert check(write(RIGHT), reference="sgd") == 1
 
@@ -119,8 +134,8 @@ def test_json_has_every_finding_and_every_step_and_the_divergence_is_drawn_besid
     (report,) = found["reports"]
     assert report["name"] == "Mine"
     assert {"probe", "status", "found", "do", "case"} == set(report["findings"][0])
-    assert {each["problem"]: len(each["linf"]) for each in report["divergences"]}["long"] == 1000
-    assert {len(each["linf"]) for each in report["divergences"] if each["problem"] != "long"} == {100}
+    steps = {each["problem"]: len(each["linf"]) for each in report["divergences"]}
+    assert (steps["long"], steps["quadratic"], steps["schedule"], steps["step 1,001"]) == (1000, 100, 100, 11)
 
 
 def test_a_figure_without_a_reference_is_refused(write, tmp_path):

@@ -128,6 +128,7 @@ def test_settings_that_a_scheme_of_a_file_has_not_are_refused(call, tmp_path):
     assert "no setting of scheme" in " ".join(err.split())
 
 
+@pytest.mark.slow
 def test_the_example_of_the_docs_has_the_three_faults_that_they_tell_of(check):
     page = Path(__file__).parents[2] / "docs" / "guides" / "check-scheme.md"
     code = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[0]

@@ -1,6 +1,7 @@
 """``levelbench check FILE`` on operators that are right, wrong, crash, hang, or cannot be read."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -234,15 +235,15 @@ NOISY = RIGHT.replace(
 
 def test_runs_that_differ_in_the_last_bits_are_noted_with_how_far_and_where(check):
     _, out, _ = check(NOISY, "--repeat", "20", "--dtype", "float32", "--json")
-    (found,) = [each for each in json.loads(out)["reports"][0]["findings"] if each["probe"] == "repeatability"]
-    assert found["status"] == "noted"
+    findings = [each for each in json.loads(out)["reports"][0]["findings"] if each["probe"] == "repeatability"]
+    found = next(each for each in findings if each["status"] == "noted")
     assert "of 20 calls agree bit for bit" in found["found"]
     assert "ULP" in found["found"]
     assert "output 0, index" in found["found"]
 
 
 def test_calls_that_agree_bit_for_bit_are_said_to(right):
-    assert "20 calls, bit for bit" in right[1]
+    assert re.search(r"repeatability +passed +bit for bit", right[1])
 
 
 @pytest.mark.parametrize("words", [("--timeout", "-1"), ("--repeat", "0"), ("--seed", "-1")])

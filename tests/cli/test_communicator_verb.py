@@ -6,7 +6,7 @@ import pytest
 
 from levelbench.cli.communicator_words import Swept, fits_table, sweep_json, times_table
 from levelbench.distributed.communicators import mpi
-from levelbench.distributed.sweep import SweepPoint
+from levelbench.distributed.sweep import How, SweepPoint
 from levelbench.report.tables import Text
 
 ALPHA, BETA = 50e-6, 1e-9
@@ -44,6 +44,10 @@ def said(call):
         (("--seconds", "0"), 2, "not both positive"),
         (("--ranks", "0"), 2, "ranks"),
         (("--ranks", "1", "--operation", "send-receive"), 2, "no rank to send to"),
+        (("--ranks", "1", "--operation", "window"), 2, "no rank to send to"),
+        (("--dtype", "float42"), 2, "close: float"),
+        (("--dtype", "int32", "--operation", "all-reduce-mean"), 2, "cannot represent a mean"),
+        (("--overlap", "--operation", "gather,barrier"), 2, "none of gather, barrier can be begun"),
         (("--plot", "a.pdf"), 2, ".svg or .png"),
         (("--level", "2"), 2, "confidence level"),
     ],
@@ -95,6 +99,16 @@ def test_the_json_holds_every_value():
     assert found["operations"]["all-reduce"]["fit"]["alpha_s"] == pytest.approx(ALPHA, rel=1e-3)
 
 
+def test_a_window_tells_its_messages_and_what_hides_is_a_share():
+    point = SweepPoint("window", 4096, (1e-5,) * 9, 0, "", "")
+    beside = SweepPoint("all-reduce", 4096, (1e-5,) * 9, 0, "", "", overlap=(0.5,) * 9)
+    table = times_table([Swept("gloo", "process", 2, (point, beside), How("bfloat16", copy=True))], 0.95)
+    assert table.title == "Times on 2 ranks, bfloat16, out of place"
+    first, second = words(table)
+    assert first[6:] == ["100 thousand", ""]
+    assert second[6:] == ["", "50% [50%, 50%]"]
+
+
 def test_more_ranks_than_cores_are_warned_of(said, monkeypatch):
     monkeypatch.setattr("levelbench.measure.meters.resources.available_cores", lambda: 1)
     monkeypatch.setattr(
@@ -138,7 +152,7 @@ def test_a_sweep_over_mpi_measures_each_operation_at_each_size(said):
     assert code == 0, err
     (found,) = json.loads(out)["swept"]
     assert found["engine"] == "mpi"
-    assert [len(each["points"]) for each in found["operations"].values()] == [3] * 9 + [1]
+    assert [len(each["points"]) for each in found["operations"].values()] == [3] * 13 + [1]
     assert found["operations"]["all-reduce"]["points"][0]["times_s"]
 
 

@@ -9,15 +9,15 @@ from tests.report.pages import needs_matplotlib
 SIDES = ("digits[framework=numpy]", "digits[framework=torch]")
 
 
-def test_the_line_the_table_and_what_the_losses_say(call, store, golden):
+def test_the_line_the_table_and_what_the_losses_say(call, store, golden, width):
     code, out, _ = call("compare", *SIDES, "--why", "--profiles", "0", "--store", store)
     assert code == 1
-    golden("compare_why", out)
+    golden(f"compare_why_{width}", out)
 
 
-def test_without_why_nothing_changes(call, store, golden):
+def test_without_why_nothing_changes(call, store, golden, width):
     _, out, _ = call("compare", *SIDES, "--store", store)
-    golden("compare", out)
+    golden(f"compare_{width}", out)
 
 
 def test_as_json_the_factors_multiply_to_the_ratio(call, store):
@@ -67,6 +67,10 @@ def test_sides_of_two_machines_are_not_split(call, store, write):
     assert code == 4
     assert "why digits[framework=jax] differs from digits[framework=numpy] cannot be said" in out
     assert "run both here, in turns, under one task" in out
+    (line,) = (each for each in out.splitlines() if "not split" in each)
+    assert "the sides get no verdict (" in line
+    assert "machine" in line
+    assert "has ended" not in out
 
 
 def test_a_target_that_no_run_reached_leaves_nothing_to_split(call, store):

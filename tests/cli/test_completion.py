@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from tests.cli.conftest import specification, write_run
 
@@ -39,6 +40,9 @@ def complete(tmp_path):
         (("run", "digits[framework=num"), ["digits[framework=numpy"]),
         (("run", "digits", "--framework", "torch,num"), ["torch,numpy"]),
         (("run", "digits", "--recipe", ""), ["mlp", "onecycle"]),
+        (("run", "digits", "--recipe", "mlp,"), ["mlp,onecycle"]),
+        (("run", "digits", "--framework", "o"), []),
+        (("infer", "digits", "--framework", "o"), ["onnxruntime"]),
         (("run", "digits", "--clock", "m"), ["mlperf"]),
         (("scale", "digits", "--engine", "tor"), ["torchrun"]),
         (("lint", "--explain", "LB103"), ["LB103"]),
@@ -67,6 +71,12 @@ def test_runs_are_completed_by_the_ids_and_tasks_of_the_store(complete, tmp_path
         (("list", "settings", "dig"), ["digits"]),
         (("run", "digits", "--scheme", "all-"), ["all-reduce"]),
         (("check", "top"), ["top-k"]),
+        (("lint", "lat"), ["latest"]),
+        (("compare", "digits[hid"), ["digits[hidden="]),
+        (("show", "digits[framework=num"), ["digits[framework=numpy"]),
+        (("run", "digits[framework=onnx"), []),
+        (("run", "digits", "--crossing", "inter"), []),
+        (("compare", "a", "b", "--crossing", "inter"), ["interpolated"]),
         (("check", "digits[hid"), ["digits[hidden="]),
         (("list", "networks", "resnet11"), ["resnet110"]),
     ],
@@ -75,6 +85,10 @@ def test_more_words_are_completed(complete, words, found):
     assert complete(*words) == found
 
 
+FISH = """
+_LEVELBENCH_COMPLETE=fish_source levelbench | source
+complete -C 'levelbench list clo'
+"""
 BASH = r"""
 eval "$(_LEVELBENCH_COMPLETE=bash_source levelbench)"
 COMP_WORDS=(levelbench list clo); COMP_CWORD=2
@@ -95,15 +109,17 @@ def _source(shell):
     return subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True)
 
 
-def test_bash_itself_completes_a_word_after_the_documented_line(tmp_path):
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
+@pytest.mark.parametrize(("shell", "own", "script"), [("bash", "--norc", BASH), ("fish", "--no-config", FISH)])
+def test_a_shell_itself_completes_a_word_after_the_documented_line(tmp_path, shell, own, script):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
     program = tmp_path / "levelbench"
     program.write_text(f"#!{sys.executable}\n{ASK}\n")
     program.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "--norc", "-c", BASH], env=environment, capture_output=True, text=True)
-    assert done.stdout.split() == ["clocks"], done.stderr
+    done = subprocess.run([shell, own, "-c", script], env=environment, capture_output=True, text=True)
+    # fish also shows what it is for.
+    assert done.stdout.split()[:1] == ["clocks"], done.stderr
 
 
 def test_completion_of_a_run_imports_no_framework(tmp_path):
@@ -114,3 +130,20 @@ def test_completion_of_a_run_imports_no_framework(tmp_path):
     )
     assert "digits[hidden=" in done.stdout
     assert not {"torch", "jax", "tensorflow", "onnxruntime"} & set(done.stderr.split())
+
+
+def test_runs_are_described_by_what_distinguishes_them(tmp_path):
+    for at, lr in enumerate((0.1, 0.2)):
+        write_run(
+            tmp_path / "levelbench-results",
+            msgspec.structs.replace(specification(), settings={"lr": lr}),
+            at,
+            f"aaaa000{at}bbbb",
+            [0.5, 0.6],
+            minute=at,
+        )
+    asked = {"COMP_WORDS": "levelbench show ", "COMP_CWORD": "2", "_LEVELBENCH_COMPLETE": "zsh_complete"}
+    done = subprocess.run([sys.executable, "-c", ASK], env={**os.environ, **asked}, cwd=tmp_path, capture_output=True)
+    told = done.stdout.decode().splitlines()
+    assert told[told.index("aaaa0000") + 1] == "digits[lr=0.1], seed 0, done"
+    assert told[told.index("aaaa0001") + 1] == "digits[lr=0.2], seed 1, done"

@@ -31,6 +31,12 @@ RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget
         (("Relu", "--shape", "X=4", "--framework", ","), 2, "names no framework"),
         (("Relu", "--shape", "X=4", "--framework", "numpy", "--device", "cuda"), 3, "numpy runs on cpu only"),
         (("Relu", "--shape", "X=4", "-n", "0"), 2, "at least one process"),
+        (("Relu", "--shape", "X=4", "--beside", "torch"), 2, "no file of your own"),
+        (("none.py", "--beside", "numpy"), 3, "there is no such file"),
+        (("none.py", "--beside", ","), 2, "names no framework"),
+        (("none.py", "--beside", "nunpy"), 2, "close: numpy"),
+        (("none.py", "--suite", "deepbench-gemm"), 2, "do not go with a file"),
+        (("none.py", "--limit", "2"), 2, "problems of a suite"),
         (("Relu", "--shape", "X=4", "--budget-s", "0"), 2, "not positive"),
         (("Relu", "--shape", "X=4", "--plot", "a.pdf"), 2, ".svg or .png"),
         (("Relu", "--shape", "X=4", "--margin", "2"), 2, "2 per cent"),
@@ -69,9 +75,31 @@ def test_a_benchmark_is_measured_shown_written_and_resumed(call, tmp_path):
     assert "roofline: " in out
 
 
-@pytest.mark.slow
-def test_until_clear_looks_and_its_records_keep_the_wider_interval(call, tmp_path, monkeypatch):
-    pytest.importorskip("torch")
+OWN = """
+import numpy as np
+
+from levelbench.operators.custom import CustomOperator
+
+
+class Mine(CustomOperator):
+    same_as = "Relu"
+
+    def forward(self, x):
+        return np.maximum(x, 0)
+
+    def reference(self, x):
+        return np.where(x > 0, x, 0)
+
+    def examples(self, random):
+        yield (random.standard_normal((4, 8)).astype(np.float32),)
+
+
+class Unknown(Mine):
+    has_reference = False
+"""
+
+
+def told_ceilings(monkeypatch):
     process = benchmarks._process
 
     def told(job, starter, on_note=None):
@@ -80,6 +108,88 @@ def test_until_clear_looks_and_its_records_keep_the_wider_interval(call, tmp_pat
         return [benchmarks.Note(ceilings={"flop_s": {}, "bandwidth_b_s": {}})]
 
     monkeypatch.setattr(benchmarks, "_process", told)
+
+
+@pytest.mark.slow
+def test_an_operator_of_a_file_is_measured_beside_the_frameworks_own(call, tmp_path, monkeypatch):
+    told_ceilings(monkeypatch)
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    words = (
+        "operator",
+        f"{path}:Mine",
+        "--beside",
+        "numpy",
+        "-n",
+        "3",
+        "--budget-s",
+        "0.05",
+        "--store",
+        tmp_path / "s",
+    )
+    code, out, err = call(*words, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["frameworks"], found["baselines"]) == (["numpy", "Mine on numpy"], ["numpy", "numpy"])
+    (problem,) = found["problems"]
+    mine, beside = problem["results"]["Mine on numpy"], problem["results"]["numpy"]
+    assert (mine["status"], beside["status"]) == ("measured", "measured"), (mine, beside)
+    assert (mine["errors"]["linf"], beside["verdict"]) == (0.0, None)
+    assert mine["verdict"]["ratio"] > 1
+    code, out, err = call(*words)
+    assert "6 done · 0 to go" in out, err
+    assert "numpy/numpy" in out  # its header may be folded after "Mine on"
+    path.write_text(f"{OWN}\n# changed\n")
+    code, out, err = call(*words)
+    assert "0 done · 6 to go" in out, err
+
+
+@pytest.mark.slow
+def test_an_operator_without_a_reference_gets_no_verdict_and_no_success(call, tmp_path, monkeypatch):
+    told_ceilings(monkeypatch)
+    (tmp_path / "own.py").write_text(OWN)
+    words = (f"{tmp_path / 'own.py'}:Unknown", "--beside", "numpy", "-n", "3", "--budget-s", "0.05")
+    code, out, err = call("operator", *words, "--store", tmp_path / "s", "--json")
+    assert code == 4, err
+    mine = json.loads(out)["problems"][0]["results"]["Unknown on numpy"]
+    assert (mine["status"], mine["verdict"]) == ("unchecked", None)
+
+
+WEAKENS = """
+import time
+
+import numpy as np
+
+real = np.maximum
+
+
+def slow(*given, **more):
+    time.sleep(0.001)
+    return real(*given, **more)
+
+
+np.maximum = slow
+"""
+
+
+@pytest.mark.slow
+def test_a_file_cannot_slow_down_what_is_measured_beside_it(call, tmp_path, monkeypatch):
+    told_ceilings(monkeypatch)
+    (tmp_path / "own.py").write_text(WEAKENS + OWN.replace("np.maximum(x, 0)", "real(x, 0)"))
+    words = (f"{tmp_path / 'own.py'}:Mine", "--beside", "numpy", "-n", "1", "--budget-s", "0.05")
+    code, out, err = call("operator", *words, "--store", tmp_path / "s", "--json")
+    assert code == 1, err
+    results = json.loads(out)["problems"][0]["results"]
+    assert results["numpy"]["status"] == "measured"
+    assert results["numpy"]["time"]["value"] < 1e-3
+    assert results["Mine on numpy"]["status"] == "refused"
+    assert "numpy.maximum" in results["Mine on numpy"]["reason"]
+
+
+@pytest.mark.slow
+def test_until_clear_looks_and_its_records_keep_the_wider_interval(call, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    told_ceilings(monkeypatch)
     words = (*RELU[:4], "--framework", "numpy,torch", "--budget-s", "0.02", "--store", tmp_path)
     code, out, err = call(*words, "--until-clear", "--budget", "1", "--effect", "0.1")
     assert code == (4 if "UNCLEAR" in out else 0), err

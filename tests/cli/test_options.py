@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 import pytest
 
+from levelbench.cli.list_verb import KINDS
 from levelbench.cli.options import OPTION_GROUPS, emit_json, emit_json_list, say_error
 from levelbench.errors import DataError
 
@@ -61,3 +62,15 @@ def test_groups_name_only_options_that_some_verb_has():
     modules = [import_module(f"levelbench.cli.{verb}_verb") for verb in ("run", "scale", "report", "compare")]
     known = {option.name for module in modules for option in module.command.params}
     assert {name for names in OPTION_GROUPS.values() for name in names.split()} <= known
+
+
+def test_a_time_limit_of_a_program_is_not_listed_as_one_of_distributed_training(call):
+    out = call("time", "--help")[1]
+    assert "--timeout" in out
+    assert "Distributed training" not in out
+
+
+def test_the_kinds_of_list_are_not_broken_within_a_word(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = call("list", "--help")[1]
+    assert all(kind in re.findall(r"[a-z]+", out.partition("KIND: ")[2]) for kind in KINDS)

@@ -17,16 +17,16 @@ from levelbench.records import store as store_module
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def test_help_names_every_verb_and_the_exit_codes(call, golden):
+def test_help_names_every_verb_and_the_exit_codes(call, golden, width):
     code, out, _ = call("--help")
     assert code == 0
-    golden("help", out)
+    golden(f"help_{width}", out)
 
 
-def test_show_prints_a_runs_facts_phases_and_curve(call, store, golden):
+def test_show_prints_a_runs_facts_phases_and_curve(call, store, golden, width):
     code, out, _ = call("show", "aaaa0001", "--store", store)
     assert code == 0
-    golden("show", out, replace=[(str(store), "STORE"), (r"/[0-9a-f]{8}-s1-", "/KEY-s1-")])
+    golden(f"show_{width}", out, replace=[(str(store), "STORE"), (r"/[0-9a-f]{8}-s1-", "/KEY-s1-")])
 
 
 def test_show_without_an_argument_shows_the_latest(call, store):
@@ -73,10 +73,10 @@ def test_compare_does_not_leave_a_damaged_record_out_without_a_word(call, store)
     assert "line 3 is damaged" in err
 
 
-def test_list_runs_prints_the_newest_first(call, store, golden):
+def test_list_runs_prints_the_newest_first(call, store, golden, width):
     code, out, _ = call("list", "runs", "--store", store, "--limit", "4")
     assert code == 0
-    golden("list_runs", out)
+    golden(f"list_runs_{width}", out)
 
 
 def test_list_runs_shows_of_the_settings_those_in_which_runs_differ(call, store, write):
@@ -122,10 +122,10 @@ def test_list_frameworks_says_how_to_get_one_that_is_missing(call, monkeypatch):
     assert "torch" not in {row["framework"] for row in runnable}
 
 
-def test_compare_ends_in_a_verdict_with_its_reason(call, store, golden):
+def test_compare_ends_in_a_verdict_with_its_reason(call, store, golden, width):
     code, out, _ = call("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
     assert code == 1
-    golden("compare", out)
+    golden(f"compare_{width}", out)
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_price_gives_the_cost_of_the_time_to_accuracy(call, store):
     assert found["usd_per_hour"] == [3.6, 3.6]
     out = call("compare", *SIDES, "--store", store, "--price", "3.6/h", "--csv", store.parent / "t.csv")[1]
     assert "at 3.6 USD an hour" in out
-    assert "costs" not in out
+    assert "  cost: " not in out
     with (store.parent / "t.csv").open() as file:
         for row in csv.DictReader(file):
             assert float(row["cost_usd"]) == pytest.approx(float(row["time_to_accuracy_s"]) / 1000, rel=1e-6)
@@ -254,6 +254,21 @@ def test_copies_in_subfolders_and_in_several_paths_count_once(call, store):
     assert (verdict["n_a"], verdict["n_b"]) == (5, 5)
     runs = json.loads(call("list", "runs", f"{store}/", "--json", "--store", store / "elsewhere")[1])
     assert len(runs) == len(json.loads(call("show", f"{store}/", f"{store}/copy", "--json")[1])) == 10
+
+
+def test_copies_of_one_run_under_another_id_are_refused_in_a_single_group_too(call, store):
+    path = next(store.rglob("*aaaa0000.jsonl"))
+    copy = path.with_name(path.name.replace("aaaa0000", "ffff0009"))
+    copy.write_bytes(path.read_bytes())
+    edit(copy, '"id":"aaaa0000"', '"id":"ffff0009"')
+    edit(copy, '"seed":0', '"seed":9')
+    one = ("digits[framework=numpy]", "--store", store)
+    code, out, _ = call("lint", *one)
+    assert code == 1
+    assert "refuse: the runs aaaa0000 and ffff0009 are one run" in out
+    code, _, err = call("report", *one)
+    assert code == 2
+    assert "are one run: all their times are the same to the nanosecond" in err
 
 
 def test_two_files_of_one_run_that_differ_are_an_error_naming_both(call, store):
@@ -364,6 +379,79 @@ def test_a_group_of_failed_runs_does_not_end_the_report(call, store, write, tmp_
     code, _, _ = call("report", "--store", store, "-o", tmp_path / "r.html")
     assert code == 0
     assert "framework=jax" in (tmp_path / "r.html").read_text()
+
+
+def test_runs_that_were_not_selected_are_not_said_to_be_gone(call, store, write):
+    for seed in range(3):
+        for framework, digit, step_ms in (("jax", "c", 1.0), ("tensorflow", "d", 1.5)):
+            write(
+                seed, f"{digit}{digit}{digit}{digit}000{seed}", framework=framework, planned=3, step_ms=step_ms + seed
+            )
+    _, out, _ = call("compare", "cccc0000", "dddd0000", "--store", store, "--wide")
+    assert "1 of 3 runs of digits[framework=jax] was selected: select all of them" in out
+    assert "asked for by one command" not in out
+    _, out, _ = call("compare", "digits[framework=jax]", "digits[framework=tensorflow]", "--store", store, "--wide")
+    assert "selected" not in out
+    for record in store.rglob("*cccc000[12].jsonl"):
+        record.unlink()
+    _, out, _ = call("compare", "cccc0000", "dddd0000", "--store", store, "--wide")
+    assert "of digits[framework=jax] 3 runs were asked for by one command, and 1 is left" in out
+
+
+def test_a_comparison_with_a_price_is_one_table_at_80_columns(call, store):
+    _, out, _ = call("compare", *SIDES, "--price", "0.40/h", "--columns", "80", "--store", store)
+    (line,) = (line for line in out.splitlines() if line.startswith("cost to accuracy"))
+    assert line.split("  ")[0] == "cost to accuracy, µUSD"
+    assert sum(set(line) == {"─", " "} for line in out.splitlines()) == 1
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_column_without_any_value_is_only_a_note_below(call, store):
+    _, out, _ = call("compare", *SIDES, "--wide", "--store", store)
+    assert "– energy: no counter here" in out.splitlines()
+    assert "energy" not in out.split("───")[0].splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [("list", "runs"), ("show", "latest"), ("compare", "aaaa0000", "bbbb0000")])
+def test_tables_and_lines_fit_the_columns_asked_for(call, store, words):
+    for columns in (60, 120):
+        _, out, _ = call(*words, "--columns", columns, "--store", store)
+        assert max(len(line) for line in out.splitlines() if not line.startswith("record: ")) <= columns
+    code, _, err = call(*words, "--columns", 60, "--wide", "--store", store)
+    assert code == 2
+    assert "--wide with --columns" in err
+
+
+def test_a_report_on_several_groups_says_which_comparison_a_doubt_is_about(call, store, write, tmp_path):
+    for seed in range(5, 8):
+        write(seed, f"cccc000{seed}", framework="jax", step_ms=1 + seed / 100)
+    call("report", "--store", store, "-o", tmp_path / "r.html", "--markdown", tmp_path / "r.md")
+    (line,) = (line for line in (tmp_path / "r.md").read_text().splitlines() if "not paired by seed" in line)
+    assert line.replace("\\", "").endswith("(digits[framework=jax] against digits[framework=numpy])")
+
+
+def test_a_report_on_runs_of_which_none_has_ended_is_refused(call, store, write, tmp_path):
+    write(0, "cccc0000", task="spam", status="interrupted")
+    code, _, err = call("report", "spam", "--store", store, "-o", tmp_path / "r.html")
+    assert code == 2
+    assert "none of its runs has ended (spam: 1 run, interrupted)" in " ".join(err.split())
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_report_says_which_runs_it_leaves_out(call, store, write, tmp_path):
+    for seed in range(2):
+        write(seed, f"cccc000{seed}", task="spam", status="interrupted")
+    said = "left out: spam: 2 runs, interrupted"
+    for words, page in ((("-o", tmp_path / "r.html"), "r.html"), (("--folder", tmp_path / "f"), "f/index.html")):
+        code, _, err = call("report", "--store", store, *words)
+        assert (code, err.strip()) == (0, said)
+        assert said in (tmp_path / page).read_text()
+    assert json.loads(call("report", "--store", store, "--json")[1])["left_out"] == [said]
+
+
+def test_a_report_on_one_group_says_how_many_runs_a_verdict_needs(call, store, tmp_path):
+    call("report", "digits[framework=numpy]", "--store", store, "-o", tmp_path / "r.html")
+    assert "a verdict needs two groups of at least three runs each" in (tmp_path / "r.html").read_text()
 
 
 def test_a_report_on_nothing_says_what_to_do(call, tmp_path):

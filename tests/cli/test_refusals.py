@@ -47,12 +47,19 @@ def three_parts(err):
         (("analyze", "target", "digits[recipe=onecycle]", "--recipe", "mlp"), 2, "leave out --recipe"),
         (("infer", "digits[recipe=onecycle]", "--recipe", "mlp"), 2, "leave out --recipe"),
         (("list", "taskz"), 2, "close: tasks"),
+        (("run", "digits", "--lr", "0.1"), 2, "write 'digits[lr=...]' (levelbench list settings digits)"),
+        (("run", "digits", "framework=torch"), 2, "write digits[framework=torch]"),
+        (("run", "digits[lrate=0.1]"), 2, "close: lr, lr_scale\n   do: levelbench list settings digits"),
+        (("run", "digits[recipe=mpl]"), 2, "levelbench list recipes digits"),
+        (("run", "digits[seed=3]"), 2, "give the first one as an option: --seed 3"),
+        (("run", "digits[lr=-1]"), 2, "digits[recipe=mlp,lr=-1.0]: Momentum with lr=-1.0"),
+        (("optimizer", "no-such.py"), 2, "a Python file with an optimizer"),
         (("list", "runs", "--sort", "colour"), 2, "colour"),
         (("doctor", "--seconds", "0"), 2, "not positive"),
     ],
 )
 def test_a_command_that_cannot_be_meant_is_answered_in_three_parts(call, tmp_path, words, code, says):
-    store = () if words[0] in ("runn", "doctor") else ("--store", tmp_path / "store")
+    store = () if words[0] in ("runn", "doctor", "optimizer") else ("--store", tmp_path / "store")
     found, out, err = call(*words, *store)
     assert found == code
     assert three_parts(err), err

@@ -166,6 +166,7 @@ def adding(tmp_path, monkeypatch):
     return make
 
 
+@pytest.mark.slow
 def test_the_recipes_that_a_file_adds_are_what_is_run_and_their_label_says_so(call, adding, tmp_path):
     words = ("--framework", "numpy", "-n", "1", "--epochs", "1", "--store", tmp_path / "s", "--no-report", "--json")
     path = adding("wide", "slim")
@@ -303,6 +304,7 @@ def test_until_clear_goes_on_until_the_verdict_is_clear_and_says_how_it_stands(c
     assert "after 5 runs each: digits[lr=0.0005]" in err
 
 
+@pytest.mark.slow
 def test_a_verdict_that_is_still_unclear_when_the_budget_is_spent_is_exit_code_4(call, tmp_path):
     arms = ("digits[lr=0.1,hidden=64]", "digits[lr=0.1,hidden=65]")
     words = ("--framework", "numpy", "--target", "0.5", "--no-report", "--store", tmp_path, "--budget", "0.01")
@@ -358,6 +360,7 @@ def ends(epochs: int = 60) -> Recipe:
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_and_made_again_in_less_time_is_a_doubt(call, adding, store, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "ends.py").write_text(ENDS_ITSELF)
@@ -392,3 +395,48 @@ def test_an_option_that_the_brackets_of_all_tasks_overrule_is_refused(call, tmp_
     assert code == 2
     assert f"error: {' '.join(option)}" in err
     assert "in brackets" in err
+
+
+@pytest.mark.parametrize(
+    ("variables", "engine"),
+    [
+        ({"TORCHELASTIC_RUN_ID": "x", "RANK": "1", "WORLD_SIZE": "2"}, "torchrun"),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, "mpi"),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "mpi"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["run", "scale"])
+def test_a_launcher_that_starts_the_command_once_for_each_rank_is_refused(
+    call, tmp_path, monkeypatch, verb, variables, engine
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code, _, err = call(verb, "digits", "--store", tmp_path)
+    assert code == 2
+    assert f"levelbench {verb} as rank 1 of 2" in err
+    assert f"levelbench {verb} ... --ranks 2 --engine {engine}" in err
+    assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+def test_a_launcher_of_one_rank_and_a_clusters_names_for_machines_are_fine(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "1")
+    _, _, err = call("run", "digits", "-n", "1", "--framework", "numpy", "--epochs", "1", "--store", tmp_path)
+    assert "as rank" not in err
+    assert len(list(tmp_path.rglob("*.jsonl"))) == 1
+
+
+def test_fewer_runs_than_another_command_asked_for_are_no_missing_runs(call, tmp_path):
+    words = ("--framework", "numpy", "--store", tmp_path, "--no-report")
+    call("run", "digits[lr=0.3]", "-n", "3", *words)
+    _, out, _ = call("run", "digits[lr=0.3]", "digits[lr=0.4]", "-n", "2", *words)
+    assert "2 wanted" not in out
+    assert "runs were asked for by one command" not in out
+
+
+def test_epochs_in_brackets_and_others_as_an_option_are_refused(call, tmp_path):
+    words = ("--epochs", "5", "--framework", "numpy", "-n", "1", "--store", tmp_path)
+    code, _, err = call("run", "digits[epochs=1]", *words)
+    assert code == 2
+    assert "digits has epochs=1 in brackets" in err
+    assert call("run", "digits[epochs=5]", *words)[0] in (0, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 
 from levelbench.cli import main
 from levelbench.experiments import commands
-from levelbench.experiments.commands import EndedCommand
+from levelbench.experiments.command_process import EndedCommand
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -77,6 +78,12 @@ def test_an_option_of_a_command_without_quotes_is_refused_with_the_quotes(time):
     assert code == 2
     assert "No such option" in err
     assert "put a command with options of its own in quotes" in err
+
+
+def test_what_asks_for_predictions_is_sent_to_the_option_for_them(time):
+    code, _, err = time("true", "--predictions", "digits")
+    assert code == 2
+    assert "Did you mean '--held-out'?" in err
 
 
 def test_words_after_two_dashes_are_compared_with_a_program_of_one_word(time):
@@ -227,6 +234,21 @@ def test_the_history_of_a_command_has_a_row_for_each_revision_and_a_page(time, c
     assert "sh run.sh" in (tmp_path / "h.md").read_text()
 
 
+def test_a_history_is_in_the_order_of_commits_not_of_measurement(time, commit, tmp_path, monkeypatch):
+    names = []
+    for seconds in (0.01, 0.02, 0.03):
+        commit(seconds)
+        names.append(subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout)
+    results = "--store", tmp_path / "results"
+    time("sh run.sh", "--revisions", "HEAD~2,HEAD", "-n", 1, *results)
+    time("sh run.sh", "--revisions", "HEAD~1,HEAD", "-n", 1, *results)
+    (history,) = json.loads(time("--history", *results, "--json", verb="report")[1])["histories"]
+    assert [each["commit"] for each in history["points"]] == [each.strip() for each in names]
+    subprocess.run(["git", "init", "-q", "elsewhere"], check=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert "the order of measurement" in " ".join(time("--history", *results, verb="report")[1].split())
+
+
 @pytest.mark.parametrize("words", [(), ("nothing of that name",), ("--across-machines",)])
 def test_a_history_of_nothing_is_refused(time, words):
     code, _, err = time("--history", *words, verb="report")
@@ -290,6 +312,58 @@ def test_a_program_that_was_edited_is_another_to_resume(time, tmp_path):
         _, out, _ = time("sh run.sh", "-n", 2, "--resume")
         assert "0 done" in out
     assert "2 done" in time("sh run.sh", "-n", 2, "--resume")[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [
+        ("own/helper.py", "import own.helper"),
+        ("conf.json", "open('conf.json').read()"),
+        ("table.csv", "open('table.csv').read()"),
+        (".conf/c.json", "open('.conf/c.json').read()"),
+    ],
+    ids=["module", "text", "table", "hidden"],
+)
+def test_processes_that_read_what_has_changed_since_are_measured_again(time, tmp_path, name, program):
+    (tmp_path / "run.py").write_text(f"{program}\nopen('log.txt', 'a').write('x')\n")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("1")
+    (tmp_path / "notes.md").write_text("1")
+    call = (f"{sys.executable} run.py", "-n", 2, "--resume")
+    assert "2 to go" in time(*call)[1]
+    (tmp_path / "notes.md").write_text("12")
+    assert "0 to go" in time(*call)[1]
+    (tmp_path / name).write_text("12")
+    _, out, _ = time(*call)
+    assert f"what it reads has changed since: {name}" in out
+    assert "0 to go" in time(*call)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize(
+    ("name", "options", "script"),
+    [
+        ("p", (), "./p"),
+        ("libk.so", ("-shared",), f"{sys.executable} -c 'import ctypes; ctypes.CDLL(\"./libk.so\").main()'"),
+    ],
+    ids=["program", "library"],
+)
+def test_processes_of_a_script_that_starts_what_was_built_anew_are_measured_again(
+    time, tmp_path, name, options, script
+):
+    def build(value):
+        text = f"int k = {value}; int main(void) {{ return 0; }}"
+        subprocess.run(["cc", *options, "-xc", "-", "-o", tmp_path / name], input=text.encode(), check=True)
+
+    (tmp_path / "run.sh").write_text(script)
+    build(1)
+    call = ("sh run.sh", "-n", 2, "--resume")
+    assert "2 to go" in time(*call)[1]
+    assert "0 to go" in time(*call)[1]
+    build(2)
+    assert f"what it reads has changed since: {name}" in time(*call)[1]
 
 
 TRACKED = """

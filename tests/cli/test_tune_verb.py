@@ -69,6 +69,7 @@ def against(path):
     return "--against", f"{path}[recipe=adam]"
 
 
+@pytest.mark.slow
 def test_both_sides_get_as_many_trials_in_turns_and_the_winners_meet_on_fresh_seeds(study, call):
     path, jobs, _, words = study
     code, out, _ = call(*words, *against(path), "--json")
@@ -89,6 +90,7 @@ def test_both_sides_get_as_many_trials_in_turns_and_the_winners_meet_on_fresh_se
     assert found["comparison"]["verdict"]["kind"] == "FASTER"
 
 
+@pytest.mark.slow
 def test_the_answer_states_budget_trials_settings_and_time(study, call):
     path, _, _, words = study
     _, out, _ = call(*words, *against(path), "--budget", "10min")
@@ -107,6 +109,7 @@ def test_one_side_is_tuned_alone(study, call):
     assert "reached the target in 3 of 3 runs on fresh seeds" in out
 
 
+@pytest.mark.slow
 def test_the_same_command_makes_no_trial_twice_and_more_trials_go_on(study, call):
     path, jobs, _, words = study
     _, before, _ = call(*words, *against(path), "--json")
@@ -118,6 +121,7 @@ def test_the_same_command_makes_no_trial_twice_and_more_trials_go_on(study, call
     assert second[:8] == first
 
 
+@pytest.mark.slow
 def test_a_budget_in_seconds_ends_each_side_when_its_own_is_spent(study, call):
     path, _, launch, words = study
     launch.factor = {"adam": 10.0, "momentum": 30.0}
@@ -132,6 +136,7 @@ def test_a_budget_in_seconds_ends_each_side_when_its_own_is_spent(study, call):
     assert found["sides"][0]["ended"] == "budget"
 
 
+@pytest.mark.slow
 def test_where_no_trial_arrives_the_final_quality_decides_and_nothing_is_claimed(study, call):
     _, jobs, _, words = study
     code, out, _ = call(*words, "--target", 0.99)
@@ -140,6 +145,7 @@ def test_where_no_trial_arrives_the_final_quality_decides_and_nothing_is_claimed
     assert len(jobs) == 11
 
 
+@pytest.mark.slow
 def test_the_claim_knows_the_budget_and_all_trials(study, call, tmp_path):
     path, _, _, words = study
     call(*words, *against(path))
@@ -151,6 +157,7 @@ def test_the_claim_knows_the_budget_and_all_trials(study, call, tmp_path):
     assert [each for each in claim["findings"] if "source" not in each["field"]] == []
 
 
+@pytest.mark.slow
 def test_runs_beside_the_search_are_still_hidden_tuning(study, call, tmp_path):
     path, _, _, words = study
     call(*words)
@@ -162,6 +169,7 @@ def test_runs_beside_the_search_are_still_hidden_tuning(study, call, tmp_path):
     assert "only 8 trials of tuning" in out
 
 
+@pytest.mark.slow
 def test_a_failed_trial_is_an_outcome_and_is_not_repeated(study, call, monkeypatch):
     path, jobs, launch, words = study
     from levelbench.errors import LevelbenchError
@@ -219,6 +227,7 @@ def test_two_equal_sides_and_a_space_smaller_than_the_trials_are_refused(study, 
     assert jobs == []
 
 
+@pytest.mark.slow
 def test_tables_and_the_figure_are_written(study, call, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     path, _, _, words = study

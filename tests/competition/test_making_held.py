@@ -8,7 +8,7 @@ from datetime import date
 import msgspec
 from tests.competition.made import ENVIRONMENT, records
 
-from levelbench.competition.entries import TuningEffort, curve_digest
+from levelbench.competition.entries import Hardware, TuningEffort, curve_digest
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import make
 
@@ -39,6 +39,32 @@ def test_labels_are_compared_with_the_records(put, terms):
     assert judged(more, paths) == []
     other = msgspec.structs.replace(entry, framework="another", settings={**entry.settings, "lr": 0.7})
     assert judged(other, paths) == [("B183", "framework"), ("B183", "settings.lr")]
+
+
+def test_hardware_and_software_are_compared_with_the_records(put, terms):
+    paths = [put(seed) for seed in range(5)]
+    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
+    hardware = msgspec.structs.replace(entry.hardware, accelerators=8, cores=640)
+    provenance = msgspec.structs.replace(entry.provenance, software={**entry.provenance.software, "numpy": "9.9"})
+    changed = msgspec.structs.replace(entry, hardware=hardware, provenance=provenance)
+    wrong = {("B183", "hardware.accelerators"), ("B183", "hardware.cores"), ("B183", "provenance.software.numpy")}
+    assert wrong <= set(judged(changed, paths))
+    unstated = msgspec.structs.replace(entry, hardware=Hardware("a machine"))
+    assert judged(unstated, paths) == []
+
+
+def test_hardware_that_is_not_that_of_the_entrys_own_environment_is_found(put, terms):
+    entry = make(records(*(put(seed) for seed in range(5))), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
+    facts = {"machine.cpu": "A", "machine.cores_allowed": "2", "machine.memory_bytes": "1000", "accelerators.names": ""}
+    entry = msgspec.structs.replace(entry, provenance=msgspec.structs.replace(entry.provenance, environment=facts))
+
+    def found(**parts):
+        stated = msgspec.structs.replace(entry, hardware=Hardware("a machine", **parts))
+        return [each.field for each in check(stated, today=date(2026, 12, 1)) if each.code == "B185"]
+
+    assert found(processor="A", cores=2, memory_bytes=1000, accelerators=0) == []
+    wrong = found(processor="B", cores=4, memory_bytes=2000, accelerators=1)
+    assert wrong == [f"hardware.{name}" for name in ("accelerators", "cores", "memory_bytes", "processor")]
 
 
 def test_records_of_the_group_that_an_entry_leaves_out_are_reported(put, terms):

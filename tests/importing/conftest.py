@@ -2,6 +2,8 @@ import json
 import math
 import sqlite3
 import struct
+import time
+import zlib
 
 import pytest
 
@@ -17,7 +19,7 @@ def curve(tau, every_s=1.0, count=10):
 def mlflow_folder(tmp_path):
     """Write a run as MLflow's file store does."""
 
-    def write(name, points, params=(), began_s=BEGAN_S, ended_s=None, top=tmp_path / "mlruns"):
+    def write(name, points, params=(), began_s=BEGAN_S, ended_s=None, top=tmp_path / "mlruns", status=3):
         run = top / "0" / f"id-{name}"
         for part in ("metrics/val", "params"):
             (run / part).mkdir(parents=True)
@@ -27,6 +29,7 @@ def mlflow_folder(tmp_path):
             (run / "params" / key).write_text(str(value))
         ended = round((ended_s if ended_s is not None else began_s + points[-1][0]) * 1e3)
         facts = {"run_id": f"id-{name}", "run_name": name, "start_time": round(began_s * 1e3), "end_time": ended}
+        facts["status"] = status
         (run / "meta.yaml").write_text("".join(f"{key}: {value}\n" for key, value in facts.items()))
         return top
 
@@ -38,14 +41,14 @@ def mlflow_database(tmp_path):
     """Write a run as MLflow's SQL store does, in the columns that are read."""
     path = tmp_path / "mlflow.db"
     with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE runs (run_uuid, name, start_time, end_time, lifecycle_stage)")
+        database.execute("CREATE TABLE runs (run_uuid, name, start_time, end_time, lifecycle_stage, status)")
         database.execute("CREATE TABLE metrics (key, value, timestamp, run_uuid, step, is_nan)")
         database.execute("CREATE TABLE params (key, value, run_uuid)")
 
-    def write(name, points, params=(), stage="active"):
+    def write(name, points, params=(), stage="active", status="FINISHED"):
         with sqlite3.connect(path) as database:
-            whole = (name, name, round(BEGAN_S * 1e3), None, stage)
-            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", whole)
+            whole = (name, name, round(BEGAN_S * 1e3), None, stage, status)
+            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?)", whole)
             for at_s, step, value in points:
                 row = ("val/acc", 0.0 if math.isnan(value) else value, round((BEGAN_S + at_s) * 1e3), name, step)
                 database.execute("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?)", (*row, math.isnan(value)))
@@ -57,18 +60,20 @@ def mlflow_database(tmp_path):
 
 
 @pytest.fixture
-def event_files(tmp_path):
+def event_files(tmp_path, monkeypatch):
     """Write a run as TensorBoard's writer does."""
     pytest.importorskip("tensorboard")
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-    def write(folder, points, began_s=BEGAN_S):
-        writer = EventFileWriter(str(tmp_path / folder))
+    def write(folder, points, began_s=BEGAN_S, tags=("val/acc",)):
+        with monkeypatch.context() as then:
+            then.setattr(time, "time", lambda: began_s)
+            writer = EventFileWriter(str(tmp_path / folder))
         writer.add_event(Event(wall_time=began_s))
         for at_s, step, value in points:
-            summary = Summary(value=[Summary.Value(tag="val/acc", simple_value=value)])
+            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag in tags])
             writer.add_event(Event(wall_time=began_s + at_s, step=step, summary=summary))
         writer.close()
         return tmp_path / folder
@@ -82,8 +87,9 @@ def wandb_file(tmp_path):
     pytest.importorskip("wandb")
     from wandb.proto.wandb_internal_pb2 import Record
 
-    def bodies(points, config):
+    def bodies(points, config, exit_code, resumed):
         begun = Record()
+        begun.run.resumed = resumed
         begun.run.run_id, begun.run.display_name = "4cco", "fast"
         begun.run.start_time.FromNanoseconds(int(BEGAN_S * 1e9))
         for key, value in config.items():
@@ -94,10 +100,14 @@ def wandb_file(tmp_path):
             for key, told in {"val/acc": value, "_timestamp": BEGAN_S + at_s, "_step": step}.items():
                 row.history.item.add(nested_key=[key], value_json=json.dumps(told))
             yield row
+        if exit_code is not None:
+            end = Record()
+            end.exit.exit_code = exit_code
+            yield end
 
-    def write(points, config=None):
+    def write(points, config=None, exit_code=0, resumed=False):
         data = bytearray(b":W&B\xe1\xbe\x00")
-        for body in (each.SerializeToString() for each in bodies(points, config or {})):
+        for body in (each.SerializeToString() for each in bodies(points, config or {}, exit_code, resumed)):
             rest, first = body, True
             while first or rest:
                 left = 32768 - len(data) % 32768
@@ -106,7 +116,7 @@ def wandb_file(tmp_path):
                     continue
                 part, rest = rest[: left - 7], rest[left - 7 :]
                 kind = (1 if first else 4) if not rest else (2 if first else 3)
-                data += struct.pack("<IHB", 0, len(part), kind) + part
+                data += struct.pack("<IHB", zlib.crc32(bytes([kind]) + part), len(part), kind) + part
                 first = False
         path = tmp_path / "run-4cco.wandb"
         path.write_bytes(data)

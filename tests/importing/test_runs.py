@@ -1,13 +1,14 @@
 """Runs that other tools have logged, as records."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.importing.conftest import BEGAN_S, curve
 
 from levelbench.errors import DataError, UsageError
-from levelbench.importing.runs import import_run, read_runs
+from levelbench.importing.runs import Point, RunLog, import_run, read_runs
 from levelbench.records import read_record, summarise
 from levelbench.records.integrity import contradictions
 from levelbench.records.schema import Target
@@ -51,11 +52,129 @@ def test_a_long_run_of_wandb_is_read_across_its_blocks(wandb_file):
     assert len(run.metrics["val/acc"]) == 2000
 
 
-def test_a_torn_log_is_read_as_far_as_it_goes(wandb_file):
-    path = wandb_file(curve(2.0))
-    path.write_bytes(path.read_bytes()[:-5])
-    (run,) = read_runs(path)
-    assert len(run.metrics["val/acc"]) == 9
+def test_a_log_that_is_cut_at_its_end_is_of_an_interrupted_run(wandb_file, event_files, imported):
+    (events,) = event_files("events", curve(2.0)).iterdir()
+    for path in (wandb_file(curve(2.0), exit_code=None), events):
+        path.write_bytes(path.read_bytes()[:-5])
+        (run,) = read_runs(path)
+        assert len(run.metrics["val/acc"]) == 9
+        record, _ = imported(run)
+        assert (record.status, contradictions(record)) == ("interrupted", [])
+
+
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.9])
+def test_a_log_with_a_damaged_byte_is_refused(wandb_file, event_files, at):
+    (events,) = event_files("events", curve(2.0)).iterdir()
+    for path in (wandb_file(curve(2.0)), events):
+        data = bytearray(path.read_bytes())
+        data[int(at * len(data))] ^= 0xFF
+        path.write_bytes(data)
+        with pytest.raises(DataError, match="is damaged"):
+            read_runs(path)
+
+
+def test_a_damaged_length_of_an_event_is_not_taken_for_the_end_of_the_file(event_files):
+    (path,) = event_files("events", curve(2.0)).iterdir()
+    data = bytearray(path.read_bytes())
+    first_bytes = int.from_bytes(data[:8], "little")
+    data[first_bytes + 16 + 3] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(DataError, match="is damaged from its event 2 on"):
+        read_runs(path)
+
+
+def test_of_several_logs_a_damaged_or_empty_one_is_a_fault_of_its_own(event_files, imported, tmp_path):
+    event_files("good", curve(2.0))
+    (damaged,) = event_files("damaged", curve(3.0)).iterdir()
+    (empty,) = event_files("empty", curve(4.0)).iterdir()
+    damaged.write_bytes(damaged.read_bytes().replace(b"val/acc", b"val/abc"))
+    empty.write_bytes(b"")
+    runs = {each.name: each for each in read_runs(tmp_path)}
+    assert "is damaged from its event 3 on" in runs["damaged"].fault
+    assert "there are no events" in runs["empty"].fault
+    assert imported(runs["good"])[1]
+    with pytest.raises(UsageError, match="there are no events"):
+        imported(runs["empty"])
+
+
+def renamed(path, process):
+    """An event file as another process would have named it."""
+    parts = path.name.split(".")
+    path.rename(path.with_name(".".join([*parts[:-2], str(process), parts[-1]])))
+
+
+def test_a_run_that_another_process_resumed_after_a_pause_is_refused(event_files, imported):
+    folder = event_files("a", curve(2.0)[:5])
+    renamed(next(folder.iterdir()), 1)
+    event_files("a", curve(2.0)[5:], began_s=BEGAN_S + 5400)
+    (run,) = read_runs(folder)
+    with pytest.raises(UsageError) as refused:
+        imported(run)
+    assert "it was resumed 5.4e+03 s after its last event, and no clock ran in between" in refused.value.found
+
+
+def test_a_second_file_of_one_process_after_a_pause_is_refused(event_files, imported):
+    event_files("a", curve(2.0)[:5])
+    (run,) = read_runs(event_files("a", curve(2.0)[5:], began_s=BEGAN_S + 5400))
+    with pytest.raises(UsageError, match="it was resumed"):
+        imported(run)
+
+
+def test_two_files_of_one_process_and_two_processes_at_once_are_no_resumption(event_files, imported):
+    event_files("a", curve(2.0)[:5])
+    (one,) = read_runs(event_files("a", curve(2.0)[5:], began_s=BEGAN_S + 5.5))
+    renamed(next(event_files("b", curve(2.0)).iterdir()), 1)
+    (two,) = read_runs(event_files("b", []).parent / "b")
+    assert all(imported(run)[1] for run in (one, two))
+
+
+def test_a_process_that_logged_no_value_before_another_is_not_the_start_of_its_run(event_files):
+    renamed(next(event_files("a", [], began_s=BEGAN_S - 5400).iterdir()), 1)
+    (run,) = read_runs(event_files("a", curve(2.0)))
+    assert (run.started_s, run.fault) == (BEGAN_S, "")
+
+
+def test_a_run_of_wandb_that_says_it_was_resumed_is_refused(wandb_file, imported):
+    (run,) = read_runs(wandb_file(curve(2.0), resumed=True))
+    with pytest.raises(UsageError, match="it was resumed"):
+        imported(run)
+
+
+def test_the_folder_of_settings_that_torch_makes_is_no_run(event_files, tmp_path):
+    event_files("a", curve(2.0))
+    event_files("a/1795772643.0306275", [(1.0, 0, 0.9)], tags=("_hparams_/session_start_info", "hp/acc"))
+    assert [run.name for run in read_runs(tmp_path)] == ["a"]
+
+
+@pytest.mark.parametrize(("status", "ended"), [(1, "interrupted"), (3, "done"), (4, "failed"), (5, "interrupted")])
+def test_a_run_of_mlflow_ends_as_its_status_says(mlflow_folder, mlflow_database, imported, status, ended):
+    names = {1: "RUNNING", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}
+    for place in (
+        mlflow_folder("a", curve(2.0), status=status),
+        mlflow_database("b", curve(2.0), status=names[status]),
+    ):
+        record, _ = imported(read_runs(place)[0])
+        assert (record.status, contradictions(record)) == (ended, [])
+        assert len(record.evaluations) == 10
+
+
+@pytest.mark.parametrize(("exit_code", "ended"), [(0, "done"), (1, "failed"), (None, "interrupted")])
+def test_a_run_of_wandb_ends_as_its_exit_says(wandb_file, imported, exit_code, ended):
+    (run,) = read_runs(wandb_file(curve(2.0), exit_code=exit_code))
+    assert imported(run)[0].status == ended
+
+
+def test_a_run_that_went_on_is_imported_again(mlflow_database, imported):
+    place = mlflow_database("a", curve(2.0, count=3), {"seed": 1}, status="RUNNING")
+    (run,) = read_runs(place)
+    assert [imported(run)[1] for _ in range(2)] == [True, False]
+    (later,) = (replace(each, metrics={"val/acc": points(4)}) for each in (run,))
+    record, new = imported(later)
+    assert (record.status, len(record.evaluations), new) == ("interrupted", 4, True)
+    record, new = imported(replace(later, status="done"))
+    assert (record.status, new) == ("done", True)
+    assert len(list(record.path.parent.iterdir())) == 1
+    assert imported(run)[1] is False
 
 
 def test_the_record_has_the_curve_and_agrees_with_itself(mlflow_folder, imported):
@@ -68,6 +187,11 @@ def test_the_record_has_the_curve_and_agrees_with_itself(mlflow_folder, imported
     assert found.time_to_accuracy_s == pytest.approx(6.0)
     assert (found.reached, found.samples_to_target) == (True, None)
     assert any(each.startswith("it was imported") for each in found.suspect)
+
+
+def test_settings_of_names_that_selections_use_get_another(mlflow_folder, imported):
+    (run,) = read_runs(mlflow_folder("a", curve(2.0), {"device": "cuda", "framework": "torch"}))
+    assert imported(run)[0].header.specification.settings == {"_device": "cuda", "_framework": "torch"}
 
 
 def test_importing_once_more_writes_nothing(mlflow_folder, imported):
@@ -172,6 +296,53 @@ def test_a_log_that_cannot_be_a_run_in_one_go_is_refused(mlflow_folder, imported
     assert found in refused.value.found
 
 
+def points(count, every_s=1.0, first_s=1.0):
+    return [Point(BEGAN_S + first_s + at * every_s, at, 0.1 * at) for at in range(count)]
+
+
+def run_of(*logged):
+    return RunLog("tool", "a", "a", BEGAN_S, BEGAN_S + 60, {}, {"val/acc": list(logged)})
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_run_without_a_time_before_its_first_evaluation_is_refused(imported, count):
+    with pytest.raises(UsageError) as refused:
+        imported(run_of(*points(count, first_s=0.0)))
+    assert "was logged 0 s after its start" in refused.value.found
+
+
+@pytest.mark.parametrize("every_s", [0.0, 1e-4, 0.012])
+def test_a_curve_that_was_logged_after_training_is_refused(imported, every_s):
+    with pytest.raises(UsageError) as refused:
+        imported(run_of(*points(5, every_s)))
+    assert "its 5 values of val/acc were logged within" in refused.value.found
+    assert "as by a loop after training" in refused.value.found
+
+
+@pytest.mark.parametrize(
+    "logged", [points(5, 0.05), points(5, 0.2, first_s=30.0), [*points(5), points(6)[5], points(6)[5]]]
+)
+def test_evaluations_that_may_have_been_logged_together_are_a_doubt(imported, logged):
+    (doubt,) = imported(run_of(*logged))[0].end.suspect
+    assert doubt.startswith("its values were logged")
+
+
+@pytest.mark.parametrize("value", [1.5, 95.0, math.inf])
+def test_a_quality_above_the_scale_is_refused(imported, value):
+    given = points(4)
+    with pytest.raises(UsageError) as refused:
+        imported(run_of(given[0]._replace(value=math.nan), *given[1:3], given[3]._replace(value=value)))
+    assert "the scale of the target ends at 1" in refused.value.found
+    assert refused.value.do == "give the target in per cent: --target accuracy=90"
+
+
+def test_a_metric_without_an_end_of_its_scale_may_have_any_value(tmp_path):
+    logged = [each._replace(value=value) for each, value in zip(points(3), [-20.0, 30.0, 300.0], strict=True)]
+    given = {"metric": "val/acc", "task": "mine", "recipe": "r"}
+    path, _ = import_run(run_of(*logged), Target("reward", 200.0, "higher", 0.0, None), tmp_path, **given)
+    assert [each.quality["validation"] for each in read_record(path).evaluations] == [-20.0, 30.0, 300.0]
+
+
 def test_a_log_without_the_metric_says_what_it_has(mlflow_folder, imported):
     (run,) = read_runs(mlflow_folder("a", curve(2.0)))
     with pytest.raises(UsageError) as refused:
@@ -194,6 +365,6 @@ def test_what_is_no_log_or_damaged_is_refused(tmp_path, mlflow_folder):
     with pytest.raises(DataError, match="importing"):
         read_runs(tmp_path / "x.db")
     place = mlflow_folder("a", curve(2.0))
-    next(place.rglob("acc")).write_text("no number at all\n")
-    with pytest.raises(DataError, match="importing"):
+    next(place.rglob("acc")).write_text("1700000000000 0.5 1\nno number at all\n")
+    with pytest.raises(DataError, match=r"line 2 of .*acc is not a time, a value and a step: 'no number at all'"):
         read_runs(place)

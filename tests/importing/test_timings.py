@@ -1,5 +1,6 @@
 """Benchmarks of hyperfine and pyperf, as records of commands."""
 
+import gzip
 import json
 import os
 
@@ -8,6 +9,7 @@ import pytest
 from levelbench.errors import DataError, UsageError
 from levelbench.importing.timings import import_timings, read_timings
 from levelbench.records.commands import summarise_commands
+from levelbench.report.commands import answer_lines
 
 TIMES = {"sleep 0.1": [0.101, 0.102, 0.103], "sleep 0.2": [0.201, 0.202, 0.203]}
 
@@ -76,6 +78,10 @@ def test_what_was_measured_one_after_the_other_has_no_verdict(hyperfine, tmp_pat
     found = summarise_commands(arms)
     assert found.entries[1].verdict.kind == "UNCLEAR"
     assert any("imported from hyperfine" in each for each in found.suspect)
+    said = " ".join([*found.suspect, *answer_lines(found)])
+    assert "let levelbench time start them, with --vs" in said
+    assert "--fresh" not in said
+    assert "--resume" not in said
 
 
 def test_processes_in_turns_have_one(pyperf, tmp_path):
@@ -95,10 +101,11 @@ def test_processes_in_turns_have_one(pyperf, tmp_path):
         ("{}", UsageError, "not from a supported tool"),
         ("[1]", UsageError, "not from a supported tool"),
         ("no json", DataError, "it is damaged"),
+        ("[" * 100_000, DataError, "it is damaged"),
         ('{"results": [{"command": "a"}]}', DataError, "it is damaged"),
         ('{"results": [{"command": "a", "times": ["x"]}]}', DataError, "it is damaged"),
         ('{"results": []}', DataError, "it has no times"),
-        ('{"benchmarks": [{"runs": [{"values": [1.0]}]}]}', DataError, "it is damaged"),
+        ('{"benchmarks": [{"runs": [{"values": ["x"]}]}]}', DataError, "it is damaged"),
     ],
 )
 def test_another_file_is_refused(tmp_path, text, error, found):
@@ -106,6 +113,34 @@ def test_another_file_is_refused(tmp_path, text, error, found):
     with pytest.raises(error) as refused:
         read_timings(tmp_path / "x.json")
     assert found in refused.value.found
+
+
+def test_a_compressed_file_that_is_cut_is_refused(hyperfine, tmp_path):
+    data = gzip.compress(hyperfine.read_bytes())
+    (tmp_path / "x.json.gz").write_bytes(data)
+    assert read_timings(tmp_path / "x.json.gz").keys() == TIMES.keys()
+    for damaged in (data[:-12], data[:20] + b"\xff\xff" + data[22:]):
+        (tmp_path / "x.json.gz").write_bytes(damaged)
+        with pytest.raises(DataError, match="it is damaged"):
+            read_timings(tmp_path / "x.json.gz")
+
+
+def test_what_pyperf_counts_in_bytes_is_no_time(tmp_path):
+    runs = [{"values": [9e6], "metadata": {"date": "2026-01-01 12:00:00"}}]
+    benchmark = {"runs": runs, "metadata": {"name": "sum", "unit": "byte"}}
+    (tmp_path / "x.json").write_text(json.dumps({"benchmarks": [benchmark]}))
+    with pytest.raises(UsageError) as refused:
+        read_timings(tmp_path / "x.json")
+    assert refused.value.found == "sum in it is in units of byte, and so no time"
+
+
+def test_of_processes_without_dates_the_order_is_known(tmp_path):
+    (tmp_path / "x.json").write_text('{"benchmarks": [{"runs": [{"values": [2.0]}, {"values": [3.0]}]}]}')
+    (own,) = read_timings(tmp_path / "x.json").values()
+    assert [(each.told, each.wall_s) for each in own] == [(False, 2.0), (False, 3.0)]
+    assert own[0].started_s < own[1].started_s
+    (doubt,) = import_timings(own, tmp_path / "store")[0].end.suspect
+    assert "does not say when each process started" in doubt
 
 
 def test_what_pyperf_itself_writes_is_read(tmp_path):

@@ -136,6 +136,7 @@ def test_same_is_not_said_where_all_runs_differ():
     assert "which decide: look at what they have in common" in found.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spreads", "n"), [((0.05, 0.5), (20, 20)), ((0.1, 0.3), (30, 30)), ((0.05, 0.5), (10, 5))])
 def test_missed_runs_of_arms_that_spread_differently_make_none_of_them_slower(spreads, n):
     """Equal geometric means; the log-rank test alone calls the more variable arm slower in 20 to 50 %."""

@@ -103,6 +103,34 @@ def test_a_process_gives_one_value_its_median(tmp_path):
     assert summary.rows[0][1][0].time.n == 3
 
 
+def test_an_operator_of_the_users_is_judged_against_the_same_frameworks_own(tmp_path):
+    arms = []
+    for framework, own, time_s in (
+        ("torch", None, 1.0),
+        ("torch", "my.py", 0.5),
+        ("jax", None, 4.0),
+        ("jax", "my.py", 8.0),
+    ):
+        label = f"Mine on {framework}" if own else None
+        spec = specification(framework, own=own, source="digest", label=label)
+        times = [noisy(time_s, seed) for seed in range(5)]
+        arms.append([write(tmp_path / f"{framework}-{own}", spec, seed, [each]) for seed, each in enumerate(times)])
+    summary = summarise_benchmark(arms)
+    assert summary.frameworks == ("torch", "Mine on torch", "jax", "Mine on jax")
+    assert [summary.baseline(at) for at in range(4)] == [0, 0, 0, 2]
+    verdicts = [entry.verdict for entry in summary.rows[0][1]]
+    assert verdicts[0] is None
+    assert [round(each.ratio, 1) for each in verdicts[1:]] == [0.5, 4.0, 2.0]
+    assert [round(each.verdict.ratio, 1) for each in summary.totals[1:]] == [0.5, 4.0, 2.0]
+
+
+def test_without_a_file_keys_are_those_of_before():
+    assert "own" not in {
+        name for name in ("own", "source") if key_of(specification()) != key_of(specification(own=None))
+    }
+    assert key_of(specification(source="a")) != key_of(specification(source="b")) != key_of(specification())
+
+
 def test_each_framework_is_judged_against_the_first(tmp_path):
     a = arm(tmp_path, "torch", [[noisy(1.0, at)] for at in range(5)])
     b = arm(tmp_path, "jax", [[noisy(0.5, at + 1)] for at in range(5)])
@@ -174,9 +202,23 @@ def test_without_a_figure_or_a_ceiling_there_is_no_share(tmp_path, flops, ceilin
     assert entry.share is None
 
 
-def test_exceeding_a_ceiling_is_a_doubt(tmp_path):
-    summary = summarise_benchmark([arm(tmp_path, "torch", [[1e-4]])])
-    assert "above the measured ceiling, by up to 10.0 times" in summary.suspect[0]
+def test_a_result_above_a_ceiling_is_refused_and_has_neither_time_nor_verdict(tmp_path):
+    fast, slow = (arm(tmp_path, name, [[time_s]] * 6) for name, time_s in (("torch", 1e-4), ("jax", 1e-2)))
+    entry, other = summarise_benchmark([fast, slow]).rows[0][1]
+    assert (entry.status, entry.time, entry.share, other.verdict) == ("refused", None, None, None)
+    assert "above the measured ceiling, by 10 times" in entry.reason
+    assert other.status == "measured"
+
+
+@pytest.mark.parametrize(
+    ("status", "checked"), [("unchecked", "not checked: its result is random"), ("measured", "not checked: random")]
+)
+def test_a_result_that_was_not_checked_gets_no_verdict(tmp_path, status, checked):
+    case = Case(0, status, "its result is random", 1e6, 1e3, {}, checked)
+    arms = [arm(tmp_path, name, [[time_s]] * 6, case=case) for name, time_s in (("torch", 1.0), ("jax", 2.0))]
+    entries = summarise_benchmark(arms).rows[0][1]
+    assert [(each.status, each.verdict) for each in entries] == [("unchecked", None)] * 2
+    assert entries[0].time.value == 1.0
 
 
 def test_each_doubt_of_processes_is_given_once_with_their_number(tmp_path):

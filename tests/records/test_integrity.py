@@ -332,6 +332,10 @@ def test_a_run_that_ends_with_all_epochs_done_before_they_are_is_found(found, ma
     ("environment", "said"),
     [
         ({"name": "torch", "device": "cpu"}, ["its specification has the framework numpy, and its environment torch"]),
+        (
+            {"name": "numpy", "device": "cpu", "version": "0"},
+            ["its framework numpy has version 0 and, among the libraries, 1"],
+        ),
         ({"name": "numpy", "device": "H200"}, ["its specification has the device cpu, and its environment H200"]),
         ({"name": "numpy", "device": "cpu"}, []),
         ({}, []),
@@ -339,9 +343,8 @@ def test_a_run_that_ends_with_all_epochs_done_before_they_are_is_found(found, ma
 )
 def test_a_framework_or_device_that_does_not_match_the_environment_is_found(found, make_header, environment, said):
     head = make_header()
-    assert (
-        found(header=msgspec.structs.replace(head, environment={**head.environment, "framework": environment})) == said
-    )
+    facts = {**head.environment, "libraries": {"numpy": "1"}, "framework": environment}
+    assert found(header=msgspec.structs.replace(head, environment=facts)) == said
 
 
 @pytest.mark.parametrize(
@@ -349,6 +352,12 @@ def test_a_framework_or_device_that_does_not_match_the_environment_is_found(foun
     [
         (Measurement("peak_memory", "B", -5e6, "vmhwm-reset"), "its peak_memory is -5e+06 B"),
         (Measurement("energy", "J", 1e9, "rapl"), "its energy is 1e+09 J in 3 s, more than any machine takes"),
+        (Measurement("energy", "J", 1e-6, "rapl"), "its energy is 1e-06 J in 3 s, less than any machine takes"),
+        (Measurement("energy", "J", 0.0, "rapl"), "its energy is 0 J in 3 s, less than any machine takes"),
+        (
+            Measurement("peak_memory", "B", 1e3, "vmhwm-reset"),
+            "its peak memory is 1,000 B, less than any process takes",
+        ),
     ],
 )
 def test_an_impossible_reading_of_a_meter_is_found(found, measurement, said):
@@ -356,6 +365,31 @@ def test_an_impossible_reading_of_a_meter_is_found(found, measurement, said):
         return [measurement if getattr(each, "name", "") == measurement.name else each for each in rows]
 
     assert found(whole=whole) == [said]
+
+
+@pytest.mark.parametrize(
+    ("peak_b", "memory_b", "said"),
+    [
+        (1e15, 25e9, ["its peak memory is 1e+15 B, on a machine that has 2.5e+10 B"]),
+        (9e10, 25e9, []),
+        (1e15, None, []),
+    ],
+)
+def test_more_resident_memory_than_its_machine_has_is_found(found, make_header, peak_b, memory_b, said):
+    def whole(rows):
+        peak = Measurement("peak_memory", "B", peak_b, "vmhwm-reset")
+        return [peak if getattr(each, "name", "") == "peak_memory" else each for each in rows]
+
+    head = make_header()
+    facts = {**head.environment, "machine": {"id": "m", "memory_bytes": memory_b}}
+    assert found(header=msgspec.structs.replace(head, environment=facts), whole=whole) == said
+
+
+def test_more_operations_than_any_machine_performs_are_found(found):
+    too_many = Measurement("operations/float32", "1", 1e20, "counted")
+    assert found(whole=lambda rows: [*rows[:-1], too_many, rows[-1]])[0].endswith(
+        "operations a second, more than any machine performs"
+    )
 
 
 def test_two_readings_of_one_meter_are_found(found):

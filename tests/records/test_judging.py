@@ -27,6 +27,15 @@ def test_among_many_comparisons_a_difference_must_be_larger():
     assert "not among 2000 problems (Bonferroni)" in among.reason
 
 
+def test_a_verdict_by_stretches_that_the_times_one_by_one_do_not_show_is_unclear_and_says_so():
+    # As after a second command with --resume, which repeats some processes and finds others done.
+    first, starts = {0: 0.30, 1: 0.27, 2: 0.24, 3: 0.23, 4: 0.24}, {0: 18.6, 1: 19.4, 2: 19.7, 3: 20.6, 4: 16.7}
+    second, later = {0: 0.48, 1: 0.45, 2: 0.47, 3: 0.46, 4: 0.18}, {0: 18.0, 1: 18.9, 2: 20.0, 3: 20.8, 4: 22.3}
+    (found,) = verdicts({0: pair(first, second, starts=(starts, later), by="turn")}, 0.95, 0.02, "commands").values()
+    assert found.kind == "UNCLEAR"
+    assert found.reason.endswith("SLOWER by stretches, but not one by one (p = 0.084)")
+
+
 def test_the_smallest_effect_of_any_record_counts():
     records = [SimpleNamespace(header=SimpleNamespace(planned_effect=each)) for each in (None, 0.1, 0.05)]
     assert planned_effect(records) == 0.05

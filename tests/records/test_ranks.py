@@ -22,9 +22,11 @@ from levelbench.records.ranks import (
     remove_old_rank_files,
     remove_rank_files,
     remove_rank_files_if_left,
+    straggler_lines,
     teamwork,
 )
 from levelbench.records.summary import labels_of
+from levelbench.report.distributed import ranks_table
 
 TEAM = Distribution(2, "all-reduce", {"bucket_mb": 25.0}, "process", "gloo")
 
@@ -162,6 +164,18 @@ def test_what_a_framework_sends_by_itself_is_not_counted_as_nothing(tmp_path, ma
     assert (found.sent_bytes, found.messages, found.predicted_bytes) == (None, None, 8)
 
 
+def test_the_communication_of_a_framework_that_communicates_by_itself_is_unknown(tmp_path, make_header):
+    ranks = [[observed(step_time=[35, 45], communicate_time=[0, 0], counted=[0.0])] for _ in range(2)]
+    record = read_record(written(tmp_path, make_header(distribution=TEAM), ranks)[0])
+    found = teamwork(record)
+    assert (found.communicate_share, found.waiting_share, found.imbalance) == (None, None, None)
+    assert found.step_s == pytest.approx(40e-9)
+    column = [each.key for each in ranks_table(record).columns].index("communicate_share")
+    assert {row[column].reason for row in ranks_table(record).rows} == {
+        "not measured: the framework communicates within its own forward and backward passes"
+    }
+
+
 def test_a_scheme_that_should_send_but_does_not_is_shown_to_send_nothing(tmp_path, make_header):
     ranks = [[observed(step_time=[1], communicate_time=[0], sent=[0], messages=[0], sent_predicted=[8], counted=[1])]]
     found = teamwork(read_record(written(tmp_path, make_header(distribution=TEAM), ranks)[0]))
@@ -176,6 +190,44 @@ def test_no_waiting_is_claimed_if_ranks_do_not_step_together(tmp_path, make_head
     found = teamwork(read_record(written(tmp_path, make_header(distribution=TEAM), ranks)[0]))
     assert found.waiting_share is None
     assert found.communicate_share == pytest.approx(30 / 70)
+
+
+def computing(*work_ns, talk_ns=50, steps=40):
+    """Ranks whose steps take their work and what is left of the slowest one's."""
+    slowest = max(work_ns) + talk_ns
+    return [[observed(step_time=[slowest] * steps, communicate_time=[slowest - own] * steps)] for own in work_ns]
+
+
+def test_the_rank_that_the_others_wait_for_is_named(tmp_path, make_header):
+    ranks = computing(100, 100, 140)
+    found = teamwork(read_record(written(tmp_path, make_header(distribution=TEAM), ranks)[0]))
+    assert found.stragglers == ((2, pytest.approx(1.4)),)
+    (line,) = straggler_lines("digits[ranks=3]", [found, found])
+    assert line.startswith("digits[ranks=3]: the others wait for rank 2, which computes 1.4 times as long")
+
+
+@pytest.mark.parametrize("ranks", [computing(100, 105), computing(100, 200, steps=10)], ids=["even", "too few steps"])
+def test_ranks_that_are_not_clearly_slower_are_not_named(tmp_path, make_header, ranks):
+    assert teamwork(read_record(written(tmp_path, make_header(distribution=TEAM), ranks)[0])).stragglers == ()
+
+
+def test_a_rank_that_was_slow_in_one_of_three_runs_is_not_named(tmp_path, make_header):
+    slow, even = (
+        teamwork(read_record(written(tmp_path / name, make_header(distribution=TEAM), ranks)[0]))
+        for name, ranks in (("slow", computing(100, 200)), ("even", computing(100, 100)))
+    )
+    assert straggler_lines("digits", [slow, even, even]) == []
+
+
+def test_the_peak_memory_of_a_team_is_that_of_its_largest_rank(tmp_path, make_header):
+    writer = RecordWriter.create(tmp_path, make_header(distribution=TEAM))
+    with RankWriter(writer.path, 0) as file:
+        file.append(observed(step_time=[1]))
+    merge_ranks(writer, 1)
+    after = {"team": {"peak_memory_bytes_by_rank": [10, 30, None]}}
+    writer.append(End("done", 1, {"data": 1}, environment_after=after))
+    writer.close()
+    assert teamwork(read_record(writer.path)).peak_memory_bytes == 30
 
 
 def test_teamwork_of_one_process_is_none(tmp_path, make_run, make_header):

@@ -12,7 +12,9 @@ from levelbench.records import Selector, format_item, parse_item, parse_selector
 from levelbench.records.schema import Distribution
 
 names = st.from_regex(r"[a-z][a-z0-9_.-]{0,8}", fullmatch=True)
-keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
+keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True) | st.text(
+    st.characters(exclude_categories=["Cs"]), max_size=12
+)
 values = (
     st.integers(-(2**63), 2**63 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
@@ -64,6 +66,7 @@ def test_the_type_of_a_value_follows_from_its_form():
         ("digits[lr=]", "not name=value"),
         ("digits[=1]", "not name=value"),
         ("digits[lr=1,,x=2]", "not name=value"),
+        ("digits[lr=1,batch size=1]", 'in double quotes: "batch size"='),
         ("digits[lr=1,lr=2]", "given twice"),
         ("digits[n=9223372036854775808]", "64 bits"),
         ("digits[n=" + "9" * 30 + "]", "64 bits"),

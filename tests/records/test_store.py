@@ -122,6 +122,18 @@ def test_a_path_may_be_inside_or_outside_of_the_store(fill, tmp_path):
         elsewhere.find("./absent.jsonl")
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_folder_of_damaged_records_is_named_with_the_reason(fill, tmp_path, count):
+    store = fill()
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    for path in [*store.path.rglob("*.jsonl")][:count]:
+        (folder / path.name).write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    which = f"{'none of the 2 records' if count > 1 else 'the only record'} in {folder} can"
+    with pytest.raises(RecordError, match=f"{which}.*line 1 is damaged: it has no checksum"):
+        store.find(f"{folder}/")
+
+
 def test_finding_nothing_names_close_matches(fill, tmp_path):
     store = fill(1)
     with pytest.raises(UnknownNameError, match="close: digits"):

@@ -38,8 +38,30 @@ def test_time_to_accuracy_is_the_time_of_the_second_of_two_confirming_evaluation
     assert run.reached
     assert run.time_to_accuracy_s == pytest.approx(5.0)
     assert (run.epochs_to_target, run.steps_to_target, run.samples_to_target) == (5.0, 50, 3200)
+    assert run.earlier_s == pytest.approx([4.0, 3.0])
     assert run.given_up_s is None
     assert run.wall_s == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "between"),
+    [
+        ("confirmed", [1920, 2560]),
+        ("first", [640, 1280]),
+        ("interpolated", [640, 1280]),
+        ("sustained", [1920, 2560]),
+    ],
+)
+def test_the_target_was_reached_between_the_last_evaluation_below_it_and_the_next_one(make_record, rule, between):
+    assert summarise(make_record(), crossing=rule).samples_between == between
+
+
+def test_a_target_reached_at_the_first_evaluation_was_reached_after_none(make_record):
+    assert summarise(make_record((0.95, 0.96))).samples_between == [0, 640]
+
+
+def test_a_run_that_missed_had_not_reached_it_at_its_last_evaluation_below(make_record):
+    assert summarise(make_record((0.5, 0.6, 0.91))).samples_between == [1280]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +73,20 @@ def test_another_crossing_rule_is_a_view_of_the_same_record(make_record, rule, s
     assert run.time_to_accuracy_s == pytest.approx(seconds)
     assert run.epochs_to_target == pytest.approx(seconds)
     assert sum(run.phases_s.values()) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("view", "counted"),
+    [
+        ({}, 5),
+        ({"crossing": "first"}, 2),
+        ({"crossing": "sustained"}, 4),
+        ({"threshold": 0.8}, 3),
+        ({"threshold": 0.99}, 5),
+    ],
+)
+def test_the_evaluations_of_a_run_are_those_up_to_the_one_that_counts_in_this_view(make_record, view, counted):
+    assert summarise(make_record(), **view).evaluations == counted
 
 
 def test_another_threshold_is_a_view_and_changes_neither_record_nor_key(make_record):
@@ -175,6 +211,18 @@ def test_the_score_and_the_time_left_out_always_sum_to_the_phases(
     assert sum(run.phases_s.values()) <= run.wall_s * 1.000001
 
 
+@pytest.mark.parametrize(
+    ("why", "qualities", "expected"),
+    [
+        ("all epochs done", (0.5, 0.6), True),
+        ("budget of 3 s spent", (0.5, 0.6), False),
+        ("all epochs done", (0.99, 0.99), False),
+    ],
+)
+def test_a_run_that_missed_when_its_epochs_were_done_is_trained_out(make_record, make_events, why, qualities, expected):
+    assert summarise(make_record(events=make_events(qualities, stopped_by=why))).trained_out is expected
+
+
 def test_given_up_time_and_phases_end_at_the_last_evaluation(make_record, make_events):
     events = make_events((0.5, 0.6))
     later = {**events[-1].phases_ns, "other": 9_000_000_000}
@@ -213,3 +261,52 @@ def test_a_summary_identifies_the_source_and_the_data(make_record, make_events):
     run = summarise(make_record())
     assert (run.source_digest, run.checksums) == (sha256("…".encode()).hexdigest(), {"x": "0" * 64})
     assert summarise(make_record(events=make_events(dataset=None))).checksums == {}
+
+
+MS = 10**6
+COMPILED = {0: 2000, 9: 700}
+"""Milliseconds that the first step takes beyond the usual ones, and the last of the first epoch."""
+
+
+def compiling_events(epochs=4, steps=10, evaluation_ms=300, every=10):
+    """Steps of 10 ms, those of ``COMPILED`` longer, in forward; evaluations of 50 ms, the first longer."""
+    phases, found, times = {"data": 0, "forward": 0, "evaluate": 0}, [], []
+    for step in range(epochs * steps):
+        times.append((10 + COMPILED.get(step, 0)) * MS)
+        phases["data"] += MS
+        phases["forward"] += times[-1] - MS
+        if (step + 1) % every == 0:
+            phases["evaluate"] += (50 + (0 if step >= every else evaluation_ms)) * MS
+            done = step + 1
+            found.append(Samples("step_time", "ns", times))
+            quality = {"validation": 0.5 if done < epochs * steps - every else 0.95}
+            total = sum(phases.values())
+            found.append(Evaluation(total, done, done / steps, 64 * done, quality, 1 / done, dict(phases)))
+            times = []
+    return [*found, End("done", sum(phases.values()), dict(phases))]
+
+
+@pytest.mark.parametrize("every", [10, 5])
+def test_the_first_step_and_the_last_of_the_first_epoch_are_compared_with_the_usual_one(make_record, every):
+    run = summarise(make_record(events=compiling_events(every=every)))
+    assert run.reached
+    assert run.warm_up_s == {"forward": pytest.approx(2.7)}
+    assert run.warm_up_evaluation_s == pytest.approx(0.3)
+
+
+def test_steps_that_take_as_long_as_ever_have_no_warm_up(make_record, monkeypatch):
+    monkeypatch.setattr("tests.records.test_summary.COMPILED", {})
+    run = summarise(make_record(events=compiling_events(evaluation_ms=0)))
+    assert (run.warm_up_s, run.warm_up_evaluation_s) == ({}, 0.0)
+
+
+def test_a_long_step_later_on_is_no_warm_up(make_record, monkeypatch):
+    monkeypatch.setattr("tests.records.test_summary.COMPILED", {25: 2000})
+    assert summarise(make_record(events=compiling_events())).warm_up_s == {}
+
+
+def test_without_step_times_or_a_second_evaluation_warm_up_is_unknown(make_record):
+    events = [each for each in compiling_events() if not isinstance(each, Samples)]
+    assert summarise(make_record(events=events)).warm_up_s is None
+    first = summarise(make_record(events=compiling_events()), crossing="first", threshold=0.4)
+    assert first.warm_up_evaluation_s is None

@@ -127,7 +127,7 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(figures, "can_draw", lambda: False)
 
 
-CEILINGS = {"flop_s": {"float32": {"value": 100e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}
+CEILINGS = {"flop_s": {"float32": {"value": 400e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}
 OPERATORS = {
     "Conv": (3, 0.7, 3.6e9),
     "BatchNormalization": (3, 0.12, 5e6),

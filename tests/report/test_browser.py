@@ -114,11 +114,19 @@ def test_verdict_interval_and_doubts_are_on_a_phones_first_screen(visit, report)
     assert all(end["y"] + end["height"] <= 844 for end in ends)
 
 
-def test_rows_are_cards_on_a_phone_and_rows_of_a_table_on_a_desk(visit, report):
+def test_the_main_table_is_not_clipped(visit, report):
+    for width, height in SIZES:
+        box = visit(report, width, height).locator(".scroll").first
+        assert box.evaluate("each => each.scrollWidth <= each.clientWidth"), width
+
+
+def test_rows_are_cards_on_a_phone_or_tablet_and_rows_of_a_table_on_a_desk(visit, report):
     shown = "getComputedStyle(document.querySelector('.cards tr td')).display"
     headers = "getComputedStyle(document.querySelector('.cards thead')).display"
-    phone, desk = visit(report, 390, 844), visit(report)
-    assert (phone.evaluate(shown), phone.evaluate(headers)) == ("flow-root", "none")
+    desk = visit(report)
+    for width, height in ((390, 844), (768, 1024)):
+        page = visit(report, width, height)
+        assert (page.evaluate(shown), page.evaluate(headers)) == ("flow-root", "none")
     assert (desk.evaluate(shown), desk.evaluate(headers)) == ("table-cell", "table-header-group")
 
 

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from levelbench.analysis.comparison import compare
+from levelbench.analysis.stability import stability
+from levelbench.analysis.why import explain
 from levelbench.measure.verdict import verdict
 from levelbench.records.summary import group_runs, summarise
 from levelbench.report import notebook
@@ -58,6 +60,23 @@ def test_without_matplotlib_a_record_shows_its_tables(make, undrawn):
     html = shown(make())
     assert "<svg" not in html
     assert "backward" in html
+
+
+@pytest.mark.parametrize(
+    ("analyse", "says"),
+    [
+        (lambda groups: stability(groups[0]), "variation"),
+        (lambda groups: explain(*groups), "as long as"),
+    ],
+    ids=["stability", "why"],
+)
+def test_an_analysis_shows_its_tables_what_it_lacks_and_its_figure(groups, analyse, says):
+    pytest.importorskip("matplotlib")
+    found = analyse(groups)
+    html = shown(found)
+    assert says in html
+    assert "<svg" in html
+    assert all(line.split("'")[0].split("<")[0] in html for line in found.lacks)
 
 
 def test_a_verdict_shows_its_ratio():

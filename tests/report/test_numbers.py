@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from levelbench.measure.statistics import estimate
 from levelbench.report import numbers
 from levelbench.report.numbers import (
     BYTES,
@@ -15,6 +16,7 @@ from levelbench.report.numbers import (
     duration_range,
     estimate_text,
     number,
+    text_of,
 )
 from levelbench.report.numbers import with_interval as shown
 
@@ -56,6 +58,33 @@ def test_the_examples_in_the_docstrings_hold():
 )
 def test_the_width_of_the_interval_decides_the_decimals(value, low, high, text):
     assert shown(value, low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (42.6, 25.58, 61.53, "42.6 [25.6, 61.5]"),
+        (6905.3, 5395.0, 9711.0, "6,905 [5,395, 9,711]"),
+        (6.4, 5.0, 9.0, "6.40 [5, 9]"),
+        (10.0, 9.99, 10.01, "10.000 [9.990, 10.010]"),
+        (1.0, 0.98, 1.02, "1.00 [0.98, 1.02]"),
+        (17.1, 0.4523, 647.4, "17.1 [0.452, 647]"),
+        (0.107, 4.9e-5, 2.4e7, "0.107 [4.90e-5, 2.40e7]"),
+        (0.0123, -0.31, 0.62, "0.012 [-0.310, 0.620]"),
+        (0.25, 0.0, 0.5, "0.250 [0.000, 0.500]"),
+        (0.9703, 0.9694, 0.9722, "0.9703 [0.9694, 0.9722]"),
+        (40.0, 40.0, 40.0, "40 [40, 40]"),
+    ],
+)
+def test_observed_extremes_are_not_rounded_by_their_distance(value, low, high, text):
+    assert shown(value, low, high, observed=True) == text
+
+
+def test_an_estimate_of_few_values_shows_its_extremes_and_one_of_many_only_what_its_interval_supports():
+    few = estimate([0.0256, 0.0408, 0.0454, 0.0482, 0.0615])
+    assert text_of(few) == "42.6 ms [25.6, 61.5]"
+    many = estimate([0.0256, 0.0408, 0.0454, 0.0482, 0.0615, 0.0423])
+    assert text_of(many) == "43 ms [31, 58]"
 
 
 @given(finite, widths, st.floats(0, 1))

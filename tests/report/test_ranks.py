@@ -15,7 +15,7 @@ def record(*ranks):
     team = Distribution(len(ranks), "async-parameter-server", {}, "process", "gloo")
     evaluations = [SimpleNamespace(epoch=1.0), SimpleNamespace(epoch=2.0)]
     header = SimpleNamespace(specification=SimpleNamespace(distribution=team))
-    return SimpleNamespace(ranks=named, header=header, evaluations=evaluations)
+    return SimpleNamespace(ranks=named, end=None, header=header, evaluations=evaluations)
 
 
 WORKER = {"step_time": [10, 20, 30], "communicate_time": [5, 5, 5], "sent": [8, 8, 8], "messages": [1, 1, 1]}

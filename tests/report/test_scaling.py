@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from levelbench.analysis.scaling import fit_scaling
 from levelbench.measure.statistics import estimate, wilson
 from levelbench.records.ranks import Teamwork
-from levelbench.report.distributed import predictions_table, scaling_table, teamwork_table, write_scaling
-from levelbench.report.tables import Absent, Number, lay_out
+from levelbench.report.distributed import laws_table, predictions_table, scaling_table, teamwork_table, write_scaling
+from levelbench.report.tables import Absent, Number, lay_out, to_text
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Efficiency:
     reason: str = ""
 
 
-TEAM = Teamwork(2, 0.01, 0.4, 0.1, 1.2, 800.0, 800.0, 2.0, 800.0, 2.0, None, (0.0, 1.0, 3.0), (0.5, 0.25))
+TEAM = Teamwork(2, True, 0.01, 0.4, 0.1, 1.2, 800.0, 800.0, 2.0, 800.0, 2.0, None, (0.0, 1.0, 3.0), (0.5, 0.25))
 
 
 def point(ranks, per_epoch, teamwork=(TEAM,)):
@@ -77,6 +78,13 @@ def test_what_was_sent_is_shown_with_what_was_predicted():
     assert cell(table, 0, "sent_bytes").value == cell(table, 0, "predicted_bytes").value == 800
     assert cell(table, 0, "staleness").text == "1, 3"
     assert cell(table, 0, "divergence").text == "0.25"
+
+
+def test_a_law_without_a_loss_to_fit_has_empty_columns_and_the_reason():
+    text = to_text(laws_table([fit_scaling("accuracy", {1: [73.8], 4: [10.7]}, unit="accelerator")]))
+    assert "no loss to fit" in text
+    assert "without bound" not in text
+    assert "56.1" not in text
 
 
 def test_one_process_has_no_table_of_ranks():

@@ -52,6 +52,18 @@ def test_the_curve_marks_the_evaluation_that_counts(make):
     assert marks == [""] * (len(record.evaluations) - 1) + ["target reached"]
 
 
+def test_the_epoch_0_of_a_program_that_tells_epochs_is_one(make):
+    record = make()
+    from_0 = [structs.replace(each, epoch=each.epoch - 1) for each in record.evaluations]
+    none = [structs.replace(each, epoch=0.0) for each in record.evaluations]
+    told, untold = (
+        curve_table(dataclasses.replace(record, evaluations=each), summarise(record)) for each in (from_0, none)
+    )
+    assert [row[0].value for row in told.rows] == [each.epoch for each in from_0]
+    assert told.rows[0][0].value == 0
+    assert "epoch" not in [column.key for column in untold.columns]
+
+
 def test_a_run_that_goes_on_has_not_missed(make):
     run = structs.replace(summarise(make(rate=0.05)), status="running", quality={})
     found = facts(run)

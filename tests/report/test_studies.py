@@ -4,6 +4,7 @@ import dataclasses
 import warnings
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from tests.report.pages import PAYLOADS, needs_matplotlib
 
@@ -18,7 +19,7 @@ from levelbench.report.studies import (
     write_stability,
     write_threshold,
 )
-from levelbench.report.tables import to_text
+from levelbench.report.tables import Absent, to_text
 
 TOP1 = Target("top1", 0.94)
 
@@ -43,6 +44,16 @@ def test_the_reached_share_has_its_interval_even_if_all_runs_arrived(groups):
     found = [stability(each) for each in groups("digits")]
     text = to_text(stability_tables(found, groups("digits"))[0])
     assert "4/4 [51 %, 100 %]" in text
+    assert "Time to accuracy: geometric mean" in text
+
+
+def test_it_is_said_where_runs_can_never_arrive_since_their_epochs_were_done(groups):
+    (arrived,) = groups("digits")
+    missed = {"reached": False, "time_to_accuracy_s": None, "given_up_s": 1.0, "trained_out": True}
+    runs = (*arrived.runs[:3], msgspec.structs.replace(arrived.runs[3], **missed))
+    text = to_text(stability_tables([stability(dataclasses.replace(arrived, runs=runs))])[1])
+    assert "so many runs did not reach the target" in text
+    assert "can never arrive" in text
 
 
 def test_the_points_of_a_curve_are_its_steps(groups):
@@ -81,6 +92,20 @@ def test_figures_are_drawn_whatever_the_labels_and_times(groups, tmp_path, scale
 def test_a_sweep_that_nothing_reached_is_drawn_without_a_curve(tmp_path):
     found = sweep(arms("a"), [0.99, 0.995], 0.99)
     ET.fromstring(write_threshold(found, TOP1, tmp_path / "t.svg").read_text())
+
+
+@pytest.mark.parametrize(
+    ("ended", "runs", "said"),
+    [
+        ("unknown", 1, "it stopped before that: not known"),
+        ("target", 3, "no run reached it (3 of 3 stopped before that: not known)"),
+        ("end", 1, "no run reached it"),
+    ],
+)
+def test_of_runs_that_stopped_at_their_first_crossing_it_is_not_said_that_they_never_confirmed_it(ended, runs, said):
+    curves = tuple(TimedCurve((1.0, 2.0), (0.9, 0.94), ended) for _ in range(runs))
+    rules = threshold_tables(sweep([TimedArm("a", curves, "first")], [0.94], 0.94), TOP1)[1]
+    assert next(cell.reason for cell in rules.rows[0] if isinstance(cell, Absent)) == said
 
 
 def test_runs_without_an_evaluation_reach_nothing():

@@ -26,8 +26,9 @@ def column(table, key):
     return [row[at] for row in table.rows]
 
 
+@pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", ["groups", "missed", "phases", "runs"])
-def test_the_tables_print_as_the_golden_files_say(name, two_arms, one_missed, golden):
+def test_the_tables_print_as_the_golden_files_say(name, width, two_arms, one_missed, golden):
     groups = [group for group, _ in two_arms]
     missed = [group for group, _ in one_missed]
     table = {
@@ -36,7 +37,7 @@ def test_the_tables_print_as_the_golden_files_say(name, two_arms, one_missed, go
         "phases": lambda: phases_by_group(groups),
         "runs": lambda: runs_table([run for group in missed for run in (*group.runs, *group.unfinished)]),
     }[name]()
-    golden(f"report_{name}", to_text(table, 80))
+    golden(f"report_{name}_{width}", to_text(table, width))
 
 
 def test_the_main_table_names_the_clock_and_gives_every_time_an_interval(two_arms):
@@ -110,6 +111,12 @@ def test_figures_that_are_not_finite_count_as_absent_and_the_rest_says_how_many(
         assert make_spread([math.nan, math.inf]).cell == Absent("not a finite number in any run")
         assert make_spread([]).cell == Absent()
     assert math.isfinite(mean_and_range([1.7e308, 1.7e308]).cell.value)
+
+
+def test_the_extremes_of_few_runs_are_marked_as_observed():
+    assert mean_and_range([0.5, 0.25]).cell.observed
+    assert spread_of_values([5.0, 9.0, 6.0]).cell.observed
+    assert not spread_of_values([5.0, 9.0, 6.0, 5.0, 7.0, 8.0]).cell.observed
 
 
 def test_where_runs_missed_the_expected_time_with_restarts_counts_what_they_cost(one_missed):

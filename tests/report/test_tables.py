@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from levelbench.records.figures import CeilingShare
 from levelbench.report.tables import (
     Absent,
     Column,
@@ -22,6 +23,7 @@ from levelbench.report.tables import (
     lay_out,
     listing,
     print_table,
+    share_cell,
     to_csv,
     to_json,
     to_markdown,
@@ -94,6 +96,12 @@ def test_a_table_that_is_too_wide_is_turned_where_its_few_rows_fit_side_by_side(
     assert [line.split("  ")[0] for line in turned[2:6]] == list(lay_out(TABLE).headers[1:])
 
 
+def test_every_line_of_an_indented_name_is_indented():
+    names = [["  layer1.0.conv1 with a name of several words", "1"], ["whole", "2"]]
+    lines = to_text(listing("t", "Table", ["name", "n"], names), 80).splitlines()
+    assert [line[:4] for line in lines if "layer1" in line or "words" in line] == ["  la", "  of"]
+
+
 def test_a_word_longer_than_its_column_is_folded_and_not_cut():
     text = to_text(one_text_table("digits[" + "x" * 90 + "]"), 60)
     assert "".join(line.split("  ")[0].strip() for line in text.splitlines()[3:]).count("x") == 90
@@ -116,7 +124,7 @@ def test_a_terminal_gets_the_lines_of_the_plain_text_in_style():
     print_table(
         TABLE, Console(file=styled, width=80, force_terminal=True, color_system="standard", legacy_windows=False)
     )
-    assert plain.getvalue() == to_text(TABLE, 80)
+    assert plain.getvalue() == to_text(TABLE.without_absent(), 80)
     assert "\x1b[1mTime to accuracy" in styled.getvalue()
 
 
@@ -187,3 +195,10 @@ def test_a_last_column_of_sentences_takes_the_room_that_is_left():
     lines = to_text(listing("check", "Check", ("probe", "status", "seen"), rows), 60).splitlines()
     assert lines[1].split() == ["probe", "status", "seen"]
     assert max(map(len, lines)) <= 60
+
+
+@pytest.mark.parametrize(("value", "shown"), [(0.5, True), (1.05, True), (2.82, False)])
+def test_a_share_of_a_ceiling_that_is_exceeded_is_not_shown(value, shown):
+    cell = share_cell(CeilingShare(value, "compute"))
+    assert isinstance(cell, Number if shown else Absent)
+    assert shown or "one of the two is wrong" in cell.reason

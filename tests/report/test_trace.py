@@ -79,6 +79,26 @@ def test_every_rank_has_a_track_with_its_communication_at_the_end_of_each_step(t
     assert talk["dur"] == 300
 
 
+def test_ranks_that_leave_a_step_together_end_it_at_the_same_time(team):
+    events = trace(team)
+    ends = [
+        {
+            each["name"]: each["ts"] + each["dur"]
+            for each in slices(events, tid=track)
+            if each["name"].startswith("step")
+        }
+        for track in (2, 3)
+    ]
+    assert ends[0] == pytest.approx(ends[1])
+
+
+def test_ranks_that_do_not_step_together_are_drawn_each_by_its_own_times(team):
+    apart = {"lockstep": Samples("lockstep", "1", [0.0])}
+    team = dataclasses.replace(team, ranks={rank: each | apart for rank, each in team.ranks.items()})
+    steps = [each for each in slices(trace(team), tid=3) if each["name"].startswith("step")]
+    assert steps[0]["ts"] + steps[0]["dur"] == pytest.approx(steps[1]["ts"])
+
+
 def test_quality_and_loss_are_counters_at_the_time_of_their_evaluation(record):
     counted = [each for each in trace(record) if each["ph"] == "C" and each["name"] == "validation"]
     assert [each["ts"] for each in counted] == [each.t_ns / 1e3 for each in record.evaluations]

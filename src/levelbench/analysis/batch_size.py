@@ -4,9 +4,11 @@ A larger batch gives more samples a second until the machine is full, and from s
 same quality. The size around which that begins is the critical batch size B_crit of McCandlish et al. (2018,
 arXiv:1812.06162): samples E and steps S to the target lie on (S / S_min - 1) (E / E_min - 1) = 1, which is the same as
 E(B) = E_min (1 + B / B_crit) and S(B) = S_min (1 + B_crit / B), with B_crit = E_min / S_min. It is fitted to single
-runs on logarithms (``measure.statistics.laws``). A run that was given up is censored at the samples that it had seen;
-one that diverged or failed would never have arrived, so it is outside of the law and only counts in the share that
-reaches the target.
+runs on logarithms (``measure.statistics.laws``). When a run reached the target is known up to its evaluations: between
+the last one below the target and the next one. The second evaluation that confirms it adds samples that depend on how
+often runs are evaluated, not on the batch size, so that a law through those would have another E_min or B_crit. A run
+that was given up is censored at the samples that it had seen; one that diverged or failed would never have arrived, so
+it is outside of the law and only counts in the share that reaches the target.
 
 The gradient noise scale B_simple = tr(covariance) / |gradient|^2, which their theory predicts the critical size from,
 is measured apart (the observer ``noise``), since it costs many gradients.
@@ -23,16 +25,18 @@ from levelbench.analysis.scaling import against, threads_of
 from levelbench.errors import UsageError
 from levelbench.measure.environment import same_machine
 from levelbench.measure.statistics import (
+    CensoredTimes,
     Estimate,
     Interval,
     estimate,
     geometric_mean,
     kaplan_meier,
+    time_ratio,
     welch_log_ratio,
     wilson,
 )
 from levelbench.measure.statistics.laws import GrowthFit, fit_growth
-from levelbench.records import Record, RunGroup
+from levelbench.records import Record, RunGroup, RunSummary
 
 __all__ = ["RULES", "BatchSizeStudy", "BatchSizes", "CriticalBatch", "LearningRateTrial", "NoiseScale", "TunedRate"]
 __all__ += ["choose_rate", "noise_scale", "scaled_rate", "seen_samples", "study_batch_size"]
@@ -43,6 +47,10 @@ _NEAR = 0.01
 _CUT = 0.05
 _MISFIT = 0.01
 _LAST_SHARE = 0.5
+_COARSE = 0.25
+"""Of the samples to the target: evaluations that are further apart are said to be."""
+_PARTS = ": if a step is of several parts (gradient accumulation), call run.step once a batch, with all of its examples"
+"""What a program can do whose steps are smaller than its batches."""
 Settings = dict[str, int | float | str | bool]
 
 
@@ -77,7 +85,8 @@ class BatchSizes:
 class CriticalBatch:
     """The critical batch ``size`` with its interval; an end of 0 or infinity says that the runs do not bound it.
 
-    ``samples`` is E_min, what small batches need; ``steps`` is S_min, what large ones need.
+    ``samples`` is E_min, what small batches need; ``steps`` is S_min, what large ones need, both without the evaluation
+    that confirms the target.
     """
 
     size: float
@@ -85,6 +94,11 @@ class CriticalBatch:
     samples: float
     steps: float
     fit: GrowthFit
+
+    @property
+    def misfits(self) -> bool:
+        """Whether the samples do not follow the law."""
+        return self.fit.misfit is not None and self.fit.misfit < _MISFIT
 
     def samples_at(self, size: float) -> float:
         """Samples to the target at a batch size, by the law."""
@@ -150,9 +164,10 @@ class BatchSizeStudy:
             at = self.critical
             known = "" if at.interval is None else f" {_span(at.interval)}"
             censored = f", {at.fit.censored} of them censored" if at.fit.censored else ""
+            apart = f", which do not follow its law (lack of fit p = {at.fit.misfit:.2g})" if at.misfits else ""
             found.append(
                 f"critical batch size: {at.size:.3g}{known} ({self.level * 100:g} %, profile likelihood, "
-                f"{at.fit.n} runs{censored}): small batches need {at.samples:.3g} samples, large ones "
+                f"{at.fit.n} runs{censored}{apart}): small batches need {at.samples:.3g} samples, large ones "
                 f"{at.steps:.3g} steps, and twice the least of both at the critical size"
             )
         if self.noise is not None and self.noise.value is not None:
@@ -232,6 +247,8 @@ def study_batch_size(
     if len(by_size) < 2:
         found = f"all runs have {batch}={next(iter(by_size))}" if by_size else "none has ended"
         do = f"make runs at several sizes: levelbench analyze batch-size {what} --sizes 32,64,128,256"
+        if groups and groups[0].specification.scored_by is not None:
+            do = f"run the program itself at several sizes, with the size as its setting {batch}"
         raise UsageError(f"how {what} depends on the batch size", found, do)
     caveats, chosen = [], []
     for size, several in sorted(by_size.items()):
@@ -362,21 +379,24 @@ def _critical(
 ) -> tuple[CriticalBatch | None, list[str]]:
     """The critical batch size from every run that the law describes; what is missing, and how to get it."""
     values: list[float] = []
+    above: list[float] = []
     sizes: list[list[float]] = []
     hidden: list[bool] = []
     lacks, unknown, diverged = [], 0, 0
     for point in points:
         for run in point.group.runs:
-            found = float(run.samples_to_target or 0) if run.reached else float(seen.get(run.id, (0, 0))[0])
+            without, found = _between(run, seen)
             diverged += run.hopeless
             unknown += found <= 0 and not run.hopeless
             if found > 0 and not run.hopeless:
                 values.append(found)
+                above.append(without)
                 sizes.append([point.mean_size])
                 hidden.append(not run.reached)
     if unknown:
         lacks.append(f"{unknown} runs do not say how many samples they had seen, and are left out of the critical size")
     known = [point for point in points if point.group.reached]
+    more, by_program = points[0].group.to_repeat, points[0].group.specification.scored_by is not None
     if diverged:
         lacks.append(
             f"{diverged} runs diverged, failed or were judged at their end: they are outside of the law of the "
@@ -389,12 +409,8 @@ def _critical(
         )
         return None, lacks
     if len({point.mean_size for point in known}) < 2:
-        tried = sum(point.group.n for point in points)
-        reached = "no run" if not known else f"runs of one batch size ({known[0].size}) alone"
-        do = "give them more time (--epochs), another rate (--tune 5), or judge by another target (--target)"
-        lacks.append(f"{reached} of {tried} reached the target, so there is no critical batch size: {do}")
-        return None, lacks
-    fit = fit_growth(values, sizes, hidden, level)
+        return None, [*lacks, _one_size(points, known)]
+    fit = fit_growth(values, sizes, hidden, level, above=above)
     if fit.rates[0] <= 0.0:
         largest = max(point.mean_size for point in known)
         bound = fit.intervals[0]
@@ -405,12 +421,13 @@ def _critical(
             f"samples to the target do not grow up to a batch size of {largest:.4g}, so the critical size has no "
             f"estimate ({low}, {level * 100:g} %): try larger sizes"
         )
-        return None, lacks
+        return None, [*lacks, *_evaluation_lines(values, above, hidden)]
     interval = fit.intervals[0]
     if interval is None:
-        same = fit.deviation < 1e-5 and len(values) > 3
-        why = "the samples of all runs lie exactly on one curve" if same else f"{len(values)} runs are too few"
-        lacks.append(f"the critical batch size has no interval: {why}; make more runs of each size (-n 5)")
+        arrived = fit.n - fit.censored
+        same = fit.deviation < 1e-5 and arrived > 2
+        why = "the samples of all runs lie exactly on one curve" if same else f"{arrived} runs are too few"
+        lacks.append(f"the critical batch size has no interval: {why}; make more runs of each size ({more})")
     else:
         interval = Interval(
             1 / interval.high if interval.high > 0 else math.inf,
@@ -418,26 +435,81 @@ def _critical(
             level,
             interval.method,
         )
+        if fit.bracketed and interval.low <= 0.0 and math.isinf(interval.high):
+            lacks.append(
+                f"these runs bound the critical batch size on no side, so it has no estimate: make more ({more})"
+            )
+            return None, [*lacks, *_evaluation_lines(values, above, hidden)]
         if math.isinf(interval.high):
             lacks.append("the critical batch size has no upper bound: the samples hardly grow; try larger sizes")
         if interval.low <= 0.0:
             lacks.append("the critical batch size has no lower bound: even small batches need more; try smaller sizes")
     if min(point.group.n for point in points) < 2:
-        lacks.append("a size with one run cannot tell luck from size: make more runs of each (-n 5)")
-    if fit.misfit is not None and fit.misfit < _MISFIT:
-        lacks.append(
-            f"samples do not follow the law of the critical size (lack of fit p = {fit.misfit:.2g}): its interval is "
-            "too narrow. A rate that suits one size alone does that (--tune 5), so do few evaluations (--every)"
-        )
+        lacks.append(f"a size with one run cannot tell luck from size: make more runs of each ({more})")
     means = [point.mean_size for point in known]
     if len(means) == 2:
-        lacks.append("two sizes fit every critical size exactly, so the law is not tested: add sizes (--sizes)")
+        lacks.append(
+            "two sizes fit every critical size exactly, so the law is not tested: add sizes"
+            + " (--sizes)" * (not by_program)
+        )
     if not min(means) <= 1 / fit.rates[0] <= max(means):
         lacks.append(
             f"the critical batch size is outside the sizes that were tried, {known[0].size} to {known[-1].size}"
         )
     critical = CriticalBatch(1 / fit.rates[0], interval, fit.base, fit.base * fit.rates[0], fit)
-    return critical, lacks
+    return critical, [*lacks, *_fit_lines(critical), *_evaluation_lines(values, above, hidden)]
+
+
+def _one_size(points: Sequence[BatchSizes], known: Sequence[BatchSizes]) -> str:
+    """Why there is no critical size if all runs that reached the target had as many examples a step."""
+    by_program = points[0].group.specification.scored_by is not None
+    if len(known) > 1:
+        listed = " and ".join(str(point.size) for point in known)
+        same = f"batch sizes {listed} all have {known[0].mean_size:.4g} examples a step"
+        return f"{same}, so there is no critical batch size{_PARTS if by_program else ''}"
+    reached = f"runs of one batch size ({known[0].size}) alone" if known else "no run"
+    do = "give them more time (--epochs), another rate (--tune 5), or judge by another target (--target)"
+    if by_program:
+        do = "let the program run for longer or at another rate, or judge by another target (--target)"
+    tried = sum(point.group.n for point in points)
+    return f"{reached} of {tried} reached the target, so there is no critical batch size: {do}"
+
+
+def _between(run: RunSummary, seen: Mapping[str, tuple[int, int]]) -> tuple[float, float]:
+    """The samples between which the run reached the target, or those that it had seen without; 0 if not known."""
+    known = [float(each) for each in run.samples_between]
+    if run.reached:
+        return (known[0], known[1]) if len(known) == 2 else (float(run.samples_to_target or 0),) * 2
+    # Evaluations at the target that nothing confirmed do not say that it takes more samples than that.
+    had = float(seen.get(run.id, (0, 0))[0])
+    return (0.0, min(had, known[0]) if known else had)
+
+
+def _evaluation_lines(values: Sequence[float], above: Sequence[float], hidden: Sequence[bool]) -> list[str]:
+    """Whether evaluations are so far apart that they decide how well the critical size is known."""
+    shares = sorted((high - low) / high for high, low, missed in zip(values, above, hidden, strict=True) if not missed)
+    middle = shares[len(shares) // 2]
+    if middle < _COARSE:
+        return []
+    return [
+        f"the last {middle * 100:.0f} % of the samples to the target (median) lie between two evaluations: evaluate "
+        "more often (--every) for a narrower interval of the critical size, which allows for that"
+    ]
+
+
+def _fit_lines(critical: CriticalBatch) -> list[str]:
+    """Whether the samples follow the law, if they do not or nobody knows."""
+    if critical.misfits:
+        return [
+            f"samples do not follow the law of the critical size (lack of fit p = {critical.fit.misfit:.2g}): its "
+            "interval is too narrow. A rate that suits one size alone does that (--tune 5)"
+        ]
+    if critical.fit.misfit is None and critical.fit.censored:
+        return [
+            "whether samples follow the law of the critical size was not tested: at no size did several runs all reach "
+            "the target; give them more time (--epochs)"
+        ]
+    return []
 
 
 def _rule_of(points: Sequence[BatchSizes]) -> str:
@@ -458,6 +530,8 @@ def _cut_lines(points: Sequence[BatchSizes]) -> list[str]:
     if not cut:
         return []
     listed = ", ".join(f"{point.mean_size:.4g} at {point.size}" for point in cut)
+    if points[0].group.specification.scored_by is not None:
+        return [f"steps had fewer examples than the batch size: {listed} on average{_PARTS}"]
     found = [f"steps had fewer examples than the batch size, since an epoch ends with a rest: {listed} on average"]
     for a, b in pairwise(points):
         if b.mean_size < 1.05 * a.mean_size:
@@ -478,25 +552,36 @@ def _fastest_line(study: BatchSizeStudy) -> list[str]:
     if best is base or base.time_s is None or not (base.samples and best.samples):
         return [said]
     more = best.samples.value / base.samples.value
-    sooner = more * base.time_s.value / best.time_s.value
-    return [
-        f"{said}, against {base.time_s.value:.3g} s at {base.size}: {more:.3g} times the samples at {sooner:.3g} times "
-        "as many a second"
-    ]
+    said += f", against {base.time_s.value:.3g} s at {base.size}: {more:.3g} times the samples"
+    if not (best.samples_per_s and base.samples_per_s):
+        return [said]
+    # Where some missed, these are medians and a mean, which need not multiply.
+    return [f"{said} at {best.samples_per_s.value / base.samples_per_s.value:.3g} times as many a second"]
 
 
 def _not_separated(study: BatchSizeStudy, best: BatchSizes) -> str:
-    """Sizes that may be as fast (Welch's tests on logarithms, at a level by Bonferroni), or why none is tested."""
-    others = [point for point in study.points if point is not best and point.time_s is not None]
+    """Sizes that may be as fast, or why none is tested.
+
+    By Welch's tests on logarithms or, where runs missed the target, by the ratio of censored times, at a level by
+    Bonferroni.
+    """
+    others = [point for point in study.points if point is not best and point.group.reached]
+    if not others:
+        return ""
     times = {point.size: [each for each in point.group.times() if each is not None] for point in [best, *others]}
-    if any(len(each) < 2 for each in times.values()):
-        return "one run of a size is too few to say that another is slower (-n 5)" if others else ""
-    level = 1 - (1 - study.level) / max(1, len(others))
-    alike = [
-        point.size
-        for point in others
-        if welch_log_ratio(times[best.size], times[point.size], level).interval.low <= 1.0
-    ]
+    if any(point.group.n < 2 for point in [best, *others]):
+        return f"one run of a size is too few to say that another is slower ({best.group.to_repeat})"
+    level = 1 - (1 - study.level) / len(others)
+
+    def longer(point: BatchSizes) -> bool:
+        missed = [tuple(each for each in side.group.given_up() if each > 0) for side in (best, point)]
+        if not any(missed) and min(len(times[best.size]), len(times[point.size])) > 1:
+            return welch_log_ratio(times[best.size], times[point.size], level).interval.low > 1.0
+        a, b = (CensoredTimes(tuple(times[side.size]), up) for side, up in zip((best, point), missed, strict=True))
+        found = time_ratio(a, b, level)
+        return found is not None and found.interval.low > 1.0
+
+    alike = [point.size for point in others if not longer(point)]
     return f"not clearly shorter than at {', '.join(map(str, alike))}: make more runs" if alike else ""
 
 

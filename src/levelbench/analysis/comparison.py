@@ -7,6 +7,7 @@ refuses is an error; if it withholds the verdict, only figures are given; anythi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -53,6 +54,12 @@ class Comparison:
     differences: tuple[Difference, ...]
     machines_differ: bool
     caveats: tuple[Caveat, ...] = ()
+
+    def __str__(self) -> str:
+        """The verdict and why, and what speaks against it."""
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
 
     def answer(self) -> list[str]:
         """The verdict in a sentence, and why."""
@@ -137,10 +144,11 @@ def compare_all(
 ) -> tuple[list[Comparison], list[str]]:
     """Each group compared with the first of its task; and a line for each refused comparison, with the reason.
 
-    Several comparisons share the error: each has Bonferroni's level, over the comparisons that end in a verdict.
+    Several comparisons of a task share the error: each has Bonferroni's level, over those that end in a verdict, and a
+    note says so. What else is measured changes no verdict.
     """
     first: dict[str, RunGroup] = {}
-    pairs, refusals, verdicts = [], [], 0
+    pairs, refusals, verdicts = [], [], Counter[str]()
     for group in groups:
         base = first.setdefault(group.specification.task, group)
         if base is group:
@@ -152,11 +160,17 @@ def compare_all(
             refusals.append(f"no verdict on {group.label}: {error.found}")
             continue
         pairs.append((base, group))
-        verdicts += not gate.verdict_withheld
-    shared = 1 - (1 - level) / max(1, verdicts)
-    found = [
-        compare(a, b, margin=margin, level=shared, across_machines=across_machines, history=history) for a, b in pairs
-    ]
+        verdicts[base.specification.task] += not gate.verdict_withheld
+    found = []
+    for a, b in pairs:
+        among = max(1, verdicts[a.specification.task])
+        shared = 1 - (1 - level) / among
+        one = compare(a, b, margin=margin, level=shared, across_machines=across_machines, history=history)
+        if among > 1:
+            text = f"{among} comparisons of {a.specification.task} share the error"
+            text += f": each interval is a {100 * shared:.4g} % one"
+            one = replace(one, caveats=(*one.caveats, Caveat("level", "note", text)))
+        found.append(one)
     return found, refusals
 
 

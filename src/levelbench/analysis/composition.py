@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import combinations
 
 from levelbench.analysis.comparison import check_comparable, span_of
-from levelbench.analysis.contrasts import Contrast, FactorArm, contrast
+from levelbench.analysis.contrasts import Contrast, FactorArm, apart, contrast
 from levelbench.analysis.factorial import Fraction, designs, fraction, lesion, one_at_a_time
 from levelbench.analysis.ties import beyond_ties, jumps_of
 from levelbench.errors import IncomparableError, UsageError
@@ -323,12 +323,13 @@ def _design_name(count: int, factors: tuple[str, ...], chosen: Fraction | None) 
 def _aliased_effects(cells: Mapping[frozenset[str], FactorArm], chosen: Fraction, level: float) -> tuple[Effect, ...]:
     """The effects that a fraction tells apart, at Bonferroni's level."""
     effects, arms = chosen.effects(), chosen.arms
-    shared = 1 - (1 - level) / len(effects)
+    shared, in_turns = 1 - (1 - level) / len(effects), not apart([cells[arm] for arm in arms])
     found = []
     for subset, aliases in effects:
         scale = 2.0 ** len(subset) / len(arms)
         signs = [scale * chosen.sign(subset, arm) for arm in arms]
-        found.append(_effect(subset, [cells[arm] for arm in arms], signs, cells[frozenset()], shared, aliases))
+        corners = [cells[arm] for arm in arms]
+        found.append(_effect(subset, corners, signs, cells[frozenset()], shared, in_turns, aliases))
     return tuple(found)
 
 
@@ -338,14 +339,17 @@ def _effect(
     signs: Sequence[float],
     none: FactorArm,
     level: float,
+    in_turns: bool,
     aliases: tuple[tuple[str, ...], ...] = (),
 ) -> Effect:
     others = [(corner, sign) for corner, sign in zip(corners, signs, strict=True) if corner.on]
-    effect, _ = _widened(contrast(corners, signs, level), none, *zip(*others, strict=True))
-    return Effect(subset, effect, aliases, _split(corners, signs, level))
+    effect, _ = _widened(contrast(corners, signs, level, in_turns=in_turns), none, *zip(*others, strict=True))
+    return Effect(subset, effect, aliases, _split(corners, signs, level, in_turns))
 
 
-def _split(cells: Sequence[FactorArm], coefficients: Sequence[float], level: float) -> Efficiencies:
+def _split(
+    cells: Sequence[FactorArm], coefficients: Sequence[float], level: float, in_turns: bool | None = None
+) -> Efficiencies:
     """The same contrast of the samples to the target, and of the time per sample."""
     counts = [tuple(run.samples_to_target or 0 for run in cell.runs) for cell in cells]
     if any(
@@ -359,7 +363,7 @@ def _split(cells: Sequence[FactorArm], coefficients: Sequence[float], level: flo
         rates = [(time or 0.0) / count for time, count in zip(cell.times, each, strict=True)]
         samples.append(replace(cell, times=tuple(map(float, each)), given_up=()))
         per_sample.append(replace(cell, times=tuple(rates), given_up=()))
-    return Efficiencies(*(contrast(each, coefficients, level) for each in (samples, per_sample)))
+    return Efficiencies(*(contrast(each, coefficients, level, in_turns=in_turns) for each in (samples, per_sample)))
 
 
 def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
@@ -368,12 +372,13 @@ def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...]
     if not all(each in cells for each in corners):
         return ()
     subsets = [each for size in (1, 2) for each in combinations(factors, size)]
-    shared = 1 - (1 - level) / len(subsets)
+    shared, in_turns = 1 - (1 - level) / len(subsets), not apart([cells[each] for each in corners])
     found = []
     for subset in subsets:
         scale = 2.0 ** (len(subset) - len(factors))
         signs = [scale * (-1.0) ** sum(name not in corner for name in subset) for corner in corners]
-        found.append(_effect(subset, [cells[each] for each in corners], signs, cells[frozenset()], shared))
+        arms = [cells[each] for each in corners]
+        found.append(_effect(subset, arms, signs, cells[frozenset()], shared, in_turns))
     return tuple(found)
 
 

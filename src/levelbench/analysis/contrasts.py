@@ -22,7 +22,7 @@ from levelbench.measure.statistics.compare import rounding_variance
 from levelbench.measure.verdict import LEAST_RUNS, NOT_INTERLEAVED
 from levelbench.records import RunSummary
 
-__all__ = ["Contrast", "FactorArm", "contrast", "horizon_of"]
+__all__ = ["Contrast", "FactorArm", "apart", "contrast", "horizon_of"]
 
 Logs = NDArray[np.float64]
 
@@ -83,11 +83,24 @@ def horizon_of(cells: Sequence[FactorArm]) -> float:
     return max(filter(math.isfinite, known), default=math.inf)
 
 
-def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: float = 0.95) -> Contrast:
+def apart(cells: Sequence[FactorArm]) -> bool:
+    """Whether two of the arms are known not to have taken turns, so that the machine may have changed in between."""
+    paired = len({cell.seeds for cell in cells}) == 1
+    return any(
+        one.spans is not None
+        and other.spans is not None
+        and schedule_of(one.spans, other.spans, paired=paired) is not None
+        for one, other in combinations(cells, 2)
+    )
+
+
+def contrast(
+    cells: Sequence[FactorArm], coefficients: Sequence[float], level: float = 0.95, *, in_turns: bool | None = None
+) -> Contrast:
     """The product of the arms' times, each to the power of its coefficient: 1 and -1 give a ratio of two arms.
 
-    There is no interval if an arm has fewer than three runs, or if two arms did not take turns. ``ValueError`` unless
-    there is one coefficient per cell.
+    There is no interval if an arm has fewer than three runs, or if two arms did not take turns: ``in_turns`` says so
+    where it is known (see :func:`apart`). ``ValueError`` unless there is one coefficient per cell.
     """
     used = [(cell, c) for cell, c in zip(cells, coefficients, strict=True) if c]
     n = min((len(cell.times) for cell, _ in used), default=0)
@@ -101,17 +114,19 @@ def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: f
     weights = [c for _, c in used]
     paired = len({cell.seeds for cell, _ in used}) == 1
     method = "Student's t of each seed's contrast" if paired else "Welch's t of the contrast"
-    below, above = (_interval(side, weights, level, paired) for side in (small, large))
-    apart = any(_apart(one, other, paired=paired) for (one, _), (other, _) in combinations(used, 2))
+    if in_turns is None:
+        in_turns = not apart([cell for cell, _ in used])
     missed = sum(len(cell.times) - cell.reached for cell, _ in used)
+    below = _interval(small, weights, level, paired)
+    above = _interval(large, weights, level, paired) if missed else below
     reason = f"{missed} run{'s' * (missed != 1)} never reached the target: a bound from one side" if missed else ""
     if missed and below is None and above is None:
         reason = f"{missed} run{'s' * (missed != 1)} never reached the target: no bound from either side"
     if n < LEAST_RUNS:
         reason = reason or f"too few runs: an interval needs at least {LEAST_RUNS} of each arm"
-    elif apart:
+    elif not in_turns:
         reason = "; ".join(filter(None, (reason, NOT_INTERLEAVED)))
-    known = n >= LEAST_RUNS and not apart
+    known = n >= LEAST_RUNS and in_turns
     return Contrast(
         ratio=_power(below[0]) if below and not missed else None,
         low=_power(below[1]) if below and known else None,
@@ -155,8 +170,3 @@ def _interval(
 
 def _power(logarithm: float) -> float:
     return math.exp(min(max(logarithm, -700.0), 700.0))
-
-
-def _apart(a: FactorArm, b: FactorArm, *, paired: bool) -> bool:
-    """Whether two arms are known not to have taken turns."""
-    return a.spans is not None and b.spans is not None and schedule_of(a.spans, b.spans, paired=paired) is not None

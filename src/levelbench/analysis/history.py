@@ -13,7 +13,7 @@ probability of finding one change too many is at most 1 - level, however long th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -75,9 +75,11 @@ class Change:
 
 @dataclass(frozen=True)
 class History:
-    """One command, or the runs of one specification, on one machine; points in the order of measurement.
+    """One command, or the runs of one specification, on one machine.
 
-    ``why_none`` says why no changes were searched for.
+    Points are in the order of their commits, or of measurement if git knows none of them here (``by_measurement``).
+    Those ``placed`` by their time come after the one that was measured last before. ``why_none`` says why no changes
+    were searched for.
     """
 
     name: str
@@ -86,6 +88,8 @@ class History:
     points: tuple[Revision, ...]
     changes: tuple[Change, ...]
     why_none: str = ""
+    by_measurement: bool = False
+    placed: tuple[str, ...] = ()
 
 
 def change_points(values: Sequence[float], level: float = 0.95, seed: int = 0) -> list[int]:
@@ -130,7 +134,17 @@ def _best_split(rows: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[Any, Any]:
     return scores[np.arange(len(rows)), best], sizes[best]
 
 
-def histories_of_commands(records: Iterable[CommandRecord], level: float = 0.95) -> tuple[list[History], int]:
+Order = Callable[[Collection[str]], Mapping[str, int]]
+"""The place of each commit that is known among the others."""
+
+
+def _unknown(_: Collection[str]) -> Mapping[str, int]:
+    return {}
+
+
+def histories_of_commands(
+    records: Iterable[CommandRecord], level: float = 0.95, order: Order = _unknown
+) -> tuple[list[History], int]:
     """A history of the wall time of each command on each machine, and the number of processes without a known commit.
 
     Times of failed or interrupted processes do not count. A second copy of a command (``A`` against ``A``) is left out.
@@ -152,10 +166,12 @@ def histories_of_commands(records: Iterable[CommandRecord], level: float = 0.95)
         )
         for (_, machine), members in found.items()
     ]
-    return _histories(measured, "wall time", level)
+    return _histories(measured, "wall time", level, order)
 
 
-def histories_of_runs(groups: Sequence[RunGroup], level: float = 0.95) -> tuple[list[History], int]:
+def histories_of_runs(
+    groups: Sequence[RunGroup], level: float = 0.95, order: Order = _unknown
+) -> tuple[list[History], int]:
     """A history of the time to accuracy by specification and machine, and the number of runs without a commit."""
     specifications = {group.key: group.specification for group in groups}
     labels = dict(zip(specifications, labels_of(list(specifications.values())), strict=True))
@@ -164,7 +180,7 @@ def histories_of_runs(groups: Sequence[RunGroup], level: float = 0.95) -> tuple[
         for run in (*group.runs, *group.repeats):
             measured = run.environment, "", run.started, run.time_to_accuracy_s
             found.setdefault((labels[group.key], machine_of(run.environment)), []).append(measured)
-    return _histories(found.items(), "time to accuracy", level)
+    return _histories(found.items(), "time to accuracy", level, order)
 
 
 _Measured = tuple[Mapping[str, Any], str, str, float | None]
@@ -172,7 +188,7 @@ _Measured = tuple[Mapping[str, Any], str, str, float | None]
 
 
 def _histories(
-    found: Iterable[tuple[tuple[str, str], Sequence[_Measured]]], measure: str, level: float
+    found: Iterable[tuple[tuple[str, str], Sequence[_Measured]]], measure: str, level: float, order: Order
 ) -> tuple[list[History], int]:
     histories, unknown = [], 0
     for (name, machine), measured in found:
@@ -191,8 +207,26 @@ def _histories(
                 missed=point.missed + (time_s is None),
             )
         if points:
-            histories.append(_history(name, measure, machine, tuple(points.values()), level))
+            in_order, commits = list(points.values()), {each.commit for each in points.values()}
+            known = order(commits) if len(commits) > 1 else dict.fromkeys(commits, 0)
+            placed = tuple(each.name for each in in_order if known and each.commit not in known)
+            in_order = _in_order(in_order, known) if known else in_order
+            history = _history(name, measure, machine, tuple(in_order), level)
+            histories.append(replace(history, by_measurement=not known, placed=placed))
     return histories, unknown
+
+
+def _in_order(points: Sequence[Revision], known: Mapping[str, int]) -> list[Revision]:
+    """In the order of the ``known`` commits; each other one after the known one that was measured last before it."""
+
+    def place(point: Revision) -> tuple[int, bool, bool, str]:
+        if point.commit in known:
+            return known[point.commit], False, point.edit != "", point.started
+        before = [each for each in points if each.commit in known and each.started < point.started]
+        last = max(before, key=lambda each: each.started, default=None)
+        return -1 if last is None else known[last.commit], True, False, point.started
+
+    return sorted(points, key=place)
 
 
 def _wall_s(record: CommandRecord) -> float | None:

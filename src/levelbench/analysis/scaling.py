@@ -18,8 +18,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from levelbench.analysis.comparison import span_of
+from levelbench.errors import UsageError
 from levelbench.measure.design import schedule_of
 from levelbench.measure.statistics import (
     Estimate,
@@ -30,11 +32,12 @@ from levelbench.measure.statistics import (
     welch_log_ratio,
     wilson,
 )
-from levelbench.measure.statistics.laws import fit_growth
+from levelbench.measure.statistics.laws import GrowthFit, fit_growth
 from levelbench.measure.verdict import NOT_INTERLEAVED
 from levelbench.records import Record, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
-from levelbench.records.ranks import Teamwork, teamwork
+from levelbench.records.ranks import Teamwork, straggler_lines, teamwork
+from levelbench.records.selection import format_item
 
 __all__ = ["CROWDED", "Efficiency", "EntryRuns", "ScaledPoint", "Scaling", "ScalingLaws", "against", "fit_scaling"]
 __all__ += ["scaling", "scaling_of_entries", "threads_of"]
@@ -66,7 +69,8 @@ class ScaledPoint:
     """Runs on one number of ranks, or of a published entry on so many accelerators, which has no ``group``.
 
     Times in seconds; ``n`` runs ended, ``arrived`` of them reached the target. ``teamwork`` has an item per run, and is
-    empty for one process. ``scheme`` is empty for one process, which is the base of every scheme.
+    empty for one process. ``scheme`` has its settings, and says whether scaling is weak, so that the batch grows with
+    the ranks; it is empty for one process, which is the base of every scheme.
     """
 
     label: str
@@ -108,8 +112,10 @@ class ScalingLaws:
 
     ``quantity`` is "epoch" or "accuracy": what took the time. ``base_s`` is the fitted time on one rank, ``measured_s``
     the measured one on ``least``, the smallest number. ``serial`` is Amdahl's share that is not divided.
+    Both fitted ones are ``None`` if there is no loss to fit, where ``serial_interval`` may still bound the share.
     ``contention`` and ``coherency`` are those of the Universal Scalability Law, and ``peak`` is the number of ranks at
-    which it is fastest, infinite if more are always faster. What is ``None`` is explained by ``lacks``.
+    which it is fastest, infinite if these times do not exclude that more are always faster, and ``None`` if they say
+    nothing about it. What is ``None`` is explained by ``lacks``.
     """
 
     quantity: str
@@ -132,8 +138,8 @@ class ScalingLaws:
 
     @property
     def most(self) -> float | None:
-        """Amdahl's greatest speed-up over one rank, 1 / serial; ``None`` without a fit."""
-        return None if self.serial is None else math.inf if self.serial <= 0 else 1 / self.serial
+        """Amdahl's greatest speed-up over one rank, 1 / serial, or 1 if more are slower; ``None`` without a fit."""
+        return None if self.serial is None else math.inf if self.serial <= 0 else max(1.0, 1 / self.serial)
 
 
 @dataclass(frozen=True)
@@ -181,6 +187,8 @@ def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], l
         )
     for group, base in zip(ordered, bases, strict=True):
         warnings += [f"{group.label} against {base.label}: {each}" for each in against(base, group)]
+    for point in points:
+        warnings += straggler_lines(point.label, point.teamwork)
     at = dict(zip(map(id, ordered), points, strict=True))
     answers = [_answer(at[id(base)], point) for base, point in zip(bases, points, strict=True) if at[id(base)] != point]
     laws = _laws_of_groups(ordered, points, by_path, level)
@@ -245,9 +253,18 @@ def fit_scaling(
     *,
     scheme: str = "",
     unit: str = "rank",
+    crowded: Sequence[int] = (),
     level: float = 0.95,
 ) -> ScalingLaws:
-    """Both laws through the ``times`` in seconds by number of ranks, and those at which runs were ``given_up``."""
+    """Both laws through the ``times`` in seconds by number of ranks, and those at which runs were ``given_up``.
+
+    ``crowded`` are numbers of ranks that are left out, because threads outnumbered cores. Raises ``UsageError`` for a
+    time that is not positive.
+    """
+    if wrong := [(count, time) for count, several in times.items() for time in several if not 0 < time < math.inf]:
+        count, time = wrong[0]
+        found = f"a run on {count} {unit}{'s' * (count > 1)} took {time:g} s"
+        raise UsageError("a law of scaling", found, "leave that run out, or measure it with a finer clock")
     pairs = [(count, time, False) for count, several in times.items() for time in several]
     pairs += [(count, time, True) for count, several in (given_up or {}).items() for time in several if time > 0]
     counts = tuple(sorted({count for count, _, missed in pairs if not missed}))
@@ -256,9 +273,11 @@ def fit_scaling(
     what = "an epoch" if quantity == "epoch" else "time to accuracy"
     if len(counts) < 2:
         found = f"on {counts[0]} {unit}{'s' * (counts[0] > 1)} alone" if counts else f"on no number of {unit}s"
-        lacks.append(
-            f"no law of {what}: runs reached the target {found}; measure others (levelbench scale --ranks 1,2,4)"
-        )
+        do = "measure others (levelbench scale --ranks 1,2,4)"
+        if crowded:
+            found += f", apart from those on {', '.join(map(str, crowded))}, where threads outnumbered cores"
+            do = "measure no more ranks times threads than there are cores (OMP_NUM_THREADS=1)"
+        lacks.append(f"no law of {what}: runs reached the target {found}; {do}")
     else:
         work = [count * time for count, time, _ in pairs]
         missed = [each for *_, each in pairs]
@@ -268,24 +287,31 @@ def fit_scaling(
         else:
             lacks.append(f"the Universal Scalability Law of {what} has three parameters, and two numbers of {unit}s")
         if amdahl.intervals[0] is None:
-            same = amdahl.deviation < _EXACT and len(pairs) > 2
-            why = "the times lie exactly on it" if same else f"{len(pairs)} runs are too few"
+            known = amdahl.n - amdahl.censored
+            same = amdahl.deviation < _EXACT and known > 2
+            few = (
+                f"{known} runs that reached the target are too few" if amdahl.censored else f"{known} runs are too few"
+            )
+            why = "the times lie exactly on it" if same else few
             lacks.append(f"Amdahl's law of {what} has no interval: {why}; make more runs of each point (-n 5)")
         if amdahl.rates[0] > 1:
             lacks.append(f"more {unit}s make {what} longer, which Amdahl's law cannot say: its serial share is above 1")
         if amdahl.rates[0] <= 0:
-            lacks.append(f"{what} falls at least in proportion to the {unit}s: the laws have no loss to fit")
+            inside = amdahl.intervals[0]
+            most = f" (the serial share is at most {inside.high:.2g})" if inside and math.isfinite(inside.high) else ""
+            lacks.append(f"{what} falls at least in proportion to the {unit}s: the laws have no loss to fit{most}")
         if amdahl.misfit is not None and amdahl.misfit < _MISFIT:
             lacks.append(
                 f"Amdahl's law does not fit {what} (lack of fit p = {amdahl.misfit:.2g}): its interval is too narrow"
             )
         if counts[0] > 1:
             lacks.append(f"nothing was measured on one {unit}: the base of {what} is extrapolated from {counts[0]}")
+    # A law without a loss says that t(p) = t(1) / p, which its base was averaged for, and bounds nothing.
+    lossy = None if amdahl is None or amdahl.rates[0] <= 0 else amdahl
+    usl = None if usl is not None and not any(usl.rates) else usl
     first = counts[0] if counts else 0
-    peak = None
-    if usl is not None:
-        contention, coherency = usl.rates
-        peak = math.inf if coherency <= 0 else math.sqrt(max(0.0, 1 - contention) / coherency)
+    peak, said = (None, "") if usl is None else _peak(usl, what, unit)
+    lacks += [said] if said else []
     return ScalingLaws(
         quantity=quantity,
         scheme=scheme,
@@ -293,8 +319,8 @@ def fit_scaling(
         counts=counts,
         least=first,
         measured_s=_estimate(times[first], level) if counts else None,
-        base_s=amdahl.base if amdahl else None,
-        serial=amdahl.rates[0] if amdahl else None,
+        base_s=lossy.base if lossy else None,
+        serial=lossy.rates[0] if lossy else None,
         serial_interval=amdahl.intervals[0] if amdahl else None,
         contention=usl.rates[0] if usl else None,
         contention_interval=usl.intervals[0] if usl else None,
@@ -305,6 +331,23 @@ def fit_scaling(
         censored=sum(missed for *_, missed in pairs),
         lacks=tuple(lacks),
     )
+
+
+def _peak(usl: GrowthFit, what: str, unit: str) -> tuple[float | None, str]:
+    """``ScalingLaws.peak`` of the Universal Scalability Law, and what it lacks."""
+    (contention, coherency), bounds = usl.rates, usl.intervals[1]
+    # Three numbers of ranks with one run each fit exactly whatever happened.
+    exact = usl.deviation < _EXACT and usl.n - usl.censored > 3
+    if coherency <= 0:
+        return math.inf, ""
+    if bounds is None and not exact:
+        return None, f"on how many {unit}s {what} is shortest is unknown: coherency has no interval (-n 5)"
+    if bounds is not None and bounds.low <= 0:
+        return math.inf, (
+            f"no number of {unit}s is known from which on {what} gets longer: coherency may be zero; measure more "
+            f"{unit}s, or more runs of each (-n 5)"
+        )
+    return max(1.0, math.sqrt(max(0.0, 1 - contention) / coherency)), ""
 
 
 def _laws_of_groups(
@@ -326,8 +369,9 @@ def _laws_of_groups(
                 epochs.setdefault(count, []).extend(_epochs_s(group, records))
                 times.setdefault(count, []).extend(_times(group.runs))
                 given_up.setdefault(count, []).extend(each for each in group.given_up() if math.isfinite(each))
-        found.append(fit_scaling("epoch", epochs, scheme=scheme, unit=unit, level=level))
-        found.append(fit_scaling("accuracy", times, given_up, scheme=scheme, unit=unit, level=level))
+        crowded = sorted({point.ranks for point in points if point.crowded and point.scheme == scheme})
+        fit = partial(fit_scaling, scheme=scheme, unit=unit, crowded=crowded, level=level)
+        found += [fit("epoch", epochs), fit("accuracy", times, given_up)]
     return tuple(found)
 
 
@@ -392,13 +436,17 @@ def _ranks(group: RunGroup) -> int:
 
 
 def _base(group: RunGroup, ordered: Sequence[RunGroup]) -> RunGroup:
-    scheme = group.specification.distribution
-    return next(
-        each
-        for each in ordered
-        if (team := each.specification.distribution) is None
-        or (scheme is not None and (team.scheme, team.settings) == (scheme.scheme, scheme.settings))
-    )
+    return next(each for each in ordered if _series(each) in ("", _series(group)))
+
+
+def _series(group: RunGroup) -> str:
+    """The scheme with its settings, and how the batch and the rate grow with the ranks; empty for one process."""
+    team = group.specification.distribution
+    if team is None:
+        return ""
+    scheme = format_item(team.scheme, team.settings)
+    rate = "" if team.lr_scale == "none" else f", {team.lr_scale} rate"
+    return scheme if team.scaling == "strong" else f"{scheme}, weak scaling{rate}"
 
 
 def threads_of(group: RunGroup) -> int:
@@ -408,13 +456,14 @@ def threads_of(group: RunGroup) -> int:
 
 def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
     """Whether the ranks report shared cores, or have more threads than their machine has cores."""
+    threads = threads_of(group)
     for run in group.runs:
         record = records.get(run.path)
         team = record.end.environment_after.get("team", {}) if record and record.end else {}
         cores = team.get("cores_by_host") or [run.environment.get("machine", {}).get("cores_allowed")]
         ranks = team.get("ranks_by_host") or [_ranks(group)]
         if team.get("crowded") or any(
-            count * threads_of(group) > owned for count, owned in zip(ranks, cores, strict=False) if owned
+            count * threads > owned for count, owned in zip(ranks, cores, strict=False) if owned
         ):
             return True
     return False
@@ -428,7 +477,7 @@ def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level
     return ScaledPoint(
         label=group.label,
         ranks=_ranks(group),
-        scheme=team.scheme if (team := group.specification.distribution) else "",
+        scheme=_series(group),
         group=group,
         n=group.n,
         arrived=group.reached,

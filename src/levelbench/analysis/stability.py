@@ -105,14 +105,16 @@ class Stability:
     """The answer for one group of runs; times in seconds. What is ``None`` has its reason in ``lacks``.
 
     ``share`` is Wilson's interval of the share that reaches the target. ``variation`` is of the ``reached`` runs alone.
-    ``curve`` counts runs that missed as censored, those that could never arrive at infinity. ``restarts`` is the
-    expected time if runs that miss are started again.
+    ``curve`` counts runs that missed as censored, those that could never arrive at infinity. So it does the
+    ``trained_out`` runs, whose epochs were done: no share of runs can reach the target that did not. ``restarts`` is
+    the expected time if runs that miss are started again.
     """
 
     label: str
     n: int
     reached: int
     unfinished: int
+    trained_out: int
     share: Interval
     variation: Estimate | None
     curve: KaplanMeier
@@ -151,8 +153,9 @@ def stability(group: RunGroup, *, effects: Sequence[float] = EFFECTS, level: flo
         if not (math.isfinite(effect) and effect > 0):
             raise UsageError(f"a claim of {effect:g}", "it is not above zero", "give a share: 0.05 is 5 per cent")
     times = [run.time_to_accuracy_s for run in group.runs if run.time_to_accuracy_s is not None]
-    given_up = group.given_up()
-    costs = [run.given_up_s or 0.0 for run in group.runs if run.time_to_accuracy_s is None]
+    missed = [run for run in group.runs if run.time_to_accuracy_s is None]
+    given_up = [math.inf if run.hopeless or run.trained_out else run.given_up_s or 0.0 for run in missed]
+    costs = [run.given_up_s or 0.0 for run in missed]
     usable = len(times) > _ONE and min(times) > 0
     logs = np.log(times) if usable else np.empty(0)
     deviation = float(logs.std(ddof=1)) if usable else 0.0
@@ -167,6 +170,7 @@ def stability(group: RunGroup, *, effects: Sequence[float] = EFFECTS, level: flo
         n=group.n,
         reached=len(times),
         unfinished=len(group.unfinished),
+        trained_out=sum(run.trained_out and not run.hopeless for run in missed),
         share=wilson(len(times), group.n, level),
         variation=variation(times, level) if usable else None,
         curve=kaplan_meier([*times, *given_up], [True] * len(times) + [False] * len(given_up)),
@@ -227,7 +231,7 @@ def _of_product(runs: Sequence[RunSummary], level: float) -> list[SpreadPart]:
     for source, part in (("samples to target", of_samples), ("time per sample", logs - of_samples)):
         spread = float(part.std(ddof=1))
         interval = deviation_interval(part.tolist(), level) if spread > 1e-12 else None
-        share = float(np.cov(part, logs)[0, 1]) / variance
+        share = float(np.cov(part, logs)[0, 1]) / variance if interval else 0.0
         found.append(SpreadPart(source, spread if interval else 0.0, interval, share))
     return found
 
@@ -264,6 +268,7 @@ def _of_factors(runs: Sequence[RunSummary], level: float) -> list[SpreadPart]:
 def _lacks(group: RunGroup, times: Sequence[float], known: bool, level: float) -> list[str]:
     """What is missing, and how to get it."""
     found, name, missed = [], group.label, group.n - len(times)
+    how = "levelbench run -n 5" if group.specification.scored_by is None else group.to_repeat
     if not times:
         most = wilson(0, group.n, level).high
         found.append(
@@ -271,14 +276,14 @@ def _lacks(group: RunGroup, times: Sequence[float], known: bool, level: float) -
             "(--epochs, --budget) or judge by another target (--target)"
         )
     elif len(times) == 1:
-        found.append(f"one run of {name} reached the target, and one has no spread: make more (levelbench run -n 5)")
+        found.append(f"one run of {name} reached the target, and one has no spread: make more ({how})")
     elif not known:
         why = "the times are all the same" if min(times) > 0 else "a time is zero"
         found.append(
             f"{name}: {why}, so there is no spread to analyse: the target is too easy, or the clock too coarse"
         )
     elif len(times) < _FEW:
-        found.append(f"two runs of {name} give a spread without an interval: make more (levelbench run -n 5)")
+        found.append(f"two runs of {name} give a spread without an interval: make more ({how})")
     elif variation(times, level).interval is None:
         found.append(
             f"the variation of {name} has no interval: its times are far from log-normal (outliers, two modes)"

@@ -84,12 +84,14 @@ class TimedArm:
 class ThresholdCell:
     """One arm at one target under one rule: how many runs reached it, and the time (seconds) if half of them did.
 
-    The time is a geometric mean if all runs reached the target, else Kaplan and Meier's median.
+    The time is a geometric mean if all runs reached the target, else Kaplan and Meier's median. Of the runs that did
+    not reach it, ``stopped`` might have, had they gone on.
     """
 
     reached: int
     n: int
     time_s: Estimate | None
+    stopped: int
 
 
 @dataclass(frozen=True)
@@ -229,8 +231,8 @@ def sweep(
     for arm in arms:
         by_rule = {rule: [curve.climb(rule, direction) for curve in arm.curves] for rule in {*SHOWN_RULES, arm.rule}}
         climbs = by_rule[arm.rule]
-        cells.append(tuple(_cell(arm, climbs, arm.rule, each, level) for each in ordered))
-        crossings.append(tuple(_cell(arm, by_rule[rule], rule, reference, level) for rule in SHOWN_RULES))
+        cells.append(tuple(_cell(arm, climbs, arm.rule, each, sign, level) for each in ordered))
+        crossings.append(tuple(_cell(arm, by_rule[rule], rule, reference, sign, level) for rule in SHOWN_RULES))
         limits.append(_limit(arm, climbs, sign, level))
     out = [limit.stopped == 0 for limit in limits]
     times = [np.array([_time(*pair) for pair in zip(column, out, strict=True)]) for column in zip(*cells, strict=True)]
@@ -247,17 +249,18 @@ def sweep(
     )
 
 
-def _cell(arm: TimedArm, climbs: Sequence[Climb], rule: str, target: float, level: float) -> ThresholdCell:
+def _cell(arm: TimedArm, climbs: Sequence[Climb], rule: str, target: float, sign: float, level: float) -> ThresholdCell:
     times = [climb.time_at(target) for climb in climbs]
     known = [time for time in times if time is not None]
+    missed = [curve for curve, time in zip(arm.curves, times, strict=True) if time is None]
     n, found = len(times), None
     if known and len(known) == n:
         found = estimate(known, level) if min(known) > 0 else None
     elif known:
-        given_up = [curve.given_up_s(rule) for curve, time in zip(arm.curves, times, strict=True) if time is None]
+        given_up = [curve.given_up_s(rule) for curve in missed]
         median = kaplan_meier([*known, *given_up], [True] * len(known) + [False] * len(given_up)).median(level)
         found = median if math.isfinite(median.value) else None
-    return ThresholdCell(len(known), n, found)
+    return ThresholdCell(len(known), n, found, sum(_may_go_on(curve, sign) for curve in missed))
 
 
 def _time(cell: ThresholdCell, trained_out: bool) -> float:
@@ -270,16 +273,17 @@ def _time(cell: ThresholdCell, trained_out: bool) -> float:
 def _limit(arm: TimedArm, climbs: Sequence[Climb], sign: float, level: float) -> Limit:
     tops = [climb.best[-1] if climb.best else -math.inf for climb in climbs]
     lowest, highest = (sign * each if math.isfinite(each) else None for each in (min(tops), max(tops)))
-    stopped = sum(curve.still_climbing or _at_its_best(curve, sign) for curve in arm.curves)
+    stopped = sum(_may_go_on(curve, sign) for curve in arm.curves)
     knee, reason = _knee(climbs, sign)
     chance = wilson(0, len(climbs), level).high
     return Limit(arm.label, len(climbs), lowest, highest, stopped, chance, knee, reason)
 
 
-def _at_its_best(curve: TimedCurve, sign: float) -> bool:
-    """Whether a curve of which nobody says why it ended stops at its best value, as one stopped at its target does."""
+def _may_go_on(curve: TimedCurve, sign: float) -> bool:
+    """Whether it might have got further: it was stopped, or it ends at its best value and nobody says why it ended."""
     best = max((sign * each for each in curve.quality if not math.isnan(each)), default=math.inf)
-    return curve.ended == "unknown" and bool(curve.quality) and sign * curve.quality[-1] == best
+    at_its_best = curve.ended == "unknown" and bool(curve.quality) and sign * curve.quality[-1] == best
+    return curve.still_climbing or at_its_best
 
 
 def _knee(climbs: Sequence[Climb], sign: float) -> tuple[tuple[float, float] | None, str]:

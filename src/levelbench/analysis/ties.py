@@ -72,7 +72,10 @@ def beyond_ties(found: Verdict, a: Sequence[RunSummary], b: Sequence[RunSummary]
         return found
     first, limit, middle = found.kind, math.log1p(found.margin), math.log(found.ratio)
     if first is VerdictKind.UNCLEAR and found.runs_to_settle is not None:
-        found = replace(found, runs_to_settle=_to_settle(found, middle, jumps, limit))
+        more = _to_settle(found, middle, jumps, limit)
+        # No number is known where runs differ by an evaluation as often as they do here.
+        why = jumps.reason(1 if middle < 0 else -1, found.level) if more is None else ""
+        found = replace(found, runs_to_settle=more, reason=", ".join(filter(None, (found.reason, why))))
     for way in (1, -1):
         bound, center = jumps.bound(way, found.level), jumps.centers[way == -1]
         if bound is None:
@@ -204,9 +207,11 @@ def _apart(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> float | None:
 
 def _to_bound(share: float, n: int, level: float, seen: int) -> int | None:
     """How many more pairs, of which as large a share differs, bring the bound down to ``share``; ``None``: none do."""
+    if unseen_share(n, level, seen) <= share:
+        return 0
     if not share > seen / n:
         return None
     if not seen:
-        return math.ceil(math.log(1 - level) / math.log(1 - share)) - n if share < 1 else None
+        return math.ceil(math.log(1 - level) / math.log(1 - share)) - n
     counts = (n * factor for factor in range(2, 51))
     return next((count - n for count in counts if unseen_share(count, level, seen * count // n) <= share), None)

@@ -36,8 +36,8 @@ class Trajectories:
     ``kind``: all values are equal (``identical``), agree in three digits (``alike``), or do not (``parted``, from
     evaluation ``parted_at`` on, counted from 1, after ``parted_samples`` samples). ``differ_at`` is the first one
     at which the sides differ on average, with the mean ``difference`` of b and a there (of logarithms, for losses) and
-    its ``interval``; ``None`` if they never do, or if there are fewer than three pairs. ``reason`` says why nothing is
-    known (``unknown``).
+    its ``interval``; ``None`` if they never do, or if there are fewer than three pairs. ``stays``: they differ at all
+    later ones, too. ``reason`` says why nothing is known (``unknown``), or that losses became no numbers.
     """
 
     kind: Literal["identical", "alike", "parted", "unknown"]
@@ -51,9 +51,13 @@ class Trajectories:
     difference: float | None = None
     interval: Interval | None = None
     reason: str = ""
+    stays: bool = False
 
     def line(self) -> str:
         """What it means, in a sentence."""
+        return self._meaning() + (f"; {self.reason}" if self.reason and self.kind != "unknown" else "")
+
+    def _meaning(self) -> str:
         of = f"{self.measure} of {self.pairs} pair{'s' * (self.pairs > 1)} at {self.points} evaluations"
         if self.kind == "unknown":
             return f"whether both follow the same trajectory is unknown: {self.reason}"
@@ -70,7 +74,9 @@ class Trajectories:
         if self.measure.endswith("loss"):
             size = f"x{math.exp(self.difference):.3g}"
         at = f"evaluation {self.differ_at} ({self.differ_samples:,} samples)"
-        return f"{parted}, and on average from {at} on ({size} there)"
+        if self.stays:
+            return f"{parted}, and on average from {at} on ({size} there)"
+        return f"{parted}, and on average at {at} ({size} there), but not clearly at all later ones"
 
 
 def curves_by_seed(records: Sequence[Record]) -> dict[int, Sequence[Evaluation]]:
@@ -93,26 +99,29 @@ def trajectories(a: Curves, b: Curves, target: Target) -> Trajectories:
         return Trajectories("unknown", losses, len(seeds), reason=found)
     measure = losses
     values = [_values([side[seed] for seed in seeds], common, "") for side in (a, b)]
+    diverged = _diverged([a[seed] for seed in seeds], [b[seed] for seed in seeds])
     if any(np.isnan(each).any() for each in values) or any((each <= 0).any() for each in values):
         measure = f"the {target.split} {target.metric}"
         values = [_values([side[seed] for seed in seeds], common, target.split) for side in (a, b)]
         if any(np.isnan(each).any() for each in values):
             found = f"the runs record neither losses nor the {target.split} quality at every common evaluation"
+            found = f"{found}; {diverged}" if diverged else found
             return Trajectories("unknown", measure, len(seeds), len(common), reason=found)
     first, second = values
     size = len(seeds), len(common)
     if (first == second).all():
-        return Trajectories("identical", measure, *size)
+        return Trajectories("identical", measure, *size, reason=diverged)
     scale = np.maximum(np.abs(first), np.abs(second))
     apart = (np.abs(first - second) > ALIKE * scale).any(axis=0)
     if not apart.any():
-        return Trajectories("alike", measure, *size)
+        return Trajectories("alike", measure, *size, reason=diverged)
     at = int(apart.argmax())
     differences = np.log(second / first) if measure == losses else second - first
-    where = _differ_at(differences)
-    parted = Trajectories("parted", measure, *size, at + 1, common[at])
-    if where is None:
+    clear = _differ_at(differences)
+    parted = Trajectories("parted", measure, *size, at + 1, common[at], reason=diverged)
+    if not clear:
         return parted
+    where = clear[0]
     column = differences[:, where]
     interval = mean_interval(column.tolist()) if len(column) > 1 else None
     return Trajectories(
@@ -125,7 +134,18 @@ def trajectories(a: Curves, b: Curves, target: Target) -> Trajectories:
         common[where],
         float(column.mean()),
         interval,
+        diverged,
+        len(clear) == len(common) - where,
     )
+
+
+def _diverged(a: Sequence[Sequence[Evaluation]], b: Sequence[Sequence[Evaluation]]) -> str:
+    """How many runs have a loss that is no finite number; empty if none has."""
+    counts = [
+        sum(any(each.loss is not None and not math.isfinite(each.loss) for each in curve) for curve in side)
+        for side in (a, b)
+    ]
+    return f"the loss of {counts[0]} + {counts[1]} runs (A + B) became no finite number" if any(counts) else ""
 
 
 def _common(curves: Sequence[Sequence[Evaluation]]) -> list[int]:
@@ -144,11 +164,11 @@ def _values(curves: Sequence[Sequence[Evaluation]], common: Sequence[int], split
     return np.array(rows, np.float64)
 
 
-def _differ_at(differences: np.ndarray, level: float = 0.95) -> int | None:
-    """The first column whose mean is not zero, after Holm's correction; ``None`` for fewer than three rows."""
+def _differ_at(differences: np.ndarray, level: float = 0.95) -> list[int]:
+    """The columns whose mean is not zero, after Holm's correction; none for fewer than three rows."""
     n = len(differences)
     if n < _LEAST_PAIRS:
-        return None
+        return []
     means, deviations = differences.mean(axis=0), differences.std(axis=0, ddof=1)
     p_values = []
     for mean, deviation in zip(means.tolist(), deviations.tolist(), strict=True):
@@ -156,5 +176,4 @@ def _differ_at(differences: np.ndarray, level: float = 0.95) -> int | None:
             p_values.append(1.0 if mean == 0.0 else 0.0)
             continue
         p_values.append(min(1.0, 2.0 * t_survival(abs(mean) / (deviation / math.sqrt(n)), n - 1)))
-    clear = [at for at, p in enumerate(holm(p_values)) if p <= 1.0 - level]
-    return clear[0] if clear else None
+    return [at for at, p in enumerate(holm(p_values)) if p <= 1.0 - level]

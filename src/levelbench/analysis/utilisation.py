@@ -61,14 +61,18 @@ def peak_share(
     network: str = "",
     machine: str = "",
     level: float = 0.95,
+    no_rate: str = "no run reached its target, up to which examples are counted",
 ) -> PeakShare:
-    """From examples a second of each run; what is ``None`` or empty leaves a reason instead of a share."""
+    """From examples a second of each run; what is ``None`` or empty leaves a reason instead of a share.
+
+    ``no_rate`` is the reason if there is no rate.
+    """
     known = [rate for rate in rates if math.isfinite(rate) and rate > 0]
     typical = len(known) / math.fsum(1.0 / rate for rate in known) if known else None
     missing = [
         words
         for words, lacks in (
-            ("no run reached its target, up to which examples are counted", not known),
+            (no_rate, not known),
             ("the operations of its network are not known", not flops_per_example),
             ("the peak of its machine is not known", not peak_flop_s),
         )

@@ -40,6 +40,7 @@ SECTIONS = {
     "Levels": {
         "operator": "Level 0: compare operators with each other and with the machine's ceilings.",
         "network": "Level 1: whole networks: latency, memory, and where the time goes.",
+        "optimizer": "Level 2: compare optimizers: an update, a step of training, time to accuracy.",
         "infer": "Measure latency, throughput and accuracy of a trained network under a scenario.",
         "scale": "Level 3: time to accuracy as the number of ranks grows.",
         "communicator": "Level 3: latency and bandwidth of communicators.",
@@ -151,7 +152,7 @@ def _carried_out(words: list[str], received: list[int]) -> int:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        return _fail(_in_three_parts(error), words)
+        return _fail(_in_three_parts(error, words), words)
     except (KeyboardInterrupt, click.Abort):
         with shared.as_far_as_read(err=True):
             click.echo(_advice(words), err=True)
@@ -188,7 +189,7 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def _advice(words: list[str]) -> str:
-    verbs = ("run", "operator", "network", "infer", "scale", "time", "analyze", "task", "tune")
+    verbs = ("run", "operator", "network", "optimizer", "infer", "scale", "time", "analyze", "task", "tune")
     if not words or words[0] not in verbs:
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
@@ -197,10 +198,27 @@ def _advice(words: list[str]) -> str:
     return f"interrupted: finished work is kept; {again} resumes from there"
 
 
-def _in_three_parts(error: click.ClickException) -> LevelbenchError:
+def _in_three_parts(error: click.ClickException, words: list[str]) -> LevelbenchError:
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = context.command_path if context else "levelbench"
+    if isinstance(error, click.NoSuchOption) and (task := _task_with(error.option_name, words)):
+        name = error.option_name.strip("-").replace("-", "_")
+        do = f"write '{task}[{name}=...]' (levelbench list settings {task})"
+        return UsageError(f"{path} {error.option_name}", f"{name} is a setting of {task}, not an option", do)
     return UsageError(path, error.format_message().rstrip("."), f"see {path} --help")
+
+
+def _task_with(option: str, words: list[str]) -> str:
+    """The first task among ``words`` that has a setting of the option's name, if one of its recipes does."""
+    from levelbench import plugins
+    from levelbench.experiments.request import load_task
+
+    for name in (word.partition("[")[0] for word in words):
+        if name in plugins.names("task"):
+            task = load_task(name)
+            if any(option.strip("-").replace("-", "_") in task.settings(recipe) for recipe in task.recipes):
+                return name
+    return ""
 
 
 def _bug(error: Exception) -> LevelbenchError:

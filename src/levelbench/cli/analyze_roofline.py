@@ -71,7 +71,7 @@ def roofline(subject: str, store_path: Path, as_json: bool, **given: Any) -> int
     if group is not None:
         found = _with_recorded(found, group)
     tables = [places_table(found).without_empty(), roofs_table(found)]
-    wrong = [f"{each.name}: {each.reason}" for each in found.places if each.wrong]
+    wrong = [f"{each.label}: {each.reason}" for each in found.places if each.wrong]
     lines = [*wrong, *found.lacks]
 
     def write() -> dict[str, str]:
@@ -166,14 +166,9 @@ def _of_runs(subject: str, group: RunGroup, given: dict[str, Any]) -> ProfileJob
 
 def _with_recorded(found: Roofline, group: RunGroup) -> Roofline:
     """The roofline with the recorded steps of the runs beside the step of now."""
-    from levelbench.analysis.roofline import recorded_place
+    from levelbench.analysis.roofline import with_recorded
 
-    step = next(each for each in found.places if each.kind == "training step")
     times = [run.time_per_step_s for run in group.runs if run.time_per_step_s]
     if not times:
         return replace(found, lacks=(*found.lacks, "the runs record no time of their steps"))
-    at = found.places.index(step) + 1
-    when = f"{len(times)} run{'s' * (len(times) > 1)}"
-    recorded = recorded_place(times, step, found.level, when=when)
-    note = "the recorded steps were not made beside these roofs: the shares of now are the ones to trust"
-    return replace(found, places=(*found.places[:at], recorded, *found.places[at:]), lacks=(*found.lacks, note))
+    return with_recorded(found, times, f"{len(times)} run{'s' * (len(times) > 1)}")

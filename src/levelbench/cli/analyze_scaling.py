@@ -57,12 +57,12 @@ def scaling_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **given
         found, lines = _of_runs(runs, store_path, given)
     else:
         found, lines = _of_entries(entries, given)
-    if given["plot"] is not None and len(found) != 1:
-        do = "name the runs or entries of one"
-        raise UsageError(f"--plot {given['plot']}", f"there are {len(found)} scalings, and a figure has one", do)
     tables = [table for each in found for table in scaling_tables(each)]
     answers = [line for each in found for line in each.answers]
-    lines = [*dict.fromkeys(line for each in found for line in scaling_lines(each)), *lines]
+    noted = {each.title: scaling_lines(each) for each in found}
+    common = [line for line in scaling_lines(found[0]) if all(line in each for each in noted.values())]
+    named = [f"{title}: {line}" for title, own in noted.items() for line in own if line not in common]
+    lines = [*named, *common, *lines]
 
     def write() -> dict[str, str]:
         csv = {
@@ -71,7 +71,7 @@ def scaling_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **given
             for table in scaling_tables(each)
         }
         written = shared.write_tables(given, tables, [*answers, *lines], title="Scaling", csv=csv)
-        if given["plot"] is not None:
+        if given["plot"] is not None and len(found) == 1:
             (one,) = found
             written["plot"] = str(write_scaling(one.title, one.points, (), given["plot"], one.laws))
         return written
@@ -80,7 +80,11 @@ def scaling_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **given
         return {"scalings": [scaling_json(each) for each in found], "lines": lines}
 
     shared.present(tables, lines, view, write, answer=answers, as_json=as_json)
-    return 0 if any(law.serial is not None for each in found for law in each.laws) else _CANNOT_TELL
+    if given["plot"] is not None and len(found) != 1:
+        of = ", ".join(point.label for point in found[0].points)
+        do = f"name one's runs, or give a board with its entries alone, such as {of}"
+        raise UsageError(f"--plot {given['plot']}", f"there are {len(found)} scalings, and a figure has one", do)
+    return 0 if any(len(law.counts) > 1 for each in found for law in each.laws) else _CANNOT_TELL
 
 
 def _of_runs(words: tuple[str, ...], store_path: Path, given: dict[str, Any]) -> tuple[list[Scaling], list[str]]:
@@ -101,7 +105,10 @@ def _of_runs(words: tuple[str, ...], store_path: Path, given: dict[str, Any]) ->
         raise UsageError(
             f"how {what} scales",
             f"no task, target and settings have runs on two numbers of ranks: there are {listed}",
-            f"make them: levelbench scale {what} --ranks 1,2,4",
+            f"make them: levelbench scale {what} --ranks 1,2,4"
+            if groups[0].specification.scored_by is None
+            else "make it a task (levelbench new task) and run that on several (levelbench scale): how many ranks a "
+            "program has is not known",
         )
     return found, caveats
 

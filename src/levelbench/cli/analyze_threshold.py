@@ -47,6 +47,8 @@ def threshold(runs: tuple[str, ...], store_path: Path, as_json: bool, **given: A
 
     Exits with 4 if no run reached any of the targets.
     """
+    from msgspec import structs
+
     from levelbench.analysis.threshold import default_targets, sweep
     from levelbench.cli.reporting import gate_lines
     from levelbench.report.studies import (
@@ -68,6 +70,8 @@ def threshold(runs: tuple[str, ...], store_path: Path, as_json: bool, **given: A
     else:
         arms, target, lines = _arms_of_entries(entries, given)
         records = []
+    for each in asked:
+        structs.replace(target, threshold=each).require_on_scale()
     found = sweep(arms, asked or default_targets(arms, target), target.threshold, target.direction, given["level"])
     scored_by = records[0].header.specification.scored_by if records else None
     tables = threshold_tables(found, target, "runs of" if entries is None else "entry", scored_by)

@@ -84,14 +84,24 @@ def _of_runs(words: tuple[str, ...], store_path: Path, level: float) -> tuple[li
         uses = [(run, use) for run in group.runs if (use := use_of_operations(run, peaks)) is not None]
         rates = [
             run.samples_to_target / run.time_to_accuracy_s
-            for run, _ in uses
+            for run in group.runs
             if run.samples_to_target and run.time_to_accuracy_s
         ]
         each = sum(group.runs[0].operations_per_example.values()) or None
         ceiling = next((use.flop_s / use.utilisation for _, use in uses if use.utilisation), None)
         names = {"network": group.specification.recipe, "machine": machine_of(group.runs[0].environment)}
         found = peak_share(group.label, rates, each, ceiling, level=level, **names)
-        why = next((use.reason for _, use in uses if use.reason), None) or group.runs[0].operations_reason
+        if not group.reached:
+            why: str | None = f"none of {group.n} runs reached its target, up to which examples are counted"
+        elif not rates:
+            why = "the runs do not count examples: have the program say how many it has seen (run.step(32), samples)"
+        elif each is None and group.specification.scored_by is not None:
+            why = (
+                "the operations of a program's own network are not counted: make it a task (levelbench new task), or "
+                "measure its network as an ONNX file (levelbench analyze roofline)"
+            )
+        else:
+            why = next((use.reason for _, use in uses if use.reason), None) or group.runs[0].operations_reason
         shares.append(replace(found, reason=why) if found.share is None and why else found)
     return shares, [*caveats, *doubt_lines(groups)]
 
@@ -111,4 +121,7 @@ def _of_entry(name: str, entry: Submission, level: float) -> PeakShare:
         if seconds > 0:
             rates.append(samples / seconds)
     names = {"network": known.network, "machine": known.machine or entry.hardware.description}
-    return peak_share(name, rates, known.flops_per_sample, known.flop_s, level=level, **names)
+    no_rate = "how many examples an epoch has is not known"
+    if not any(run.curve.time_s for run in entry.runs):
+        no_rate = "its curves record no time"
+    return peak_share(name, rates, known.flops_per_sample, known.flop_s, level=level, no_rate=no_rate, **names)

@@ -96,7 +96,7 @@ class Measured:
 
         answer = run_verb.answer_lines(self.comparisons, self.refusals)
         below = run_verb.remark_lines(list(self.groups), self.comparisons)
-        return "\n".join([*answer, *([""] if answer else []), to_text(self._table()), *below])
+        return "\n".join([*answer, *([""] if answer else []), to_text(self._table().without_absent()), *below])
 
     __repr__ = __str__
 

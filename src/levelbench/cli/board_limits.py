@@ -123,18 +123,19 @@ def known_limits(submission: Submission) -> MachineLimits:
 
     recipe = _recipe(submission) if submission.division == "closed" else None
     flop_s, machine = _peak(submission)
-    if flop_s is None:
-        return MachineLimits(recipe=recipe, version=__version__)
     task = submission.task.lower()
     # A task under other rules may share its name with a benchmark of MLPerf.
     known = task in _IMAGES and (task not in _FIXED or submission.ruleset.partition("-")[0] == "mlperf")
+    epoch = _EPOCHS[task] if known and submission.origin is not None else None
+    if flop_s is None:
+        return MachineLimits(samples_per_epoch=epoch, recipe=recipe, version=__version__)
     network = _network_of(task, submission.model) if known else ""
     return MachineLimits(
         flop_s,
         machine,
         _cost_of(network, submission.mode == "training") if network else None,
         network,
-        _EPOCHS[task] if known and submission.origin is not None else None,
+        epoch,
         recipe,
         __version__,
     )

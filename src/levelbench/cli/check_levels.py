@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.findings import finish, installed, open_frameworks
+from levelbench.cli.findings import chosen, finish, installed, open_frameworks
 from levelbench.errors import DataError, MissingError, UnknownNameError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "check_model",
     "check_operators",
     "load_network",
+    "read_attribute",
     "read_shape",
 ]
 
@@ -64,11 +65,11 @@ def check_operators(file: Path, words: OperatorWords, as_json: bool) -> int:
     inputs = [read_shape(each) for each in words.shapes]
     sizes = {name: size for name, size, _ in inputs}
     kinds = {name: kind for name, _, kind in inputs if kind}
-    given = dict(_attribute(each) for each in words.attributes)
+    given = dict(read_attribute(each) for each in words.attributes)
     _check_heatmap(words.heatmap)
-    chosen = open_frameworks(words.frameworks, words.device)
+    frameworks = open_frameworks(words.frameworks, words.device)
     timeout = words.timeout
-    names = _chosen(names_isolated(file, timeout), words.only, file)
+    names = chosen(names_isolated(file, timeout), words.only, f"operator of {file}")
     requests = [
         Request(
             str(file),
@@ -84,7 +85,7 @@ def check_operators(file: Path, words: OperatorWords, as_json: bool) -> int:
             words.runs,
         )
         for name in names
-        for framework in chosen
+        for framework in frameworks
     ]
     reports, drawn = _reports(requests, lambda request: check_isolated(request, timeout_s=timeout))
     code = finish(reports, as_json)
@@ -93,14 +94,6 @@ def check_operators(file: Path, words: OperatorWords, as_json: bool) -> int:
     if code == NOTHING_CHECKED:
         click.echo("give --shape, or define examples in the file", err=True)
     return code
-
-
-def _chosen(names: list[str], only: str, file: Path) -> list[str]:
-    from levelbench.errors import UnknownNameError
-
-    if only and only not in names:
-        raise UnknownNameError(f"operator of {file}", only, names)
-    return [only] if only else names
 
 
 def _reports(
@@ -151,7 +144,7 @@ def read_shape(word: str) -> tuple[str, tuple[int, ...], str]:
     return name, tuple(int(each) for each in sizes), kind
 
 
-def _attribute(word: str) -> tuple[str, Any]:
+def read_attribute(word: str) -> tuple[str, Any]:
     """``axes=0,1`` as a name and a list, ``epsilon=1e-5`` as a name and a number; anything else is text."""
     name, equals, text = word.partition("=")
     if not equals or not name:
@@ -225,45 +218,73 @@ class NetworkWords:
     gradients: bool
     operators: bool
     modes: tuple[str, ...]
+    trial_s: float | None
+    """Limit of processor time for a trial inference of a file with loops; ``None``: the usual one."""
 
 
 def check_model(what: str, words: NetworkWords, as_json: bool) -> int:
     """Check the network; returns 1 for a finding, 3 if no framework can run it, 4 if nothing was compared."""
     from levelbench.networks.probes import compare_network
-    from levelbench.operators.frameworks import open_framework
+    from levelbench.operators.frameworks import installed_frameworks, open_framework
 
     network = load_network(what)
     names = open_frameworks(words.frameworks, words.device) if words.frameworks else installed(_USUAL, words.device)
-    reference = words.reference or "numpy"
-    open_frameworks(reference, "cpu" if reference == "numpy" else words.device)
+    if words.reference:
+        open_frameworks(words.reference, "cpu" if words.reference == "numpy" else words.device)
     modes = _modes(words.modes, names)
     inputs = _network_inputs(network, words)
+    if Path(what).suffix:
+        from levelbench.networks.trial import refuse_bombs
+
+        shapes = {name: value.shape for name, value in inputs.items()}
+        refuse_bombs(network, what, words.batch, {}, shapes=shapes, limit_s=words.trial_s)
     backends = {name: open_framework(name, words.device if name != "numpy" else "cpu") for name in names}
     for name, mode in modes.items():
         _check_mode(name, mode, backends[name])
-    found = compare_network(
-        network,
-        backends,
-        open_framework(reference, "cpu" if reference == "numpy" else words.device),
-        inputs,
-        gradients=words.gradients,
-        operators=words.operators,
-        modes=modes,
-        tolerance=words.tolerance,
-        seed=words.seed,
-        reference_name=reference,
-    )
+
+    def compare(reference: str) -> Agreement:
+        return compare_network(
+            network,
+            backends,
+            open_framework(reference, "cpu" if reference == "numpy" else words.device),
+            inputs,
+            gradients=words.gradients,
+            operators=words.operators,
+            modes=modes,
+            tolerance=words.tolerance,
+            seed=words.seed,
+            reference_name=reference,
+        )
+
+    try:
+        found = compare(words.reference or "numpy")
+    except MemoryError as error:
+        raise UsageError(f"check {what}", f"it takes more memory than is free ({error})", "use smaller sizes") from None
+    except UnsupportedError as error:
+        # NumPy and ONNX's reference together lack some operators that ONNX Runtime has.
+        if words.reference or not installed_frameworks(("onnxruntime",), words.device):
+            raise
+        click.echo(f"compared with onnxruntime, because numpy cannot run it: {error.asked}: {error.found}", err=True)
+        found = compare("onnxruntime")
     _print_agreement(found, as_json)
-    return _exit_code(found)
+    return _exit_code(found, what, words)
 
 
-def _exit_code(found: Agreement) -> int:
+def _exit_code(found: Agreement, what: str, words: NetworkWords) -> int:
     from levelbench.checks.findings import NOTHING_CHECKED, exit_code
 
     lacking = [each for each in found.backends if each.lacks]
     if lacking and len(lacking) == len(found.backends):
-        raise UnsupportedError(f"{found.network} on {lacking[0].backend}", lacking[0].lacks, "choose another framework")
+        from levelbench.operators.frameworks import installed_frameworks
+
+        tried = {each.backend for each in lacking}
+        other = next((each for each in installed_frameworks(("onnxruntime", "numpy")) if each not in tried), "")
+        do = f"levelbench check {what} --framework {other} runs it there" if other else "choose another framework"
+        raise UnsupportedError(f"{found.network} on {lacking[0].backend}", lacking[0].lacks, do)
     code = exit_code([each.report(found.network) for each in found.backends])
+    if code == NOTHING_CHECKED and any(each.compared for each in found.backends):
+        # All that differs is rounding.
+        return 0
     if code == NOTHING_CHECKED:
         click.echo("nothing was compared, for the reasons above", err=True)
     return code
@@ -315,10 +336,21 @@ def _network_inputs(network: Network, words: NetworkWords) -> dict[str, Any]:
         if name not in known:
             raise UnknownNameError("input of --shape", name, known)
     values = [replace(each, shape=shapes.get(each.name, each.shape)) for each in network.inputs]
-    return make_inputs(values, words.batch, words.seed, {**network.sizes, **_sizes(words.sizes)}, network.fills)
+    sizes = _sizes(words.sizes, network)
+    if not shapes:
+        from levelbench.networks.shapes import usual_sizes
+
+        chosen = usual_sizes(network, sizes, words.batch)
+        if chosen:
+            said = " ".join(f"--size {name}={size}" for name, size in chosen.items())
+            click.echo(f"{network.name}: the file leaves sizes open, taken as {said}", err=True)
+        sizes |= chosen
+    return make_inputs(values, words.batch, words.seed, {**network.sizes, **sizes}, network.fills)
 
 
-def _sizes(words: tuple[str, ...]) -> dict[str, int]:
+def _sizes(words: tuple[str, ...], network: Network) -> dict[str, int]:
+    from levelbench.networks.shapes import open_sizes
+
     found = {}
     for word in words:
         name, equals, size = word.rpartition("=")
@@ -326,6 +358,10 @@ def _sizes(words: tuple[str, ...]) -> dict[str, int]:
             raise UsageError(
                 f"--size {word}", "it is not NAME=SIZE with a size of at least 1", "write --size length=16"
             )
+        if name == "batch":
+            raise UsageError(f"--size {word}", "the batch has its own option", f"--batch {size}")
+        if name not in (known := open_sizes(network)):
+            raise UnknownNameError(f"open size of {network.name}", name, known)
         found[name] = int(size)
     return found
 

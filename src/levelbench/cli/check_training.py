@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.findings import finish, installed, open_frameworks
+from levelbench.cli.findings import chosen, finish, installed, open_frameworks
 from levelbench.cli.progress_line import ProgressLine
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 
@@ -21,32 +22,46 @@ if TYPE_CHECKING:
     from levelbench.training.probes.optimizers import Checked
     from levelbench.training.task import Setting, Task
 
-__all__ = ["SchemeWords", "TrainingWords", "check_optimizers", "check_schemes", "check_training"]
+__all__ = [
+    "SchemeWords",
+    "TrainingWords",
+    "check_communicators",
+    "check_optimizers",
+    "check_schemes",
+    "check_training",
+]
 
 _OPTIMIZERS_ON = ("numpy", "torch")
 
 
-def check_optimizers(path: Path, *, reference: str, framework: str, plot: Path | None, seed: int, as_json: bool) -> int:
-    """Check the optimizers in a file; returns the exit code, 1 for a finding.
+def check_optimizers(
+    path: Path,
+    *,
+    only: str = "",
+    reference: str,
+    framework: str,
+    plot: Path | None,
+    seed: int,
+    as_json: bool,
+    timeout: float = 300.0,
+) -> int:
+    """Check the optimizers in a file, each in its own process; returns the exit code, 1 for a finding.
 
-    ``reference`` is a name, or empty for the file's own. ``framework`` lists frameworks separated by commas; if empty,
-    NumPy and PyTorch are used where installed. ``plot`` shows the first wrong optimizer, else the first.
+    ``only`` names one of them. ``reference`` is a name, or empty for the file's own. ``framework`` lists frameworks
+    separated by commas; if empty, NumPy and PyTorch are used where installed. ``plot`` shows the first wrong optimizer,
+    else the first.
     """
-    from levelbench.training.probes.optimizers import check_optimizer, load_optimizers
+    from levelbench.training.probes.optimizer_files import check_isolated, load_optimizers
 
     shared.check_plot(plot)
-    found, named = load_optimizers(path)
+    names = chosen(load_optimizers(path)[0], only, f"optimizer of {path}")
     frameworks = open_frameworks(framework, "cpu") if framework else installed(_OPTIMIZERS_ON, "cpu")
     checked: dict[str, Checked] = {}
     with ProgressLine() as line:
-        for name, each in found.items():
-
-            def tell(probe: str, name: str = name) -> None:
-                if line.live:
-                    line.say(f"{name}: {probe}")
-
-            checked[name] = check_optimizer(
-                each, reference or named, frameworks=frameworks, seed=seed, name=name, tell=tell
+        for name in names:
+            tell = partial(_say, line, name)
+            checked[name] = check_isolated(
+                path, name, reference, frameworks=frameworks, seed=seed, tell=tell, timeout_s=timeout
             )
     notes = []
     for one in checked.values():
@@ -179,36 +194,56 @@ class SchemeWords:
     ranks: str
     seed: int
     seconds: float
+    timeout: float
 
 
 def check_schemes(what: str, words: SchemeWords, as_json: bool) -> int:
     """Check the schemes in a file, or the named one; returns the exit code, 1 for a finding."""
-    from levelbench.distributed.probes.schemes import check_scheme
+    from levelbench.distributed.probes.files import check_scheme_isolated, schemes_of
 
     ranks = _ranks(words.ranks)
-    schemes = _schemes(what)
+    schemes = schemes_of(what)
     frameworks = open_frameworks(words.frameworks, "cpu") if words.frameworks else [""]
     reports: list[Report] = []
     with ProgressLine() as line:
         for name, scheme in schemes.items():
             for asked in frameworks:
                 framework = asked or _usual(scheme)
-
-                def tell(probe: str, subject: str = f"{name} on {framework}") -> None:
-                    if line.live:
-                        line.say(f"{subject}: {probe}")
-
-                report = check_scheme(
-                    scheme,
-                    ranks=ranks,
-                    framework=framework,
-                    seed=words.seed,
-                    seconds=words.seconds,
-                    name=name,
-                    tell=tell,
+                reports.append(
+                    check_scheme_isolated(
+                        what,
+                        name,
+                        ranks=ranks,
+                        framework=framework,
+                        seed=words.seed,
+                        seconds=words.seconds,
+                        tell=partial(_say, line, f"{name} on {framework}"),
+                        timeout_s=words.timeout,
+                    )
                 )
-                reports.append(report)
     return finish(reports, as_json)
+
+
+def check_communicators(path: Path, only: str, words: SchemeWords, as_json: bool) -> int:
+    """Check the communicators in a file, or one of them; returns the exit code, 1 for a finding."""
+    from levelbench.distributed.probes.files import check_communicator_isolated, load_communicators
+
+    ranks, known = _ranks(words.ranks), load_communicators(path)
+    with ProgressLine() as line:
+        return finish(
+            [
+                check_communicator_isolated(
+                    path,
+                    name,
+                    ranks=ranks,
+                    seconds=words.seconds,
+                    tell=partial(_say, line, name),
+                    timeout_s=words.timeout,
+                )
+                for name in chosen(known, only, f"communicator of {path}")
+            ],
+            as_json,
+        )
 
 
 def _usual(scheme: Scheme) -> str:
@@ -224,13 +259,3 @@ def _ranks(text: str) -> tuple[int, ...]:
     if not found or min(found) < 2:
         raise UsageError(f"--ranks {text}", "it is not a list of numbers of at least 2", "write --ranks 2,3,4")
     return found
-
-
-def _schemes(what: str) -> dict[str, Scheme]:
-    from levelbench.distributed.finding import load_schemes, named_scheme
-    from levelbench.records.selection import parse_item
-
-    if what.endswith(".py"):
-        return load_schemes(Path(what))
-    name, settings = parse_item(what)
-    return {what: named_scheme(name, settings)}

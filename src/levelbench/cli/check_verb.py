@@ -19,8 +19,8 @@ _OF_OPERATORS = {
     "dtypes": "--dtype",
     "heatmap": "--heatmap",
     "runs": "--repeat",
-    "timeout": "--timeout",
 }
+_ISOLATED = {"timeout": "--timeout"}
 _OF_NETWORKS = {
     "batch": "--batch",
     "sizes": "--size",
@@ -34,19 +34,22 @@ _OF_TRAINING = {"recipe": "--recipe", "data": "--data"}
 _TIMED = {"seconds": "--seconds"}
 _OF_SCHEMES = {"ranks": "--ranks"}
 _OF_OPTIMIZERS = {"plot": "--plot"}
+_OF_LIKENESS = {"likened": "--is", "options": "--option", "draws": "--draws"}
 _SHARED = {"shapes": "--shape", "reference": "--reference", "device": "--device"}
 _NO_OPERATOR = "it defines no operator"
 _GROUPS = {
-    "Operators": " ".join(_OF_OPERATORS),
+    "Operators": " ".join(_OF_OPERATORS | _ISOLATED),
     "Networks": " ".join(_OF_NETWORKS),
+    "Comparison with the zoo": " ".join(_OF_LIKENESS),
     "Optimizers, schemes, tasks": " ".join(_OF_TRAINING | _TIMED | _OF_SCHEMES | _OF_OPTIMIZERS),
+    "The checks themselves": "tested",
     "Output": "as_json debug",
 }
 _SOURCES = (".cpp", ".cc", ".cxx")
 
 
 @click.command("check", cls=shared.Grouped, groups=_GROUPS)
-@click.argument("what")
+@click.argument("what", required=False)
 @click.option(
     "--framework", "frameworks", default="", help="Frameworks, separated by commas; default: one that runs here."
 )
@@ -66,7 +69,7 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     "--repeat",
     "runs",
     type=click.IntRange(min=1),
-    default=100,
+    default=500,
     show_default=True,
     help="Repetitions of a call, to check that the results agree.",
 )
@@ -75,7 +78,7 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     type=click.FloatRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
-    help="Time limit for one operator, in seconds.",
+    help="Seconds for one operator or optimizer. Network in a file: processor time for a trial if it loops (3).",
 )
 @click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Network: number of samples.")
 @click.option("--size", "sizes", multiple=True, help="Network: value of an open size, length=16.")
@@ -90,6 +93,15 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 @click.option("--no-gradients", "gradients", flag_value=False, default=True, help="Network: compare outputs only.")
 @click.option("--each-operator", "operators", is_flag=True, help="Network: also check each operator alone.")
 @click.option("--mode", "modes", multiple=True, help="Network: mode of a framework, torch=compiled.")
+@click.option("--is", "likened", default="", help="Network of the zoo that WHAT should be: resnet50.")
+@click.option("--option", "options", multiple=True, help="--is: option of that network, classes=10.")
+@click.option(
+    "--draws",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="--is: times that the model is built, to judge how weights are drawn.",
+)
 @click.option("--recipe", default="", help="Task: one recipe; default: all in the file.")
 @click.option(
     "--data",
@@ -106,41 +118,86 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 )
 @click.option("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, separated by commas.")
 @click.option(
+    "--self-test",
+    "tested",
+    is_flag=False,
+    flag_value="all",
+    metavar="[KIND]",
+    help="Check the checks: planted faults and right parts, of one kind or of all.",
+)
+@click.option(
     "--plot", type=click.Path(path_type=Path), help="Optimizer: draw its divergence to this .png or .svg file."
 )
 @shared.answer_options
 @click.pass_context
-def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -> int:
+def command(context: click.Context, /, what: str | None, as_json: bool, tested: str | None, **given: Any) -> int:
     """Check WHAT: a file that defines operators, an optimizer, a scheme, an engine, a task or recipes; or a name.
 
-    Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in its own process, so that a crash is
-    a finding. Networks (.onnx, or a name in the zoo): outputs and gradients in each framework compared with the
-    reference, tensor by tensor, and the first operator at which they diverge. Optimizers: compared with a reference
-    step by step. Schemes: compared with one process; agreement of ranks, traffic, deadlocks, loss of a rank. Engines:
-    arrays, ONNX's node tests, small networks. Tasks and recipes: data, splits, target, determinism, gradients,
-    evaluation, whether a batch can be learnt. Exits with 1 if anything is wrong, with 4 if nothing could be judged.
+    FILE.py:NAME chooses one of the operators, optimizers, schemes or communicators of a file.
+
+    Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN. Networks (.onnx, or a name in the zoo):
+    outputs and gradients in each framework compared with the reference, tensor by tensor, and the first operator at
+    which they diverge. Optimizers: compared with a reference step by step. Schemes: compared with one process;
+    agreement of ranks, traffic, deadlocks, loss of a rank. Communicators: each operation, exactly. Engines: arrays,
+    ONNX's node tests, small networks. Tasks and recipes: data, splits, target, determinism, gradients, evaluation,
+    whether a batch can be learnt. Operators, optimizers, schemes and communicators run in their own processes, so that
+    a crash or a hang is a finding. With --is NAME, a model (FILE.py:build, .onnx) is paired layer by layer with the
+    zoo's network of that name: what differs, in words. With --self-test, the checks themselves are checked on planted
+    faults and right parts. Exits with 1 if anything is wrong, with 4 if nothing could be judged.
     """
+    if tested is not None:
+        from levelbench.cli.check_self import check_self
+
+        options = {each.name: each.opts[0] for each in context.command.params if each.name in given}
+        options.pop("seed")
+        _refuse(context, options, "--self-test checks the checks")
+        if what is not None:
+            raise UsageError(
+                f"check {what} --self-test {tested}", "it checks the checks, not a part", f"leave {what} out"
+            )
+        return check_self(tested, given["seed"], as_json)
+    if what is None:
+        do = "name what to check, such as a file; levelbench check --help says what there is"
+        raise UsageError("check", "nothing is named", do)
+    if given["likened"]:
+        from levelbench.cli.check_is import LikenessWords, check_likeness
+
+        others = (
+            _OF_OPERATORS | _ISOLATED | _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_OPTIMIZERS | _OF_SCHEMES | _SHARED
+        )
+        _refuse(context, {**others, "frameworks": "--framework"}, "--is compares layers on PyTorch")
+        return check_likeness(
+            what, LikenessWords(given["likened"], given["options"], given["draws"], given["seed"]), as_json
+        )
+    _refuse(context, _OF_LIKENESS, "there is no --is")
     kind = _kind(what)
+    file, only = _in_file(what)
     if kind == "training":
         from levelbench.cli.check_training import TrainingWords, check_training
 
         without = {name: option for name, option in _SHARED.items() if name != "device"}
-        others = _OF_OPERATORS | _OF_NETWORKS | _OF_OPTIMIZERS | _OF_SCHEMES | without
+        others = _OF_OPERATORS | _ISOLATED | _OF_NETWORKS | _OF_OPTIMIZERS | _OF_SCHEMES | without
         _refuse(context, others, f"{what} holds a task or recipes")
         return check_training(what, _words(TrainingWords, given), as_json)
     if kind == "optimizer":
-        return _optimizer(context, what, given, as_json)
+        return _optimizer(context, file, {**given, "only": only}, as_json)
     if kind == "scheme":
         from levelbench.cli.check_training import SchemeWords, check_schemes
 
         others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _OF_OPTIMIZERS | _SHARED
         _refuse(context, others, f"{what} holds a scheme" if Path(what).suffix else f"{what} is a scheme")
         return check_schemes(what, _words(SchemeWords, given), as_json)
+    if kind == "communicator":
+        from levelbench.cli.check_training import SchemeWords, check_communicators
+
+        others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _OF_OPTIMIZERS | _SHARED
+        _refuse(context, {**others, "frameworks": "--framework", "seed": "--seed"}, f"{file} holds a communicator")
+        return check_communicators(Path(file), only, _words(SchemeWords, given), as_json)
     if kind == "engine":
         from levelbench.cli.check_levels import check_engines
 
         kept = {"only": "--operator"}
-        words = {name: option for name, option in _OF_OPERATORS.items() if name not in kept}
+        words = {name: option for name, option in (_OF_OPERATORS | _ISOLATED).items() if name not in kept}
         without = {name: option for name, option in _SHARED.items() if name != "device"}
         others = words | _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_OPTIMIZERS | _OF_SCHEMES | without
         _refuse(context, {**others, "frameworks": "--framework", "seed": "--seed"}, f"{what} holds an engine")
@@ -150,12 +207,15 @@ def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -
 
         others = _OF_OPERATORS | _OF_TRAINING | _TIMED | _OF_OPTIMIZERS | _OF_SCHEMES
         _refuse(context, others, f"{what} is a network")
-        return check_model(what, _words(NetworkWords, given), as_json)
+        limit = given["timeout"] if _is_given(context, "timeout") else None
+        return check_model(what, _words(NetworkWords, {**given, "trial_s": limit}), as_json)
     others = _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_OPTIMIZERS | _OF_SCHEMES
     _refuse(context, others, f"{what} holds operators")
-    words = _words(OperatorWords, {**given, "frameworks": given["frameworks"] or "numpy"})
+    words = _words(
+        OperatorWords, {**given, "frameworks": given["frameworks"] or "numpy", "only": only or given["only"]}
+    )
     try:
-        return check_operators(Path(what), words, as_json)
+        return check_operators(Path(file), words, as_json)
     except DefinitionError as error:
         if kind is not None:
             raise
@@ -163,7 +223,7 @@ def command(context: click.Context, /, what: str, as_json: bool, **given: Any) -
         asked, found, do = error.asked.replace("the operator file", "the file"), error.found, error.do
         if found == _NO_OPERATOR:
             found = f"{_NO_OPERATOR}, optimizer, scheme, engine, task or recipe"
-            do = _instead(Path(what))
+            do = _instead(Path(file))
         raise DefinitionError(asked, found, do) from error
 
 
@@ -187,11 +247,13 @@ def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json
     _refuse(context, others, f"{what} holds an optimizer")
     return check_optimizers(
         Path(what),
+        only=given["only"],
         reference=given["reference"],
         framework=given["frameworks"],
         plot=given["plot"],
         seed=given["seed"],
         as_json=as_json,
+        timeout=given["timeout"],
     )
 
 
@@ -202,17 +264,13 @@ def _words(of: type[Any], given: dict[str, Any]) -> Any:
 
 def _kind(what: str) -> str | None:
     """The kind of thing to check: operators, network, optimizer, ...; ``None`` for a .py file that does not say."""
-    bare = what.partition("[")[0]
-    file, colon, _ = bare.partition(".py:")
-    if colon:
-        _require_file(what, Path(f"{file}.py"))
-        return "scheme"
+    bare, name = _in_file(what)
     if Path(bare).suffix in (".py", *_SOURCES):
         _require_file(what, Path(bare))
     if Path(bare).suffix == ".py":
         from levelbench.training.probes.contents import kind_of
 
-        return kind_of(Path(bare))
+        return kind_of(Path(bare)) or ("scheme" if name else None)
     if Path(what).suffix in _SOURCES:
         return "operators"
     from levelbench import plugins
@@ -222,6 +280,13 @@ def _kind(what: str) -> str | None:
     if bare in plugins.names("scheme"):
         return "scheme"
     return "network" if _is_network(what) else "operators"
+
+
+def _in_file(what: str) -> tuple[str, str]:
+    """``FILE.py:NAME[settings]`` as the file and the name, and anything else without its settings."""
+    bare = what.partition("[")[0]
+    file, colon, name = bare.partition(".py:")
+    return (f"{file}.py", name) if colon else (bare, "")
 
 
 def _is_network(what: str) -> bool:
@@ -249,5 +314,9 @@ def _require_file(what: str, path: Path) -> None:
 def _refuse(context: click.Context, names: dict[str, str], why: str) -> None:
     """Refuse options that were given but do not apply here."""
     for name, option in names.items():
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+        if _is_given(context, name):
             raise UsageError(option, f"{why}, and the option does not apply to it", "leave it out")
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

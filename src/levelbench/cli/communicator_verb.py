@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from levelbench.cli.communicator_words import Swept
     from levelbench.distributed.launching.base import Engine
     from levelbench.experiments.communicators import SweepJob
@@ -36,6 +38,11 @@ _SIZES = "4B:64MiB"
 @click.option(
     "--sizes", help=f"Sizes: 4B:64MiB (doubling), 1KiB:1MiB:4 (times four), or 4B,1KiB,1MB.  [default: {_SIZES}]"
 )
+@click.option(
+    "--dtype", default="float32", show_default=True, help="Type of an element: float64, float16, bfloat16, int32, ..."
+)
+@click.option("--out-of-place", is_flag=True, help="Keep arguments: copy those that an operation overwrites.")
+@click.option("--overlap", is_flag=True, help="Measure how much a rank can compute beside operations, too.")
 @click.option("--suite", type=click.Choice(_SUITES), help="Use DeepBench's all-reduce sizes.")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Approximate time to measure each.")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a rank counts as lost.")
@@ -51,8 +58,11 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
       levelbench communicator --communicator gloo,mpi
       levelbench communicator --ranks 4 --suite deepbench
       levelbench communicator --operation all-reduce,broadcast --sizes 1KiB:16MiB:4 --plot gloo.svg
+      levelbench communicator --operation bidirectional,window --dtype bfloat16   # both ways; 64 messages on their way
+      levelbench communicator --overlap                                           # how much hides behind computation
 
-    The result of each operation is checked before it is timed. Communicators are measured one after another.
+    The result of each operation is checked at each size before it is timed. Communicators are measured one after
+    another.
     """
     from levelbench.cli.communicator_words import Swept
     from levelbench.cli.progress_line import ProgressLine
@@ -66,7 +76,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
         check_ending(given["plot"])
     shared.check_writable(given["plot"], given["csv_path"], given["markdown_path"])
     name, options = parse_item(given["engine"]) if given["engine"] else (None, {})
-    todo = _todo({**given, "engine": name})
+    todo = _todo({**given, "engine": name}, options)
     ranks = given["ranks"]
     with shared.as_far_as_read(err=as_json):
         for line in _crowded(ranks):
@@ -82,14 +92,14 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
             if not progress.live:
                 progress.say(f"measuring {job.communicator} on {ranks} ranks, started by {engine.name}")
             points = measure_communicator(job, engine, ranks, on_point, options=options)
-            swept.append(Swept(job.communicator, given["engine"] or engine.name, ranks, tuple(points)))
+            swept.append(Swept(job.communicator, given["engine"] or engine.name, ranks, tuple(points), job.how))
     _show(swept, as_json, given)
     return 0
 
 
-def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
+def _todo(given: dict[str, Any], options: Mapping[str, object]) -> list[tuple[SweepJob, Engine]]:
     """A job for each communicator, with the engine that starts its ranks; refuses what can be refused."""
-    from levelbench.distributed.sweep import ITEMSIZE, OPERATIONS, operation_named, parse_sizes
+    from levelbench.distributed.sweep import DTYPES, OPERATIONS, How, operation_named, parse_sizes
     from levelbench.experiments.communicators import SweepJob, default_communicator, engine_for
     from levelbench.operators.suites.deepbench import all_reduce_messages
 
@@ -99,21 +109,32 @@ def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
         )
     if given["suite"] is not None and (given["sizes"] is not None or given["operations"] is not None):
         raise UsageError("--suite with --sizes or --operation", "the suite defines both", "give either")
+    if given["dtype"] not in DTYPES:
+        raise UnknownNameError("type of an element", given["dtype"], DTYPES)
+    how = How(given["dtype"], given["out_of_place"], given["overlap"])
+    integers = "int" in how.dtype
     if given["operations"] == "all":
-        names = [name for name in OPERATIONS if given["ranks"] > 1 or name != "send-receive"]
+        names = [each.name for each in OPERATIONS.values() if given["ranks"] > 1 or not each.pair]
+        names = [name for name in names if not (integers and name.endswith("-mean"))]
     else:
         names = [operation_named(word.strip()).name for word in (given["operations"] or "all-reduce").split(",")]
-    if "send-receive" in names and given["ranks"] < 2:
-        raise UsageError("send-receive of one rank", "there is no rank to send to", "give at least --ranks 2")
+    if means := [name for name in names if integers and name.endswith("-mean")]:
+        do = "take the sum, or a type with fractions"
+        raise UsageError(f"{means[0]} of {how.dtype}", "whole numbers cannot represent a mean", do)
+    if pairs := [name for name in names if OPERATIONS[name].pair and given["ranks"] < 2]:
+        raise UsageError(f"{pairs[0]} of one rank", "there is no rank to send to", "give at least --ranks 2")
+    if how.overlap and not any(OPERATIONS[name].start for name in names):
+        able = ", ".join(each.name for each in OPERATIONS.values() if each.start)
+        raise UsageError("--overlap", f"none of {', '.join(names)} can be begun without waiting", f"name one of {able}")
     if given["suite"] is not None:
-        sizes = [each.elements * ITEMSIZE for each in all_reduce_messages()]
+        sizes = [each.elements * 4 for each in all_reduce_messages()]
     else:
         sizes = parse_sizes(given["sizes"] or _SIZES)
     jobs = []
     asked = given["communicators"] or default_communicator(given["engine"])
     for word in dict.fromkeys(each.strip() for each in asked.split(",")):
-        job = SweepJob(word, tuple(names), tuple(sizes), given["seconds"], given["timeout"])
-        jobs.append((job, engine_for(given["engine"], job.communicator)))
+        job = SweepJob(word, tuple(names), tuple(sizes), given["seconds"], given["timeout"], how)
+        jobs.append((job, engine_for(given["engine"], job.communicator, options)))
     return jobs
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
-from levelbench.distributed.sweep import OPERATIONS, Fit, SweepPoint, fit, fit_points, rounds_of
+from levelbench.distributed.sweep import DTYPES, OPERATIONS, Fit, How, SweepPoint, fit, fit_points, rounds_of
 from levelbench.errors import UsageError
-from levelbench.measure.statistics import Interval
+from levelbench.measure.statistics import Interval, estimate_median
 from levelbench.report.distributed import MessageCurve
 from levelbench.report.numbers import BYTES, TIME, Unit, choose_unit, estimate_text, number
 from levelbench.report.tables import Column, Table, Text
@@ -16,6 +16,7 @@ from levelbench.report.tables import Column, Table, Text
 __all__ = ["Swept", "curves", "fits_table", "sweep_json", "times_table"]
 
 _RATE = (Unit("B/s"), Unit("kB/s", 1e3, 1e3), Unit("MB/s", 1e6, 1e6), Unit("GB/s", 1e9, 1e9))
+_COUNTS = (Unit(""), Unit("thousand", 1e3, 1e3), Unit("million", 1e6, 1e6))
 _A_BYTE = (Unit("fs/B", 1e-15), Unit("ps/B", 1e-12, 1e-12), Unit("ns/B", 1e-9, 1e-9), Unit("µs/B", 1e-6, 1e-6))
 _MOST_MISSED = 0.5
 _POOR = "A line that misses a point by more than half says little about any one size: its intervals are for the line."
@@ -29,6 +30,7 @@ class Swept:
     engine: str
     ranks: int
     points: tuple[SweepPoint, ...]
+    how: How = field(default_factory=How)
 
     def operations(self) -> dict[str, list[SweepPoint]]:
         """The points by operation."""
@@ -54,6 +56,8 @@ class Swept:
 
 def times_table(swept: Sequence[Swept], level: float) -> Table:
     """A row for each communicator, operation and size. Each time has its own unit, because times span decades."""
+    rated = any(point.operation == "window" for each in swept for point in each.points)
+    beside = any(point.overlap for each in swept for point in each.points)
     columns = (
         Column("communicator", "Communicator"),
         Column("operation", "Operation"),
@@ -61,6 +65,8 @@ def times_table(swept: Sequence[Swept], level: float) -> Table:
         Column("time", "Time"),
         Column("algorithm_bandwidth", "Algorithm bandwidth"),
         Column("bus_bandwidth", "Bus bandwidth"),
+        *([Column("message_rate", "Messages/s")] if rated else []),
+        *([Column("overlap", "Overlap")] if beside else []),
     )
     rows = []
     for each in swept:
@@ -69,13 +75,22 @@ def times_table(swept: Sequence[Swept], level: float) -> Table:
             shown = ["", ""] if rates is None else [_in(rate, _RATE) for rate in rates]
             size = _in(point.nbytes, BYTES) if point.nbytes else ""
             words = [each.communicator, point.operation, size, _time(point, level), *shown]
+            if rated:
+                windowed = point.operation == "window"
+                words.append(_in(1 / point.estimate(level).value, _COUNTS) if windowed else "")
+            if beside:
+                words.append(_overlap(point, level))
             rows.append(tuple(Text(word) for word in words))
     ranks = ", ".join(sorted({f"{each.ranks} ranks" if each.ranks > 1 else "1 rank" for each in swept}))
     notes = (
         f"Median of the slowest rank's times after a barrier, with its {level:.0%} interval.",
         "Algorithm bandwidth is size / time; bus bandwidth is the busiest link's (as in NCCL's tests).",
+        *(["window: 64 messages on their way at once, and the time of one (as OSU's osu_bw)."] if rated else []),
+        *(["Overlap: the share of the time in which a rank can compute (as in OSU's benchmarks)."] if beside else []),
     )
-    return Table("communicator", f"Times on {ranks}", columns, tuple(rows), notes)
+    how = swept[0].how
+    kinds = f", {how.dtype}{', out of place' if how.copy else ''}" if how.dtype != DTYPES[0] or how.copy else ""
+    return Table("communicator", f"Times on {ranks}{kinds}", columns, tuple(rows), notes)
 
 
 def fits_table(swept: Sequence[Swept], level: float) -> Table | None:
@@ -138,6 +153,7 @@ def sweep_json(swept: Sequence[Swept], level: float) -> list[dict[str, object]]:
             "communicator": each.communicator,
             "engine": each.engine,
             "ranks": each.ranks,
+            **asdict(each.how),
             "operations": {
                 name: {
                     "points": [_point_json(each, point, level) for point in points],
@@ -187,12 +203,20 @@ def _time(point: SweepPoint, level: float) -> str:
     return _with(estimate.value, estimate.interval)
 
 
+def _overlap(point: SweepPoint, level: float) -> str:
+    if not point.overlap:
+        return ""
+    found = estimate_median(list(point.overlap), level)
+    interval = found.interval
+    return f"{found.value:.0%}" + (f" [{interval.low:.0%}, {interval.high:.0%}]" if interval else "")
+
+
 def _with(value: float, interval: Interval | None, units: tuple[Unit, ...] = TIME) -> str:
     if interval is None:
         return estimate_text(value, None, None, units)
     if value == 0:
         return f"0, at most {_in(interval.high, units)}"
-    return estimate_text(value, interval.low, interval.high, units)
+    return estimate_text(value, interval.low, interval.high, units, observed=interval.is_range)
 
 
 def _in(value: float, units: tuple[Unit, ...]) -> str:

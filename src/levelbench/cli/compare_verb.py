@@ -63,7 +63,7 @@ def command(a: str, b: str, fail_on: str, store_path: Path, as_json: bool, **giv
     tables, answer, lines = [groups_table(sides)], comparison.answer(), comparison.caveat_lines()
     why = explained(sides, comparison, given) if given["why"] else None
     if why is not None:
-        answer = [answer[0], f"  why: {why.line()}"]
+        answer = [answer[0], f"  why: {why.reasons() or why.line()}"]
         tables += [why_table(why)] if why.ratio is not None else []
         lines = [*why_lines(why), *lines]
 
@@ -110,15 +110,22 @@ def explained(sides: list[RunGroup], comparison: Comparison, given: dict[str, An
     from levelbench.analysis.trajectory import curves_by_seed, trajectories
     from levelbench.analysis.why import explain
     from levelbench.records import read_record
+    from levelbench.records.ranks import teamwork
 
     a, b = sides
     if comparison.verdict is None:
         reasons = "; ".join(each.sentence for each in comparison.caveats[:1]) or "the sides are not comparable"
         found = f"nothing, because the sides get no verdict ({reasons}): run both here, in turns, under one task"
-        return explain(_emptied(a), _emptied(b), lacks=[found], level=given["level"])
+        # Their runs are there, so nothing is said of missing ones.
+        return dataclasses.replace(explain(_emptied(a), _emptied(b), level=given["level"]), lacks=(found,))
     records = [[read_record(Path(run.path)) for run in side.runs] for side in sides]
     curves = [curves_by_seed(each) for each in records]
     profiles, lacks = _profiles(sides, given)
+    lacks += [
+        f"communication of {side.label}: its framework communicates within its forward and backward passes"
+        for side, found in zip(sides, records, strict=True)
+        if any(team is not None and not team.counted for team in map(teamwork, found))
+    ]
     return explain(
         a,
         b,
@@ -126,6 +133,7 @@ def explained(sides: list[RunGroup], comparison: Comparison, given: dict[str, An
         hidden=(_hidden(records[0]), _hidden(records[1])),
         trajectories=trajectories(curves[0], curves[1], a.specification.target),
         lacks=lacks,
+        outcome=comparison.verdict,
         level=given["level"],
     )
 

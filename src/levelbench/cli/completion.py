@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +35,14 @@ class _Words(click.types.StringParamType):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The values with this beginning, or file names if there are none."""
         before, comma, last = incomplete.rpartition(",") if self._several else ("", "", incomplete)
+        given = before.split(",")
         found: list[CompletionItem] = []
         # A store or plug-in that cannot be read completes nothing, and must not print into the line being typed.
         with suppress(Exception):
             found = [
                 CompletionItem(before + comma + name, help=what)
                 for name, what in self._known(ctx, last)
-                if name.startswith(last)
+                if name.startswith(last) and name not in given
             ]
         return found or [CompletionItem(incomplete, type="file")]
 
@@ -73,11 +73,27 @@ def _tasks(ctx: click.Context, text: str) -> Named:
     task, before, setting = load_task(found["name"]), found["before"], found["setting"]
     chosen = re.search(r"[\[,]recipe=([^,\]]+)", before)
     recipe = chosen[1] if chosen else task.recipes[0]
-    values = {"recipe": task.recipes, "framework": sorted(plugins.names("framework"))}
+    values = {"recipe": task.recipes, "framework": _trainers()}
     if found["value"] is not None:
         return [(f"{before}{setting}={value}", "") for value in values.get(setting, ())]
     told = {name: f"default {value}" for name, value in task.settings(recipe, {}).items()}
     return [(f"{before}{name}=", what) for name, what in {**dict.fromkeys(values, ""), "target": "", **told}.items()]
+
+
+def _trainers() -> list[str]:
+    """The frameworks that can train."""
+    from levelbench.operators.frameworks import load_framework
+
+    return [name for name in sorted(plugins.names("framework")) if load_framework(name).trains]
+
+
+def _frameworks(ctx: click.Context, text: str) -> Named:
+    """All frameworks; only those that can train, for a verb that trains."""
+    names = _trainers() if ctx.command.name in _TRAIN else sorted(plugins.names("framework"))
+    return [(name, "") for name in names]
+
+
+_TRAIN = ("run", "scale", "tune", "batch-size", "composition", "target")
 
 
 def _recipes(ctx: click.Context, text: str) -> Named:
@@ -92,16 +108,20 @@ def _recipes(ctx: click.Context, text: str) -> Named:
 
 
 def _runs(ctx: click.Context, text: str) -> Named:
-    """The newest runs in the store, and their tasks."""
-    from levelbench.records import Store, format_item
+    """The newest runs in the store, and their tasks; inside the brackets of a task its settings."""
+    if "[" in text:
+        return _tasks(ctx, text)
+    from levelbench.records import Store
+    from levelbench.records.summary import labels_of
 
     place = ctx.params.get("store_path") or "levelbench-results"
     rows = Store(Path(place)).rows(order_by="started", descending=True)
     tasks = [(name, "its runs") for name in dict.fromkeys(row.task for row in rows)]
-    named = [
-        (row.id[:8], f"{format_item(row.task, {'recipe': row.recipe})}, seed {row.seed}, {row.status}") for row in rows
-    ]
-    return [("latest", "the newest run"), *tasks, *islice(named, _MOST_RUNS)]
+    shown = rows[:_MOST_RUNS]
+    kinds = {(row.key, row.source_digest): row.specification for row in shown}
+    labels = dict(zip(kinds, labels_of([*kinds.values()], [source for _, source in kinds]), strict=True))
+    named = [(row.id[:8], f"{labels[row.key, row.source_digest]}, seed {row.seed}, {row.status}") for row in shown]
+    return [("latest", "the newest run"), *tasks, *named]
 
 
 def _rules(ctx: click.Context, text: str) -> Named:
@@ -135,9 +155,11 @@ def _clocks(ctx: click.Context, text: str) -> Named:
 
 
 def _crossings(ctx: click.Context, text: str) -> Named:
+    from levelbench.experiments.request import STOPPING_RULES
     from levelbench.measure.crossing import RULES
 
-    return [(name, "") for name in RULES]
+    measures = ctx.command.name in ("run", "scale")
+    return [(name, "") for name in (STOPPING_RULES if measures else RULES)]
 
 
 def _engines(ctx: click.Context, text: str) -> Named:
@@ -168,7 +190,9 @@ def _listed(ctx: click.Context, text: str) -> Named:
 
 
 def _checked(ctx: click.Context, text: str) -> Named:
-    """What ``check`` takes by name: tasks, schemes and networks."""
+    """What ``check`` takes by name: tasks, schemes and networks; what ``lint`` takes: runs."""
+    if ctx.command.name == "lint":
+        return _runs(ctx, text)
     named = _tasks(ctx, text)
     if ctx.command.name != "check" or "[" in text:
         return named
@@ -202,7 +226,7 @@ _KNOWN: dict[str, Any] = {
     **dict.fromkeys(("a", "b", "runs", "run_word"), _runs),
     "selection": _listed,
     "what": _checked,
-    **dict.fromkeys(("framework", "frameworks"), _plugins("framework")),
+    **dict.fromkeys(("framework", "frameworks"), _frameworks),
     **dict.fromkeys(("select", "ignore", "explain"), _rules),
     **dict.fromkeys(("operator", "operators"), _operators),
     **dict.fromkeys(("communicator", "communicators"), _one_of("gloo", "mpi", "nccl")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import DataError, UsageError
 
 __all__ = ["command"]
 
@@ -22,6 +23,13 @@ __all__ = ["command"]
     "--direction",
     type=click.Choice(["higher", "lower"]),
     help="Which direction is better, if the metric's name does not say.",
+)
+@click.option(
+    "--crossing",
+    type=click.Choice(["confirmed", "final", "first", "sustained"]),
+    default="confirmed",
+    show_default=True,
+    help="Rule by which the target counts as reached.",
 )
 @click.option("--task", default="imported", show_default=True, help="Task to record the runs under.")
 @click.option("--recipe", help="Name for the runs.  [default: the name of the PATH that they are in]")
@@ -40,12 +48,13 @@ def command(places: tuple[Path, ...], store_path: Path, as_json: bool, **given: 
       levelbench import mlruns --target val_loss=3.28 --ignore output_dir
       levelbench import before.json after.json
 
-    Runs of each PATH, or commands, are compared with those of the first as far as their logs allow. Records state where
-    they came from. What was imported before is not imported again. Exits with 4 if a run could not be imported.
+    Runs of each PATH, or commands, are compared with those of the first as far as their logs allow, and benchmarks that
+    several files have with those of the same name. Records state where they came from. What was imported before is not
+    imported again. Exits with 4 if a run could not be imported.
     """
     shared.check_statistics(given["margin"], given["level"])
     shared.check_writable(given["csv_path"], given["markdown_path"])
-    timed = [each.suffix == ".json" and each.name != "trainer_state.json" for each in places]
+    timed = [each.name.endswith((".json", ".json.gz")) and each.name != "trainer_state.json" for each in places]
     if any(timed) and not all(timed):
         found = "some are benchmarks in JSON, others logs of training runs"
         raise UsageError("importing these together", found, "import them separately")
@@ -64,15 +73,21 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
     if given["target"] is None:
         raise UsageError("importing runs", "the quality to reach is not stated", "--target accuracy=0.94")
     target = read_target(given["target"], given["direction"])
-    logged = [(place, each) for place in places for each in read_runs(place)]
+    logged, damaged = [], []
+    for place in places:
+        try:
+            logged += [(place, each) for each in read_runs(place)]
+        except DataError as error:
+            damaged.append(error)
+    if not logged and damaged:
+        raise damaged[0]
     found: dict[str, Any] = {}
-    problems, new = [], 0
+    problems, new = [f"not imported: {each.asked.removeprefix('importing ')}: {each.found}" for each in damaged], 0
     for place, each in logged:
         recipe = given["recipe"] or place.resolve().stem
         try:
-            path, written = import_run(
-                each, target, store, metric=given["metric"], task=given["task"], recipe=recipe, ignore=given["ignore"]
-            )
+            own = {name: given[name] for name in ("metric", "crossing", "task", "ignore")}
+            path, written = import_run(each, target, store, recipe=recipe, **own)
         except UsageError as error:
             problems.append(f"not imported: {each.name}: {error.found}: {error.do}")
             continue
@@ -83,7 +98,9 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
         raise UsageError(f"importing {', '.join(map(str, places))}", problems[0].partition(": ")[2], "see --help")
     groups = group_runs(list(found.values()))
     comparisons, refusals = compare_all(groups, given["margin"], given["level"])
-    counted = f"{new} of {len(logged)} runs imported into {store}, {len(found) - new} were already there"
+    ended = Counter(run.status for run in found.values() if run.status != "done")
+    among = f" ({', '.join(f'{count} {status}' for status, count in sorted(ended.items()))})" if ended else ""
+    counted = f"{new} of {len(logged)} runs imported into {store}, {len(found) - new} were already there{among}"
     tables, answer = [groups_table(groups)], answer_lines(comparisons, refusals)
     lines = [*remark_lines(groups, comparisons), *problems]
     click.echo(counted, err=as_json)
@@ -107,16 +124,26 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
 def _timings(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, Any]) -> int:
     from levelbench.cli.time_verb import show_commands
     from levelbench.importing.timings import import_timings, read_timings
-    from levelbench.records.commands import summarise_commands
+    from levelbench.records.commands import CommandRecord, summarise_commands
 
     if given["target"] is not None:
         raise UsageError("--target with a benchmark of commands", "a benchmark has no quality", "leave it out")
     several = len(places) > 1
-    arms = [
-        import_timings(processes, store, place.stem if several else "")
+    found = [
+        (
+            name,
+            import_timings(processes, store, place.name.removesuffix(".gz").removesuffix(".json") if several else ""),
+        )
         for place in places
-        for processes in read_timings(place).values()
+        for name, processes in read_timings(place).items()
     ]
-    summary = summarise_commands(arms, given["level"], given["margin"])
-    show_commands(summary, as_json, given)
+    named: dict[str, list[list[CommandRecord]]] = {}
+    for name, arm in found:
+        named.setdefault(name, []).append(arm)
+    # Files without a common name are alternatives.
+    groups = [[arm for _, arm in found]] if len(named) in (1, len(found)) else list(named.values())
+    among = sum(len(each) > 1 for each in groups)
+    show_commands(
+        [summarise_commands(each, given["level"], given["margin"], max(1, among)) for each in groups], as_json, given
+    )
     return 0

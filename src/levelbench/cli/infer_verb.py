@@ -72,6 +72,12 @@ _LARGEST = 2**32 - 1
 )
 @click.option("--labels", type=click.Path(path_type=Path), help="IDX file with the labels of an IDX file of images.")
 @click.option("--size", "sizes", multiple=True, help="Value of an open size of a MODEL without data: length=128.")
+@click.option(
+    "--timeout",
+    "trial_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds of processor time for a trial of a MODEL with loops.  [default: 3]",
+)
 @click.option("--target-accuracy", type=float, help="Quality that the answers must reach, on the metric's scale.")
 @click.option(
     "--quality-share",
@@ -161,7 +167,7 @@ def _check(given: dict[str, Any]) -> None:
     if given["processes"] < 1:
         found = "there must be at least one process"
         raise UsageError(
-            f"-n {given['processes']}", found, "give a number of 1 or more; five processes give an interval"
+            f"-n {given['processes']}", found, "give a number of 1 or more; six processes give an interval"
         )
     if not 0 < given["quality_share"] <= 1:
         raise UsageError(
@@ -205,7 +211,7 @@ def _specifications(
         model, data, folder, fixed, default = found.model, found.data, found.folder, None, found.framework
     else:
         _refuse_training(given)
-        mine = foreign(what, given["data"], given["labels"], given["sizes"], given["target_accuracy"])
+        mine = foreign(what, given["data"], given["labels"], given["sizes"], given["target_accuracy"], given["trial_s"])
         model, data, folder, fixed, default = mine.model, mine.data, None, mine.batch, _first_framework(given["device"])
     scenario = scenario_settings(given, fixed)
     common = {"preprocessing": given["preprocessing"], "seed": given["seed"], "audit": given["audit"]}

@@ -149,7 +149,12 @@ def frameworks_of(words: str | None, device: str, threads: int | None, default: 
 
 
 def foreign(
-    word: str, data: Path | None, labels: Path | None, sizes: Sequence[str], target_accuracy: float | None = None
+    word: str,
+    data: Path | None,
+    labels: Path | None,
+    sizes: Sequence[str],
+    target_accuracy: float | None = None,
+    trial_s: float | None = None,
 ) -> Foreign:
     """The network in a file or in the zoo, with the user's data or made-up inputs.
 
@@ -175,7 +180,7 @@ def foreign(
     if labels is not None and data is None:
         raise UsageError(f"--labels {labels}", "there is no data for them", "add --data")
     fixed = _fixed(network)
-    bound = dict(make_cases(named, None, sizes, ())[0].sizes) if data is None else {}
+    bound = dict(make_cases(named, None, sizes, (), trial_s)[0].sizes) if data is None else {}
     model = Model(named.name, "zoo" if named.kind == "zoo" else "file", named.path, named.digest)
     if data is None:
         _check_target(target_accuracy, None, "synthetic inputs have no right answers")
@@ -190,6 +195,12 @@ def foreign(
     )
     # Read here, too: an input error is not a failed measurement.
     check_examples(network, examples := file_examples(network, found_data))
+    if named.kind == "file":
+        from levelbench.networks.trial import refuse_bombs
+
+        rows = zip(network.inputs, examples.sources, strict=False)
+        shapes = {each.name: (fixed or 1, *row.shape[1:]) for each, row in rows if hasattr(row, "shape")}
+        refuse_bombs(network, word, fixed or 1, {}, shapes=shapes, limit_s=trial_s)
     _check_target(target_accuracy, examples, f"{data} has no labels")
     return Foreign(model, found_data, fixed)
 

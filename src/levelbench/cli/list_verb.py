@@ -31,13 +31,14 @@ _EXACT = 1e6
 _AWAITS = "to_download"
 
 
-@click.command("list")
-@click.argument("kind", required=False, metavar=f"[{'|'.join(KINDS)}]")
+@click.command("list", epilog=f"KIND: {', '.join(KINDS)}.")
+@click.argument("kind", required=False, metavar="[KIND]")
 @click.argument("selection", required=False)
 @click.option("--runnable", is_flag=True, help="List only what can run here.")
 @click.option("--sort", default="-started", show_default=True, help="Sort runs by a column; a minus sign reverses.")
 @click.option("--all", "with_superseded", is_flag=True, help="Include runs that --fresh has replaced.")
 @click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Show at most this many runs.")
+@shared.printing_options
 @shared.store_option
 @shared.answer_options
 def command(

@@ -66,6 +66,12 @@ _ONE, _SEVERAL = 5, 3
 @click.option(
     "-n", "--processes", type=int, help="Number of processes per arm and batch.  [default: 5; 3 for several batches]"
 )
+@click.option(
+    "--timeout",
+    "trial_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds of processor time for a trial of a file with loops.  [default: 3]",
+)
 @click.option("--budget-s", type=float, default=5.0, show_default=True, help="Seconds of measurement in a process.")
 @click.option(
     "--plot",
@@ -89,8 +95,8 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
       levelbench network vgg16 --batch 64 --transform microbatch --memory 2GiB
 
     Outputs (and gradients) are compared with the reference before they are timed. Exits with 1 if one is wrong or
-    fails, with 4 if nothing could be measured. Processes that are already in the store are not repeated: the same
-    command resumes.
+    fails, or takes more than its --memory, with 4 if nothing could be measured. Processes that are already in the store
+    are not repeated: the same command resumes.
     """
     from levelbench.cli.progress_line import ProcessProgress, outcome_remark
     from levelbench.cli.watching import measure
@@ -139,7 +145,7 @@ def _check(given: dict[str, Any]) -> None:
     if given["processes"] is not None and given["processes"] < 1:
         found = "there must be at least one process"
         raise UsageError(
-            f"-n {given['processes']}", found, "give a number of 1 or more; five processes give an interval"
+            f"-n {given['processes']}", found, "give a number of 1 or more; six processes give an interval"
         )
     if not given["budget_s"] > 0:
         raise UsageError(
@@ -158,7 +164,7 @@ def _grid(word: str, given: dict[str, Any]) -> tuple[int, list[list[NetworkSpeci
 
     named = name_network(word, given["options"])
     lists = transform_lists(given["transforms"], given["memory"])
-    cases = make_cases(named, given["batches"], given["sizes"], given["shapes"])
+    cases = make_cases(named, given["batches"], given["sizes"], given["shapes"], given["trial_s"])
     arms = make_arms(named, given["frameworks"], given["device"], lists, given["direction"] == "backward")
     count = given["processes"] or (_ONE if len(cases) == 1 else _SEVERAL)
     common = {"direction": given["direction"], "loss": given["loss"] or "", "budget_s": given["budget_s"]}
@@ -216,8 +222,21 @@ def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, 
     )
 
 
+def _beyond(summary: NetworkSummary) -> bool:
+    """Whether a transformed network takes more memory than the limit that it was planned for."""
+    from levelbench.report.networks import memory_limit
+
+    return any(
+        (limit := memory_limit(arm)) is not None
+        and (taken := entry.memory.estimate) is not None
+        and taken.value > limit
+        for _, entries in summary.rows
+        for arm, entry in zip(summary.arms, entries, strict=True)
+    )
+
+
 def _code(summary: NetworkSummary) -> int:
     statuses = {entry.status for _, entries in summary.rows for entry in entries}
-    if statuses & {"wrong", "failed"}:
+    if statuses & {"wrong", "failed"} or _beyond(summary):
         return 1
     return 0 if "measured" in statuses else _NOTHING_MEASURED

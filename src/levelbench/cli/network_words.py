@@ -53,7 +53,7 @@ def name_network(word: str, options: Sequence[str]) -> Named:
     """
     from levelbench.networks import zoo
 
-    settings = _settings(options)
+    settings = read_options(options)
     path = Path(word)
     if ".py:" in word:
         from levelbench.networks.native import load_native
@@ -86,7 +86,7 @@ def _digest(path: Path) -> str:
     return digest_of(path)
 
 
-def _settings(words: Sequence[str]) -> dict[str, Setting]:
+def read_options(words: Sequence[str]) -> dict[str, Setting]:
     """Options such as ``classes=10``: integers, numbers, true or false where they look like it, else text."""
     found: dict[str, Setting] = {}
     for word in words:
@@ -108,8 +108,17 @@ def _setting(text: str) -> Setting:
     return text
 
 
-def make_cases(named: Named, batches: str | None, sizes: Sequence[str], shapes: Sequence[str]) -> list[NetworkCase]:
-    """One case per batch, with its sizes bound; refused if an input's shape would stay open or is impossible."""
+def make_cases(
+    named: Named,
+    batches: str | None,
+    sizes: Sequence[str],
+    shapes: Sequence[str],
+    trial_s: float | None = None,
+) -> list[NetworkCase]:
+    """One case per batch, with its sizes bound; refused if an input's shape would stay open or is impossible.
+
+    So is a file that would take all memory, or that loops for more than ``trial_s`` seconds of processor time.
+    """
     from levelbench.networks.benchmark.cases import refuse_fixed_batch
     from levelbench.networks.values import bound_shape
     from levelbench.records.networks import NetworkCase
@@ -122,6 +131,10 @@ def make_cases(named: Named, batches: str | None, sizes: Sequence[str], shapes: 
         raise UsageError(f"--batch {batches}", f"the model's batch is fixed at {fixed}", "leave --batch out")
     if batch is not None and wanted != [batch]:
         raise UsageError(f"--batch {batches}", f"--shape says {batch}", "give one of them")
+    if named.network is not None:
+        from levelbench.networks.shapes import usual_sizes
+
+        bound |= usual_sizes(named.network, bound, wanted[0])
     cases = []
     for each in wanted:
         case = NetworkCase(named.name, named.kind, each, bound, dict(named.options), named.path, named.digest)
@@ -130,6 +143,10 @@ def make_cases(named: Named, batches: str | None, sizes: Sequence[str], shapes: 
         if named.network is not None:
             refuse_fixed_batch(named.network, case)
         cases.append(case)
+    if named.network is not None and named.kind == "file":
+        from levelbench.networks.trial import refuse_bombs
+
+        refuse_bombs(named.network, named.path, max(wanted), bound, limit_s=trial_s)
     return cases
 
 

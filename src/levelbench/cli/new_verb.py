@@ -18,8 +18,11 @@ __all__ = ["KINDS", "command"]
 
 KINDS = {
     "task": ("A task with its data, target and a recipe.", "levelbench run {file} -n 5"),
-    "operator": ("An operator with its gradient, its oracle and examples.", ""),
-    "optimizer": ("An update rule, and the reference that it is compared with.", ""),
+    "operator": ("An operator with its gradient, its oracle and examples.", "levelbench operator {file}"),
+    "optimizer": (
+        "An update rule, and the reference that it is compared with.",
+        "levelbench optimizer {file} --beside SGD",
+    ),
     "scheme": (
         "A scheme of distributed training, with its traffic.",
         "levelbench run digits --ranks 2 --scheme {file} -n 5",

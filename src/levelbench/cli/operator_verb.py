@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _PREFERRED = ("torch", "jax", "onnxruntime")
+_TAKE_CUSTOM = ("torch", "jax")
 _PRECISION = 0.05
 _NOTHING_VALIDATED = 4
 _SINGLE = (5, 5.0)
@@ -29,10 +31,11 @@ _SUITE = (3, 1.0)
 
 
 @click.command("operator", cls=shared.Grouped)
-@click.argument("operator", required=False, metavar="[NAME]")
+@click.argument("operator", required=False, metavar="[NAME|FILE[:NAME]]")
 @click.option("--suite", help="Suite of problems: deepbench-gemm, -conv, -rnn, -sparse.")
 @click.option("--subset", help="Part of the suite: training, inference-server, inference-device.")
 @click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
+@click.option("--beside", help="FILE: frameworks, separated by commas, whose own operator is measured beside yours.")
 @click.option(
     "--shape", "shapes", multiple=True, help="Shape of an input: X=8x64x56x56, with an optional dtype: I=8:int64."
 )
@@ -65,28 +68,57 @@ _SUITE = (3, 1.0)
 @shared.json_option
 @shared.debug_option
 def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
-    """Measure an ONNX operator, or a suite of problems, in one or more frameworks.
+    """Measure an ONNX operator, operators of your own, or a suite of problems, in one or more frameworks.
 
     \b
       levelbench operator --suite deepbench-gemm --framework torch,onnxruntime --limit 10
       levelbench operator Conv --shape X=8x64x56x56 --shape W=64x64x3x3 --attr pads=1,1,1,1
       levelbench operator ReduceSum --shape data=4096x4096 --input axes=1 --cache cold
+      levelbench operator my_operator.py --beside torch,jax --shape x=64x1024
 
-    Each result is compared with NumPy's in float64 before it is timed. Exits with 1 if one is wrong, with 4 if nothing
-    could be measured or compared. Processes that are already in the store are not repeated: the same command resumes.
+    Each result is compared with NumPy's in float64, also results of timed calls, before which the contents of the
+    inputs change. FILE (.py, .cpp) defines operators as for levelbench check: each is compared with its own reference,
+    and measured beside the frameworks' implementation of the ONNX operator of its name (or same_as).
+
+    Exits with 1 if a result is wrong or refused, with 4 if nothing could be measured or compared. Processes that are
+    already in the store are not repeated: the same command resumes.
     """
+    from levelbench.experiments.own_operators import file_and_name
+
+    shared.check_statistics(given["margin"], given["level"])
+    if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):
+        raise UsageError(f"--plot {given['plot']}", "its ending is neither .svg nor .png", "end it in .svg or .png")
+    shared.check_writable(given["csv_path"], given["markdown_path"], given["plot"])
+    own = None if operator is None else file_and_name(operator)
+    if own is not None:
+        with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
+            count, arms, notes = _own_arms(*own, Path(folder), given)
+            return _measured(count, arms, "; ".join(notes), store_path, as_json, given, own[0], Path(folder))
+    if given["beside"] is not None:
+        do = "choose frameworks with --framework, or give a file of operators: levelbench operator my_operator.py"
+        raise UsageError(f"--beside {given['beside']}", "there is no file of your own to measure beside it", do)
+    title, problems, left_out = _problems(operator, given)
+    count, arms = _arms(title, problems, given)
+    return _measured(count, arms, left_out, store_path, as_json, given)
+
+
+def _measured(
+    count: int,
+    arms: list[BenchmarkSpecification],
+    left_out: str,
+    store_path: Path,
+    as_json: bool,
+    given: dict[str, Any],
+    file: Path | None = None,
+    examples: Path | None = None,
+) -> int:
+    """Measure the arms, show them, and return the exit code."""
     from levelbench.cli.progress_line import ProcessProgress
     from levelbench.cli.watching import measure
     from levelbench.experiments.operators import OperatorBenchmarks, unmeasured
     from levelbench.records.benchmark_summary import summarise_benchmark
 
-    shared.check_statistics(given["margin"], given["level"])
-    if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):
-        raise UsageError(f"--plot {given['plot']}", "its ending is neither .svg nor .png", "end it in .svg or .png")
-    title, problems, left_out = _problems(operator, given)
-    shared.check_writable(given["csv_path"], given["markdown_path"], given["plot"])
     until = shared.until_clear(given, "processes")
-    count, arms = _arms(title, problems, given)
     shared.need_two(until, len(arms))
     effect = None if until is None else until.effect
 
@@ -102,12 +134,14 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
         return [(each.arm, each.verdict) for each in found.totals if each.verdict is not None], ""
 
     summary = measure(
-        OperatorBenchmarks(store_path, given["dtype"], fork=not given["spawn"], effect=effect),
+        OperatorBenchmarks(
+            store_path, _dtype(arms, given), fork=not given["spawn"], effect=effect, file=file, examples=examples
+        ),
         arms,
         count,
         folder=store_path / "operators",
         first_lines=lambda plan: [left_out] if left_out else [],
-        watch=lambda plan: ProcessProgress(plan, lambda arm: arm.framework, remark),
+        watch=lambda plan: ProcessProgress(plan, lambda arm: arm.arm, remark),
         conclude=conclude,
         judge=judge,
         until=until,
@@ -122,28 +156,17 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     """The title, the problems, and what was left out, in words."""
     from msgspec.structs import replace
 
-    from levelbench.operators.node import DEFAULT_OPSET, OPSETS
     from levelbench.operators.suites.deepbench import load_suite, subsets_of
-    from levelbench.operators.suites.single import FLOATS
 
     if (operator is None) == (given["suite"] is None):
         found = "neither is given" if operator is None else "both are given"
         raise UsageError("an operator's name or --suite", found, "give one: levelbench operator --suite deepbench-gemm")
-    if given["dtype"] not in FLOATS:
-        raise UsageError(f"--dtype {given['dtype']}", "it is not supported", f"give one of {', '.join(FLOATS)}")
-    opset = DEFAULT_OPSET if given["opset"] is None else given["opset"]
-    if opset not in OPSETS:
-        raise UsageError(f"--opset {opset}", "no adapter implements it", f"give one from {OPSETS[0]} to {OPSETS[-1]}")
+    opset = _checked_opset(given)
     if operator is not None:
         from levelbench.operators.benchmark.measuring import refuse_unfit
         from levelbench.operators.suites.single import parse_problem
 
-        if given["subset"] is not None or given["limit"] is not None or given["match"]:
-            raise UsageError(
-                "--subset, --limit and --match with one operator",
-                "they choose problems of a suite",
-                "add --suite, or leave them out",
-            )
+        _refuse_of_suites(given)
         words = given["shapes"], given["values"], given["attributes"]
         problem = parse_problem(operator, *words, opset=opset, dtype=given["dtype"])
         refuse_unfit(problem)
@@ -173,18 +196,89 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     return title, [replace(each, opset=opset) for each in chosen], said
 
 
+def _checked_opset(given: dict[str, Any]) -> int:
+    """The opset of ONNX's operators. Refuses an unknown one, and an unknown dtype."""
+    from levelbench.operators.node import DEFAULT_OPSET, OPSETS
+    from levelbench.operators.suites.single import FLOATS
+
+    if given["dtype"] not in FLOATS:
+        raise UsageError(f"--dtype {given['dtype']}", "it is not supported", f"give one of {', '.join(FLOATS)}")
+    opset: int = DEFAULT_OPSET if given["opset"] is None else given["opset"]
+    if opset not in OPSETS:
+        raise UsageError(f"--opset {opset}", "no adapter implements it", f"give one from {OPSETS[0]} to {OPSETS[-1]}")
+    return opset
+
+
+def _refuse_of_suites(given: dict[str, Any]) -> None:
+    if given["subset"] is not None or given["limit"] is not None or given["match"]:
+        raise UsageError(
+            "--subset, --limit and --match with one operator",
+            "they choose problems of a suite",
+            "add --suite, or leave them out",
+        )
+
+
+def _dtype(arms: list[BenchmarkSpecification], given: dict[str, Any]) -> str:
+    """The dtype of the ceilings: for operators of a file that of their first floating-point input."""
+    if not arms[0].source:
+        return str(given["dtype"])
+    tensors = (tensor for problem in arms[0].problems for tensor in problem.tensors)
+    return next((each.dtype for each in tensors if "float" in each.dtype), str(given["dtype"]))
+
+
+def _own_arms(
+    path: Path, name: str, folder: Path, given: dict[str, Any]
+) -> tuple[int, list[BenchmarkSpecification], tuple[str, ...]]:
+    """The number of processes, an arm for each framework with the file's operators and each beside, and notes."""
+    from msgspec.structs import replace
+
+    from levelbench.cli.check_levels import read_attribute, read_shape
+    from levelbench.experiments.kernel import need_frameworks
+    from levelbench.experiments.own_operators import own_operators
+
+    _refuse_of_suites(given)
+    if given["suite"] is not None or given["values"]:
+        raise UsageError(f"--suite and --input with {path}", "they do not go with a file", "leave them out")
+    shapes = {key: (sizes, kind or given["dtype"]) for key, sizes, kind in map(read_shape, given["shapes"])}
+    beside = [] if given["beside"] is None else _frameworks(given["beside"], given["device"], "--beside")
+    # ONNX Runtime calls no operators of others.
+    usual = [each for each in beside if each != "onnxruntime"] or list(_TAKE_CUSTOM)
+    wanted = given["frameworks"] if given["frameworks"] is not None else ",".join(usual) if beside else None
+    mine = _frameworks(wanted, given["device"], usual=_TAKE_CUSTOM)
+    _checked_opset(given)
+    need_frameworks((each, given["device"]) for each in (*beside, *mine))
+    found = own_operators(
+        path,
+        name,
+        folder,
+        shapes=shapes,
+        attributes=dict(map(read_attribute, given["attributes"])),
+        opset=given["opset"],
+    )
+    count, arms = _arms(found.title, list(found.problems), {**given, "frameworks": ",".join(mine)})
+    arms = [
+        replace(each, own=path.name, source=found.source, label=f"{found.title} on {each.framework}") for each in arms
+    ]
+    notes = list(found.notes) if beside else [each for each in found.notes if "examples" in each]
+    for framework in beside if found.beside else ():
+        native = replace(arms[0], framework=framework, problems=found.beside, own=None, label=None)
+        at = next((at for at, each in enumerate(arms) if each.framework == framework), len(arms))
+        arms.insert(at, native)
+    return count, arms, tuple(notes)
+
+
 def _arms(title: str, problems: list[Problem], given: dict[str, Any]) -> tuple[int, list[BenchmarkSpecification]]:
     """The number of processes, and the specification for each framework."""
     from levelbench.records.benchmarks import BenchmarkSpecification
 
-    default_count, default_budget_s = _SINGLE if given["suite"] is None else _SUITE
+    default_count, default_budget_s = _SINGLE if len(problems) == 1 and given["suite"] is None else _SUITE
     count = default_count if given["processes"] is None else given["processes"]
     budget_s = default_budget_s if given["budget_s"] is None else given["budget_s"]
     if count < 1:
         raise UsageError(
             f"-n {count}",
             "there must be at least one process",
-            "give a number of 1 or more; five processes give an interval",
+            "give a number of 1 or more; six processes give an interval",
         )
     if not budget_s > 0:
         raise UsageError(f"--budget-s {budget_s:g}", "it is not positive", "give a number of seconds, such as 1")
@@ -203,17 +297,19 @@ def _arms(title: str, problems: list[Problem], given: dict[str, Any]) -> tuple[i
     ]
 
 
-def _frameworks(words: str | None, device: str) -> list[str]:
+def _frameworks(
+    words: str | None, device: str, option: str = "--framework", usual: tuple[str, ...] = _PREFERRED
+) -> list[str]:
     from levelbench import plugins
     from levelbench.operators.frameworks import load_framework
 
     if words is not None:
         names = list(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
         if not names:
-            raise UsageError("--framework", "it names no framework", "give at least one: --framework torch")
+            raise UsageError(option, "it names no framework", f"give at least one: {option} torch")
         return names
     known = plugins.names("framework")
-    found = [name for name in _PREFERRED if name in known and load_framework(name).lacks(device) is None]
+    found = [name for name in usual if name in known and load_framework(name).lacks(device) is None]
     if not found and device == "cpu":
         return ["numpy"]
     if not found:
@@ -258,10 +354,12 @@ def _draw(summary: BenchmarkSummary, store: Path, given: dict[str, Any]) -> dict
 
 
 def _code(summary: BenchmarkSummary) -> int:
-    from levelbench.report.operators import is_validated
-
     statuses = {entry.status for _, entries in summary.rows for entry in entries}
-    if statuses & {"wrong", "failed"}:
+    if statuses & {"wrong", "refused", "failed"}:
         return 1
+    if any(summary.own):
+        # What is measured beside says nothing of the user's own.
+        rows = [zip(summary.own, entries, strict=True) for _, entries in summary.rows]
+        statuses = {entry.status for row in rows for own, entry in row if own}
     # A time whose result was not compared with anything may be the time of anything.
-    return 0 if any(is_validated(entry) for _, entries in summary.rows for entry in entries) else _NOTHING_VALIDATED
+    return 0 if "measured" in statuses else _NOTHING_VALIDATED

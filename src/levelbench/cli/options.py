@@ -39,7 +39,16 @@ __all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_a
 __all__ += ["check_statistics", "check_writable", "code_until_clear", "data_option", "debug_option", "each_run"]
 __all__ += ["effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option"]
 __all__ += ["listed_schemes", "mute", "need_two", "no_color_option", "open_store", "present", "price_option"]
-__all__ += ["priced", "print_tables", "read_fail_on", "read_prices", "readable_runs", "refuse_overruled", "say"]
+__all__ += [
+    "priced",
+    "print_tables",
+    "printing_options",
+    "read_fail_on",
+    "read_prices",
+    "readable_runs",
+    "refuse_overruled",
+    "say",
+]
 __all__ += ["say_error", "say_look", "seconds", "select_runs", "spawn_option", "statistics_options"]
 __all__ += ["store_option", "table_options", "team", "team_options", "until_clear", "until_clear_options"]
 __all__ += ["view_options", "visible", "write_tables"]
@@ -281,10 +290,19 @@ def say_look(looked: Looked, counted: str, *, err: bool) -> None:
         click.echo("\n".join(lines or [f"{begin} no verdict ({looked.why_none or 'it is withheld'})"]), err=err)
 
 
-def fail_on(default: str, *, looks: bool = False) -> Callable[[Command], Command]:
-    """The option ``--fail-on``: which outcomes end with an exit code other than 0; ``looks`` with ``--until-clear``."""
+def is_default(name: str) -> bool:
+    """Whether the option was not given."""
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.DEFAULT
+
+
+def fail_on(default: str, *, looks: bool = False, target: bool = False) -> Callable[[Command], Command]:
+    """The option ``--fail-on``: which outcomes end with an exit code other than 0.
+
+    ``looks`` and ``target``: the verb has ``--until-clear`` and ``--target``, with outcomes of their own.
+    """
     text = f"Outcomes with an exit code other than 0, separated by commas: {', '.join(_VERDICTS)}."
     shown = f"{default}, and unclear with --until-clear" if looks else default
+    shown += ", missed with --target" if target else ""
     return click.option("--fail-on", default=default, help=f"{text}  [default: {shown}]")
 
 
@@ -293,10 +311,9 @@ def read_fail_on(text: str) -> frozenset[str]:
     words = frozenset(word.strip().lower() for word in text.split(",") if word.strip())
     for word in sorted(words - set(_VERDICTS)):
         raise UnknownNameError("outcome of --fail-on", word, _VERDICTS)
-    context = click.get_current_context()
-    own = context.get_parameter_source("fail_on") is not click.core.ParameterSource.DEFAULT
     # Whoever asks for a clear verdict did not get what was asked for.
-    return words - {"never"} | ({"unclear"} if context.params.get("until_clear") and not own else set())
+    unclear = click.get_current_context().params.get("until_clear") and is_default("fail_on")
+    return words - {"never"} | ({"unclear"} if unclear else set())
 
 
 def code_until_clear(until: UntilClear | None, judged: tuple[Sequence[tuple[str, Verdict]], str]) -> int:
@@ -464,10 +481,17 @@ def _in_utf_8(value: Any) -> Any:
     return [_in_utf_8(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def table_options(command: Command) -> Command:
-    """``--csv`` and ``--markdown`` for :func:`write_tables`; ``--wide`` and ``--no-color`` for printing."""
+def printing_options(command: Command) -> Command:
+    """``--wide``, ``--columns`` and ``--no-color`` for what :func:`say` and :func:`print_tables` print."""
     for option in (
         no_color_option,
+        click.option(
+            "--columns",
+            type=click.IntRange(min=40),
+            expose_value=False,
+            callback=_chosen(_COLUMNS),
+            help="Fit tables and lines to this width instead of the terminal's.",
+        ),
         click.option(
             "--wide",
             is_flag=True,
@@ -475,6 +499,15 @@ def table_options(command: Command) -> Command:
             callback=_chosen(_WIDE),
             help="Do not fit tables and lines to the width of the terminal.",
         ),
+    ):
+        command = option(command)
+    return command
+
+
+def table_options(command: Command) -> Command:
+    """``--csv`` and ``--markdown`` for :func:`write_tables`, and :func:`printing_options`."""
+    command = printing_options(command)
+    for option in (
         click.option(
             "--markdown",
             "markdown_path",
@@ -558,17 +591,19 @@ def present(
             click.echo(f"{name.replace('_', ' ')}: {path}")
 
 
-_WIDE, _NO_COLOUR = "levelbench.wide", "levelbench.no_color"
+_WIDE, _COLUMNS, _NO_COLOUR = "levelbench.wide", "levelbench.columns", "levelbench.no_color"
 _COLOURS = {"FASTER:": "bold green", "SLOWER:": "bold red", "SAME:": "bold cyan", "UNCLEAR:": "bold yellow"}
 _COLOURS |= {"doubt:": "yellow", "refuse:": "red"}
 
 
-def _chosen(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """Remembers a flag for everything that the verb prints."""
+def _chosen(name: str) -> Callable[[click.Context, click.Parameter, int | None], None]:
+    """Remembers a flag or a number for everything that the verb prints."""
 
-    def note(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    def note(context: click.Context, parameter: click.Parameter, given: int | None) -> None:
         if given:
-            context.meta[name] = True
+            context.meta[name] = given
+        if {_WIDE, _COLUMNS} <= context.meta.keys():
+            raise UsageError("--wide with --columns", "these are two widths", "leave out one of them")
 
     return note
 
@@ -579,7 +614,7 @@ no_color_option = click.option(
 
 
 def _console() -> Console:
-    """A console with the terminal's width and colours, subject to ``--wide``, ``--no-color`` and ``NO_COLOR``."""
+    """A console with the terminal's width and colours, subject to the options for printing and ``NO_COLOR``."""
     from rich.console import Console
 
     class Raising(Console):
@@ -590,18 +625,20 @@ def _console() -> Console:
 
     context = click.get_current_context(silent=True)
     chosen = {} if context is None else context.meta
-    width = 100_000 if _WIDE in chosen else None
+    width = 100_000 if _WIDE in chosen else chosen.get(_COLUMNS)
     return Raising(highlight=False, no_color=True if _NO_COLOUR in chosen else None, width=width)
 
 
 def say(*lines: str) -> None:
-    """Print lines; on a terminal, wrap them between words and colour verdicts and doubts."""
+    """Print lines; on a terminal, or with ``--columns``, wrap them between words; colour verdicts and doubts."""
     from rich.text import Text
 
     console = _console()
+    context = click.get_current_context(silent=True)
+    wrapped = console.is_terminal or (context is not None and _COLUMNS in context.meta)
     for line in lines:
         text = visible(line)
-        if console.is_terminal:
+        if wrapped:
             indent = " " * (len(text) - len(text.lstrip()))
             text = textwrap.fill(
                 text.lstrip(),
@@ -657,6 +694,26 @@ def team_options(command: Command) -> Command:
     return command
 
 
+_STARTED_BY = {
+    "TORCHELASTIC_RUN_ID": ("torchrun", "RANK", "WORLD_SIZE"),
+    "OMPI_COMM_WORLD_SIZE": ("mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "PMI_SIZE": ("mpi", "PMI_RANK", "PMI_SIZE"),
+    "SLURM_STEP_NUM_TASKS": ("slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+}
+"""What only a launcher's ranks have (SLURM's others are in batch scripts, too), its engine here, rank and size."""
+
+
+def refuse_in_ranks(command: str) -> None:
+    """``UsageError`` for a command that starts ranks itself, and was started once for each rank by a launcher."""
+    for mark, (engine, rank, size) in _STARTED_BY.items():
+        number = os.environ.get(size, "")
+        if mark in os.environ and number.isdecimal() and int(number) > 1:
+            launcher = {"mpi": "an MPI launcher", "slurm": "srun"}.get(engine, engine)
+            found = f"{launcher} started it once for each rank"
+            do = f"start it once: {command} ... --ranks {number} --engine {engine}"
+            raise UsageError(f"{command} as rank {os.environ.get(rank, '?')} of {number}", found, do)
+
+
 def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:
     """The team that the options describe."""
     from levelbench.experiments.request import TeamOptions
@@ -686,6 +743,12 @@ def refuse_overruled(parsed: Sequence[tuple[str, Mapping[str, Any]]], given: Map
             found = f"{'the task names its' if len(own) == 1 else 'all tasks name their'} own in brackets: {own[0]}"
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option} {given[name]}", found, f"leave out {option}, or the setting in the brackets")
+    # This one wins over the brackets, whose setting would stay in the run's name.
+    epochs = given.get("epochs")
+    for reference, settings in parsed:
+        if epochs is not None and "epochs" in settings and float(settings["epochs"]) != float(epochs):
+            found = f"{reference} has epochs={settings['epochs']} in brackets"
+            raise UsageError(f"--epochs {epochs:g}", found, "leave out --epochs, or the setting in the brackets")
 
 
 def listed_schemes(text: str | None) -> list[str | None]:

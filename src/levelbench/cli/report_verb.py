@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
-    from levelbench.records import RunSummary, Store
+    from levelbench.records import RunGroup, RunSummary, Specification, Store
 
 __all__ = ["command", "written"]
 
@@ -67,14 +69,15 @@ def command(
         view = {name: given[name] for name in _VIEW}
         files = (given["output"], given["markdown"], given["csv_folder"])
         return _history(store, runs, *files, given["level"], as_json, view)
-    paths, comparisons, refusals = written(store, runs, given)
-    for refusal in refusals:
-        click.echo(refusal, err=True)
+    paths, comparisons, refusals, left_out = written(store, runs, given)
+    for line in (*refusals, *left_out):
+        click.echo(line, err=True)
     if as_json:
         from levelbench.cli.reporting import comparison_json
 
         found = [comparison_json(each) for each in comparisons]
-        shared.emit_json({"written": [str(path) for path in paths], "comparisons": found, "refusals": refusals})
+        said = {"refusals": refusals, "left_out": left_out}
+        shared.emit_json({"written": [str(path) for path in paths], "comparisons": found, **said})
     else:
         for path in paths:
             click.echo(f"report: {path}")
@@ -86,10 +89,10 @@ _VIEW = ("clock", "crossing", "threshold")
 
 def written(
     store: Store, runs: tuple[str, ...], given: dict[str, Any]
-) -> tuple[list[Path], list[Comparison], list[str]]:
-    """Write the report on ``runs``, and say which files it is, what was compared, and what could not be."""
+) -> tuple[list[Path], list[Comparison], list[str], list[str]]:
+    """Write the report on ``runs``; which files it is, what was compared, what could not be, and what is left out."""
     from levelbench.analysis.comparison import compare_all
-    from levelbench.cli.reporting import write, write_folder
+    from levelbench.cli.reporting import refuse_copies, write, write_folder
     from levelbench.errors import UsageError
     from levelbench.records import group_runs, read_record
     from levelbench.records.summary import in_order
@@ -101,13 +104,19 @@ def written(
     found = shared.readable_runs(store, runs)
     if not found:
         raise UsageError(f"a report on {store.path}", "it has no runs", "run something first: levelbench run digits")
-    groups = in_order(group_runs(shared.apply_view(found, store, **{name: given[name] for name in _VIEW})))
+    viewed = shared.apply_view(found, store, **{name: given[name] for name in _VIEW})
+    groups = in_order(group_runs(viewed))
+    left_out = _left_out(viewed, groups)
+    if not groups:
+        ended = f"none of its runs has ended ({'; '.join(left_out)})"
+        raise UsageError(f"a report on {' '.join(runs) or store.path}", ended, "let a run end: levelbench run")
     if len(runs) > 1:
         named = {
             run.id: at for at in reversed(range(len(runs))) for run in shared.select_runs(store, runs[at : at + 1])
         }
         groups.sort(key=lambda group: named[(*group.runs, *group.unfinished)[0].id])
     groups = shared.priced(groups, prices)
+    refuse_copies(groups, f"a report on {store.path}")
     records = [read_record(Path(run.path)) for group in groups for run in (*group.runs, *group.unfinished)]
     comparisons, refusals = compare_all(
         groups,
@@ -126,8 +135,29 @@ def written(
         csv_folder=given["csv_folder"],
         rows=store.rows() if all(_lies_in(store, run) for run in found) else (),
         refusals=refusals,
+        left_out=[f"left out: {each}" for each in left_out],
     )
-    return paths, comparisons, refusals
+    return paths, comparisons, refusals, [f"left out: {each}" for each in left_out]
+
+
+def _left_out(runs: Sequence[RunSummary], groups: Sequence[RunGroup]) -> list[str]:
+    """What no group holds, since no run of it has ended: its label, with how many runs have which status."""
+    from levelbench.records.summary import labels_of
+    from levelbench.report.numbers import plural
+
+    held = [group.specification for group in groups]
+    keys = {group.key for group in groups}
+    statuses: dict[str, list[str]] = {}
+    specifications: dict[str, Specification] = {}
+    for run in runs:
+        if run.key not in keys:
+            statuses.setdefault(run.key, []).append(run.status)
+            specifications.setdefault(run.key, run.specification)
+    labels = labels_of([*held, *specifications.values()])[len(held) :]
+    return [
+        f"{label}: {plural(len(own), 'run')}, {' and '.join(sorted(set(own)))}"
+        for label, own in zip(labels, statuses.values(), strict=True)
+    ]
 
 
 def _history(
@@ -143,13 +173,16 @@ def _history(
     """Print tables on standard output, and write the requested files."""
     from levelbench.analysis.history import histories_of_commands, histories_of_runs
     from levelbench.errors import UsageError
+    from levelbench.measure.environment import commit_order, is_shallow
     from levelbench.records import group_runs
     from levelbench.records.commands import CommandRecord
     from levelbench.report.drawing import write_whole
     from levelbench.report.history import change_lines, history_page, history_table
 
     groups = group_runs(shared.apply_view(list(store.summaries()), store, **view))
-    parts = [histories_of_commands(CommandRecord.all(store.path), level), histories_of_runs(groups, level)]
+    order = partial(commit_order, Path.cwd())
+    records = CommandRecord.all(store.path)
+    parts = [histories_of_commands(records, level, order), histories_of_runs(groups, level, order)]
     found = [each for histories, _ in parts for each in histories]
     found = [each for each in found if not words or any(word in each.name for word in words)]
     unknown = sum(count for _, count in parts)
@@ -158,12 +191,13 @@ def _history(
         of = f" of {' or '.join(words)}" if words else ""
         raise UsageError(f"a history{of} from {store.path}", why, "measure in a git repository, with committed code")
     tables = [history_table(each, level) for each in found]
-    lines = [line for each in found for line in change_lines(each)]
+    shallow = is_shallow(Path.cwd())
+    lines = [line for each in found for line in change_lines(each, shallow)]
     if unknown:
         lines.append(f"left out: {unknown} processes and runs without a known git commit")
 
     def write() -> dict[str, str]:
-        page = write_whole(output or store.path / "history.html", history_page(found, level))
+        page = write_whole(output or store.path / "history.html", history_page(found, level, shallow))
         given = {"csv_path": csv_folder and csv_folder / "history.csv", "markdown_path": markdown}
         named = {str(at + 1): table for at, table in enumerate(tables)}
         return {"report": str(page), **shared.write_tables(given, tables, lines, title="Times by revision", csv=named)}

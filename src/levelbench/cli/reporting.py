@@ -47,14 +47,14 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = ()) -> list[str]:
-    """Each doubt about runs, once, with the number of runs that it concerns.
+    """What speaks against runs, once, with the number of runs that it concerns.
 
     Doubts about groups in ``comparisons`` are left out: they are shown with the verdicts.
     """
-    from levelbench.records.replicates import doubts_of
+    from levelbench.records.replicates import against
 
     judged = {id(group) for each in comparisons for group in (each.a, each.b)}
-    return [str(each) for each in doubts_of([group for group in groups if id(group) not in judged])]
+    return [str(each) for each in against([group for group in groups if id(group) not in judged])]
 
 
 def final_lines(groups: Sequence[RunGroup]) -> list[str]:
@@ -106,13 +106,19 @@ def exit_code(
 
 
 def gate_lines(comparisons: Sequence[Comparison], refusals: Sequence[str] = ()) -> list[str]:
-    """What the gate found about all comparisons, each sentence once; then what it refused."""
+    """What the gate found about all comparisons, each sentence once; then what it refused.
+
+    Of several comparisons, a sentence that names no side says which comparison it is about.
+    """
     said: set[str] = set()
     lines = []
     for each in comparisons:
         if each.verdict is None:
             lines.append(f"no verdict on {each.b.label} against {each.a.label}")
-        lines += [str(caveat) for caveat in each.new_caveats(said)]
+        for caveat in each.new_caveats(said):
+            about = (each.a.label, each.b.label, f"comparisons of {each.a.specification.task}")
+            named = len(comparisons) < 2 or any(name in caveat.sentence for name in about)
+            lines.append(str(caveat) if named else f"{caveat} ({each.b.label} against {each.a.label})")
     return [*lines, *refusals]
 
 
@@ -136,11 +142,12 @@ def write(
     csv_folder: Path | None = None,
     rows: Sequence[Row] = (),
     refusals: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> list[Path]:
     """Write the HTML report and, if requested, its tables as Markdown and CSV; returns the files, ``page`` first.
 
     ``rows`` are all runs in the store: the linter looks at those that the report leaves out. ``refusals`` say which
-    groups could not be compared.
+    groups could not be compared, ``left_out`` what has no run that ended.
     """
     from levelbench.claims.remarks import remarks_on_runs
     from levelbench.report.page import write_csv, write_markdown, write_report
@@ -148,7 +155,7 @@ def write(
     pairs = _with_records(groups, records)
     verdicts = _verdicts(comparisons)
     lines = [*final_lines(groups), *attribution_lines(comparisons)]
-    against = [*gate_lines(comparisons, refusals), *doubt_lines(groups, comparisons)]
+    against = [*gate_lines(comparisons, refusals), *left_out, *doubt_lines(groups, comparisons)]
     linted = remarks_on_runs(records, rows)
     scalings = scalings_of(groups, records)
     written = [
@@ -168,13 +175,14 @@ def write_folder(
     folder: Path,
     *,
     refusals: Sequence[str] = (),
+    left_out: Sequence[str] = (),
     markdown: Path | None = None,
     csv_folder: Path | None = None,
     **rest: Any,
 ) -> list[Path]:
     """Write a page for each task, as :func:`write` does, and ``index.html`` with the verdicts of all; the index first.
 
-    Markdown and CSV have all tasks, as those of a single page.
+    Markdown and CSV have all tasks, as those of a single page. The index lists what is ``left_out``.
     """
     from levelbench.report.page import by_task, page_names, write_csv, write_index, write_markdown
 
@@ -195,8 +203,8 @@ def write_folder(
             **rest,
         )
     verdicts = _verdicts(comparisons)
-    against = [*gate_lines(comparisons, refusals), *doubt_lines(groups, comparisons)]
-    written = [write_index(pairs, verdicts, folder / "index.html", names), *pages]
+    against = [*gate_lines(comparisons, refusals), *left_out, *doubt_lines(groups, comparisons)]
+    written = [write_index(pairs, verdicts, folder / "index.html", names, left_out), *pages]
     if markdown is not None:
         written.append(write_markdown(pairs, verdicts, markdown, caveats=against))
     if csv_folder is not None:
@@ -213,6 +221,16 @@ def _with_records(groups: Sequence[RunGroup], records: Sequence[Record]) -> list
 
 def _verdicts(comparisons: Sequence[Comparison]) -> list[tuple[str, str, Verdict]]:
     return [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
+
+
+def refuse_copies(groups: Sequence[RunGroup], asked: str) -> None:
+    """``RecordError`` for runs that are copies of one run under other names, within a group."""
+    from levelbench.errors import RecordError
+    from levelbench.records.replicates import against
+
+    wrong = [each.sentence for each in against(groups) if each.weight == "refuse"]
+    if wrong:
+        raise RecordError(asked, "; ".join(wrong), "remove the copies: levelbench rm ID")
 
 
 def require_sound(groups: list[RunGroup], asked: str, store: Path) -> list[str]:

@@ -102,11 +102,12 @@ def measured(
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Training
 
+    shared.refuse_in_ranks("levelbench run")
     if given["runs"] < 1:
         raise UsageError(
             f"-n {given['runs']}",
             "there must be at least one run",
-            "give a number of 1 or more; five runs give an interval",
+            "give a number of 1 or more; six runs give an interval",
         )
     if given["seed"] < 0:
         raise UsageError(f"--seed {given['seed']}", "it is negative", "give a seed of 0 or more")
@@ -145,6 +146,8 @@ def compared(
     plan: RunPlan, records: dict[tuple[int, int], Record], store: Store, given: dict[str, Any]
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
     """The groups of a plan's records, each compared with the first, and what could not be compared."""
+    from msgspec import structs
+
     from levelbench.analysis.comparison import compare_all
     from levelbench.experiments.training import labels_as_set
     from levelbench.records import group_runs, summarise
@@ -156,7 +159,10 @@ def compared(
     for number, arm in enumerate(plan.arms):
         made = store.records(Selector("", word=arm.specification.task, filters=(("key", arm.key),)))
         counted += [(number, record) for record in made if record.status == "interrupted"]
-    groups = group_runs([summarise(record, clock=clocks[arm]) for arm, record in counted])
+    runs = [summarise(record, clock=clocks[arm]) for arm, record in counted]
+    asked = given.get("runs") or len(runs)
+    # All that this command asks for are there, and none was left out by its result, whatever others have asked for.
+    groups = group_runs([structs.replace(run, planned_runs=min(run.planned_runs, asked)) for run in runs])
     # Each of several nodes states its own address, so a record may have another node's key.
     arms = {record.header.key: plan.arms[arm] for arm, record in counted}
     found = labels_as_set([group.label for group in groups], [arms[group.key] for group in groups])
@@ -241,7 +247,8 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
     from levelbench.records.selection import parse_item
 
     arms = []
-    parsed = [parse_item(text) for text in tasks]
+    names = ["", *(text.partition("[")[0] for text in tasks)]
+    parsed = [parse_item(text, before) for before, text in zip(names, tasks, strict=False)]
     shared.refuse_overruled(parsed, given)
     for reference, settings in parsed:
         recipes: Sequence[str | None] = _listed("recipe", given["recipe"])

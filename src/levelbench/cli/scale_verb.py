@@ -84,6 +84,7 @@ def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) ->
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Extras, Training
 
+    shared.refuse_in_ranks("levelbench scale")
     arms = _arms(task, given)
     wanted = wanted_of(given, arms[0])
     store = shared.open_store(store_path)
@@ -197,8 +198,10 @@ def _team(plan: RunPlan) -> str:
 _ASSUMED = (
     "Calibrated on the steps of one process here, and on those of workers with a core each where there are some; "
     "without these, computation is taken to be in proportion to the examples of a rank.",
-    "Time: collectives by the fastest algorithm at each size. Bytes and messages: the scheme's closed form, of a ring "
-    "for all-reduce. Intervals: draws of what was measured. What is left out is in docs/explanation/simulation.md.",
+    "Time: collectives by the fastest algorithm at each size; packing and compression as measured here (none for a "
+    "scheme that needs real partners). Bytes and "
+    "messages: the scheme's closed form, of a ring for all-reduce. Intervals: draws of what was measured. What is left "
+    "out is in docs/explanation/simulation.md.",
 )
 
 

@@ -26,6 +26,7 @@ __all__ = ["command"]
     "--trace", type=click.Path(path_type=Path), help="Write the runs as a trace for ui.perfetto.dev to this file."
 )
 @shared.view_options
+@shared.printing_options
 @shared.store_option
 @shared.answer_options
 def command(
@@ -196,6 +197,7 @@ def _as_json(record: Record, run: RunSummary) -> dict[str, Any]:
 
 
 def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
+    from levelbench.records.ranks import straggler_lines, teamwork
     from levelbench.records.store import SUPERSEDED
     from levelbench.report.distributed import divergence_table, operations_table, ranks_table, staleness_table
     from levelbench.report.runs import curve_table, phases_table, run_facts
@@ -206,6 +208,9 @@ def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
     click.echo()
     for doubt in run.suspect:
         click.echo(f"doubt: {doubt}")
+    if (team := teamwork(record)) is not None:
+        for line in straggler_lines("this run", [team]):
+            click.echo(f"doubt: {line}")
     if run.error:
         click.echo(f"error: {run.error}")
     if with_environment:

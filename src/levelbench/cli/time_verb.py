@@ -14,7 +14,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.experiments.commands import Command
+    from levelbench.experiments.command_process import Command
     from levelbench.experiments.kernel import Place, Plan, UntilClear
     from levelbench.experiments.request import Arm
     from levelbench.measure.verdict import Verdict
@@ -40,7 +40,10 @@ class _Quoted(shared.Grouped):
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             do = "put a command with options of its own in quotes: levelbench time 'python a.py --lr 0.1'"
-            raise UsageError(ctx.command_path, error.format_message().rstrip("."), do) from error
+            found = error.format_message().rstrip(".")
+            if error.option_name.startswith("--predict"):
+                found = f"{error.message.rstrip('.')}. (Did you mean '--held-out'?)"
+            raise UsageError(ctx.command_path, found, do) from error
         words, others = ctx.params.get("words") or (), ctx.params.get("others") or ()
         # `--vs` takes one word, so what follows it joins the first command: python a.py --vs python b.py.
         if not marked and len(words) > 1 and any(len(each.split()) == 1 for each in others):
@@ -49,7 +52,9 @@ class _Quoted(shared.Grouped):
         return rest
 
 
-@click.command("time", cls=_Quoted)
+@click.command(
+    "time", cls=_Quoted, groups={k: v for k, v in shared.OPTION_GROUPS.items() if "timeout" not in v.split()}
+)
 @click.argument("words", metavar="COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--vs", "others", multiple=True, metavar="COMMAND", help="Compare with this command; may be repeated.")
 @click.option("--revisions", help="Compare git revisions, each checked out separately: main,HEAD.")
@@ -99,7 +104,7 @@ class _Quoted(shared.Grouped):
 @shared.table_options
 @shared.until_clear_options
 @shared.statistics_options
-@shared.fail_on("slower", looks=True)
+@shared.fail_on("slower", looks=True, target=True)
 @shared.store_option
 @shared.answer_options
 def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
@@ -158,7 +163,7 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
             fresh=not given["resume"],
             as_json=as_json,
         )
-    show_commands(summary, as_json, given)
+    show_commands([summary], as_json, given)
     if not as_json:
         with shared.as_far_as_read():
             for line in _tracked(store, known):
@@ -169,7 +174,7 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 def _tracked(store: Store, known: Collection[str]) -> list[str]:
     """What the blocks of ``track`` in the commands have left in the store, and how to go on with it."""
     from levelbench.records import group_runs, read_record, summarise
-    from levelbench.report.numbers import estimate_text, plural
+    from levelbench.report.numbers import plural, text_of
     from levelbench.report.runs import time_estimate
 
     found_runs = [summarise(read_record(row.path)) for row in store.rows() if row.id not in known]
@@ -177,10 +182,7 @@ def _tracked(store: Store, known: Collection[str]) -> list[str]:
     lines = []
     for group in groups:
         found = time_estimate(group)
-        times = ""
-        if found is not None:
-            low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
-            times = f" in {estimate_text(found.value, low, high)}"
+        times = f" in {text_of(found)}" if found is not None else ""
         lines.append(f"tracked: {plural(group.n, 'run')} of {group.label}, {group.reached} reached the target{times}")
     if len(groups) == 2:
         lines.append(f"compare them: levelbench compare {shlex.join(each.label for each in groups)}")
@@ -189,10 +191,16 @@ def _tracked(store: Store, known: Collection[str]) -> list[str]:
     return lines
 
 
+_FILES = (".csv", ".json", ".jsonl", ".log", ".tsv", ".txt")
+"""Ends of names that are of files, not of folders that TensorBoard writes to."""
+
+
 def _checked(given: dict[str, Any]) -> frozenset[str]:
     """The outcomes with an exit code other than 0; refuses what can be refused without running a command."""
     shared.check_statistics(given["margin"], given["level"])
     wrong = shared.read_fail_on(given["fail_on"])
+    if given["target"] is not None and shared.is_default("fail_on"):
+        wrong |= {"missed"}
     if "missed" in wrong and given["target"] is None:
         raise UsageError("--fail-on missed", "a command has no target", "choose of slower, unclear, never")
     if given["processes"] < 1:
@@ -208,6 +216,13 @@ def _checked(given: dict[str, Any]) -> frozenset[str]:
                 "it has no effect",
                 "add --target, as in --target accuracy=0.9",
             )
+    place = Path(given["progress_file"] or "")
+    # Of several commands each would write that of the same seed.
+    again = given["others"] or (given["processes"] > 1 and "{seed}" not in place.name)
+    if place.suffix in _FILES and again and not given["prepare"] and not place.is_fifo():
+        do = f"remove it before each run: --prepare 'rm -f {str(place).replace('{seed}', '*')}'"
+        do += "" if given["others"] else f", or name one for each seed: {place.stem}-{{seed}}{place.suffix}"
+        raise UsageError(f"--progress-file {place}", "the second run would find that of the first", do)
     return wrong
 
 
@@ -344,18 +359,22 @@ def _remark(record: CommandRecord) -> str:
     return record.outcome.reason if record.outcome is not None else ""
 
 
-def show_commands(summary: CommandSummary, as_json: bool, given: dict[str, Any]) -> None:
-    """Print a summary of commands, as tables or JSON, and write CSV and Markdown if requested."""
-    from dataclasses import asdict
+def show_commands(summaries: Sequence[CommandSummary], as_json: bool, given: dict[str, Any]) -> None:
+    """Print summaries of commands, as one table or JSON, and write CSV and Markdown if requested."""
+    from dataclasses import asdict, replace
 
     from levelbench.report.commands import answer_lines, summary_table
 
-    tables, answer = [summary_table(summary)], answer_lines(summary)
-    lines = [f"doubt: {each}" for each in summary.suspect]
+    suspect = dict.fromkeys(each for summary in summaries for each in summary.suspect)
+    entries = tuple(each for summary in summaries for each in summary.entries)
+    merged = replace(summaries[0], entries=entries, suspect=tuple(suspect))
+    tables = [summary_table(merged)]
+    answer = [line for summary in summaries for line in answer_lines(summary)]
+    lines = [f"doubt: {each}" for each in suspect]
     shared.present(
         tables,
         lines,
-        lambda: asdict(summary),
+        lambda: asdict(merged),
         lambda: shared.write_tables(given, tables, [*answer, *lines]),
         answer=answer,
         as_json=as_json,

@@ -347,22 +347,22 @@ class LiveWatcher(Watcher[Record]):
 
     def _estimate(self, arm: int) -> str:
         from levelbench.measure.statistics import estimate
-        from levelbench.report.numbers import estimate_text
+        from levelbench.report.numbers import text_of
 
         times, runs = self._times[arm], self._runs[arm]
         if not times:
             return f"reached 0/{runs}" if runs else ""
         found = estimate(times)
-        low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
         count = f"n={found.n}" if found.n == runs else f"of the {found.n}/{runs} that reached"
-        return f"{estimate_text(found.value, low, high)} {count}"
+        return f"{text_of(found)} {count}"
 
 
 def _samples_per_s(before: Evaluation | None, now: Evaluation) -> float | None:
     """The training speed since the evaluation ``before``, without the time for evaluations; ``None`` if unknown."""
-    samples, spent_ns = now.samples, _training_ns(now)
+    # A program that tells only its steps or epochs has one sample for each.
+    samples, spent_ns = 0 if now.samples == now.step else now.samples, _training_ns(now)
     if before is not None:
-        samples, spent_ns = samples - before.samples, spent_ns - _training_ns(before)
+        samples, spent_ns = samples and samples - before.samples, spent_ns - _training_ns(before)
     return samples / spent_ns * _SECOND_NS if samples > 0 and spent_ns > 0 else None
 
 

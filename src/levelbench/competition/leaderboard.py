@@ -276,6 +276,7 @@ RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
     identity.code,
     identity.data,
     identity.records,
+    identity.hardware,
     identity.recorded,
     identity.tuning,
     identity.origin,

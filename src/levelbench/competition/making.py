@@ -240,7 +240,8 @@ def target_of(rules: Ruleset, task: str, stated: Target) -> Target:
     found = task_rules(rules, task)
     if found is None:
         known = ", ".join(each.task for each in rules.tasks)
-        raise UsageError(f"an entry of {task} under {rules.id}", f"it has {known}", "choose another --ruleset")
+        do = "choose another --ruleset, or write rules for it in DIR/rulesets (docs/reference/rulesets.md)"
+        raise UsageError(f"an entry of {task} under {rules.id}", f"it has {known}", do)
     target = found.target
     if msgspec.structs.replace(stated, threshold=target.threshold) != target:
         had = f"the runs measured {stated.metric} on the {stated.split} split"

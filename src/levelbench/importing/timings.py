@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
 import statistics
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,22 +48,25 @@ class TimedProcess:
 
 
 def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
-    """The processes in a JSON file of pyperf or hyperfine, by the benchmark's name or the command.
+    """The processes in a file of pyperf (JSON, perhaps gzipped) or hyperfine, by the benchmark's name or the command.
 
-    ``DataError`` for a file that is neither, or has no times.
+    ``DataError`` for a file that is neither, or has no times, ``UsageError`` for one that measured something else.
     """
     asked = f"importing {path}"
     try:
-        data = json.loads(path.read_bytes())
+        text = path.read_bytes()
+        data = json.loads(gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text)
         if isinstance(data, dict) and isinstance(data.get("results"), list):
             rows = list(_hyperfine(data["results"], path.stat().st_mtime))
         elif isinstance(data, dict) and isinstance(data.get("benchmarks"), list):
-            rows = list(_pyperf(data))
+            rows = list(_pyperf(asked, data, path.stat().st_mtime))
         else:
             raise UsageError(asked, "it is not from a supported tool", "give JSON of hyperfine or pyperf")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(asked, f"it is damaged: {error}", "export it again") from error
     except OSError as error:
         raise DataError(asked, error.strerror or "it cannot be read", "give a readable file") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(asked, f"it is damaged: {type(error).__name__}: {error}", "export it again") from error
     found: dict[str, list[TimedProcess]] = {}
     for each in rows:
@@ -93,21 +98,27 @@ def _hyperfine(results: list[Mapping[str, Any]], written_s: float) -> Iterator[T
             at_s += wall_s
 
 
-def _pyperf(data: Mapping[str, Any]) -> Iterator[TimedProcess]:
-    common = data.get("metadata", {})
+def _pyperf(asked: str, data: Mapping[str, Any], written_s: float) -> Iterator[TimedProcess]:
+    """Without dates, which pyperf can leave out, only the order is known."""
+    common, ahead_s = data.get("metadata", {}), 0.0
     for benchmark in data["benchmarks"]:
         own = {**common, **benchmark.get("metadata", {})}
         for run in benchmark["runs"]:
             facts = {**own, **run.get("metadata", {})}
+            if (unit := facts.get("unit", "second")) != "second":
+                found = f"{facts.get('name', 'a benchmark')} in it is in units of {unit}, and so no time"
+                raise UsageError(asked, found, "measure times: pyperf without --track-memory and --tracemalloc")
             # A run without values calibrated the number of loops.
             if run.get("values"):
-                begun = datetime.fromisoformat(facts["date"])
+                wall_s, told = statistics.fmean(map(float, run["values"])), "date" in facts
+                begun_s = datetime.fromisoformat(facts["date"]).timestamp() if told else written_s + ahead_s
+                ahead_s += wall_s
                 yield TimedProcess(
                     "pyperf",
                     str(facts.get("name", "benchmark")),
-                    begun.timestamp(),
-                    True,
-                    statistics.fmean(map(float, run["values"])),
+                    begun_s,
+                    told,
+                    wall_s,
                     float(facts["mem_max_rss"]) if "mem_max_rss" in facts else None,
                 )
 

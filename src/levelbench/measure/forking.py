@@ -114,6 +114,7 @@ class _Forked:
     def __init__(self, pid: int, stdin: IO[bytes] | None) -> None:
         self.pid, self.stdin = pid, stdin
         self.returncode: int | None = None
+        self._waiting = threading.Lock()
 
     def poll(self) -> int | None:
         """Its exit code, if it has ended."""
@@ -132,11 +133,13 @@ class _Forked:
             os.kill(self.pid, signal.SIGKILL)
 
     def _ended(self, options: int) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, options)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
+        # Several threads may wait, and only one of them gets the status.
+        with self._waiting:
+            if self.returncode is None:
+                pid, status = os.waitpid(self.pid, options)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+            return self.returncode
 
 
 class _Request(NamedTuple):

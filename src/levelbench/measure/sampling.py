@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, overload
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import MissingError, UnknownNameError
 from levelbench.measure.caches import CacheState, Cold, Flusher, FlushProof, Hot, StreamFlusher, prove_flush
-from levelbench.measure.clocks import HOST, Clock, DeviceClock, Timer, Work, time_ns
+from levelbench.measure.clocks import HOST, Clock, DeviceClock, Timer, Work, time_ns, timed
 from levelbench.measure.statistics import Estimate, estimate
 from levelbench.measure.stopping import Budget, Plateau, Precision, SampleSoFar, StoppingRule, bounded
 from levelbench.measure.warmup import WarmupCut, WarmupRule, warmup_rule
@@ -74,6 +74,16 @@ class Sample(MeasuredValues):
         return self.timer.overhead_ns * 1e-9 / (self.inner * float(np.median(self.values)) or math.inf)
 
 
+class OffClock(Protocol):
+    """What happens off the clock around each value."""
+
+    def before(self, inner: int) -> None:
+        """Prepare the next value, of ``inner`` calls."""
+
+    def after(self, found: Any, claimed_ns: int, real_ns: int) -> None:
+        """Look at what the last call returned, and at the value's time on both clocks (``timed``)."""
+
+
 def sample(
     work: Work,
     until: StoppingRule = DEFAULT_RULE,
@@ -83,13 +93,14 @@ def sample(
     cache: Literal["hot", "cold"] = "hot",
     flusher: Flusher | None = None,
     name: str = "",
+    between: OffClock | None = None,
 ) -> Sample:
     """Call ``work`` until ``until`` is met.
 
     A rule that may never be met also gets a budget of ten seconds. ``warmup`` is ``"auto"`` (found from the values) or
     the number of values to cut. ``cache="cold"`` flushes before each value with ``flusher`` (default: a stream through
     twice the last-level cache). For an accelerator, pass a ``DeviceClock``, and for cold caches a ``flusher`` as well,
-    because the default one flushes the host's caches.
+    because the default one flushes the host's caches. ``between`` is called around each value.
 
     Raises ``MissingError`` if cold caches cannot be proved, ``UsageError`` for an unusable argument.
 
@@ -98,7 +109,7 @@ def sample(
     '8 of 8 values'
     """
     started_ns = clock.now_ns()
-    lane = _Lane(name, work, clock, _cache_state(cache, flusher, clock))
+    lane = _Lane(name, work, clock, _cache_state(cache, flusher, clock), between)
     return _run([lane], [lane], bounded(until), clock, started_ns, warmup_rule(warmup))[0]
 
 
@@ -132,8 +143,9 @@ def sample_interleaved(
 class _Lane:
     """One workload with its calibration and the values taken so far."""
 
-    def __init__(self, name: str, work: Work, clock: Clock, cache: CacheState) -> None:
-        self.name = name
+    def __init__(self, name: str, work: Work, clock: Clock, cache: CacheState, between: OffClock | None = None) -> None:
+        self.name, self._between = name, between
+        self._held: object = None
         self._work = work
         self._clock = clock
         self.cache = cache
@@ -146,9 +158,18 @@ class _Lane:
 
     def take(self) -> None:
         """Take one value."""
+        inner, between = self.calibration.inner, self._between
+        if between is None:
+            self.cache.prepare()
+            self.values_ns.append(time_ns(self._work, self._clock, inner) / inner)
+            return
+        between.before(inner)
+        # Held until now, so that nothing small is allocated in its place and the next output fits there again.
+        self._held = None
         self.cache.prepare()
-        inner = self.calibration.inner
-        self.values_ns.append(time_ns(self._work, self._clock, inner) / inner)
+        taken, real, self._held = timed(self._work, self._clock, inner)
+        between.after(self._held, taken, real)
+        self.values_ns.append(taken / inner)
 
     def values_s(self) -> NDArray[np.float64]:
         """The values so far, shape (n,), seconds a call."""

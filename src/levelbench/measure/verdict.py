@@ -51,7 +51,7 @@ CLOCK_STEP_S = 1e-9
 NOT_INTERLEAVED = "not interleaved: run them together, with --fresh"
 """How the reason ends if there is no verdict because the arms did not take turns."""
 
-_DRIFTED = "widened by the drift, as one mostly ran before the other"
+_DRIFTED = "widened by the drift, as on average one ran before the other"
 _LEAST_SESSIONS = 3
 _UNEQUAL, _HALF_SURE = 1.5, 0.2
 _MOST, _HALF = 0.7, 0.5

@@ -7,7 +7,8 @@ values. Over a suite, FASTER and SLOWER must survive Holm's correction for the n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from levelbench.measure.verdict import Verdict
 from levelbench.records.benchmarks import BenchmarkRecord, Problem
 from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import (
+    ABOVE,
     ArmTotal,
     CeilingShare,
+    Starts,
     arm_differences,
     exceeded,
     judged,
@@ -30,6 +33,9 @@ from levelbench.records.figures import (
     worst_status,
 )
 
+_FEWER = {"Conv": 4.0}
+"""How many times fewer operations than the definition's an algorithm may need: Winograd's F(4x4, 3x3)."""
+
 __all__ = ["BenchmarkSummary", "Entry", "summarise_benchmark"]
 
 
@@ -37,8 +43,9 @@ __all__ = ["BenchmarkSummary", "Entry", "summarise_benchmark"]
 class Entry:
     """One problem on one framework. ``times_s`` maps the number of each process to its median; empty if there is none.
 
-    ``status`` is the worst over the processes (``measured`` if all is well), and ``reason`` explains any other.
-    ``verdict`` compares with the first framework, after Holm's correction.
+    ``status`` is the worst over the processes (``measured`` if all is well), and ``reason`` explains any other. What
+    lies above a measured ceiling is ``refused`` and has no time. ``verdict`` compares with the first framework, after
+    Holm's correction.
     """
 
     status: str
@@ -60,7 +67,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class BenchmarkSummary:
-    """``rows`` holds, for each problem, one entry per framework, in the order of ``frameworks``."""
+    """``rows`` holds, for each problem, one entry per arm, in the order of ``frameworks``, which names them.
+
+    ``baselines`` says with which arm each is compared, ``own`` which are the user's own operators.
+    """
 
     title: str
     frameworks: tuple[str, ...]
@@ -74,23 +84,50 @@ class BenchmarkSummary:
     level: float
     margin: float
     suspect: tuple[str, ...] = ()
+    baselines: tuple[int, ...] = ()
+    own: tuple[bool, ...] = ()
+
+    def baseline(self, at: int) -> int:
+        """The arm that the one at ``at`` is compared with: by default the first."""
+        return self.baselines[at] if self.baselines else 0
 
 
 def summarise_benchmark(
-    arms: Sequence[Sequence[BenchmarkRecord]], level: float = 0.95, margin: float = 0.02
+    arms: Sequence[Sequence[BenchmarkRecord]],
+    level: float = 0.95,
+    margin: float = 0.02,
+    *,
+    baselines: Sequence[int] = (),
+    faults: Mapping[int, tuple[str, str]] = MappingProxyType({}),
 ) -> BenchmarkSummary:
-    """``arms`` holds the complete records of each framework, all of the same problems; the first is the baseline."""
+    """``arms`` holds the complete records of each arm, all of the same problems.
+
+    Each is compared with the arm that ``baselines`` says; by default with the first, and the user's own operators with
+    the same framework's own, if that is an arm. ``faults`` are status and reason of arms that are known to be wrong or
+    unchecked, whatever their records say: they get no verdict.
+    """
     specification = arms[0][0].header.specification
     ceilings = largest_ceilings([record.header.ceilings for arm in arms for record in arm])
     problems = specification.problems
     columns = [[_entry(problem, at, arm, ceilings, level) for at, problem in enumerate(problems)] for arm in arms]
+    for at, (status, reason) in faults.items():
+        columns[at] = [replace(each, status=status, reason=reason) if each.times_s else each for each in columns[at]]
     effect = planned_effect(record for arm in arms for record in arm)
     starts = [starts_of(arm) for arm in arms]
-    columns = judged(columns, [[each] * len(problems) for each in starts], level, margin, effect=effect)
-    names = tuple(arm[0].header.specification.framework for arm in arms)
+    wanted = [arm[0].header.specification for arm in arms]
+    natives = {each.framework: at for at, each in enumerate(wanted) if not each.own}
+    baselines = tuple(baselines) or tuple(natives.get(each.framework, 0) if each.own else 0 for each in wanted)
+    alone = columns
+    columns = [
+        alone[at]
+        if first == at
+        else judged([alone[first], alone[at]], _times(starts, (first, at), problems), level, margin, effect=effect)[1]
+        for at, first in enumerate(baselines)
+    ]
+    names = tuple(each.arm for each in wanted)
     totals = [
-        total_of(name, columns[0], column, (starts[0], own), level, margin, effect)
-        for name, column, own in zip(names, columns, starts, strict=True)
+        total_of(name, columns[first], column, (starts[first], own), level, margin, effect)
+        for name, column, own, first in zip(names, columns, starts, baselines, strict=True)
     ]
     threads = [arm[0].header.environment.get("framework", {}).get("threads") for arm in arms]
     return BenchmarkSummary(
@@ -110,7 +147,14 @@ def summarise_benchmark(
             *arm_differences(names, threads, [list(each.values()) for each in starts]),
             *exceeded(columns),
         ),
+        baselines=baselines,
+        own=tuple(bool(each.own) for each in wanted),
     )
+
+
+def _times(starts: Sequence[Starts], arms: Sequence[int], problems: Sequence[Problem]) -> list[list[Starts]]:
+    """When the processes of ``arms`` started, by problem."""
+    return [[starts[at]] * len(problems) for at in arms]
 
 
 def _entry(
@@ -123,11 +167,17 @@ def _entry(
         for record in sorted(arm, key=lambda each: each.header.seed)
         if len(record.samples.get(at, ()))
     }
-    status, reason = worst_status([(case.status, case.reason) for case in cases.values()], len(times))
+    status, reason = worst_status([(case.outcome, case.reason) for case in cases.values()], len(times))
     time = estimate(list(times.values()), level) if times else None
     last = next((case for case in cases.values() if case.flops is not None or case.bytes is not None), None)
     checked = next((case for case in cases.values() if case.checked), None)
     flops, moved = (last.flops, last.bytes) if last is not None else (None, None)
+    # With cold caches a call is mostly waiting, and no roof is of that.
+    share = None if cold else _share(problem, flops, moved, time, ceilings)
+    if share is not None and share.value > ABOVE * _FEWER.get(problem.operator, 1.0):
+        found = f"it lies above the measured ceiling, by {share.value:.3g} times, so its time is not that of its work"
+        reason = f"{found}; or the machine was busy when the ceiling was measured: measure again with --fresh"
+        status, times, time, share = "refused", {}, None, None
     return Entry(
         status=status,
         reason=reason,
@@ -137,8 +187,7 @@ def _entry(
         bytes=moved,
         errors=checked.errors if checked is not None else {},
         checked=checked.checked if checked is not None else "",
-        # With cold caches a call is mostly waiting, and no roof is of that.
-        share=None if cold else _share(problem, flops, moved, time, ceilings),
+        share=share,
     )
 
 

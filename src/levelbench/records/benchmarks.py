@@ -23,17 +23,30 @@ from levelbench.records.processes import (
 )
 from levelbench.records.schema import Count, Samples
 
-__all__ = ["FOLDER", "BenchmarkHeader", "BenchmarkRecord", "BenchmarkSpecification", "BenchmarkWriter", "Case"]
+__all__ = [
+    "FOLDER",
+    "OPTIMIZERS",
+    "BenchmarkHeader",
+    "BenchmarkRecord",
+    "BenchmarkSpecification",
+    "BenchmarkWriter",
+    "Case",
+]
 __all__ += ["Problem", "Tensor"]
 
 FOLDER = "operators"
 """The folder in a store that holds benchmarks of operators."""
 
-Fill = Literal["normal", "positive", "unit", "index", "boolean", "sparse", "given"]
+OPTIMIZERS = "levelbench.optimizer"
+"""The domain of problems that an optimizer solves: an update of its tensors, or a step of training a network."""
+
+Fill = Literal["normal", "positive", "unit", "index", "boolean", "sparse", "given", "example"]
 
 
 class Tensor(Struct, frozen=True, forbid_unknown_fields=True):
     """An input of a problem and how it is made: from a seed, or from ``values`` (then ``fill`` is ``given``).
+
+    ``example`` is one of a custom operator's own examples, which the process that measures reads from a file.
 
     ``scale`` is the standard deviation of ``normal`` and ``sparse`` values, or the number of values that an ``index``
     chooses from; ``density`` is the share of non-zero ``sparse`` values.
@@ -66,7 +79,9 @@ class BenchmarkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     """What a benchmark measures on one framework; its key is the digest of this alone.
 
     ``budget_s`` is for one problem in one process. Sampling in a process ends when the interval of its median has the
-    half width ``precision``.
+    half width ``precision``. ``own`` is the name of the user's file, if what it defines is measured;
+    ``source`` is the digest of that file and of what it imports, also of what is measured beside it on its examples.
+    ``label`` is what is measured, if a framework alone does not say it.
     """
 
     title: str
@@ -77,6 +92,14 @@ class BenchmarkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     budget_s: float
     precision: float
     problems: tuple[Problem, ...]
+    own: str | None = None
+    source: str | None = None
+    label: str | None = None
+
+    @property
+    def arm(self) -> str:
+        """What the table calls it: ``torch``, or ``MyOperator on torch``."""
+        return self.label or self.framework
 
 
 class BenchmarkHeader(ProcessHeader[BenchmarkSpecification], frozen=True, tag="benchmark"):
@@ -86,14 +109,15 @@ class BenchmarkHeader(ProcessHeader[BenchmarkSpecification], frozen=True, tag="b
 class Case(Struct, frozen=True, tag="case", tag_field="kind"):
     """The outcome of the problem at ``index``; its raw times are the samples of that name.
 
-    ``status`` is ``measured`` (with a correct result), ``wrong`` (measured, but the result differs from the
-    reference's), ``skipped`` (does not fit), ``unsupported`` (refused by the framework) or ``failed`` (it raised), all
-    but the first with a ``reason``. ``errors`` are those of ``levelbench.checks.arrays`` against the reference;
+    ``status`` is ``measured`` (with a correct result), ``unchecked`` (measured, but there is no reference), ``wrong``
+    (the result differs from the reference's), ``refused`` (the time is not that of computing the result), ``skipped``
+    (does not fit), ``unsupported`` (refused by the framework) or ``failed`` (it raised), all but the first with a
+    ``reason``. ``errors`` are those of ``levelbench.checks.arrays`` against the reference;
     ``checked`` says which part of the results was compared, and within which tolerance.
     """
 
     index: Count
-    status: Literal["measured", "wrong", "skipped", "unsupported", "failed"]
+    status: Literal["measured", "unchecked", "wrong", "refused", "skipped", "unsupported", "failed"]
     reason: str = ""
     flops: float | None = None
     bytes: float | None = None
@@ -103,6 +127,11 @@ class Case(Struct, frozen=True, tag="case", tag_field="kind"):
     stopped_by: str = ""
     warmup_reason: str = ""
     first_s: float | None = None
+
+    @property
+    def outcome(self) -> str:
+        """Its status; ``unchecked`` too where an older record says that it measured what it did not check."""
+        return "unchecked" if self.status == "measured" and self.checked.startswith("not checked") else self.status
 
 
 BenchmarkEvent = Case | Samples | ProcessEnd

@@ -108,6 +108,14 @@ def listed(values: Sequence[str]) -> str:
     return ", ".join(shortened(each, 40) for each in values[:SHOWN]) + more
 
 
+def other_texts(read: Iterable[Mapping[str, str]]) -> list[str]:
+    """The files that several have read, not all with the same digest."""
+    digests: dict[str, set[str]] = {}
+    for name, digest in (item for each in read for item in each.items()):
+        digests.setdefault(name, set()).add(digest)
+    return sorted(name for name, found in digests.items() if len(found) > 1)
+
+
 def fact(tree: object, *path: str) -> object:
     """The value at ``path`` in nested mappings; ``None`` if there is none."""
     for name in path:

@@ -6,14 +6,15 @@ just before the process is started until it has ended, as measured by its parent
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec import Struct
 
 from levelbench.measure.statistics import geometric_mean
-from levelbench.measure.verdict import Verdict
+from levelbench.measure.verdict import Verdict, VerdictKind
+from levelbench.records.caveats import listed, other_texts
 from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
 from levelbench.records.processes import (
@@ -27,7 +28,10 @@ from levelbench.records.processes import (
 from levelbench.records.schema import Measurement
 
 __all__ = ["FOLDER", "CommandEntry", "CommandHeader", "CommandOutcome", "CommandRecord", "CommandSpecification"]
-__all__ += ["CommandSummary", "CommandWriter", "summarise_commands"]
+__all__ += ["LEFT_RUNNING", "MAY_USE_CACHE", "CommandSummary", "CommandWriter", "slow_first", "summarise_commands"]
+
+LEFT_RUNNING = "it left processes running"
+"""Begins the doubt on a process whose time is not that of its work."""
 
 FOLDER = "commands"
 """The folder in a store that holds processes of commands."""
@@ -140,12 +144,17 @@ class CommandSummary:
     level: float
     margin: float
     suspect: tuple[str, ...]
+    in_turns: str
+    """What to do for processes that take turns."""
 
 
 def summarise_commands(
-    arms: Sequence[Sequence[CommandRecord]], level: float = 0.95, margin: float = 0.02
+    arms: Sequence[Sequence[CommandRecord]], level: float = 0.95, margin: float = 0.02, among: int = 1
 ) -> CommandSummary:
-    """``arms`` holds the records of each command; among several, each verdict must survive Holm's correction."""
+    """``arms`` holds the records of each command; among several, each verdict must survive Holm's correction.
+
+    Verdicts of so many summaries share the ``level``, by Bonferroni's.
+    """
     entries = [_entry(records, level) for records in arms]
     starts = [starts_of(records) for records in arms]
     if any("untold" in each.header.environment for records in arms for each in records):
@@ -153,28 +162,74 @@ def summarise_commands(
         starts = [dict.fromkeys(each, float(at)) for at, each in enumerate(starts)]
     effect = planned_effect(record for records in arms for record in records)
     columns = judged(
-        [[each] for each in entries], [[each] for each in starts], level, margin, "commands", effect, "turn"
+        [[each] for each in entries],
+        [[each] for each in starts],
+        1 - (1 - level) / among,
+        margin,
+        "commands",
+        effect,
+        "turn",
     )
     names = [each.name for each in entries]
     doubts = process_doubts(names, arms)
+    doubts += [each for name, records in zip(names, arms, strict=True) for each in _other_texts(name, records)]
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
-    again = arm_differences(names, [None] * len(arms), [list(each.values()) for each in starts])
+    imported = any(each.header.environment.get("started") == "imported" for records in arms for each in records)
+    do = "let levelbench time start them, with --vs" if imported else "measure them together, without --resume"
+    again = arm_differences(names, [None] * len(arms), [list(each.values()) for each in starts], do)
     first, *others = [column[0] for column in columns]
-    explained = [_explained(first, each) for each in others]
-    return CommandSummary((first, *explained), level, margin, (*doubts, *again))
+    left = {name for name, records in zip(names, arms, strict=True) if any(map(_left_work, records))}
+    failed = {each.name for each in entries if each.failed == len(each.times_s)}
+    explained = []
+    for each in others:
+        pair = {first.name, each.name}
+        found = _withheld(
+            _explained(first, each), pair & left, "left processes running, whose time is not in it: wait for them"
+        )
+        explained.append(_withheld(found, pair & failed, "failed in every process: how long its work takes is unknown"))
+    return CommandSummary((first, *explained), level, margin, (*doubts, *again), do)
+
+
+def _left_work(record: CommandRecord) -> bool:
+    return record.end is not None and any(each.startswith(LEFT_RUNNING) for each in record.end.suspect)
+
+
+def _withheld(entry: CommandEntry, names: Collection[str], why: str) -> CommandEntry:
+    """``entry`` without a verdict where there are commands whose times are not those of their work, for a reason."""
+    if entry.verdict is None or not names:
+        return entry
+    what = f"{' and '.join(sorted(names))} {why}"
+    return replace(entry, verdict=replace(entry.verdict, kind=VerdictKind.UNCLEAR, runs_to_settle=None, reason=what))
+
+
+def _other_texts(name: str, records: Sequence[CommandRecord]) -> list[str]:
+    """A doubt if a text that processes of one command read was changed between them, other than to prepare each."""
+    read = [each.end.environment_after.get("files_read") for each in records if each.end is not None]
+    changed = other_texts(each for each in read if isinstance(each, dict))
+    if not changed or records[0].header.specification.prepare:
+        return []
+    return [f"processes of {name} read different versions of {listed(changed)}: measure all of them again"]
 
 
 def _after_the_first(entry: CommandEntry, starts: Mapping[int, float]) -> list[str]:
     """A doubt if the first process took much longer than every later one, for example because it filled a cache."""
-    first, *later = [entry.times_s[seed] for seed in sorted(entry.times_s, key=lambda seed: starts.get(seed, 0.0))]
-    if len(later) < 2 or first < _MUCH_LONGER * max(later):
+    times_s = [entry.times_s[seed] for seed in sorted(entry.times_s, key=lambda seed: starts.get(seed, 0.0))]
+    if not (longer := slow_first(times_s)):
         return []
-    text = f"the first process of {entry.name} took {first / max(later):.2g} times as long as any later one"
-    do = "clear it with --prepare, or, if a full cache is intended, leave out the first process with --warmup 1"
-    return [f"{text}, so those may use what it left behind, such as a cache: {do}"]
+    return [f"the first process of {entry.name} took {longer:.2g} times as long as any later one, {MAY_USE_CACHE}"]
 
 
+MAY_USE_CACHE = (
+    "so those may use what it left behind, such as a cache: clear it with --prepare, or, if a full cache is intended, "
+    "leave out the first process with --warmup 1"
+)
 _MUCH_LONGER = 1.5
+
+
+def slow_first(times_s: Sequence[float]) -> float:
+    """How many times as long as any later one the first took, in order of time; 0 if that is not much."""
+    first, *later = times_s or [0.0]
+    return first / max(later) if len(later) > 1 and first >= _MUCH_LONGER * max(later) else 0.0
 
 
 def _entry(records: Sequence[CommandRecord], level: float) -> CommandEntry:

@@ -24,13 +24,14 @@ from levelbench.measure.statistics import (
     estimate_signed,
     geometric_mean,
     holm,
+    p_text,
     paired_log_ratio,
     welch_log_ratio,
 )
 from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, VerdictKind, verdict
 from levelbench.records.schema import Measurement, instant_s
 
-__all__ = ["PAIRS_NEED", "ArmTotal", "CeilingShare", "Figure", "Pair", "exceeded", "figure_of", "judged"]
+__all__ = ["ABOVE", "PAIRS_NEED", "ArmTotal", "CeilingShare", "Figure", "Pair", "exceeded", "figure_of", "judged"]
 __all__ += ["largest_ceilings", "measured", "pair", "planned_effect", "rate", "share_of", "total_of"]
 __all__ += ["arm_differences", "verdicts", "worst_status"]
 
@@ -101,8 +102,9 @@ def measured(found: Iterable[tuple[int, Mapping[str, Measurement]]], name: str, 
     return figure_of(values, unit, level=level, reason=reason, method=", ".join(methods))
 
 
-_WORST = ("failed", "wrong", "unsupported", "skipped")
-_ABOVE = 1.1
+_WORST = ("failed", "wrong", "refused", "unsupported", "unchecked", "skipped")
+ABOVE = 1.1
+"""How far above a ceiling a result may lie, as far as a ceiling can be measured."""
 
 PAIRS_NEED = 5
 """Processes from which pairs are compared: with fewer, the wider t interval costs more than pairing gains."""
@@ -136,6 +138,11 @@ class CeilingShare:
 
     value: float
     bound: Literal["compute", "memory"]
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether it is at most 1, as far as a ceiling can be measured."""
+        return self.value <= ABOVE
 
 
 class Judged(Protocol):
@@ -254,6 +261,9 @@ def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str =
         if not survives:
             method = "Holm" if each.effect is None else "Bonferroni"
             reason = f"{judged.kind} alone, but not among {len(pairs)} {what} ({method})"
+            if each.effect is None and each.p_value > 1 - level:
+                # Stretches of runs were compared, and the runs themselves do not differ enough.
+                reason = f"{judged.reason}: {judged.kind} by stretches, but not one by one ({p_text(each.p_value)})"
             judged = replace(judged, kind=VerdictKind.UNCLEAR, reason=reason)
         found[at] = judged
     return found
@@ -358,9 +368,12 @@ def total_of(
 
 
 def arm_differences(
-    titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[float]]
+    titles: Sequence[str], threads: Sequence[int | None], starts: Sequence[Sequence[float]], do: str = "use --fresh"
 ) -> list[str]:
-    """Doubts about arms with different numbers of threads, or measured at different times (``starts``, in seconds)."""
+    """Doubts about arms with different numbers of threads, or measured at different times (``starts``, in seconds).
+
+    ``do`` says what to do about the latter.
+    """
     found = []
     if len({each for each in threads if each is not None}) > 1:
         each = ", ".join(f"{title} {n}" for title, n in zip(titles, threads, strict=True) if n is not None)
@@ -369,14 +382,14 @@ def arm_differences(
     for title, own in zip(titles[1:], starts[1:], strict=True):
         mine = sorted(own)
         if min(len(mine), len(first)) > 1 and (mine[-1] < first[0] or first[-1] < mine[0]):
-            found.append(f"{title} and {titles[0]} were measured one after the other, not in turns: use --fresh")
+            found.append(f"{title} and {titles[0]} were measured one after the other, not in turns: {do}")
     return found
 
 
 def exceeded(columns: Sequence[Sequence[Judged]]) -> list[str]:
     """The doubt about a compute ceiling that results exceed."""
     shares = [entry.share for column in columns for entry in column if entry.share is not None]
-    above = [share.value for share in shares if share.bound == "compute" and share.value > _ABOVE]
+    above = [share.value for share in shares if share.bound == "compute" and not share.is_possible]
     if not above:
         return []
     found = f"{len(above)} results lie above the measured ceiling, by up to {max(above):.1f} times"

@@ -46,8 +46,16 @@ _APART_S = 0.5
 _TICKS = 1.1
 """The factor by which processor time may exceed what the processors have, since the kernel counts it in ticks."""
 _AMOUNTS = ("B", "J", "share", "cores")
-_MOST_W = 1e5
-"""More watts than any machine of one record takes."""
+_LEAST_W, _MOST_W = 1e-3, 1e5
+"""Fewer and more watts than any machine of one record takes."""
+_COUNTED_S = 1.0
+"""After this time every counter of energy has moved."""
+_LEAST_B = 65_536
+"""Less memory than any process takes: its stack and its C library alone take more."""
+_MOST_MEMORY = 4.0
+"""So many times the memory of its machine no process has resident, whatever is swapped or added meanwhile."""
+_MOST_FLOP_S = 1e19
+"""More operations a second than the processors of any record perform."""
 _SHOWN = 3
 _ID_DIGITS = 16
 """Digits of an id since schema 2; before, it had eight."""
@@ -111,6 +119,9 @@ def _identity(record: Record) -> Iterator[str]:
             yield f"its specification has the framework {asked.framework}, and its environment {framework['name']}"
         if (framework["device"] == "cpu") != (asked.device == "cpu"):
             yield f"its specification has the device {asked.device}, and its environment {framework['device']}"
+        versions = framework.get("version"), (header.environment.get("libraries") or {}).get(framework["name"])
+        if all(isinstance(each, str) for each in versions) and versions[0] != versions[1]:
+            yield f"its framework {framework['name']} has version {versions[0]} and, among the libraries, {versions[1]}"
 
 
 def _first_schema(record: Record) -> Iterator[str]:
@@ -415,17 +426,36 @@ def _meters(record: Record) -> Iterator[str]:
     names = [each.name for each in record.measurements]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         yield f"it has more than one reading of {', '.join(twice)}"
+    machine = record.header.environment.get("machine")
+    alone = record.header.specification.distribution is None
+    whole_b = _number(machine.get("memory_bytes")) if alone and isinstance(machine, dict) else None
     for each in record.measurements:
         if each.unit in _AMOUNTS and each.value is not None and not 0 <= each.value < math.inf:
             yield f"its {each.name} is {each.value:g} {each.unit}"
         elif each.unit == "J" and record.end and (each.value or 0.0) > _MOST_W * max(record.end.t_ns * _NS, _APART_S):
             yield f"its {each.name} is {each.value:.4g} J in {_s(record.end.t_ns)}, more than any machine takes"
+        elif each.unit == "J" and record.end and _too_little(each.value, record.end.t_ns * _NS):
+            yield f"its {each.name} is {each.value:.4g} J in {_s(record.end.t_ns)}, less than any machine takes"
+        elif each.name == "peak_memory" and each.value is not None and each.value < _LEAST_B:
+            yield f"its peak memory is {each.value:,.0f} B, less than any process takes"
+        elif each.name == "peak_memory" and whole_b and (each.value or 0.0) > _MOST_MEMORY * whole_b:
+            yield f"its peak memory is {each.value:.4g} B, on a machine that has {whole_b:.4g} B"
+    performed = sum(each.value or 0.0 for each in record.measurements if each.name.startswith("operations/"))
+    computing_s = sum(record.end.phases_ns.values()) * _NS if record.end else 0.0
+    if record.evaluations and performed * record.evaluations[-1].samples > _MOST_FLOP_S * max(computing_s, 1e-3):
+        rate = performed * record.evaluations[-1].samples / max(computing_s, 1e-3)
+        yield f"its operations an example make {rate:.3g} operations a second, more than any machine performs"
     before = record.header.environment.get("before_clock")
     for name, value in before.items() if isinstance(before, dict) else ():
         if (_number(value) or 0.0) < 0:
             yield f"before its clock started it spent {value:g} s ({name})"
     if record.end is not None and record.end.witness is None and (back := set_back(record)):
         yield back
+
+
+def _too_little(energy_j: float | None, seconds: float) -> bool:
+    """Whether it is less than any machine takes; counters that have not moved yet say so of short runs."""
+    return energy_j is not None and seconds > _COUNTED_S and energy_j < _LEAST_W * seconds
 
 
 def set_back(record: Record) -> str:

@@ -45,8 +45,10 @@ class OperationsUse(Struct, frozen=True):
     reason: str | None
 
 
-_HOW = "none was measured on this machine with these threads: levelbench operator MatMul --shape A=2048x2048 --shape "
-_HOW += "B=2048x2048 --framework "
+_HOW = (
+    "the store has none of this machine with these threads (those of doctor and analyze roofline are not kept); "
+    "to record one: levelbench operator MatMul --shape A=2048x2048 --shape B=2048x2048 --framework "
+)
 
 
 def use_of_operations(run: RunSummary, peaks: Mapping[str, MeasuredCeiling] | None = None) -> OperationsUse | None:

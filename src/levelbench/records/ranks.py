@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import RecordError, StoreError
+from levelbench.measure.statistics import estimate_median
 from levelbench.records import lines
 from levelbench.records.locks import store_fault
 from levelbench.records.reader import Record, open_record, read_line, read_record
@@ -187,15 +188,19 @@ class Teamwork:
     """How the ranks of one run worked together. Shares are of the step; ``None`` if unknown.
 
     ``step_s`` is the median over steps of the slowest rank's time. ``communicate_share`` is the mean over ranks and
-    steps of the time in communication; ``waiting_share`` is the part of it spent waiting for slower ranks.
+    steps of the time in communication (unknown if the framework itself communicates, as DDP does within its backward
+    pass); ``waiting_share`` is the part of it spent waiting for slower ranks.
     ``imbalance`` is the mean over steps of the slowest rank's computation divided by the mean rank's: 1 is perfect
     balance. ``sent_bytes`` and ``messages`` are per step and rank, on average; ``sent_most_bytes`` is for the rank that
-    sends most; ``predicted_*`` are the scheme's closed form. What a framework sends by itself (DDP) is not counted.
+    sends most; ``predicted_*`` are the scheme's closed form. What a framework sends by itself (DDP) is not ``counted``.
     ``overlap`` is the share of communication hidden behind computation. ``staleness`` holds all recorded delays in
     updates, ``divergence`` the largest relative distance of a rank from the mean of all ranks at each evaluation.
+    ``stragglers`` are the ranks for which the others wait, each with how many times as long it computes as the median
+    of the others, slowest first. ``peak_memory_bytes`` is the largest of all ranks.
     """
 
     ranks: int
+    counted: bool
     step_s: float | None
     communicate_share: float | None
     waiting_share: float | None
@@ -208,6 +213,8 @@ class Teamwork:
     overlap: float | None
     staleness: tuple[float, ...]
     divergence: tuple[float, ...]
+    stragglers: tuple[tuple[int, float], ...] = ()
+    peak_memory_bytes: float | None = None
 
 
 def teamwork(record: Record) -> Teamwork | None:
@@ -220,13 +227,15 @@ def teamwork(record: Record) -> Teamwork | None:
     talk = _matrix(by_rank, "communicate_time")
     sent, messages = _per_step(by_rank, "sent"), _per_step(by_rank, "messages")
     predicted = _per_step(by_rank, "sent_predicted")
-    if not _is(by_rank, "counted"):
+    own = _is(by_rank, "counted")
+    if not own:
         sent, messages = [], []
-    timed = steps.size > 0 and steps.shape == talk.shape
+    timed = own and steps.size > 0 and steps.shape == talk.shape
     work = steps - talk
     return Teamwork(
         ranks=distribution.ranks,
-        step_s=float(np.median(steps.max(axis=0))) * 1e-9 if timed else None,
+        counted=own,
+        step_s=float(np.median(steps.max(axis=0))) * 1e-9 if steps.size > 0 else None,
         communicate_share=_share(talk, steps) if timed else None,
         waiting_share=_share(talk - talk.min(axis=0), steps) if timed and _is(by_rank, "lockstep") else None,
         imbalance=float(np.mean(work.max(axis=0) / work.mean(axis=0))) if timed and work.min() > 0 else None,
@@ -238,7 +247,46 @@ def teamwork(record: Record) -> Teamwork | None:
         overlap=_mean(_all(by_rank, "overlap")),
         staleness=tuple(_all(by_rank, "staleness")),
         divergence=_largest(by_rank, "divergence"),
+        stragglers=_stragglers(work, [rank for rank in by_rank if "step_time" in by_rank[rank]]) if timed else (),
+        peak_memory_bytes=_peak_memory(record),
     )
+
+
+_FEWEST_STEPS = 20
+_SLOWER = 1.1
+
+
+def _stragglers(work: Matrix, ranks: Sequence[int]) -> tuple[tuple[int, float], ...]:
+    """The ranks that compute clearly longer than the median of the others: with a 99 % interval above 1.1."""
+    if len(work) < 2 or work.shape[1] < _FEWEST_STEPS or work.min() <= 0:
+        return ()
+    found = []
+    for at, rank in enumerate(ranks):
+        ratios = work[at] / np.median(np.delete(work, at, axis=0), axis=0)
+        ratio = estimate_median(ratios.tolist(), 0.99)
+        if ratio.interval is not None and ratio.interval.low > _SLOWER:
+            found.append((rank, float(ratio.value)))
+    return tuple(sorted(found, key=lambda each: -each[1]))
+
+
+def _peak_memory(record: Record) -> float | None:
+    team = record.end.environment_after.get("team", {}) if record.end is not None else {}
+    known = [each for each in team.get("peak_memory_bytes_by_rank", ()) if each is not None]
+    return float(max(known)) if known else None
+
+
+def straggler_lines(label: str, found: Sequence[Teamwork]) -> list[str]:
+    """A sentence for each rank that the others wait for in more than half of the runs."""
+    seen: dict[int, list[float]] = {}
+    for each in found:
+        for rank, ratio in each.stragglers:
+            seen.setdefault(rank, []).append(ratio)
+    return [
+        f"{label}: the others wait for rank {rank}, which computes {np.median(ratios):.3g} times as long as they do: "
+        "look at its machine, its cores and its part of the work"
+        for rank, ratios in sorted(seen.items())
+        if len(ratios) > len(found) / 2
+    ]
 
 
 def _is(by_rank: Mapping[int, Mapping[str, Samples]], promise: str) -> bool:

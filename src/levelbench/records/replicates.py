@@ -7,11 +7,12 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from levelbench.records.caveats import Caveat, Sides, Weight, ended, listed
+from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed
 from levelbench.records.doubts import counted_doubts, in_steps
 from levelbench.records.summary import RunGroup, RunSummary
 
 __all__ = [
+    "against",
     "copies",
     "doubts",
     "doubts_of",
@@ -84,13 +85,21 @@ def looks(sides: Sides) -> Iterator[Caveat]:
 def removed(planned: Iterable[int], seeds: Iterable[int]) -> str:
     """A sentence if one command asked for more runs of an arm than there are seeds; else empty."""
     most, found = max(planned, default=0), len(set(seeds))
-    return f"{most} runs were asked for by one command, and {found} are left" if found < most else ""
+    left = "1 is" if found == 1 else f"{found} are"
+    return f"{most} runs were asked for by one command, and {left} left" if found < most else ""
 
 
 def removed_runs(sides: Sides) -> Iterator[Caveat]:
-    """Runs that are missing: removing the slow ones of an arm selects its results."""
+    """Runs that are missing: removing the slow ones of an arm, or not naming them, selects its results."""
     for group in (sides.a, sides.b):
         every = [*group.runs, *group.unfinished, *group.repeats]
+        if group.unselected and every:
+            count = len({run.seed for run in every})
+            chosen = f"{count} of {count + len(group.unselected)} runs of {group.label} {_was(count)} selected"
+            yield Caveat(
+                "missing runs", "doubt", f"{chosen}: select all of them, since choosing runs chooses the result"
+            )
+            continue
         # With --until-clear only the maximum number of runs is planned.
         planned = [run.planned_runs for run in every if not run.planned_effect]
         found = removed(planned, [run.seed for run in every])
@@ -120,13 +129,19 @@ def unfinished(sides: Sides) -> Iterator[Caveat]:
             if run.status == "interrupted" and (run.seed not in made or run.wall_s > made[run.seed])
         ]
         if left:
-            text = f"{len(left)} run{'s' * (len(left) > 1)} of {group.label} {'were' if len(left) > 1 else 'was'}"
+            text = f"{len(left)} run{'s' * (len(left) > 1)} of {group.label} {_was(len(left))}"
             yield Caveat("interrupted runs", "doubt", f"{text} interrupted and not counted: {_how_to_make(left)} them")
+
+
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _how_to_make(runs: Sequence[RunSummary]) -> str:
     """What makes runs of this kind again; the object of the sentence follows."""
     started = runs[0].environment.get("started") if runs else None
+    if started == "imported":
+        return "import the complete logs of"
     if started == "in place":
         return "start its program again, which makes"
     return "levelbench time makes" if started == "from outside" else "levelbench run makes"
@@ -147,6 +162,20 @@ def of_one_group(group: RunGroup) -> list[Caveat]:
     """What speaks against the runs of a single group as replicates: copies, interrupted and missing runs, looks."""
     sides = Sides(group, replace(group, runs=(), unfinished=(), repeats=()))
     return [each for check in (copies, unfinished, removed_runs, looks) for each in check(sides)]
+
+
+def against(groups: Sequence[RunGroup]) -> list[Caveat]:
+    """What speaks against the runs of groups that are shown and not compared: copies, missing runs, doubts."""
+    alone = [Sides(each, replace(each, runs=(), unfinished=(), repeats=())) for each in groups]
+    found = [each for sides in alone for check in (_few_copies, unfinished, removed_runs) for each in check(sides)]
+    return [*found, *doubts_of(groups)]
+
+
+def _few_copies(sides: Sides) -> Iterator[Caveat]:
+    found = list(copies(sides))
+    yield from found[:SHOWN]
+    if more := len(found) - SHOWN if len(found) > SHOWN else 0:
+        yield Caveat("copies", "refuse", f"{more} more run{'s are copies' if more > 1 else ' is a copy'}")
 
 
 def doubts(sides: Sides) -> Iterator[Caveat]:

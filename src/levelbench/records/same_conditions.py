@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, distinct_texts, fact, listed
 from levelbench.records.summary import RunSummary
 
-__all__ = ["budgets", "environment", "excluded_time", "machine", "start_of_processes"]
+__all__ = ["budgets", "counted_epochs", "environment", "excluded_time", "machine", "start_of_processes", "start_up"]
 
 
 def machine(sides: Sides) -> Iterator[Caveat]:
@@ -25,6 +25,7 @@ def machine(sides: Sides) -> Iterator[Caveat]:
 _SETTINGS: tuple[tuple[str, str, Weight], ...] = (
     ("framework.threads", "threads", "doubt"),
     ("framework.deterministic", "kernels", "doubt"),
+    ("threads.niceness", "niceness", "doubt"),
     ("threads", "threads", "doubt"),
     ("malloc", "memory allocator", "doubt"),
     ("libraries.python.traced", "tracing", "doubt"),
@@ -40,7 +41,9 @@ _SETTINGS: tuple[tuple[str, str, Weight], ...] = (
     ("git", "commit", "note"),
 )
 """A path in the environment, its subject, and its weight. The machine itself and its load have checks of their own."""
-_ABSENCE_COUNTS = ("threads.settings", "threads.niceness", "malloc")
+_NICENESS = "threads.niceness"
+"""Recorded unless it is 0."""
+_ABSENCE_COUNTS = ("threads.settings", _NICENESS, "malloc")
 """A value that is missing here is a different setting; elsewhere the other framework just does not load the library."""
 _PLURAL = ("threads", "kernels", "versions")
 
@@ -61,9 +64,10 @@ def environment(sides: Sides) -> Iterator[Caveat]:
         if not same_software and not path.startswith(_ABSENCE_COUNTS) and "not there" in (*values_a, *values_b):
             continue
         weight = "doubt" if same_framework and _is_framework(path, sides) else rule[2]
-        text = f"{path} {listed(values_a)} against {listed(values_b)}"
+        what = "" if path == _NICENESS else f"{path} "
+        text = f"{what}{listed(values_a)} against {listed(values_b)}"
         if values_a == values_b:
-            text = f"{path} both have {listed(values_a)}"
+            text = f"{what}both have {listed(values_a)}"
         found.setdefault((rule[1], weight), []).append(text)
     for (subject, weight), lines in found.items():
         more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
@@ -79,7 +83,8 @@ def _is_framework(path: str, sides: Sides) -> bool:
 
 def _values(runs: Sequence[RunSummary], path: str) -> list[str]:
     found = [fact(run.environment, *path.split(".")) for run in runs]
-    return sorted({"not there" if value is None else str(value) for value in found})
+    absent = "0" if path == _NICENESS else "not there"
+    return sorted({absent if value is None else str(value) for value in found})
 
 
 def start_of_processes(sides: Sides) -> Iterator[Caveat]:
@@ -116,6 +121,45 @@ def budgets(sides: Sides) -> Iterator[Caveat]:
         yield Caveat("evaluations", "note", f"{text}: more frequent evaluations see the target sooner")
 
 
+def counted_epochs(sides: Sides) -> Iterator[Caveat]:
+    """Programs of which one counts its first epoch as 0, the other as 1."""
+    from_zero = [all(_from_zero(run) for run in runs if run.reached) for _, runs in sides.each]
+    shown = [any(run.epochs_to_target for run in runs) for _, runs in sides.each]
+    if all(shown) and from_zero[0] != from_zero[1]:
+        label = (sides.a if from_zero[0] else sides.b).label
+        text = f"{label} counts its epochs from 0, and the other side does not"
+        yield Caveat("epochs", "note", f"{text}: its epochs to the target are one more than shown")
+
+
+def _from_zero(run: RunSummary) -> bool:
+    """Whether a program that tells an epoch with each evaluation begins with 0."""
+    return run.scored_by is not None and run.evaluations > 1 and run.epochs_to_target == run.evaluations - 1
+
+
+def _epochs(run: RunSummary) -> float:
+    return (run.epochs_to_target or 0.0) + _from_zero(run)
+
+
+def start_up(sides: Sides) -> Iterator[Caveat]:
+    """Programs that spend most of their time before their first evaluation or, if they say so, preparing."""
+    for group, runs in sides.each:
+        several = [run for run in runs if run.scored_by and run.evaluations > _SEVERAL and run.time_to_accuracy_s]
+        told = bool(several) and all("prepare" in run.phases_s for run in several)
+        shares = [
+            (run.phases_s["prepare"] - run.excluded_s.get("prepare", 0.0) if told else run.first_evaluation_s or 0.0)
+            / (run.time_to_accuracy_s or math.inf)
+            for run in several
+        ]
+        if shares and (share := statistics.median(shares)) > 0.5:
+            text = f"{share:.0%} of the time of {group.label} passed before its first evaluation, start and imports too"
+            do = "levelbench.autophase or track tells them from training"
+            if told:
+                text = f"{share:.0%} of the time of {group.label} is its phase prepare"
+                do = "--clock mlperf leaves that out"
+            yield Caveat("start of programs", "note", f"{text}: {do}")
+
+
+_SEVERAL = 3
 _MORE_OFTEN = 1.25
 _EVALUATIONS = {"confirmed": 2, "first": 1, "sustained": 1}
 """So many intervals before it counts as reached a run may have been at its target, by the rule of crossing."""
@@ -127,14 +171,44 @@ def _seen_sooner(sides: Sides) -> str:
     intervals = _EVALUATIONS.get(sides.runs[0].crossing)
     if intervals is None or not all(reached):
         return ""
-    a, b = (statistics.median((run.epochs_to_target or 0.0) / run.evaluations for run in runs) for runs in reached)
+    a, b = (statistics.median(_epochs(run) / run.evaluations for run in runs) for runs in reached)
     # Programs that report no epochs have none.
-    if not a or not b or max(a, b) < _MORE_OFTEN * min(a, b):
+    if not a or not b:
+        return _seen_sooner_by_clock(sides, reached, intervals)
+    if max(a, b) < _MORE_OFTEN * min(a, b):
         return ""
     gaps_s = [[(run.time_to_accuracy_s or 0.0) / run.evaluations for run in runs] for runs in reached]
     # At the earliest for the side that is evaluated less often, at the latest for the other.
     counts = (intervals, intervals - 1) if a > b else (intervals - 1, intervals)
     early_s = [[-count * gap for gap in arm] for count, arm in zip(counts, gaps_s, strict=True)]
+    return _explained_by_intervals(sides, reached, early_s, f"{a:.3g} epochs", f"{b:.3g}")
+
+
+def _seen_sooner_by_clock(sides: Sides, reached: Sequence[Sequence[RunSummary]], intervals: int) -> str:
+    """As :func:`_seen_sooner`, for programs of which only the times of their evaluations are known.
+
+    A slower program that is evaluated as often by its epochs has longer intervals, but no fewer of them.
+    """
+    back_s = [[[*run.earlier_s, 0.0, 0.0][:intervals] for run in runs] for runs in reached]
+    took_s = [[run.time_to_accuracy_s or 0.0 for run in runs] for runs in reached]
+    every_s, counts = [], []
+    for runs, times, backs in zip(reached, took_s, back_s, strict=True):
+        every_s.append(statistics.median((t - back[-1]) / intervals for t, back in zip(times, backs, strict=True)))
+        after_first = statistics.median(t - (run.first_evaluation_s or 0.0) for t, run in zip(times, runs, strict=True))
+        counts.append(1.0 + max(0.0, after_first) / max(every_s[-1], 1e-9))
+    seldom = int(every_s[1] > every_s[0])
+    if every_s[seldom] < _MORE_OFTEN * every_s[1 - seldom] or counts[1 - seldom] < _MORE_OFTEN * counts[seldom]:
+        return ""
+    early_s = [
+        [(back[-1] if side == seldom else [t, *back][intervals - 1]) - t for t, back in zip(times, backs, strict=True)]
+        for side, (times, backs) in enumerate(zip(took_s, back_s, strict=True))
+    ]
+    return _explained_by_intervals(sides, reached, early_s, *(f"{each:.2g} s" for each in every_s))
+
+
+def _explained_by_intervals(
+    sides: Sides, reached: Sequence[Sequence[RunSummary]], early_s: Sequence[Sequence[float]], a: str, b: str
+) -> str:
     # A run that is at its target from the start still takes some time.
     least_s = [
         [max(each, -0.99 * (run.time_to_accuracy_s or 0.0)) for each, run in zip(arm, runs, strict=True)]
@@ -143,7 +217,7 @@ def _seen_sooner(sides: Sides) -> str:
     changed = _explained_by(sides, reached, least_s)
     if not changed:
         return ""
-    text = f"{sides.a.label} was evaluated every {a:.3g} epochs and {sides.b.label} every {b:.3g}"
+    text = f"{sides.a.label} was evaluated every {a} and {sides.b.label} every {b}"
     return f"{text}; if they were at their targets an interval before, {changed.removeprefix('with that, ')}"
 
 

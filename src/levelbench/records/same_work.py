@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from levelbench.measure.crossing import RULES
 from levelbench.measure.policies import POLICIES
-from levelbench.records.caveats import Caveat, Sides, distinct_texts, fact, listed, shortened
+from levelbench.records.caveats import Caveat, Sides, distinct_texts, fact, listed, other_texts, shortened
 from levelbench.records.schema import DatasetFacts, key_of
 from levelbench.records.summary import RunSummary
 
 __all__ = ["arguments", "checksums_of_records", "contradictions", "contradictions_of", "data", "data_of", "definition"]
-__all__ += ["rules", "settings_without_effect", "signatures", "view"]
+__all__ += ["rules", "settings_without_effect", "signatures", "texts_read", "view"]
 
 _KEY_DIGITS = 64
 
@@ -206,6 +206,15 @@ def settings_without_effect(sides: Sides) -> Iterator[Caveat]:
     if differing and own and len(shared) == len(own) == len(other) and all(shared):
         text = "for every seed both sides have the same losses to the last digit"
         yield Caveat("settings", "note", f"{text}: {listed(differing)} does not change what is learned")
+
+
+def texts_read(sides: Sides) -> Iterator[Caveat]:
+    """Texts that have changed between runs of one program, unless something prepares them before each."""
+    for group, runs in sides.each:
+        changed = other_texts([run.files_read for run in runs])
+        if changed and "prepare" not in runs[0].settings:
+            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
+            yield Caveat("files read", "doubt", text)
 
 
 def arguments(sides: Sides) -> Iterator[Caveat]:

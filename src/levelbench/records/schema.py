@@ -235,7 +235,7 @@ def source_of_text(name: str, text: str, **more: Any) -> Source:
 
     Nor has an address the key that it asks with.
     """
-    for pattern, instead in (_PASSWORD, _QUERY, _IN_QUOTES, _TOKEN):
+    for pattern, instead in (_PASSWORD, _QUERY, _BEARER, _PAIR, _IN_THREE, _IN_QUOTES, _TOKEN):
         text = pattern.sub(instead, text)
     return Source(name, hashlib.sha256(text.encode()).hexdigest(), text, **more)
 
@@ -362,7 +362,9 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
 Event = Evaluation | Samples | RankSamples | Measurement | End
 
 
-_ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution", "scored_by", "held_out"})
+_ADDED = frozenset(
+    {"budget_samples", "budget_j", "plateau", "distribution", "scored_by", "held_out", "own", "source", "label"}
+)
 """Fields that were added later: left out of the key if ``None``, so that keys of earlier runs stay the same."""
 
 
@@ -438,13 +440,31 @@ _QUERY: _Rule = (
     rf"\1{_HIDDEN}",
 )
 # In a program, names such as `tokens` usually mean something else, so only quoted values count.
+_NAMED = (
+    r"(?:(?:\btoken|(?:auth|api|access|hf|hub|wandb|refresh)_?token|secret|passw(?:or)?d|passphrase|(?:\b|_)pwd?"
+    r"|credential|authorization|(?:api|access|private|auth)[_-]?key)['\"]?\]?\s*(?::[\w .|\[\],]*=|[=:])\s*"
+)
 _IN_QUOTES: _Rule = (
     re.compile(
-        r"((?:(?:\btoken|(?:auth|api|access|hf|hub|wandb|refresh)_?token|secret|passw(?:or)?d|passphrase|credential"
-        r"|(?:api|access|private|auth)_?key)['\"]?\]?\s*(?::[\w .|\[\],]*=|[=:])\s*"
-        r"|(?:\b|_)key\s*=\s*(?=['\"]{1,3}[\w-]{20,}))(?:'{3}|\"{3}|['\"]))[^\s'\"]{6,}(?=['\"])",
+        rf"({_NAMED}|(?:\b|_)key\s*=\s*(?=['\"]{{1,3}}[\w-]{{20,}}))[rbu]{{0,2}}(?:'{{3}}|\"{{3}}|['\"]))[^\s'\"]{{6,}}"
+        r"(?=['\"])",
         re.IGNORECASE,
     ),
+    rf"\1{_HIDDEN}",
+)
+_IN_THREE: _Rule = (
+    re.compile(rf"({_NAMED})[rbu]{{0,2}}('{{3}}|\"{{3}}))(?!\2).+?(?=\2)", re.IGNORECASE | re.DOTALL),
+    rf"\1{_HIDDEN}",
+)
+# What is sent as a header, and the pair that signs in.
+_BEARER: _Rule = (
+    re.compile(
+        r"\b((?i:bearer)\s+|(?i:basic)\s+(?=[^\s'\"]*(?:\d|=|[a-z][A-Z])))[\w+/.~=-]{8,}(?=['\"])",
+    ),
+    rf"\1{_HIDDEN}",
+)
+_PAIR: _Rule = (
+    re.compile(r"((?:\bauth\s*=\s*|\b\w*Auth)\(\s*(['\"])[^'\"\n]*\2\s*,\s*(['\"]))[^\s'\"]{4,}(?=\3)"),
     rf"\1{_HIDDEN}",
 )
 # The number of tokens and the tokenizer are not secret.

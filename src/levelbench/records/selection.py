@@ -10,7 +10,8 @@
 
 The same words name what to run and what has run: ``parse_item`` reads the former, ``parse_selector`` the latter. The
 type of a value follows from its form (int, float, true, false, else text). Text that looks like another type, or has a
-comma or bracket, is written in double quotes as in JSON.
+comma or bracket, is written in double quotes as in JSON, and so is a name that has more than letters, digits, '_', '.'
+and '-'.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from levelbench import plugins
 from levelbench.errors import UsageError
 from levelbench.records.schema import Specification, Target
 
-__all__ = ["ATTRIBUTES", "PREFIXES", "Selector", "Summary", "Value", "format_item", "parse_item", "parse_selector"]
+__all__ = ["ATTRIBUTES", "OWN_NAMES", "PREFIXES", "Selector", "Summary", "Value", "format_item", "format_name"]
+__all__ += ["format_value", "parse_item", "parse_selector", "parse_value"]
 
 Value = int | float | str | bool
 
@@ -40,6 +42,8 @@ ATTRIBUTES = (
 )
 """What filters can select by, in addition to settings and the words of a distribution (``ranks``, ``scheme``, ...).
 ``target`` is the threshold."""
+OWN_NAMES = frozenset(ATTRIBUTES) - {"source"}
+"""Names that a filter never reads as those of settings."""
 PREFIXES = {"key": "key", "id": "id", "source": "source_digest"}
 """Digests that filters select by their beginning, with the attribute of a run. They are always text: 12e45678 is not a
 number."""
@@ -47,7 +51,7 @@ number."""
 _DO = "write task[name=value,...]; text with commas or brackets goes in double quotes"
 _ITEM = re.compile(r"\s*(?P<name>[^\[\]\"=,]*?)\s*(?:\[(?P<inside>.*)\])?\s*", re.DOTALL)
 _PAIR = re.compile(
-    r"\s*(?P<key>[A-Za-z_][\w.-]*)\s*=\s*(?P<value>\"(?:[^\"\\]|\\.)*\"|[^,\[\]\"]*?)\s*(?P<more>,|$)",
+    r"\s*(?P<key>[A-Za-z_][\w.-]*|\"(?:[^\"\\]|\\.)*\")\s*=\s*(?P<value>\"(?:[^\"\\]|\\.)*\"|[^,\[\]\"]*?)\s*(?P<more>,|$)",
     re.ASCII | re.DOTALL,
 )
 _INT = re.compile(r"[+-]?[0-9]+")
@@ -118,9 +122,12 @@ def parse_selector(text: str) -> Selector:
     return Selector(text, name, tuple(pairs.items()))
 
 
-def parse_item(text: str) -> tuple[str, dict[str, Value]]:
-    """The name and settings in ``digits[framework=numpy,lr=0.05]``; ``UsageError`` if it is not in the grammar."""
-    name, pairs = _split(text, "the item")
+def parse_item(text: str, before: str = "") -> tuple[str, dict[str, Value]]:
+    """The name and settings in ``digits[framework=numpy,lr=0.05]``; ``UsageError`` if it is not in the grammar.
+
+    ``before`` is the name that stands before ``text``, to which a setting without brackets was meant to belong.
+    """
+    name, pairs = _split(text, "the item", before)
     if not name:
         raise UsageError(f"the item {text!r}", "there is no name before the bracket", _DO)
     return name, {key: value if _is_source(key, value) else parse_value(value) for key, value in pairs.items()}
@@ -129,9 +136,15 @@ def parse_item(text: str) -> tuple[str, dict[str, Value]]:
 def format_item(name: str, settings: Mapping[str, Value]) -> str:
     """The text that ``parse_item`` reads as ``name`` and ``settings``."""
     inside = ",".join(
-        f"{key}={value if _is_source(key, str(value)) else format_value(value)}" for key, value in settings.items()
+        f"{format_name(key)}={value if _is_source(key, str(value)) else format_value(value)}"
+        for key, value in settings.items()
     )
     return f"{name}[{inside}]" if inside else name
+
+
+def format_name(name: str) -> str:
+    """The name of a setting as written in the grammar."""
+    return name if re.fullmatch(r"[A-Za-z_][\w.-]*", name, re.ASCII) else json.dumps(name)
 
 
 def _is_source(key: str, value: str) -> bool:
@@ -144,14 +157,15 @@ def format_value(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return repr(value)
+        # A record may hold a number that nobody can ask for.
+        return repr(value) if _reads_as_itself(repr(value), value) else json.dumps(repr(value))
     plain = bool(value) and not re.search(r"[,\[\]\"]", value) and value == value.strip() and value.isprintable()
     return value if plain and _reads_as_itself(value) else json.dumps(value)
 
 
-def _reads_as_itself(text: str) -> bool:
+def _reads_as_itself(text: str, value: Value | None = None) -> bool:
     try:
-        return parse_value(text) == text
+        return parse_value(text) == (text if value is None else value)
     except UsageError:
         # A number that is too large, such as 12e34567.
         return False
@@ -212,10 +226,13 @@ def _lies_in(path: str, place: str) -> bool:
     return whole == place or whole.startswith(f"{place}/")
 
 
-def _split(text: str, what: str) -> tuple[str, dict[str, str]]:
+def _split(text: str, what: str, before: str = "") -> tuple[str, dict[str, str]]:
     """The name, and the values by key, as text."""
     asked = f"{what} {text!r}"
     whole = _ITEM.fullmatch(text)
+    if whole is None and "=" in text and not set(text) & set('[]"'):
+        found = "it stands outside of the brackets of a task"
+        raise UsageError(asked, found, f"write {before or 'task'}[{text.strip()}]")
     if whole is None:
         raise UsageError(asked, "its brackets do not match, or something follows them", _DO)
     pairs: dict[str, str] = {}
@@ -223,10 +240,13 @@ def _split(text: str, what: str) -> tuple[str, dict[str, str]]:
     while inside.strip() and at < len(inside):
         pair = _PAIR.match(inside, at)
         if pair is None or not pair["value"]:
-            raise UsageError(asked, f"{inside[at:].strip()!r} is not name=value", _DO)
-        if pair["key"] in pairs:
-            raise UsageError(asked, f"{pair['key']} is given twice", "give it once")
-        pairs[pair["key"]] = pair["value"]
+            spaced = re.match(r'[^="\[\],]*[^\w.="\[\],-][^="\[\],]*(?==)', inside[at:].strip())
+            do = f"write that name in double quotes: {format_name(spaced[0].strip())}=..." if spaced else _DO
+            raise UsageError(asked, f"{inside[at:].strip()!r} is not name=value", do)
+        key = str(parse_value(pair["key"])) if pair["key"].startswith('"') else pair["key"]
+        if key in pairs:
+            raise UsageError(asked, f"{key} is given twice", "give it once")
+        pairs[key] = pair["value"]
         at = pair.end()
     return whole["name"], pairs
 

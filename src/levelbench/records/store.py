@@ -361,11 +361,25 @@ class Store:
         groups = group_runs(runs)
         asked = f"one side {str(selector)!r}"
         if len(groups) > 1:
-            labels = ", ".join(group.label for group in groups)
+            # Named among all runs of the task, so that each name selects one kind.
+            tasks = {group.specification.task for group in groups}
+            others = [summary for task in sorted(tasks) for summary in self.summaries(task)]
+            named = {(group.key, group.source_digest): group.label for group in group_runs(others)}
+            labels = ", ".join(named.get((group.key, group.source_digest), group.label) for group in groups)
             raise UsageError(asked, f"it selects runs of {len(groups)} kinds: {labels}", "name one of them")
         if not groups:
             raise UsageError(asked, *_not_finished([run.status for run in runs]))
-        return replace(groups[0], label=str(selector))
+        return replace(groups[0], label=str(selector), unselected=self._unselected(groups[0]))
+
+    def _unselected(self, group: RunGroup) -> tuple[int, ...]:
+        """The seeds of the store's other runs of this kind, if the group has fewer than a command asked for."""
+        every = [*group.runs, *group.unfinished, *group.repeats]
+        seeds = {run.seed for run in every}
+        if len(seeds) >= max(run.planned_runs for run in every):
+            return ()
+        kind = group.key, group.source_digest
+        others = {run.seed for run in self.summaries(group.specification.task) if (run.key, run.source_digest) == kind}
+        return tuple(sorted(others - seeds))
 
     def to_pandas(self, selector: str | Selector | None = None) -> Any:
         """A ``pandas.DataFrame`` with one row for each selected run; ``MissingError`` without pandas.
@@ -514,10 +528,19 @@ class Store:
 
     def _nothing(self, chosen: Selector) -> LevelbenchError:
         """The most specific reason that ``chosen`` selects no run."""
-        rows = self.rows()
-        problems = f"; {len(self.problems)} records cannot be read" if self.problems else ""
+        place = chosen.path or self.path
+        rows = self.rows() if chosen.path is None else self._rows_at(Selector("", path=place), "started", False)
+        count = len(self.problems)
+        problems = f"; {count} record{'s' * (count > 1)} cannot be read" if count else ""
+        if not rows and self.problems:
+            first = self.problems[0]
+            which = f"none of the {count} records in {place} can be read, the first"
+            found = (
+                f"{which if count > 1 else f'the only record in {place} cannot be read'}: {first.asked}: {first.found}"
+            )
+            return RecordError(f"the runs {chosen.text!r}", found, first.do)
         if not rows:
-            found = f"there are no runs in {self.path}{problems}"
+            found = f"there are no runs in {place}"
             return UsageError(f"the runs {chosen.text!r}", found, "run a task first, or choose another store")
         same = [row for row in rows if not chosen.word or Selector("", chosen.word).matches(row)]
         if not same:

@@ -34,11 +34,14 @@ from levelbench.records.schema import (
     Target,
     around_recipes,
 )
-from levelbench.records.selection import Value, format_item
+from levelbench.records.selection import OWN_NAMES, Value, format_item
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
 __all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "summarise"]
 
+
+_STEP_PHASES = frozenset({"data", "forward", "backward", "communicate", "update", "train"})
+"""The phases that a step goes through."""
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -50,16 +53,23 @@ class RunSummary(Struct, frozen=True):
     same clock, up to its last evaluation, since the test set and meters come after trying. ``phases_s`` are the phases
     up to the evaluation that counts, or up to the last one if the run missed; they sum to the score and ``excluded_s``.
     ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never have arrived: it failed, it
-    diverged, or its schedule is over and only the end counts.
+    diverged, or its schedule is over and only the end counts. It is ``trained_out`` if it missed although its
+    epochs were all done.
 
     ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
-    ``modules`` (``settings_read`` are the files and variables among them), ``around_digest`` that text outside of its
-    recipes, ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older
-    records). ``contradictions`` say where the record is not
+    ``modules`` (``settings_read`` are the files and variables among them; ``files_read`` are those of a program that
+    was run from outside), ``around_digest`` that text outside of its recipes, ``quality_digest`` and ``data_digest``
+    the code that scored it and loaded its data (empty in older records). ``contradictions`` say where the record is not
     consistent; ``integrity.require_consistent`` refuses such a run. ``chained`` says whether its lines have checksums;
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
-    qualities, empty if these do not distinguish runs. ``first_quality`` is the quality at the first of its
-    ``evaluations``, ``first_evaluation_s`` when that was, ``first_step_s`` the time of its first step.
+    qualities, empty if these do not distinguish runs. ``evaluations`` counts those up to the one that counts, or all if
+    the run missed. ``first_quality`` is the quality at the first, ``first_evaluation_s`` when that was,
+    ``first_step_s`` the time of the first step. ``earlier_s`` are the times of up to two evaluations before the one
+    that counts, the latest first. ``warm_up_s`` is what the first steps took beyond the usual ones, by phase, and
+    ``warm_up_evaluation_s`` the same for the first evaluation, both up to the evaluation that counts: compilation,
+    where a framework compiles. ``None`` if the record cannot tell. ``samples_between`` has the examples seen at the
+    last evaluation below the target and at the one after it, which began the streak that counts, so that the target was
+    reached between them; of a run that missed, the former alone.
 
     ``operations_per_example`` are those of a training example by precision (``records.operations``), or empty with a
     reason; ``read_from_disk_bytes`` and ``read_from_cache_bytes`` what the whole run read, or ``None`` with a reason.
@@ -108,6 +118,7 @@ class RunSummary(Struct, frozen=True):
     scored_by: Literal["program", "held-out"] | None = None
     held_out: str | None = None
     hopeless: bool = False
+    trained_out: bool = False
     source_digest: str = ""
     checksums: dict[str, str] = field(default_factory=dict)
     dataset: DatasetFacts | None = None
@@ -123,12 +134,17 @@ class RunSummary(Struct, frozen=True):
     around_digest: str = ""
     modules: dict[str, str] = field(default_factory=dict)
     settings_read: list[str] = field(default_factory=list)
+    files_read: dict[str, str] = field(default_factory=dict)
     losses_digest: str = ""
     qualities_digest: str = ""
     first_quality: float | None = None
     evaluations: int = 0
     first_step_s: float | None = None
     first_evaluation_s: float | None = None
+    earlier_s: list[float] = field(default_factory=list)
+    warm_up_s: dict[str, float] | None = None
+    warm_up_evaluation_s: float | None = None
+    samples_between: list[int] = field(default_factory=list)
     operations_per_example: dict[str, float] = field(default_factory=dict)
     operations_reason: str | None = None
     read_from_disk_bytes: float | None = None
@@ -165,6 +181,8 @@ class _Point(Struct, frozen=True):
 
     phases_ns: dict[str, int]
     evaluation: Evaluation | None
+    index: int = 0
+    first_index: int = 0
 
 
 def counts_steps(record: Record) -> bool:
@@ -204,6 +222,7 @@ def summarise(
     disk, cache = _measured(record, "read_from_disk"), _measured(record, "read_from_cache")
     operations, operations_reason = _counted_operations(record)
     counted, steps_s = counts_steps(record), _seconds(record.samples.get("step_time"))
+    curve = record.evaluations[: last.index + 1] if point else record.evaluations
     return RunSummary(
         **_same_in_every_view(record),
         reached=point is not None,
@@ -213,6 +232,7 @@ def summarise(
         time_to_accuracy_s=score.seconds if point else None,
         given_up_s=None if point else score.seconds,
         hopeless=point is None and _hopeless(record, crossing),
+        trained_out=point is None and record.end is not None and record.end.stopped_by == "all epochs done",
         excluded_s=score.excluded_s,
         # A program need not report its progress.
         epochs_to_target=at.epoch or None if at else None,
@@ -238,9 +258,16 @@ def summarise(
         losses_digest=_losses_digest(record),
         qualities_digest=_qualities_digest(record),
         first_quality=record.evaluations[0].quality.get(target.split) if record.evaluations else None,
-        evaluations=len(record.evaluations),
+        evaluations=point.index + 1 if point else len(record.evaluations),
         first_step_s=steps_s[0] if counted and steps_s else None,
         first_evaluation_s=record.evaluations[0].t_ns * 1e-9 if record.evaluations else None,
+        earlier_s=[
+            policy(clock).score(each.phases_ns).seconds
+            for each in reversed(record.evaluations[max(0, last.index - 2) : last.index])
+        ],
+        warm_up_s=_warm_up(curve, steps_s) if counted else None,
+        warm_up_evaluation_s=_warm_up_evaluation(curve),
+        samples_between=_samples_between(record, target, point) if counted else [],
         checksum=record.checksum,
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
@@ -251,6 +278,49 @@ def summarise(
         read_from_cache_bytes=cache.value,
         read_reason=disk.reason,
     )
+
+
+_FIRST_STEPS = 3
+"""Compilers do their work in the first step, and some again in the second or third (a graph that is recorded)."""
+
+
+def _warm_up(curve: Sequence[Evaluation], steps_s: Sequence[float]) -> dict[str, float] | None:
+    """Seconds by phase that the first steps up to the last evaluation of ``curve`` took beyond the usual ones.
+
+    First are the three at the beginning, the one before the first evaluation, which averages the weights, and the last
+    one of the first epoch, whose batch may have another shape. Usual is the mean of all others. Steps are recorded as a
+    whole, so the excess is divided among the phases as these exceed their share between two evaluations.
+    """
+    last = curve[-1].step if curve else 0
+    if not last or len(steps_s) < last:
+        return None
+    firsts = {*range(1, _FIRST_STEPS + 1), curve[0].step}
+    firsts |= {round(each.step / each.epoch) for each in curve[:1] if each.epoch > 0}
+    usual = [seconds for step, seconds in enumerate(steps_s[:last], 1) if step not in firsts]
+    if not usual:
+        return None
+    mean = statistics.fmean(usual)
+    excess = max(0.0, math.fsum(steps_s[step - 1] - mean for step in firsts if step <= last))
+    within: Counter[str] = Counter()
+    rest: Counter[str] = Counter()
+    steps = [0, 0]
+    before: tuple[int, Mapping[str, int]] = (0, {})
+    for each in curve:
+        among = any(before[0] < step <= each.step for step in firsts)
+        steps[among] += each.step - before[0]
+        for name in _STEP_PHASES & each.phases_ns.keys():
+            (within if among else rest)[name] += each.phases_ns[name] - before[1].get(name, 0)
+        before = each.step, each.phases_ns
+    share = steps[1] / steps[0] if steps[0] else 0.0
+    beyond = {name: max(0.0, ns - share * rest[name]) for name, ns in within.items()}
+    whole = math.fsum(beyond.values())
+    return {name: min(excess * each / whole, within[name] * 1e-9) for name, each in beyond.items() if each and excess}
+
+
+def _warm_up_evaluation(curve: Sequence[Evaluation]) -> float | None:
+    """Seconds that the first evaluation took beyond the mean of the others; ``None`` without others."""
+    totals = [each.phases_ns.get("evaluate", 0) * 1e-9 for each in curve]
+    return max(0.0, totals[0] - (totals[-1] - totals[0]) / (len(totals) - 1)) if len(totals) > 1 else None
 
 
 def _derived(record: Record) -> list[str]:
@@ -274,8 +344,16 @@ def _at_target_from_the_start(record: Record, target: Target, crossing: str) -> 
         return []
     from levelbench.measure.crossing import sign_of
 
-    first = record.evaluations[0].quality.get("validation")
-    if first is None or math.isnan(first) or sign_of(target.direction) * (first - target.threshold) < 0:
+    def reached(quality: float | None) -> bool:
+        return quality is not None and sign_of(target.direction) * (quality - target.threshold) >= 0
+
+    *before, last = [each.quality.get("validation") for each in record.evaluations]
+    if crossing == "confirmed" and reached(last) and not (before and reached(before[-1])) and record.end is not None:
+        return [
+            "its last evaluation was the first at the target, and the rule confirmed asks for two in a row: evaluate "
+            "once more, or count the last one (--crossing final)"
+        ]
+    if not reached(record.evaluations[0].quality.get("validation")):
         return []
     if record.header.specification.scored_by != "program":
         every = record.header.specification.evaluate_every
@@ -322,6 +400,7 @@ def _same_in_every_view(record: Record) -> dict[str, Any]:
         "around_digest": around_recipes(header.source.text),
         "modules": source.modules,
         "settings_read": sorted(read),
+        "files_read": _digests(record.end.environment_after.get("files_read") if record.end is not None else None),
         "quality_digest": header.source.quality,
         "data_digest": header.source.data,
         "planned_effect": header.planned_effect,
@@ -382,8 +461,21 @@ def _point_of_crossing(record: Record, target: Target, rule: str) -> _Point | No
     at = curve[found.index]
     share = 1.0 if found.position is None else found.position - (found.index - 1)
     if share >= 1.0 or found.index == 0:
-        return _Point(at.phases_ns, at)
-    return _Point(*_between(curve[found.index - 1], at, share))
+        return _Point(at.phases_ns, at, found.index, found.first_index)
+    return _Point(*_between(curve[found.index - 1], at, share), found.index, found.first_index)
+
+
+def _samples_between(record: Record, target: Target, point: _Point | None) -> list[int]:
+    """See :class:`RunSummary`; empty without an evaluation."""
+    from levelbench.measure.crossing import sign_of
+
+    curve, sign = record.evaluations, sign_of(target.direction)
+    if point is not None:
+        first = point.first_index
+        return [curve[first - 1].samples if first else 0, curve[first].samples]
+    wanted = sign * target.threshold
+    below = [each.samples for each in curve if not sign * each.quality.get(target.split, math.nan) >= wanted]
+    return below[-1:] or [0] * bool(curve)
 
 
 def _between(before: Evaluation, after: Evaluation, share: float) -> tuple[dict[str, int], Evaluation]:
@@ -472,8 +564,9 @@ class RunGroup:
 
     ``unfinished`` holds the runs that were interrupted or are running: an interruption says nothing about the recipe,
     so they are not replicates, but they are kept to be reported. ``repeats`` holds runs of a seed of which another run
-    counts: they have the same batches, so they show how the machine varies, not the recipe. ``usd_per_hour`` is what
-    the whole system costs, if a reader says so: no record holds it.
+    counts: they have the same batches, so they show how the machine varies, not the recipe. ``unselected`` are
+    the seeds of further runs of the specification that the reader's selection left out. ``usd_per_hour`` is what the
+    whole system costs, if a reader says so: no record holds it.
     """
 
     label: str
@@ -483,6 +576,7 @@ class RunGroup:
     unfinished: tuple[RunSummary, ...] = ()
     source_digest: str = ""
     repeats: tuple[RunSummary, ...] = ()
+    unselected: tuple[int, ...] = ()
     usd_per_hour: float | None = None
 
     @property
@@ -505,6 +599,11 @@ class RunGroup:
         ``math.inf`` for a hopeless run, which would never have arrived.
         """
         return [math.inf if run.hopeless else run.given_up_s or 0.0 for run in self.runs if not run.reached]
+
+    @property
+    def to_repeat(self) -> str:
+        """What makes more of its runs, which levelbench cannot start if they are those of a program of its own."""
+        return "-n 5" if self.specification.scored_by is None else "run the program itself again"
 
     def own(self, records: Iterable[Record]) -> list[Record]:
         """Those of ``records`` that are runs of this group, including unfinished ones."""
@@ -630,4 +729,6 @@ def _view(specification: Specification, source: str) -> dict[str, Value]:
     view["target"] = specification.target.threshold
     view |= {name: getattr(specification.target, name) for name in _TARGET}
     view |= {name: "none" if (value := getattr(specification, name)) is None else value for name in _RULES}
-    return view | {"source": source[:8]} if source else view
+    view |= {"source": source[:8]} if source else {}
+    # Selections read the setting first, except for names of their own.
+    return view | {name: value for name, value in specification.settings.items() if name not in OWN_NAMES}

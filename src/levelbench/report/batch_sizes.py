@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelbench.report.drawing import INK, draw, picture, plain_axes, time_unit
+from levelbench.report.drawing import INK, draw, plain_axes, time_unit
 from levelbench.report.markup import SERIES
 from levelbench.report.tables import (
     Cell,
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from levelbench.analysis.batch_size import BatchSizes, BatchSizeStudy
     from levelbench.measure.statistics import Estimate, Interval
 
-__all__ = ["batch_size_tables", "draw_batch_size", "write_batch_size"]
+__all__ = ["batch_size_tables", "write_batch_size"]
 
 _MISSED = "too few runs reached the target"
+_RANGES = "Brackets of fewer than six runs are the lowest and the highest."
 _CURVE = 200
 _SIZE_IN = (9.6, 3.6)
 
@@ -61,6 +62,8 @@ def _sizes_table(found: BatchSizeStudy) -> Table:
         "Samples to the target over samples a second is the time to accuracy: all three are of whole runs, with "
         "evaluation where the clock has it in."
     ]
+    if any(_is_range(value) for point in found.points for value in (point.samples, point.samples_per_s, point.time_s)):
+        notes.append(_RANGES)
     if some:
         notes.append("(k/n): so many runs reached it, and the figure is the Kaplan-Meier median; else geometric means.")
     return Table.of(
@@ -95,11 +98,27 @@ def _critical_table(found: BatchSizeStudy) -> Table:
         Column("value", "value", ColumnKind.NUMBER),
         Column("runs", "runs", ColumnKind.NUMBER),
     )
-    notes = (
+    noise = found.noise.value if found.noise is not None else None
+    notes = [
         f"Samples(B) = E_min (1 + B / B_crit), steps(B) = S_min (1 + B_crit / B), fitted on logarithms; the "
-        f"{found.level * 100:g} % interval is that of the profile likelihood.",
-    )
-    return Table("critical", "How far a larger batch pays", columns, tuple(rows), notes if at is not None else ())
+        f"{found.level * 100:g} % interval is that of the profile likelihood."
+    ] * (at is not None)
+    if at is not None and at.fit.bracketed:
+        notes.append(
+            "Each run counts as between its last evaluation below the target and the next one: E_min and S_min are "
+            "without the evaluation that confirms it, which the samples to the target above may include."
+        )
+    if at is not None and at.misfits:
+        notes.append(
+            f"The samples do not follow this law (lack of fit p = {at.fit.misfit:.2g}): the interval is too narrow."
+        )
+    notes += [f"Noise scale: {_RANGES[0].lower()}{_RANGES[1:]}"] * _is_range(noise)
+    return Table("critical", "How far a larger batch pays", columns, tuple(rows), tuple(notes))
+
+
+def _is_range(value: Estimate | None) -> bool:
+    """Whether the ends are the lowest and the highest value, of too few for an interval."""
+    return value is not None and value.interval is not None and value.interval.is_range
 
 
 def _number(value: float, interval: Interval | None) -> Number:
@@ -128,12 +147,6 @@ def write_batch_size(found: BatchSizeStudy, path: Path) -> Path:
     return draw(path, "batch-size", _SIZE_IN, lambda figure: _draw(figure, found))
 
 
-def draw_batch_size(found: BatchSizeStudy) -> str:
-    """The same as an ``<svg>`` element."""
-    text = picture(".svg", "batch-size", _SIZE_IN, lambda figure: _draw(figure, found)).decode()
-    return text[text.index("<svg") :]
-
-
 def _draw(figure: Canvas, found: BatchSizeStudy) -> None:
     left, middle, right = figure.subplots(1, 3)
     _draw_points(left, found.points, "samples", "samples to the target")
@@ -142,7 +155,9 @@ def _draw(figure: Canvas, found: BatchSizeStudy) -> None:
     _draw_points(right, found.points, "time_s", "time to accuracy")
     counts = sorted({point.group.n for point in found.points})
     runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    said = f"n = {runs} runs a size; bars: intervals; hollow: some missed the target"
+    ranges = [_is_range(point.samples_per_s) for point in found.points]
+    bars = "lowest and highest" if all(ranges) else "intervals, of fewer than six lowest and highest"
+    said = f"n = {runs} runs a size; bars: {bars if any(ranges) else 'intervals'}; hollow: some missed the target"
     figure.suptitle(clean(f"{found.title}: {said}"), fontsize=9.5, x=0.01, ha="left")
 
 
@@ -188,8 +203,9 @@ def _draw_law(axes: Axes, found: BatchSizeStudy) -> None:
         return
     sizes = [point.mean_size for point in found.points]
     ratio = (sizes[-1] / sizes[0]) ** (1 / _CURVE)
+    label = "fit, when first reached" if at.fit.bracketed else "fit"
     curve = [sizes[0] * ratio**step for step in range(_CURVE + 1)]
-    axes.plot(curve, [at.samples_at(size) for size in curve], color=INK, linewidth=1, linestyle="--", label="fit")
+    axes.plot(curve, [at.samples_at(size) for size in curve], color=INK, linewidth=1, linestyle="--", label=label)
     left, right = axes.get_xlim()
     if at.interval is not None:
         axes.axvspan(max(left, at.interval.low), min(right, at.interval.high), color=INK, alpha=0.1, linewidth=0)

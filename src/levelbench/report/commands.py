@@ -41,9 +41,8 @@ def answer_lines(summary: CommandSummary) -> list[str]:
     lines = []
     for each in others:
         if each.verdict is not None:
-            # Processes of commands are always measured again, unless --resume is given.
             line = format_verdict(each.verdict, first.name, each.name)
-            lines.append(line.replace(NOT_INTERLEAVED, "not interleaved: measure them together, without --resume"))
+            lines.append(line.replace(NOT_INTERLEAVED, f"not interleaved: {summary.in_turns}"))
             lines += [f"  why: {each.why}"] * bool(each.why)
     return lines
 

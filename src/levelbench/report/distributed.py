@@ -52,6 +52,7 @@ _MOST_BINS = 12
 _NOTHING = "not recorded"
 _IDLE = "it does not train"
 _UNCOUNTED = "not counted: the framework itself sends"
+_UNMEASURED = "not measured: the framework communicates within its own forward and backward passes"
 
 _Samples = Mapping[str, Samples]
 
@@ -86,6 +87,8 @@ def ranks_table(record: Record) -> Table | None:
 
     def communication(found: _Samples) -> CellValue:
         steps, talk = times(found, "step_time"), times(found, "communicate_time")
+        if len(steps) and "counted" in found and not found["counted"].values[0]:
+            return Absent(_UNMEASURED)
         return float(talk.sum() / steps.sum()) if len(steps) and len(talk) == len(steps) else Absent(_IDLE)
 
     def per_step(found: _Samples, name: str) -> CellValue:
@@ -285,14 +288,18 @@ def laws_table(laws: Sequence[ScalingLaws], level: float = 0.95) -> Table:
         what = f"{over}{'time per epoch' if each.quantity == 'epoch' else 'time to accuracy'}"
         runs = Text(f"{each.n}{f' ({each.censored} censored)' if each.censored else ''}")
         counts = Text(", ".join(map(str, each.counts)))
+        fitted: tuple[Cell, Cell, Cell] | None = None
         if each.serial is not None:
-            most = Number(each.most or 0.0, *_turned(each.serial_interval)) if each.serial else Text("without bound")
-            share = _with(each.serial, each.serial_interval)
-            rows.append(
-                (Text(f"{what}: Amdahl"), counts, runs, Number(each.base_s or 0.0), share, Absent(), most, Absent())
-            )
+            most = Number(each.most or 0.0, *_turned(each.serial_interval))
+            fitted = Number(each.base_s or 0.0), _with(each.serial, each.serial_interval), most
+        elif len(each.counts) > 1:
+            none = Absent("no loss to fit")
+            fitted = none, none, none
+        if fitted is not None:
+            rows.append((Text(f"{what}: Amdahl"), counts, runs, fitted[0], fitted[1], Absent(), fitted[2], Absent()))
         if each.contention is not None and each.coherency is not None:
-            peak = Number(each.peak) if each.peak is not None and isfinite(each.peak) else Text("none")
+            unbounded = Absent("coherency has no interval") if each.peak is None else Text("not bounded")
+            peak = Number(each.peak) if each.peak is not None and isfinite(each.peak) else unbounded
             shares = _with(each.contention, each.contention_interval), _with(each.coherency, each.coherency_interval)
             rows.append((Text(f"{what}: Universal"), counts, runs, Absent(), *shares, Absent(), peak))
     unit = laws[0].unit if laws else "rank"
@@ -323,7 +330,7 @@ def _with(value: float, interval: Interval | None) -> Number:
 def _turned(interval: Interval | None) -> tuple[float | None, float | None]:
     if interval is None or interval.low <= 0 or not isfinite(interval.high):
         return None, None
-    return 1 / interval.high, 1 / interval.low
+    return max(1.0, 1 / interval.high), max(1.0, 1 / interval.low)
 
 
 def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
@@ -354,15 +361,17 @@ def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
         figure("predicted_bytes", "predicted", ColumnKind.BYTES),
         figure("messages", "messages", ColumnKind.NUMBER, _UNCOUNTED),
         figure("predicted_messages", "predicted", ColumnKind.NUMBER),
-        figure("communicate_share", "communication", ColumnKind.SHARE),
+        figure("communicate_share", "communication", ColumnKind.SHARE, _UNMEASURED),
         figure("waiting_share", "of it waiting", ColumnKind.SHARE),
         figure("overlap", "overlapped", ColumnKind.SHARE),
         figure("imbalance", "imbalance", ColumnKind.NUMBER),
+        figure("peak_memory_bytes", "peak memory", ColumnKind.BYTES),
         (Column("staleness", "staleness"), staleness),
         (Column("divergence", "divergence"), divergence),
         notes=(
             "Sent: counted at the communicator; predicted: the scheme's closed form. Shares of a step, over all ranks.",
             "Imbalance: computation of the slowest rank over the mean. Staleness in updates: median, largest.",
+            "Peak memory: of the largest rank, its whole process.",
         ),
     )
 
@@ -401,8 +410,9 @@ def scaling_tables(found: Scaling) -> list[Table]:
         if runs
         else "Efficiency: time of the first point over time here, over how many times the accelerators; time per epoch "
         "is that of the whole run, with evaluation if the entry's clock has it in.",
-        f"Brackets of efficiencies: the {found.level * 100:g} % interval. Others: the lowest and highest of up to five "
-        "runs, and that interval from six on.",
+        f"Brackets: of efficiencies the {found.level * 100:g} % interval"
+        f"{', of what reached the target its Wilson interval' if runs else ''}; of others the lowest and highest of up "
+        "to five runs, and their interval from six on.",
     )
     points = scaling_table(found.title, found.points, notes)
     if not runs:

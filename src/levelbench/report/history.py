@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from levelbench.report.canvas import INK_PLACEHOLDER, mark, page_canvas, page_svg, series_colour, time_scale
 from levelbench.report.markup import Html, breakable, tag
-from levelbench.report.numbers import estimate_text, plural, with_interval
+from levelbench.report.numbers import plural, text_of, with_interval
 from levelbench.report.page import figure_html, html_page
 from levelbench.report.run_figures import Plot, can_draw
 from levelbench.report.tables import Column, ColumnKind, Table, cell_of, estimate_cell
@@ -20,10 +20,30 @@ if TYPE_CHECKING:
 __all__ = ["change_lines", "history_page", "history_table"]
 
 _MOST_LABELS = 24
+_MOST_NAMES = 6
 
 
-def change_lines(history: History) -> list[str]:
-    """A sentence for each change, with the command that tests it again, or one that says that none was found."""
+def change_lines(history: History, shallow: bool = False) -> list[str]:
+    """A sentence for each change, with the command that tests it again, or one that says that none was found.
+
+    The last one says which revisions are in the order of measurement, if any are. ``shallow`` says whether the
+    repository here is a shallow clone.
+    """
+    lines = _found_lines(history)
+    do = "get the others with git fetch --unshallow" if shallow else "call this in their repository"
+    if history.by_measurement:
+        lines.append(f"  revisions are in the order of measurement, as git knows none of them here: {do}")
+    elif history.placed:
+        count = len(history.placed)
+        more = f" and {count - _MOST_NAMES} more" if count > _MOST_NAMES else ""
+        names = f"{', '.join(history.placed[:_MOST_NAMES])}{more}"
+        them = "it lies after the one" if count == 1 else "each lies after the one"
+        do = do if shallow else "measure again what was amended or rebased"
+        lines.append(f"  git does not know {names} here: {them} that was measured before it; {do}")
+    return lines
+
+
+def _found_lines(history: History) -> list[str]:
     name = f"{history.name} ({history.measure})"
     if history.why_none:
         return [f"{name}: {plural(len(history.points), 'revision')}; {history.why_none}"]
@@ -44,7 +64,7 @@ def _ratio(change: Change) -> str:
 
 
 def history_table(history: History, level: float) -> Table:
-    """A row per revision, in the order of measurement."""
+    """A row per revision, in their order."""
     changes = {change.at: f"x{_ratio(change)}" for change in history.changes}
     return Table.of(
         "history",
@@ -62,9 +82,9 @@ def history_table(history: History, level: float) -> Table:
     ).without_empty()
 
 
-def history_page(histories: Sequence[History], level: float) -> str:
-    """The text of an HTML document with all histories."""
-    sections = [_section(history, f"history-{at}", level) for at, history in enumerate(histories)]
+def history_page(histories: Sequence[History], level: float, shallow: bool = False) -> str:
+    """The text of an HTML document with all histories; ``shallow`` as for ``change_lines``."""
+    sections = [_section(history, f"history-{at}", level, shallow) for at, history in enumerate(histories)]
     points = sum(len(each.points) for each in histories)
     guide = tag(
         "section",
@@ -82,8 +102,8 @@ def history_page(histories: Sequence[History], level: float) -> str:
     return html_page("Times by revision", lead, tag("main", *sections, guide))
 
 
-def _section(history: History, name: str, level: float) -> Html:
-    said = tag("ul", *(tag("li", line.strip()) for line in change_lines(history)))
+def _section(history: History, name: str, level: float, shallow: bool) -> Html:
+    said = tag("ul", *(tag("li", line.strip()) for line in change_lines(history, shallow)))
     figure = tag("div", figure_html(_plot(history, name, level)), class_="figures")
     machine = tag("p", f"Machine {history.machine}", class_="note")
     return tag("section", tag("h2", breakable(history.name)), said, machine, figure)
@@ -118,8 +138,7 @@ def _drawn(history: History, name: str, level: float) -> str:
         told = []
         for at, each in found.items():
             point = history.points[at]
-            low, high = (each.interval.low, each.interval.high) if each.interval else (None, None)
-            said = f"{point.name}: {estimate_text(each.value, low, high)}, n = {len(point.times_s)}"
+            said = f"{point.name}: {text_of(each)}, n = {len(point.times_s)}"
             told.append((history.name, point.name, said))
         mark(dots, *told)
         edges = [0, *(change.at for change in history.changes), len(history.points)]

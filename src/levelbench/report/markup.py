@@ -118,7 +118,7 @@ def join(parts: Iterable[str]) -> Html:
 def to_html(table: Table, most: int = 500) -> Html:
     """The table in a scrolling box, with a caption for screen readers, and notes and footnotes below.
 
-    On a phone every row is a card, which names the column of each of its values.
+    On a phone or a tablet every row is a card, which names the column of each of its values.
     At most ``most`` rows are shown; a note says how many there are.
     """
     layout = lay_out(table)

@@ -449,7 +449,7 @@ def operators_table(summary: NetworkSummary, by: str = "node") -> Table:
             estimate_cell(row.time),
             Number(row.share),
             *map(cell_of, (row.flops, row.bytes, row.flop_s)),
-            cell_of(None if row.ceiling is None else row.ceiling.value),
+            share_cell(row.ceiling),
         )
         for case, entries in summary.rows
         for arm, entry in zip(summary.arms, entries, strict=True)

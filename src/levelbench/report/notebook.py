@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,9 +17,13 @@ if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.composition import Composition, Lesion
     from levelbench.analysis.generalization import Generalization
+    from levelbench.analysis.roofline import Roofline
     from levelbench.analysis.scaling import Scaling
+    from levelbench.analysis.stability import Stability
+    from levelbench.analysis.threshold import ThresholdSweep
     from levelbench.analysis.tuning import TuningStudy
     from levelbench.analysis.utilisation import Utilisation
+    from levelbench.analysis.why import Why
     from levelbench.measure.verdict import Verdict
     from levelbench.records.reader import Record
     from levelbench.records.store import Store
@@ -91,54 +97,97 @@ def _comparison(comparison: Comparison) -> str:
 
 
 def _batch_sizes(study: BatchSizeStudy) -> str:
-    from levelbench.report.batch_sizes import batch_size_tables, draw_batch_size
-    from levelbench.report.markup import tag, to_html
-    from levelbench.report.run_figures import can_draw
+    from levelbench.report.batch_sizes import batch_size_tables, write_batch_size
 
-    listed = tag("ul", *(tag("li", line) for line in (*study.lacks, *study.caveats)))
-    tables = map(to_html, batch_size_tables(study))
-    return _page(*study.answers(), *tables, listed) + _drawings(*([draw_batch_size(study)] if can_draw() else []))
+    below = (*study.lacks, *study.caveats)
+    return _analysis(study.answers(), batch_size_tables(study), lambda path: write_batch_size(study, path), below)
 
 
 def _scaling(found: Scaling) -> str:
-    from levelbench.report.distributed import scaling_tables
-    from levelbench.report.markup import tag, to_html
+    from levelbench.report.distributed import scaling_tables, write_scaling
 
-    lines = [*(line for each in found.laws for line in each.lacks), *found.warnings]
-    listed = tag("ul", *(tag("li", line) for line in dict.fromkeys(lines)))
-    return _page(*found.answers, found.base, *map(to_html, scaling_tables(found)), listed)
+    below = [*(line for each in found.laws for line in each.lacks), *found.warnings]
+    return _analysis(
+        (*found.answers, found.base),
+        scaling_tables(found),
+        lambda path: write_scaling(found.title, found.points, (), path, found.laws),
+        list(dict.fromkeys(below)),
+    )
 
 
 def _generalization(found: Generalization) -> str:
-    from levelbench.report.generalization import generalization_lines, generalization_tables
-    from levelbench.report.markup import to_html
+    from levelbench.report.generalization import generalization_lines, generalization_tables, write_generalization
 
-    return _page(*generalization_lines(found), *map(to_html, generalization_tables(found)))
+    tables = generalization_tables(found)
+    return _analysis(generalization_lines(found), tables, lambda path: write_generalization(found, path))
 
 
 def _utilisation(found: Utilisation) -> str:
-    from levelbench.report.markup import to_html
-    from levelbench.report.utilisation import utilisation_table
+    from levelbench.report.utilisation import utilisation_table, write_utilisation
 
-    return _page(to_html(utilisation_table(found)))
+    return _analysis((), [utilisation_table(found)], lambda path: write_utilisation(found, path))
 
 
 def _composition(found: Composition | Lesion) -> str:
     from levelbench.analysis.composition import Lesion
-    from levelbench.report.analyses import arms_table, effects_table, singles_table
-    from levelbench.report.markup import to_html
+    from levelbench.report.analyses import arms_table, effects_table, singles_table, write_composition
 
     effects = None if isinstance(found, Lesion) else effects_table(found)
     tables = [arms_table(found), singles_table(found), *([effects] if effects else [])]
-    return _page(*(line.strip() for line in found.lines()), *map(to_html, tables))
+    return _analysis([line.strip() for line in found.lines()], tables, lambda path: write_composition(found, path))
 
 
 def _tuning(study: TuningStudy) -> str:
-    from levelbench.report.markup import to_html
-    from levelbench.report.tuning import sides_table, trials_table
+    from levelbench.report.tuning import sides_table, trials_table, write_tuning
 
     lines = [line.strip() for line in (*study.answer(), *study.lines())]
-    return _page(*lines, to_html(sides_table(study)), to_html(trials_table(study)))
+    return _analysis(lines, [sides_table(study), trials_table(study)], lambda path: write_tuning(study, path))
+
+
+def _stability(found: Stability) -> str:
+    from levelbench.report.studies import stability_tables, write_stability
+
+    return _analysis((), stability_tables([found]), lambda path: write_stability([found], path), found.lacks)
+
+
+def _thresholds(found: ThresholdSweep) -> str:
+    from levelbench.report.studies import threshold_tables
+
+    return _analysis((), threshold_tables(found))
+
+
+def _roofline(found: Roofline) -> str:
+    from levelbench.report.roofline import places_table, roofs_table, write_under_roofs
+
+    tables = [places_table(found).without_empty(), roofs_table(found)]
+    return _analysis((), tables, lambda path: write_under_roofs(found, path), found.lacks)
+
+
+def _why(found: Why) -> str:
+    from levelbench.report.why import why_table, write_why
+
+    tables = [] if found.ratio is None else [why_table(found)]
+    return _analysis([found.line()], tables, (lambda path: write_why(found, path)) if tables else None, found.lacks)
+
+
+def _analysis(
+    answer: Sequence[str],
+    tables: Sequence[Table],
+    write: Callable[[Path], object] | None = None,
+    below: Sequence[str] = (),
+) -> str:
+    """An analysis: what it says, its tables, what it lacks, and the figure that ``write`` draws to a file."""
+    from levelbench.report.markup import tag, to_html
+    from levelbench.report.run_figures import can_draw
+
+    listed = [tag("ul", *(tag("li", line) for line in below))] if below else []
+    drawn = ""
+    if write is not None and can_draw():
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "figure.svg"
+            write(path)
+            drawn = path.read_text() if path.exists() else ""
+    return _page(*filter(None, answer), *map(to_html, tables), *listed) + _drawings(drawn[drawn.find("<svg") :])
 
 
 def measured_html(answer: Sequence[str], table: Table, below: Sequence[str], groups: Sequence[RunGroup]) -> str:
@@ -171,6 +220,10 @@ SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
     ("levelbench.analysis.composition", "Composition"): _composition,
     ("levelbench.analysis.composition", "Lesion"): _composition,
     ("levelbench.analysis.tuning", "TuningStudy"): _tuning,
+    ("levelbench.analysis.stability", "Stability"): _stability,
+    ("levelbench.analysis.threshold", "ThresholdSweep"): _thresholds,
+    ("levelbench.analysis.roofline", "Roofline"): _roofline,
+    ("levelbench.analysis.why", "Why"): _why,
     ("levelbench.measure.verdict", "Verdict"): _verdict,
     ("levelbench.report.tables", "Table"): _table,
 }

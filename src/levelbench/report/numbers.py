@@ -3,6 +3,7 @@
 The width of the interval decides how many decimals a value and its bounds have. The rule is the Particle
 Data Group's (Review of Particle Physics, introduction, 5.3 "Rounding"), applied to the width: of its first three
 digits, 100 to 354 keep two and 355 to 949 keep one, so that rounding moves a bound by at most 15 % of the width.
+The lowest and the highest of a few values were observed, not estimated: the largest keeps at least three digits.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from levelbench.measure.statistics import Estimate
 
 __all__ = ["ABSENT", "BYTES", "ENERGY", "ONE", "PERCENT", "TIME", "USD", "Unit", "choose_unit"]
-__all__ += ["decimals_for", "duration", "duration_range", "estimate_text", "number", "plural", "with_interval"]
+__all__ += ["decimals_for", "duration", "duration_range", "estimate_text", "number", "plural", "text_of"]
+__all__ += ["with_interval"]
 
 ABSENT = "–"
 _MOST_DIGITS = 6
@@ -47,7 +53,7 @@ BYTES = (
     Unit("GiB", 2.0**30, 2.0**30),
     Unit("TiB", 2.0**40, 2.0**40),
 )
-USD = (Unit("USD"),)
+USD = (Unit("µUSD", 1e-6), Unit("mUSD", 1e-3, 0.5e-3), Unit("USD", 1.0, 0.1))
 ENERGY = (Unit("mJ", 1e-3), Unit("J", 1.0, 0.5), Unit("kJ", 1e3, 1e3), Unit("MJ", 1e6, 1e6))
 
 
@@ -81,16 +87,16 @@ def _fixed(value: float, decimals: int) -> str:
     return f"{rounded + 0.0 if rounded else 0.0:,.{max(decimals, 0)}f}"
 
 
-def _fixed_two_digits(value: float) -> str:
-    """``value`` with two significant digits, as plain digits."""
-    return _fixed(value, _decimals_of_digits(value, 2))
+def _in_digits(value: float, digits: int) -> str:
+    """``value`` with so many significant digits, as plain digits."""
+    return _fixed(value, _decimals_of_digits(value, digits))
 
 
-def _two_digits(value: float) -> str:
-    """``value`` with two significant digits; as ``4.9e-5`` if plain digits would be long."""
+def _in_short(value: float, digits: int) -> str:
+    """``value`` with so many significant digits; as ``4.9e-5`` if plain digits would be long."""
     if value == 0.0 or 1e-3 <= abs(value) < 1e6:
-        return _fixed_two_digits(value)
-    mantissa, exponent = f"{value:.1e}".split("e")
+        return _in_digits(value, digits)
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
 
@@ -105,15 +111,20 @@ def number(value: float, digits: int = 3) -> str:
     return _fixed(value, max(0, _decimals_of_digits(value, digits)))
 
 
-def with_interval(value: float, low: float | None, high: float | None, digits: int = 3) -> str:
+def with_interval(
+    value: float, low: float | None, high: float | None, digits: int = 3, *, observed: bool = False
+) -> str:
     """``value [low, high]``, all three with the decimals that the interval supports; ``number`` without one.
 
     At most six digits of the largest bound are shown. An infinite bound is shown as ``∞``. An interval that spans more
     than a factor of three comes from few runs on a log scale: each of its numbers keeps two digits, and beyond a factor
-    of a thousand, long bounds are written with an exponent.
+    of a thousand, long bounds get an exponent. If the bounds are the lowest and the highest of the values ``observed``,
+    each keeps three digits at a factor above three, the largest does below it, and whole ones are shown in full.
 
     >>> with_interval(0.9123, 0.8513, 0.9812), with_interval(17.1, 0.4523, 647.0)
     ('0.91 [0.85, 0.98]', '17 [0.45, 650]')
+    >>> with_interval(42.6, 25.58, 61.53, observed=True), with_interval(6905.3, 5395, 9711, observed=True)
+    ('42.6 [25.6, 61.5]', '6,905 [5,395, 9,711]')
     """
     if low is None or high is None or not math.isfinite(value) or math.isnan(low) or math.isnan(high):
         return number(value, digits)
@@ -121,18 +132,38 @@ def with_interval(value: float, low: float | None, high: float | None, digits: i
     value, low, high = shown = tuple(float(f"{each:.12g}") for each in (value, low, high))
     if all(float(each).is_integer() for each in shown if math.isfinite(each)) and high - low < 1000:
         decimals = 0
+    elif observed and low.is_integer() and high.is_integer():
+        return f"{number(value)} [{number(low)}, {number(high)}]"
     elif _FACTOR * low < high < math.inf and (low > 0.0 or (low == 0.0 and 0.0 < _FACTOR * value < high)):
-        text = _two_digits if high > _WIDE * low else _fixed_two_digits
-        return f"{text(value)} [{text(low)}, {text(high)}]"
+        text, kept = _in_short if high > _WIDE * low else _in_digits, 3 if observed else 2
+        return f"{text(value, kept)} [{text(low, kept)}, {text(high, kept)}]"
     elif not (math.isfinite(high - low) and high > low):
         decimals = max(0, _decimals_of_digits(value, digits)) if math.isfinite(value) else 0
     else:
         largest = max(abs(low), abs(high))
-        decimals = min(decimals_for(high - low), _decimals_of_digits(largest, _MOST_DIGITS))
+        decimals = decimals_for(high - low)
+        if observed:
+            decimals = max(decimals, _decimals_of_digits(largest, 3))
+        decimals = min(decimals, _decimals_of_digits(largest, _MOST_DIGITS))
     return f"{_fixed(value, decimals)} [{_fixed(low, decimals)}, {_fixed(high, decimals)}]"
 
 
-def estimate_text(value: float, low: float | None, high: float | None, units: tuple[Unit, ...] = TIME) -> str:
+def text_of(found: Estimate, units: tuple[Unit, ...] = TIME) -> str:
+    """An estimate outside a table, with its interval or the extremes of its few values."""
+    inside = found.interval
+    if inside is None:
+        return estimate_text(found.value, None, None, units)
+    return estimate_text(found.value, inside.low, inside.high, units, observed=inside.is_range)
+
+
+def estimate_text(
+    value: float,
+    low: float | None,
+    high: float | None,
+    units: tuple[Unit, ...] = TIME,
+    *,
+    observed: bool = False,
+) -> str:
     """A single value outside a table, with its interval and a unit that fits the value.
 
     >>> estimate_text(0.9123, 0.8513, 0.9812), estimate_text(0.107, 4.9e-5, 240.0)
@@ -140,7 +171,7 @@ def estimate_text(value: float, low: float | None, high: float | None, units: tu
     """
     unit = choose_unit([value], units)
     low, high = (None if each is None else each / unit.size for each in (low, high))
-    head, bracket, tail = with_interval(value / unit.size, low, high).partition(" [")
+    head, bracket, tail = with_interval(value / unit.size, low, high, observed=observed).partition(" [")
     return f"{head} {unit.symbol}".rstrip() + bracket + tail
 
 

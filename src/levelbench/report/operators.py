@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from levelbench.errors import UsageError
 from levelbench.measure.ceilings import Ceilings
 from levelbench.measure.selftest import Diagnosis
-from levelbench.measure.statistics import Estimate
 from levelbench.measure.verdict import format_verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
 from levelbench.report.drawing import check_ending, draw
@@ -33,6 +32,7 @@ from levelbench.report.tables import (
     Text,
     clean,
     error_text,
+    estimate_cell,
     share_cell,
     verdict_text,
 )
@@ -45,21 +45,24 @@ __all__ += ["doctor_lines", "fold", "heatmap_text", "problems_table", "summary_l
 __all__ += ["totals_table", "write_heatmap"]
 
 _GIGA = 1e-9
+_NATIVE = "the same framework's own, if it has one"
 
 
 def problems_table(summary: BenchmarkSummary) -> Table:
-    """A row per problem; by framework time, GFLOP/s, share of the ceiling, error and verdict against the first."""
+    """A row per problem; by arm time, GFLOP/s, share of the ceiling, error and verdict against its baseline."""
     columns = [Column("problem", "problem")]
+    judged = [summary.baseline(at) != at for at in range(len(summary.frameworks))]
     for at, name in enumerate(summary.frameworks):
+        key = name.replace(" ", "_")
         columns += [
-            Column(f"{name}_time_s", f"{name} time", ColumnKind.TIME_S),
-            Column(f"{name}_gflop_s", f"{name} GFLOP/s", ColumnKind.NUMBER),
-            Column(f"{name}_share", f"{name} of ceiling", ColumnKind.SHARE, digits=2),
-            Column(f"{name}_error", f"{name} error", ColumnKind.TEXT),
+            Column(f"{key}_time_s", f"{name} time", ColumnKind.TIME_S),
+            Column(f"{key}_gflop_s", f"{name} GFLOP/s", ColumnKind.NUMBER),
+            Column(f"{key}_share", f"{name} of ceiling", ColumnKind.SHARE, digits=2),
+            Column(f"{key}_error", f"{name} error", ColumnKind.TEXT),
         ]
-        columns += [Column(f"{name}_verdict", f"{name}/{summary.frameworks[0]}")] * (at > 0)
+        columns += [Column(f"{key}_verdict", f"{name}/{summary.frameworks[summary.baseline(at)]}")] * judged[at]
     rows = tuple(
-        (Text(problem.name), *(cell for at, entry in enumerate(entries) for cell in _cells(entry, at > 0, summary)))
+        (Text(problem.name), *(cell for at, entry in enumerate(entries) for cell in _cells(entry, judged[at], summary)))
         for problem, entries in summary.rows
     )
     return Table(_name(summary), _title(summary), tuple(columns), rows, _notes(summary))
@@ -69,13 +72,12 @@ def _cells(entry: Entry, judged: bool, summary: BenchmarkSummary) -> list[Cell]:
     if entry.time is None:
         reason = Absent(f"{entry.status}: {entry.reason}")
         return [reason, Absent(), Absent(), Absent(), *([Absent()] * judged)]
-    remark = {"wrong": "WRONG", "failed": "FAILED"}.get(entry.status, "")
-    low, high = (entry.time.interval.low, entry.time.interval.high) if entry.time.interval else (None, None)
+    remark = {"wrong": "WRONG", "failed": "FAILED", "unchecked": "unchecked"}.get(entry.status, "")
     rate: Cell = Absent("its FLOPs are not known") if entry.flops is None else Absent()
     if entry.flop_s is not None:
         rate = Number(entry.flop_s * _GIGA)
     share = share_cell(entry.share, _no_share(entry, summary))
-    return [Number(entry.time.value, low, high, remark), rate, share, _error(entry), *([_verdict(entry)] * judged)]
+    return [estimate_cell(entry.time, remark=remark), rate, share, _error(entry), *([_verdict(entry)] * judged)]
 
 
 def _error(entry: Entry) -> Cell:
@@ -121,23 +123,15 @@ def details_table(summary: BenchmarkSummary) -> Table:
     )
 
 
-def is_validated(entry: Entry) -> bool:
-    """Whether it was measured, and its result compared with the reference."""
-    return entry.status == "measured" and not entry.checked.startswith("not checked")
-
-
 def summary_lines(summary: BenchmarkSummary) -> list[str]:
-    """One line per framework: the numbers measured and not validated, and the mean ratio to the first."""
+    """One line per framework: how many results of each kind, and the mean ratio to the first."""
     lines = []
     for at, total in enumerate(summary.totals):
         counts = ", ".join(f"{count} {status}" for status, count in sorted(total.counts.items()))
         line = f"{total.arm}: {counts}"
-        entries = [of_problem[at] for _, of_problem in summary.rows]
-        if unchecked := sum(each.status == "measured" and not is_validated(each) for each in entries):
-            line += f" ({unchecked} not validated)"
         if total.verdict is not None:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((total.kinds or {}).items()))
-            mean = format_verdict(total.verdict, summary.frameworks[0], total.arm)
+            mean = format_verdict(total.verdict, summary.frameworks[summary.baseline(at)], total.arm)
             line += f"; {kinds}; geometric mean over {total.compared}: {mean}"
         lines.append(line)
     return lines
@@ -177,16 +171,19 @@ def _title(summary: BenchmarkSummary) -> str:
 def _notes(summary: BenchmarkSummary) -> tuple[str, ...]:
     counts = sorted(set(summary.processes))
     processes = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    own = any(summary.own)
     notes = [
         f"time: a call, over {processes} process{'es' * (counts[-1] > 1)} per framework, one median each; intervals at "
         f"{summary.level:.0%}.",
         "of ceiling: the minimum time that the ceilings allow, over the time; c: bound by arithmetic, m: by memory.",
         "error: relative L2 against NumPy in float64 on the same inputs.",
+        *["of yours, the error is against its `reference`, and FLOPs and bytes are those of its `cost`."] * own,
     ]
     if len(summary.frameworks) > 1:
+        first = _NATIVE if own and not all(summary.own) else summary.frameworks[0]
         notes.append(
-            f"verdict: against {summary.frameworks[0]}; SAME within ±{number(summary.margin * 100)} %; FASTER and "
-            "SLOWER after Holm's correction over the problems."
+            f"verdict: against {first}; SAME within ±{number(summary.margin * 100)} %; FASTER and SLOWER after Holm's "
+            "correction over the problems."
         )
     return (*notes, *dict.fromkeys(problem.note for problem, _ in summary.rows if problem.note))
 
@@ -232,10 +229,12 @@ def _cell(counts: Counts) -> Cell:
 def ceilings_table(ceilings: Ceilings) -> Table:
     """Measured limits: matrix products by precision in GFLOP/s, memory bandwidth by kernel in GB/s."""
     rows: list[tuple[Cell, ...]] = [
-        (Text(f"matrix product, {dtype}"), _giga(limit), Text("GFLOP/s")) for dtype, limit in ceilings.flop_s.items()
+        (Text(f"matrix product, {dtype}"), estimate_cell(limit, scale=_GIGA), Text("GFLOP/s"))
+        for dtype, limit in ceilings.flop_s.items()
     ]
     rows += [
-        (Text(f"memory, {kernel}"), _giga(limit), Text("GB/s")) for kernel, limit in ceilings.bandwidth_b_s.items()
+        (Text(f"memory, {kernel}"), estimate_cell(limit, scale=_GIGA), Text("GB/s"))
+        for kernel, limit in ceilings.bandwidth_b_s.items()
     ]
     columns = (
         Column("limit", "limit of this machine"),
@@ -254,11 +253,6 @@ def doctor_lines(diagnosis: Diagnosis) -> list[str]:
         answer = f"no: {'; '.join(each.partition(': ')[0] for each in against)}"
     doubts = [f"doubt: {doubt}" for doubt in diagnosis.doubts]
     return [*diagnosis.sentences(), *doubts, f"fit to measure on: {answer}"]
-
-
-def _giga(limit: Estimate) -> Number:
-    low, high = (limit.interval.low * _GIGA, limit.interval.high * _GIGA) if limit.interval else (None, None)
-    return Number(limit.value * _GIGA, low, high)
 
 
 _SHADES = " .:-=+*#%@"

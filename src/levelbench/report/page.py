@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelbench.records.replicates import doubts_of
+from levelbench.records.replicates import against
 from levelbench.report.distributed import (
     draw_efficiencies,
     rank_tables,
@@ -385,7 +385,7 @@ def report_page(
 ) -> str:
     """The report as the text of an HTML document."""
     only = [group for group, _ in groups]
-    against = [str(each) for each in doubts_of(only)] if caveats is None else list(caveats)
+    said = [str(each) for each in against(only)] if caveats is None else list(caveats)
     title = f"Time to accuracy: {', '.join(task for task, _ in by_task(groups)) or 'no runs'}"
     runs = all_runs(groups)
     days = sorted({run.started[:10] for run in runs})
@@ -393,7 +393,7 @@ def report_page(
     lead = f"{plural(len(groups), 'group')}, {plural(len(runs), 'run')}{when}"
     main = tag(
         "main",
-        _verdict_section(verdicts, against, list(attributions)),
+        _verdict_section(verdicts, said, list(attributions)),
         *(_task_section(task, members, at, len(groups), linted) for at, (task, members) in enumerate(by_task(groups))),
         ranks_section(groups, scalings, [_scaling(each, at) for at, each in enumerate(scalings)]),
         tag("section", tag("h2", "Runs"), to_html(runs_table(runs))),
@@ -452,14 +452,21 @@ def page_names(tasks: Sequence[str]) -> list[str]:
 
 
 def write_index(
-    groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Verdict]], path: Path, names: Sequence[str]
+    groups: Sequence[Group],
+    verdicts: Sequence[tuple[str, str, Verdict]],
+    path: Path,
+    names: Sequence[str],
+    left_out: Sequence[str] = (),
 ) -> Path:
-    """Write a page that has the verdicts and the main table of each task, and leads to its page in ``names``."""
+    """Write a page that has the verdicts and the main table of each task, and leads to its page in ``names``.
+
+    Below them it lists the lines of ``left_out``, about runs that no page shows.
+    """
     parts = []
     for (task, members), name in zip(by_task(groups), names, strict=True):
         only = [group for group, _ in members]
         labels = {group.label for group in only}
-        doubts = len(doubts_of(only))
+        doubts = len(against(only))
         more = f"The report on {task}" + (f", with {plural(doubts, 'doubt')}" if doubts else "")
         parts.append(
             tag(
@@ -471,6 +478,9 @@ def write_index(
             )
         )
     lead = f"{plural(len(parts), 'task')}, {plural(len(all_runs(groups)), 'run')}"
+    if left_out:
+        items = (tag("li", line) for line in left_out)
+        parts.append(tag("section", tag("h2", "Without a run that ended"), tag("ul", *items, class_="doubts")))
     return write_whole(path, html_page("Time to accuracy of all tasks", lead, tag("main", *parts)))
 
 
@@ -491,7 +501,7 @@ def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list
     """The verdicts first, each with its reason; then what speaks against them, and what explains the differences."""
     lines = _verdict_boxes(verdicts)
     if not lines:
-        lines.append(tag("p", "No comparison: a verdict needs two groups of at least two runs each."))
+        lines.append(tag("p", "No comparison: a verdict needs two groups of at least three runs each."))
     if caveats:
         said = [tag("li", line[:_MOST_CHARACTERS]) for line in caveats[:_MOST_DOUBTS]]
         lines += [tag("h3", "What to know before believing it"), tag("ul", *said[:_SHOWN_DOUBTS], class_="doubts")]
@@ -569,7 +579,8 @@ def _failures_section(groups: Sequence[Group]) -> Html:
             elif not run.reached:
                 items.append(tag("li", f"{name}did not reach the target; it counts as censored, not as slow."))
     if not items:
-        return tag("section", tag("h2", "Failures"), tag("p", "None: every run reached the target."))
+        none = "None: every run reached the target." if groups else "No run has ended."
+        return tag("section", tag("h2", "Failures"), tag("p", none))
     rest = len(items) - _MOST_DOUBTS
     more = (tag("p", f"{rest} more; the run list has every run.", class_="note"),) if rest > 0 else ()
     return tag("section", tag("h2", "Failures"), tag("ul", *items[:_MOST_DOUBTS]), *more)

@@ -6,6 +6,7 @@ Patterson, "Roofline", CACM 52, 2009). With the bandwidth of each cache there is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,6 @@ from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_ax
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import number
 from levelbench.report.tables import (
-    Absent,
     Cell,
     CellValue,
     Column,
@@ -44,7 +44,10 @@ _SHOWN = 16
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """A place in the figure, of one series (a framework, a kind): FLOP per byte, FLOP per second, and its interval."""
+    """A place in the figure, of one series (a framework, a kind): FLOP per byte, FLOP per second, and its interval.
+
+    ``hollow``: it has no share of a roof, so that one of both is wrong.
+    """
 
     series: str
     name: str
@@ -52,6 +55,7 @@ class RooflinePoint:
     flop_s: float
     low: float | None = None
     high: float | None = None
+    hollow: bool = False
 
 
 def roofline_points(summary: BenchmarkSummary) -> list[RooflinePoint]:
@@ -101,15 +105,18 @@ def draw_roofline(
         if not mine:
             continue
         colour = SERIES[at % len(SERIES)][0]
-        axes.plot(
-            [point.intensity for point in mine],
-            [point.flop_s * _GIGA for point in mine],
-            MARKERS[at % len(MARKERS)],
-            color=colour,
-            markersize=4.5,
-            alpha=0.75,
-            label=clean(name),
-        )
+        for hollow in sorted({point.hollow for point in mine}):
+            some = [point for point in mine if point.hollow == hollow]
+            axes.plot(
+                [point.intensity for point in some],
+                [point.flop_s * _GIGA for point in some],
+                MARKERS[at % len(MARKERS)],
+                color=colour,
+                markerfacecolor="none" if hollow else colour,
+                markersize=4.5,
+                alpha=0.75,
+                label=clean(f"{name}, no share" if hollow else name),
+            )
         for point in mine:
             if point.low is not None and point.high is not None:
                 axes.plot([point.intensity] * 2, [point.low * _GIGA, point.high * _GIGA], color=colour, linewidth=1)
@@ -139,7 +146,7 @@ def _roofs(axes: Axes, flat: Mapping[str, float], slopes: Mapping[str, float], l
     for dtype, peak in flat.items():
         axes.plot([max(left, peak / best) if best else left, right], [peak * _GIGA] * 2, color=INK, linewidth=1.2)
         axes.annotate(
-            f"{dtype} {number(peak * _GIGA)} GFLOP/s", (right, peak * _GIGA), (0, 3), textcoords="offset points",
+            f"{dtype}, {number(peak * _GIGA)} GFLOP/s", (right, peak * _GIGA), (0, 3), textcoords="offset points",
             ha="right", va="bottom", fontsize=8,
         )  # fmt: skip
     top = max(flat.values())
@@ -148,7 +155,7 @@ def _roofs(axes: Axes, flat: Mapping[str, float], slopes: Mapping[str, float], l
         end = top / slope
         axes.plot([left, end], [left * rate, end * rate], color=INK, linewidth=1.2)
         axes.annotate(
-            f"{name} {number(rate)} GB/s", (left, left * rate), (2, 6), textcoords="offset points",
+            f"{name}, {number(rate)} GB/s", (left, left * rate), (2, 6), textcoords="offset points",
             ha="left", va="bottom", fontsize=8,
         )  # fmt: skip
 
@@ -201,9 +208,7 @@ def places_table(found: Roofline) -> Table:
 
 
 def _named(each: RoofPlace) -> str:
-    if each.kind == "operator" and each.direction == "backward":
-        return f"  {each.name}, backward"
-    return f"  {each.name}" if each.kind == "operator" else each.name
+    return f"  {each.label}" if each.kind == "operator" else each.name
 
 
 def _interval_words(found: Roofline) -> str:
@@ -211,23 +216,22 @@ def _interval_words(found: Roofline) -> str:
 
 
 def _giga(rate: Estimate | None) -> Cell:
-    if rate is None:
-        return Absent()
-    inside = rate.interval
-    return Number(rate.value * _GIGA, *((inside.low * _GIGA, inside.high * _GIGA) if inside else (None, None)))
+    return estimate_cell(rate, scale=_GIGA)
 
 
 def write_under_roofs(found: Roofline, path: Path) -> Path:
-    """Draw the places under their roofs; errors as of ``write_roofline``. Those without a share are left out."""
+    """Draw the places under their roofs; errors as of ``write_roofline``. Those without a share are hollow."""
     check_ending(path)
     points = []
     for each in found.places:
-        if each.flop_s is None or each.intensity is None or each.share is None:
+        if each.flop_s is None or each.intensity is None:
             continue
         inside = each.flop_s.interval
-        bounds = (inside.low, inside.high) if inside else (None, None)
+        low, high = (inside.low, inside.high) if inside else (None, None)
         series = each.kind if each.kind != "operator" else f"operator, {each.direction}"
-        points.append(RooflinePoint(series, each.name, each.intensity, each.flop_s.value, *bounds))
+        points.append(
+            RooflinePoint(series, each.label, each.intensity, each.flop_s.value, low, high, each.share is None)
+        )
     if not points:
         raise UsageError("a roofline figure", "no place has known FLOPs and bytes", "give a network of ONNX operators")
     dtypes = {each.dtype for each in found.places}
@@ -237,9 +241,11 @@ def write_under_roofs(found: Roofline, path: Path) -> Path:
 
     def onto(axes: Axes) -> None:
         draw_roofline(axes, f"{found.title}, n = {found.processes} processes", points, flat, slopes, kinds)
+        middle = math.prod(axes.get_xlim()) ** 0.5
         fastest = sorted(points, key=lambda point: point.flop_s)[-_SHOWN:]
         for point in fastest:
             place = (point.intensity, point.flop_s * _GIGA)
-            axes.annotate(clean(point.name), place, (4, -3), textcoords="offset points", fontsize=7)
+            by, side = (4, "left") if point.intensity < middle else (-4, "right")
+            axes.annotate(clean(point.name), place, (by, -3), textcoords="offset points", fontsize=7, ha=side)
 
     return draw(path, "roofline", (6.8, 4.8), lambda figure: onto(figure.add_subplot()))

@@ -31,7 +31,7 @@ from levelbench.report.canvas import (
     time_scale,
 )
 from levelbench.report.markup import DASHES, PHASES, SERIES
-from levelbench.report.numbers import estimate_text, number
+from levelbench.report.numbers import estimate_text, number, text_of
 from levelbench.report.runs import phase_seconds, phases_by_group, target_text, time_estimate
 from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
 
@@ -87,10 +87,15 @@ def figures_of(groups: Sequence[Group], prefix: str = "") -> tuple[Plot, ...]:
     ``prefix`` makes their names unique on a page with several tasks.
     """
     return (
-        *(_curves_figure(groups, axis, prefix) for axis in AXES),
+        *(_curves_figure(groups, axis, prefix) for axis in AXES if axis is AXES[0] or _count_samples(groups)),
         _times_figure(groups, f"{prefix}times"),
         _phases_figure(groups, f"{prefix}phases"),
     )
+
+
+def _count_samples(groups: Sequence[Group]) -> bool:
+    """Whether some run counts samples: a program that tells only its steps or epochs has one for each."""
+    return any(each.samples != each.step for _, records in groups for record in records for each in record.evaluations)
 
 
 def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Plot:
@@ -151,14 +156,13 @@ def _times_figure(groups: Sequence[Group], name: str) -> Plot:
     parts = []
     for group in only:
         found = time_estimate(group, only)
-        interval = found.interval if found else None
-        bounds = (interval.low, interval.high) if interval else (None, None)
-        shown = estimate_text(found.value, *bounds) if found else "no estimate"
+        shown = text_of(found) if found else "no estimate"
         parts.append(f"{group.label} {shown}, {group.reached} of {group.n} reached the target")
     caption = (
         "Dots: runs that reached the target. Triangles: runs at the time when they were given up; they would have "
         "taken longer. Crosses: runs that could never arrive (failed, diverged, or their schedule was over), where "
-        "they ended. Diamond and bar: the estimate with its interval; an arrow marks an open end."
+        "they ended. Diamond and bar: the estimate with its interval (of fewer than six runs, "
+        "from the lowest to the highest); an arrow marks an open end."
     )
     title = f"Time to accuracy on the {only[0].specification.clock} clock"
     return Plot(name, title, f"Time to accuracy: {'; '.join(parts)}.", caption, svg, table, table)
@@ -475,8 +479,7 @@ def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
                 mark(one, _told(group, run, f"{how} {estimate_text(time * scale, None, None)}"))
             found = time_estimate(group, groups)
             if found is not None:
-                bounds = (found.interval.low, found.interval.high) if found.interval else (None, None)
-                told = (group.label, "estimate", f"{group.label}, estimate: {estimate_text(found.value, *bounds)}")
+                told = (group.label, "estimate", f"{group.label}, estimate: {text_of(found)}")
                 if found.interval is not None:
                     last = max([*reached, *given_up]) * 1.05
                     low, high = found.interval.low / scale, min(found.interval.high / scale, last)

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from levelbench.measure.policies import policy
-from levelbench.measure.statistics.values import RANGE
 from levelbench.records.reader import Record
 from levelbench.records.schema import Distribution, Specification
-from levelbench.records.selection import format_item, format_value, parse_item
+from levelbench.records.selection import format_item, format_name, format_value, parse_item
 from levelbench.records.store import Row
 from levelbench.records.summary import COUNTED, RunSummary, counts_steps, labels_of
 from levelbench.report.markup import PHASES
 from levelbench.report.numbers import BYTES, estimate_text, number
 from levelbench.report.remarks import Remarks, lint_words
-from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text, estimate_cell
 
 if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
@@ -131,7 +130,8 @@ def mean_and_range(values: Sequence[float | None]) -> Spread:
     mean = math.fsum(value / len(known) for value in known)
     if len(known) == 1:
         return Spread(Number(mean, remark=_remark(known, values)), "one run")
-    return Spread(Number(mean, min(known), max(known), _remark(known, values)), "mean [lowest, highest]")
+    cell = Number(mean, min(known), max(known), _remark(known, values), observed=True)
+    return Spread(cell, "mean [lowest, highest]")
 
 
 def _remark(known: Sequence[float], values: Sequence[float | None]) -> str:
@@ -141,10 +141,10 @@ def _remark(known: Sequence[float], values: Sequence[float | None]) -> str:
 
 def _spread(found: Estimate, remark: str = "") -> Spread:
     """An estimate as a cell with its method."""
+    cell = estimate_cell(found, remark=remark)
     if found.interval is None:
-        return Spread(Number(found.value, remark=remark), f"{found.statistic} of n = {found.n}, no interval")
-    cell = Number(found.value, found.interval.low, found.interval.high, remark)
-    if found.interval.method == RANGE:
+        return Spread(cell, f"{found.statistic} of n = {found.n}, no interval")
+    if found.interval.is_range:
         return Spread(cell, f"{found.statistic} [lowest, highest], n = {found.n}: too few for an interval")
     return Spread(cell, f"{found.statistic} with {_level(found.interval.level, found.interval.method)}, n = {found.n}")
 
@@ -268,7 +268,7 @@ def _cost(group: RunGroup, seconds: Spread) -> Spread:
         return seconds
     usd, cell = group.usd_per_hour / 3600.0, seconds.cell
     low, high = (None if bound is None else usd * bound for bound in (cell.low, cell.high))
-    return Spread(Number(usd * cell.value, low, high, cell.remark), seconds.method)
+    return Spread(replace(cell, value=usd * cell.value, low=low, high=high), seconds.method)
 
 
 def _restarts_cost(group: RunGroup) -> Spread:
@@ -402,7 +402,7 @@ def phase_seconds(phases_s: Mapping[str, float]) -> dict[str, float]:
 
 def run_facts(run: RunSummary) -> Table:
     """What a run was and how it ended, one fact per row."""
-    settings = ", ".join(f"{name}={value}" for name, value in run.settings.items())
+    settings = ", ".join(f"{format_name(name)}={value}" for name, value in run.settings.items())
     outcome = {
         "run": f"{run.id}, seed {run.seed}, {run.status}, started {_moment(run.started)}",
         "recipe": f"{run.recipe} on {run.framework} ({run.device})",
@@ -511,6 +511,8 @@ def curve_table(record: Record, run: RunSummary) -> Table:
     """The evaluations: time, progress and quality; the one that counts is marked."""
     clock, target = policy(run.clock), run.target
     told = counts_steps(record)
+    # A program that tells no epochs is always in epoch 0; one that does may begin with 0.
+    epochs = any(each.epoch for each in record.evaluations)
 
     def counts(each: Evaluation) -> bool:
         return run.time_to_accuracy_s is not None and clock.score(each.phases_ns).seconds >= run.time_to_accuracy_s
@@ -520,7 +522,7 @@ def curve_table(record: Record, run: RunSummary) -> Table:
         "curve",
         "Curve",
         record.evaluations,
-        (Column("epoch", "epoch", ColumnKind.NUMBER), lambda each: each.epoch or None),
+        (Column("epoch", "epoch", ColumnKind.NUMBER), lambda each: each.epoch if epochs else None),
         (Column("samples", "samples", ColumnKind.NUMBER), lambda each: each.samples or None if told else None),
         (
             Column("time_s", f"time ({run.clock})", ColumnKind.TIME_S),
@@ -549,7 +551,9 @@ def rows_table(rows: Sequence[Row]) -> Table:
     labels = labels_of([row.specification for row in rows], [row.source_digest for row in rows])
     told = {
         row.path: [
-            f"{name}={format_value(value)}" for name, value in parse_item(label)[1].items() if name not in columns
+            f"{format_name(name)}={format_value(value)}"
+            for name, value in parse_item(label)[1].items()
+            if name not in columns
         ]
         for row, label in zip(rows, labels, strict=True)
     }

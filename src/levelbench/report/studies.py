@@ -56,19 +56,23 @@ _WIDE = 20.0
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 
 
-def stability_tables(found: Sequence[Stability], groups: Sequence[RunGroup]) -> list[Table]:
-    """All tables for reading; those without a row are left out."""
+def stability_tables(found: Sequence[Stability], groups: Sequence[RunGroup] = ()) -> list[Table]:
+    """All tables for reading; those without a row are left out. ``groups`` are those of ``found``, for their times."""
     level = f"{found[0].level * 100:g} %"
+    methods = [spread_of_times(each, groups).method for each in groups]
     overview = Table.of(
         "stability",
         "Stability",
-        list(zip(found, groups, strict=True)),
+        [(each, groups[at] if groups else None) for at, each in enumerate(found)],
         (Column("group", "runs of"), lambda row: row[0].label),
         (
             Column("reached", "reached"),
             lambda row: Reached(row[0].reached, row[0].n, row[0].share.low, row[0].share.high),
         ),
-        (Column("time_s", "time to accuracy", ColumnKind.TIME_S), lambda row: spread_of_times(row[1], groups).cell),
+        (
+            Column("time_s", "time to accuracy", ColumnKind.TIME_S),
+            lambda row: Absent() if row[1] is None else spread_of_times(row[1], groups).cell,
+        ),
         (
             Column("variation", "variation", ColumnKind.SHARE),
             lambda row: estimate_cell(row[0].variation, "fewer than two runs reached the target"),
@@ -82,6 +86,7 @@ def stability_tables(found: Sequence[Stability], groups: Sequence[RunGroup]) -> 
             f"Reached: Wilson's {level} interval. Variation: deviation over mean of the runs that reached the target, "
             "with the interval for log-normal times. Restarts: the mean time until a run succeeds if runs that miss "
             "are started again; its interval allows for misses not seen yet.",
+            *(f"Time to accuracy: {each}." for each in dict.fromkeys(filter(None, methods))),
         ),
     )
     tables = [overview, _quantiles_table(found), _needed_table(found), _best_table(found), _parts_table(found)]
@@ -107,6 +112,12 @@ def _quantiles_table(found: Sequence[Stability]) -> Table:
             (Column(f"by_{share:g}_s", f"{share:.0%} of runs", ColumnKind.TIME_S, series="by"), by(share))
             for share in _QUANTILES
         ),
+        notes=(
+            "Runs that missed the target when all their epochs were done can never arrive here; for the time to "
+            "accuracy, also of compare, they were given up at their last evaluation.",
+        )
+        if any(each.trained_out for each in found)
+        else (),
     )
 
 
@@ -235,7 +246,7 @@ def _draw_stability(axes: Axes, found: Sequence[Stability]) -> None:
 
 
 def threshold_tables(
-    found: ThresholdSweep, target: Target, head: str = "runs of", scored_by: str | None = None
+    found: ThresholdSweep, target: Target | None = None, head: str = "runs of", scored_by: str | None = None
 ) -> list[Table]:
     """The rankings if there are several arms, the sweep, the rules side by side, and how far each arm gets.
 
@@ -245,7 +256,7 @@ def threshold_tables(
 
     order = _by_rank(found)
     names = [Column("arm", head)]
-    clock = f"time to {target.name(scored_by)}"
+    clock = f"time to {'the quality' if target is None else target.name(scored_by)}"
     swept = Table(
         "sweep",
         f"{clock[:1].upper()}{clock[1:]} of ...",
@@ -303,8 +314,11 @@ def _by_rank(found: ThresholdSweep) -> list[int]:
 
 def _cell(cell: ThresholdCell) -> Cell:
     if cell.time_s is None:
+        missed = cell.n - cell.reached
         some = f"{cell.reached} of {cell.n} runs reached it: no median" if cell.reached else "no run reached it"
-        return Absent(some)
+        if cell.stopped and cell.n == 1:
+            return Absent("it stopped before that: not known")
+        return Absent(f"{some} ({cell.stopped} of {missed} stopped before that: not known)" if cell.stopped else some)
     return estimate_cell(cell.time_s, remark="" if cell.reached == cell.n else f"({cell.reached}/{cell.n})")
 
 

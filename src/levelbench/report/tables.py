@@ -66,12 +66,16 @@ class Text:
 
 @dataclass(frozen=True)
 class Number:
-    """A value in the column's base unit, its interval if it has one, and a short remark."""
+    """A value in the column's base unit, its interval if it has one, and a short remark.
+
+    ``observed``: ``low`` and ``high`` are the lowest and the highest of a few values.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
     remark: str = ""
+    observed: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,23 @@ class Table:
         places = range(len(self.columns))
         return self.only([at for at in places if not self.rows or any(row[at] not in nothing for row in self.rows)])
 
+    def without_absent(self) -> Table:
+        """The same table without the columns that only say why they have no value, which becomes a note."""
+        absent = [at for at, column in enumerate(zip(*self.rows, strict=True)) if all(map(_is_absent, column))]
+        if not absent:
+            return self
+        notes: dict[str, None] = {}
+        for at in absent:
+            title = self.columns[at].title
+            for reason in [cell.reason for row in self.rows if isinstance(cell := row[at], Absent)]:
+                notes[f"{ABSENT} {reason}" if reason.startswith(f"{title}:") else f"{ABSENT} {title}: {reason}"] = None
+        kept = self.only([at for at in range(len(self.columns)) if at not in absent])
+        return replace(kept, notes=(*notes, *self.notes))
+
+
+def _is_absent(cell: Cell) -> bool:
+    return isinstance(cell, Absent) and bool(cell.reason)
+
 
 def listing(name: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table of plain text: what can run here and what each item lacks, settings, differences."""
@@ -231,9 +252,9 @@ def _shown(cell: Cell, column: Column, unit: Unit, marks: dict[str, str]) -> str
     match cell:
         case Text(text):
             return clean(text)
-        case Number(value, low, high, remark):
+        case Number(value, low, high, remark, observed):
             low, high = (None if bound is None else bound / unit.size for bound in (low, high))
-            shown = with_interval(value / unit.size, low, high, column.digits)
+            shown = with_interval(value / unit.size, low, high, column.digits, observed=observed)
             return clean(f"{shown} {remark}") if remark else shown
         case Reached(reached, n, low, high):
             interval = "" if low is None or high is None else f" [{low * 100:.0f} %, {high * 100:.0f} %]"
@@ -242,16 +263,20 @@ def _shown(cell: Cell, column: Column, unit: Unit, marks: dict[str, str]) -> str
             return f"{ABSENT} ({marks.setdefault(reason, str(len(marks) + 1))})" if reason else ABSENT
 
 
-def estimate_cell(found: Estimate | None, reason: str = "", remark: str = "") -> Cell:
-    """The value with its interval, or the reason why there is none."""
+def estimate_cell(found: Estimate | None, reason: str = "", remark: str = "", scale: float = 1.0) -> Cell:
+    """The value with its interval, both times ``scale``, or the reason why there is none."""
     if found is None:
         return Absent(reason)
     inside = found.interval
-    return Number(found.value, inside.low if inside else None, inside.high if inside else None, remark)
+    if inside is None:
+        return Number(found.value * scale, remark=remark)
+    return Number(found.value * scale, inside.low * scale, inside.high * scale, remark, inside.is_range)
 
 
 def share_cell(share: CeilingShare | None, reason: str = "") -> Cell:
-    """The share of the nearer ceiling: ``c`` for arithmetic, ``m`` for memory."""
+    """The share of the nearer ceiling: ``c`` for arithmetic, ``m`` for memory; none of a ceiling that is exceeded."""
+    if share is not None and not share.is_possible:
+        return Absent("above the measured ceiling, so one of the two is wrong (levelbench analyze roofline says which)")
     return Absent(reason) if share is None else Number(share.value, remark="m" if share.bound == "memory" else "c")
 
 
@@ -285,9 +310,13 @@ def to_text(table: Table, width: int = 80) -> str:
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print the table to ``console`` in its width; a terminal gets bold headers and dim rules."""
+    """Print the table to ``console`` in its width; a terminal gets bold headers and dim rules.
+
+    A column without any value is left out; the reason is said below.
+    """
     from rich.text import Text as Styled
 
+    table = table.without_absent()
     for at, line in enumerate(_body(table, console.width)):
         style = "bold" if at == 0 else "dim" if set(line) <= {"─", " "} else ""
         console.print(Styled(line.rstrip(), style=style), soft_wrap=True)
@@ -360,7 +389,12 @@ def _wrapped(layout: TextTable, table: Table, at: int, most_text: int | None = N
 
 
 def _fold(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width``, broken at blanks, else after ``[``, ``,`` or ``/``, else anywhere."""
+    """``text`` in lines of at most ``width``, broken at blanks, else after ``[``, ``,`` or ``/``, else anywhere.
+
+    All lines are indented as the first.
+    """
+    if indent := text[: len(text) - len(text.lstrip())]:
+        return [indent + line for line in _fold(text.lstrip(), max(1, width - len(indent)))]
     lines: list[str] = []
     for word in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
         rest = word

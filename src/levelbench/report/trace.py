@@ -46,10 +46,26 @@ def _run(name: str, record: Record) -> Iterator[dict[str, object]]:
         for title, value in values.items():
             yield {"ph": "C", "tid": 1, "name": title, "ts": each.t_ns / 1e3, "args": {title: value}}
     ranks = record.ranks or {0: record.samples}
+    ends_ns = _common_ends(record)
     for rank, samples in sorted(ranks.items()):
         if "step_time" in samples:
             yield _track(_FIRST_RANK + rank, f"steps of rank {rank}" if record.ranks else "steps")
-            yield from _steps(_FIRST_RANK + rank, samples, record)
+            yield from _steps(_FIRST_RANK + rank, samples, record, ends_ns)
+
+
+def _common_ends(record: Record) -> Sequence[float]:
+    """When each step ended, by the first rank's clock, if all ranks leave each step together; else none."""
+    first = record.ranks.get(0, {})
+    together = all(each["lockstep"].values[0] for each in record.ranks.values() if "lockstep" in each)
+    counts = {len(each["step_time"].values) for each in record.ranks.values() if "step_time" in each}
+    if "step_time" not in first or not together or len(counts) != 1:
+        return ()
+    found: list[float] = []
+    took_ns = first["step_time"].values
+    for begin, last, end_ns in _blocks(len(took_ns), record):
+        own = took_ns[begin:last]
+        found += accumulate(own[1:], initial=end_ns - sum(own[1:])) if own else ()
+    return found
 
 
 def _stretches(record: Record) -> Iterator[tuple[int, int, str, dict[str, int], dict[str, object]]]:
@@ -71,13 +87,20 @@ def _since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int
     return {name: took for name in names if (took := after[name] - before.get(name, 0)) > 0}
 
 
-def _steps(track: int, samples: Mapping[str, Samples], record: Record) -> Iterator[dict[str, object]]:
-    """Its steps; the last of each interval ends where the evaluation begins, and each ends in communication."""
+def _steps(
+    track: int, samples: Mapping[str, Samples], record: Record, ends_ns: Sequence[float]
+) -> Iterator[dict[str, object]]:
+    """Its steps; the last of each interval ends where the evaluation begins, and each ends in communication.
+
+    Clocks of ranks are not compared: where all leave a step together, its end is the first rank's (``ends_ns``).
+    """
     took_ns = samples["step_time"].values
     communicated = samples["communicate_time"].values if "communicate_time" in samples else ()
     for first, last, end_ns in _blocks(len(took_ns), record):
         own = took_ns[first:last]
-        begins = accumulate(own, initial=end_ns - sum(own))
+        begins: Iterable[float] = accumulate(own, initial=end_ns - sum(own))
+        if ends_ns:
+            begins = [ends_ns[at] - took for at, took in zip(range(first, last), own, strict=True)]
         for at, begin_ns, length_ns in zip(range(first, last), begins, own, strict=False):
             yield _slice(track, f"step {at + 1}", begin_ns, length_ns, {})
             if at < len(communicated):

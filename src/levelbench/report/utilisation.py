@@ -22,7 +22,8 @@ _NOTES = {
     "datasheet's for the fastest precision, of all devices together. Examples: up to the end of the curve, on the "
     "entry's clock.",
     "measured": "Operations: 2 per multiply-add of products, forward and gradients, of the examples until the target. "
-    "Peak: measured on the machine with a large matrix product in that precision (operator, network).",
+    "Peak: the highest rate measured on the machine with a large matrix product in that precision (operator, network). "
+    "The interval is that of the runs alone; how much the peak varied is not in it.",
 }
 
 
@@ -43,7 +44,7 @@ def utilisation_table(found: Utilisation) -> Table:
         (Column("label", "entry" if found.of == "datasheet" else "runs of"), lambda each: each.label),
         (Column("share", "of the peak", ColumnKind.SHARE), share),
         (Column("gflop_s", "GFLOP/s", ColumnKind.NUMBER), lambda each: scaled(each.flop_s, 1e-9)),
-        (Column("peak_gflop_s", "peak", ColumnKind.NUMBER), lambda each: scaled(each.peak_flop_s, 1e-9)),
+        (Column("peak_gflop_s", "peak GFLOP/s", ColumnKind.NUMBER), lambda each: scaled(each.peak_flop_s, 1e-9)),
         (Column("examples_s", "examples/s", ColumnKind.NUMBER), lambda each: each.examples_s),
         (
             Column("gflop_per_example", "GFLOP an example", ColumnKind.NUMBER),

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelbench.analysis.why import SAMPLES
+from levelbench.analysis.why import FIXED, SAMPLES
 from levelbench.errors import UsageError
 from levelbench.report.drawing import INK, draw, plain_axes
 from levelbench.report.markup import SERIES
@@ -30,8 +30,9 @@ def why_table(found: Why) -> Table:
         raise UsageError("a table of factors", "nothing could be split", "see the lines that say why")
     columns = (
         Column("factor", "factor"),
-        Column("ratio", "ratio", ColumnKind.NUMBER),
+        Column("effect", "factor of the time", ColumnKind.NUMBER),
         Column("share", "of the log ratio", ColumnKind.SHARE, digits=2),
+        Column("ratio", "B over A", ColumnKind.NUMBER),
         Column("a_s", "A, a sample", ColumnKind.TIME_S, series="seconds"),
         Column("b_s", "B, a sample", ColumnKind.TIME_S, series="seconds"),
     )
@@ -39,21 +40,32 @@ def why_table(found: Why) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for depth, each in _ordered(found):
         inside = each.interval
-        ratio = Number(each.ratio, *((inside.low, inside.high) if inside else (None, None)))
+        effect = Number(each.ratio, *((inside.low, inside.high) if inside else (None, None)))
         share = Number(each.log_ratio / whole) if abs(whole) > _SMALL else Absent()
-        sides = (Absent(), Absent()) if each.name == SAMPLES else (Number(each.a), Number(each.b))
-        rows.append((Text(f"{'  ' * depth}{each.name}"), ratio, share, *sides))
+        of_sample = each.name != SAMPLES and FIXED not in (each.name, each.within)
+        sides = (Number(each.a), Number(each.b)) if of_sample else (Absent(), Absent())
+        own = Absent() if each.of_sides is None else Number(each.of_sides)
+        rows.append((Text(f"{'  ' * depth}{each.name}"), effect, share, own, *sides))
     counts = "".join(
         f" Samples to target (means): {number(each.a)} and {number(each.b)}."
         for each in found.factors
         if each.name == SAMPLES
     )
+    counts += "".join(
+        f" Fixed costs do not grow with the samples: time = fixed costs + samples x time per sample. Their means: "
+        f"{number(each.a * 1e3)} and {number(each.b * 1e3)} ms."
+        for each in found.factors
+        if each.name == FIXED
+    )
     n = f"{found.n[0]} pairs" if found.paired else f"n = {found.n[0]} + {found.n[1]}"
     notes = (
-        f"A: {found.a}; B: {found.b} ({n}). Ratios are B over A, each interval at {found.level * 100:g} % by itself; "
-        f"the factors of one level multiply to the one above (logarithmic mean, LMDI).{counts}",
+        f"A: {found.a}; B: {found.b} ({n}). Factors of the time: what each makes of the whole time, each interval at "
+        f"{found.level * 100:g} % by itself; those of one level multiply to the one above (logarithmic mean, LMDI). "
+        f"B over A: the ratio of the samples or seconds themselves.{counts}",
     )
-    return Table("why", f"Why {found.b} takes {number(found.ratio)} times as long", columns, tuple(rows), notes)
+    return Table(
+        "why", f"Why {found.b} takes {number(found.ratio)} times as long{found.condition}", columns, tuple(rows), notes
+    )
 
 
 def _ordered(found: Why) -> list[tuple[int, Factor]]:
@@ -126,5 +138,5 @@ def _draw_why(axes: Axes, found: Why, finest: list[Factor]) -> None:
     axes.xaxis.set_minor_formatter(lambda value, _: number(value) if right / left < 8 else "")
     n = f"{found.n[0]} pairs" if found.paired else f"n = {found.n[0]} + {found.n[1]}"
     axes.set_xlabel(clean(f"time over that of {found.a}\n{n}, intervals at {found.level * 100:g} %"), fontsize=9)
-    axes.set_title(clean(f"Why {found.b} takes x{number(found.ratio)}"), fontsize=10, loc="left")
+    axes.set_title(clean(f"Why {found.b} takes x{number(found.ratio)}{found.condition}"), fontsize=10, loc="left")
     plain_axes(axes, "x")

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from levelbench.measure.environment.software import (
     MALLOC_NAMES,
     THREAD_NAMES,
+    commit_order,
     git,
     harmless,
+    is_shallow,
     libraries,
     malloc,
     settings,
@@ -227,6 +229,26 @@ def test_a_repositorys_own_helpers_are_not_run(repository):
     (folder / "task.py").write_text("a = 2\n")
     assert git(folder)["dirty"] is True
     assert not (folder / ".git" / "was-run").exists()
+
+
+def test_commits_are_in_their_order_without_those_that_the_repository_does_not_know(repository):
+    folder, run = repository
+    run("add", "task.py")
+    commits = []
+    for at in range(3):
+        run("commit", "--allow-empty", "-qm", f"{at}")
+        commits.append(git(folder)["commit"])
+    found = commit_order(folder, [commits[2], "f" * 40, commits[0], "--all", commits[1]])
+    assert sorted(found, key=found.__getitem__) == commits
+    assert commit_order(folder / "nowhere", commits) == {}
+
+
+def test_a_clone_without_the_older_commits_is_shallow(repository, tmp_path):
+    folder, run = repository
+    for at in range(2):
+        run("commit", "--allow-empty", "-qm", f"{at}")
+    run("clone", "-q", "--depth", "1", f"file://{folder}", str(tmp_path / "shallow"))
+    assert [is_shallow(each) for each in (tmp_path / "shallow", folder, tmp_path / "nowhere")] == [True, False, False]
 
 
 def test_a_folder_outside_any_repository_says_so(tmp_path, monkeypatch):

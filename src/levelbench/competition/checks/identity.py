@@ -471,19 +471,50 @@ def recorded(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 def _labels(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
-    """Task, framework and settings agree with the first run's record; an entry may have further settings."""
-    digest = next((run.record_digest for run in entry.submission.runs if run.record_digest in records), None)
-    head = _head(records[digest]) if digest is not None else None
-    if head is None or head.labels is None:
+    """Task, framework, settings, hardware and software are those of one of the records.
+
+    An entry may have further settings and leave out parts of its hardware and software.
+    """
+    digests = (run.record_digest for run in entry.submission.runs)
+    heads = [_head(records[digest]) for digest in digests if digest is not None and digest in records]
+    known = [head.labels for head in heads if head is not None and head.labels is not None]
+    if not known:
         return
     submission = entry.submission
     task = entry.task.task if entry.task else submission.task
     stated: dict[str, Any] = {"task": task, "framework": submission.framework}
     stated |= {f"settings.{name}": value for name, value in submission.settings.items()}
-    for name, value in head.labels.items():
-        if not _is_same(value, stated.get(name)):
-            found = f"{shown(str(stated.get(name)))} in the entry, {shown(str(value))} in its record"
+    optional = {f"hardware.{name}": getattr(submission.hardware, name) for name in _PARTS}
+    optional |= {f"provenance.software.{name}": text for name, text in submission.provenance.software.items()}
+    stated |= {name: value for name, value in optional.items() if value is not None}
+    for name in dict.fromkeys([*known[0], *optional]):
+        if name not in stated and name.startswith(("hardware.", "provenance.")):
+            continue
+        if not any(_is_same(labels.get(name), stated.get(name)) for labels in known):
+            found = f"{shown(str(stated.get(name)))} in the entry, {shown(str(known[0].get(name)))} in its record"
             yield entry.error("B183", name, found)
+
+
+_PARTS = ("accelerators", "accelerator", "processor", "cores", "memory_bytes")
+_FACTS = {
+    "processor": ("machine.cpu", "machine.cpu.model"),
+    "cores": ("machine.cores_allowed", "machine.cores_logical"),
+    "memory_bytes": ("machine.memory_bytes",),
+}
+"""The parts of the hardware, and the names of the same facts in the environment that ``board submit`` writes."""
+
+
+def hardware(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """The parts of the hardware are those of the environment that the entry itself states."""
+    stated, facts = entry.submission.hardware, entry.submission.provenance.environment
+    for part, names in _FACTS.items():
+        known, value = next((facts[name] for name in names if name in facts), None), getattr(stated, part)
+        if known is not None and value is not None and str(value) != known:
+            found = f"{shown(str(value))} as hardware, {shown(known)} in its environment"
+            yield entry.error("B185", f"hardware.{part}", found)
+    if stated.accelerators and facts.get("accelerators.names") == "":
+        found = f"{plural(stated.accelerators, 'accelerator')} as hardware, none in its environment"
+        yield entry.error("B185", "hardware.accelerators", found)
 
 
 def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path, at: str) -> Iterator[EntryFinding]:
@@ -557,7 +588,8 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
 @lru_cache(maxsize=100_000)
 def _head(path: str) -> _Head | None:
     """The identity of a record; ``None`` for a file that cannot be read as one."""
-    from levelbench.measure.environment import machine_of
+    from levelbench.competition.making import provenance_of
+    from levelbench.measure.environment import machine_of, system_of
     from levelbench.records.inference import InferenceRecord
     from levelbench.records.reader import read_record
     from levelbench.records.schema import Header
@@ -572,4 +604,8 @@ def _head(path: str) -> _Head | None:
     specification = header.specification
     labels: dict[str, Any] = {"task": specification.task, "framework": specification.framework}
     labels |= {f"settings.{name}": value for name, value in specification.settings.items()}
+    system = system_of(header.environment, specification.device)
+    labels |= {f"hardware.{name}": getattr(system, name) for name in _PARTS}
+    software = provenance_of(header.environment, version=header.version).software
+    labels |= {f"provenance.software.{name}": text for name, text in software.items()}
     return _Head(header.id, header.seed, (header.key, header.source.whole, machine), labels)

@@ -18,16 +18,18 @@ from levelbench.measure.environment.compare import (
     system_of,
 )
 from levelbench.measure.environment.machine import Facts, accelerators, cores_allowed, machine
-from levelbench.measure.environment.software import git, libraries, malloc, threads
+from levelbench.measure.environment.software import commit_order, git, is_shallow, libraries, malloc, threads
 from levelbench.measure.environment.state import doubts, frequency, load, others_cores, throttling
 
 __all__ = [
     "Difference",
     "capture",
     "capture_after",
+    "commit_order",
     "difference",
     "differences",
     "doubts",
+    "is_shallow",
     "machine_of",
     "same_machine",
     "system_of",

@@ -23,7 +23,7 @@ import sys
 
 # PYTHONTRACEMALLOC starts tracing without the module tracemalloc, which takes longer to import.
 from _tracemalloc import is_tracing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +146,27 @@ def git(folder: Path, timeout_s: float = 2.0) -> Facts:
         "changes": changes,
         "reason": None if commit else "the repository has no commit yet",
     }
+
+
+def commit_order(folder: Path, commits: Collection[str], timeout_s: float = 20.0) -> dict[str, int]:
+    """The place of each commit in the history of the repository around ``folder``, parents first.
+
+    Without those that it does not know; empty without a repository.
+    """
+    wanted = {each for each in commits if re.fullmatch(r"[0-9a-f]{40,64}", each)}
+    try:
+        found = _ask(folder, timeout_s, "rev-list", "--topo-order", "--reverse", "--ignore-missing", *sorted(wanted))
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {each: at for at, each in enumerate(found.decode().split()) if each in wanted}
+
+
+def is_shallow(folder: Path, timeout_s: float = 20.0) -> bool:
+    """Whether the repository around ``folder`` is a clone without the older commits."""
+    try:
+        return _ask(folder, timeout_s, "rev-parse", "--is-shallow-repository").strip() == b"true"
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 def _ask(folder: Path, timeout_s: float, *words: str) -> bytes:

@@ -164,9 +164,11 @@ def _busy(before: Facts, after: Facts) -> Iterator[str]:
     if others is not None:
         if others > _MOST_OTHERS_PER_CORE * logical:
             free = max(1, int(logical - others))
+            used = max(_thread_counts(before).values(), default=logical)
+            fewer = f", or set OMP_NUM_THREADS={free} for everything that is compared" if used > free else ""
             yield (
                 f"other programs kept {others:.1f} of {logical} cores busy during the measurement: "
-                f"stop them and measure again, or set OMP_NUM_THREADS={free} for everything that is compared"
+                f"stop them and measure again{fewer}"
             )
     elif (load.get("others_cores") or 0.0) > _MOST_OTHERS_PER_CORE * logical:
         yield (

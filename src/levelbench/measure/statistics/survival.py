@@ -146,7 +146,7 @@ def restarts_interval(times: Sequence[float], given_up_s: Sequence[float], level
 
 
 _MOST_ARRANGEMENTS = 20_000
-_MOST_CANDIDATES = 400
+_MOST_CANDIDATES, _COARSE, _MOST_TIMES = 400, 60, 1000
 
 _Indices = np.ndarray[tuple[int, int], np.dtype[np.intp]]
 
@@ -198,14 +198,22 @@ def log_rank_sign(a: CensoredTimes, b: CensoredTimes) -> int:
 
 
 def _scores(a: CensoredTimes, b: CensoredTimes) -> Vector:
-    """The log-rank score of each run, a's first: event (0 or 1) minus the cumulative hazard at its time.
+    """The log-rank score of each run, a's first."""
+    return _rank_scores(_stacked(a), _stacked(b), min(a.horizon, b.horizon))
 
-    Both arms are cut off at the earlier of their horizons.
-    """
-    times = np.array([*a.reached, *a.given_up, *b.reached, *b.given_up], dtype=np.float64)
-    counts = [len(a.reached), len(a.given_up), len(b.reached), len(b.given_up)]
-    event = np.repeat([True, False, True, False], counts)
-    horizon = min(a.horizon, b.horizon)
+
+_Stacked = tuple[Vector, np.ndarray[tuple[int], np.dtype[np.bool_]]]
+"""The times of an arm, of those that reached the target first, and which these are."""
+
+
+def _stacked(arm: CensoredTimes) -> _Stacked:
+    times = np.array([*arm.reached, *arm.given_up], dtype=np.float64)
+    return times, np.arange(len(times)) < len(arm.reached)
+
+
+def _rank_scores(a: _Stacked, b: _Stacked, horizon: float) -> Vector:
+    """The score of each run: event (0 or 1) minus the cumulative hazard at its time; both arms end at ``horizon``."""
+    times, event = np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])
     event &= times <= horizon
     times = np.minimum(times, horizon)
     steps, events_at = np.unique(times[event], return_counts=True)
@@ -220,7 +228,8 @@ def _permutation_p(scores: Vector, n_a: int) -> float:
     centred = scores - scores.mean()
     seen = abs(float(centred[:n_a].sum()))
     tolerance = 1e-9 * (1.0 + seen)
-    if math.comb(n, n_a) <= _MOST_ARRANGEMENTS:
+    # Of many runs the number of arrangements has thousands of digits; ten of each arm are too many already.
+    if math.comb(n, min(n_a, n - n_a, 10)) <= _MOST_ARRANGEMENTS:
         sums = np.abs(centred[_arrangements(n, n_a)].sum(axis=1))
         return float((sums >= seen - tolerance).mean())
     variance = n_a * (n - n_a) / (n * (n - 1)) * float((centred**2).sum())
@@ -238,33 +247,56 @@ def time_ratio(a: CensoredTimes, b: CensoredTimes, level: float = 0.95) -> TimeR
     ``None`` if no run reached the target, or if no run of one arm could have: then there are no times to compare.
 
     The p value changes only where a scaled time of b passes a time of a, so only those ratios and the gaps between them
-    need to be tried (at most 400, evenly chosen in rank). The interval is the hull of what is not rejected.
+    need to be tried. Of more than 400 some are, evenly chosen in rank, and then more around the ratio and the ends that
+    were found. The interval is the hull of what is not rejected.
+
     ``ValueError`` if a time is not positive, or not finite for a run that arrived.
     """
     alpha = 1.0 - check_share("the level", level)
-    times_a, times_b = _times(a), _times(b)
+    times_a, times_b = (np.sort(_times(arm)) for arm in (a, b))
     if not (a.reached or b.reached) or not len(times_a) or not len(times_b):
         return None
-    breaks = np.unique(np.outer(times_b, 1.0 / times_a))
-    if len(breaks) > _MOST_CANDIDATES:
-        breaks = breaks[np.linspace(0, len(breaks) - 1, _MOST_CANDIDATES).astype(np.intp)]
-    gaps = np.concatenate([[breaks[0] / 2.0], np.sqrt(breaks[1:] * breaks[:-1]), [breaks[-1] * 2.0]])
-    p = np.array([log_rank_p(a, _scaled(b, float(ratio))) for ratio in gaps])
-    kept = np.flatnonzero(p > alpha)
-    if len(kept) == 0:
-        kept = np.flatnonzero(p == p.max())
-    low = 0.0 if kept[0] == 0 else float(breaks[kept[0] - 1])
-    high = math.inf if kept[-1] == len(breaks) else float(breaks[kept[-1]])
+    stacked, (times, reached) = _stacked(a), _stacked(b)
+
+    def p_values(ratios: Vector) -> Vector:
+        horizons = [min(a.horizon, b.horizon / ratio) for ratio in ratios.tolist()]
+        return np.array(
+            [
+                _permutation_p(_rank_scores(stacked, (times / ratio, reached), horizon), a.n)
+                for ratio, horizon in zip(ratios.tolist(), horizons, strict=True)
+            ]
+        )
+
+    breaks = np.unique(np.outer(_some(times_b, _MOST_TIMES), 1.0 / _some(times_a, _MOST_TIMES)))
+    few = len(breaks) <= _MOST_CANDIDATES
+    tried = breaks if few else _some(breaks, _COARSE)
+    for done in (few, True):
+        gaps = np.concatenate([[tried[0] / 2.0], np.sqrt(tried[1:] * tried[:-1]), [tried[-1] * 2.0]])
+        p = p_values(gaps)
+        kept = np.flatnonzero(p > alpha)
+        if len(kept) == 0:
+            kept = np.flatnonzero(p == p.max())
+        low = 0.0 if kept[0] == 0 else float(tried[kept[0] - 1])
+        high = math.inf if kept[-1] == len(tried) else float(tried[kept[-1]])
+        if done:
+            break
+        first, last = (np.clip(np.array([kept[0], p.argmax(), kept[-1]]) + step, 0, _COARSE - 1) for step in (-2, 1))
+        near = [breaks[(breaks >= x) & (breaks <= y)] for x, y in zip(tried[first], tried[last], strict=True)]
+        tried = np.unique(np.concatenate([tried, *(_some(each, _COARSE) for each in near)]))
     best = np.log(gaps[p >= p.max() - 1e-12])
     ratio = min(max(math.exp(float(best.mean())), low), high)
     return TimeRatio(ratio, Interval(low, high, level, "inverted log-rank permutation test"))
+
+
+def _some(ordered: Vector, most: int) -> Vector:
+    """At most so many of the values, evenly chosen in rank."""
+    if len(ordered) <= most:
+        return ordered
+    chosen: Vector = ordered[np.linspace(0, len(ordered) - 1, most).astype(np.intp)]
+    return chosen
 
 
 def _times(arm: CensoredTimes) -> Vector:
     """The finite times of an arm: those that a ratio can scale."""
     given_up = watched(arm.given_up)
     return np.concatenate([positive(arm.reached, 0), given_up[np.isfinite(given_up)]])
-
-
-def _scaled(arm: CensoredTimes, ratio: float) -> CensoredTimes:
-    return CensoredTimes(tuple(t / ratio for t in arm.reached), tuple(t / ratio for t in arm.given_up))

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 RANGE = "lowest to highest"
+"""The method of an interval that is only the extremes of two to five values."""
 
 _LEAST_P = 0.001
-"""The method of an interval that is only the extremes of two to five values."""
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -32,6 +32,11 @@ class Interval:
     def width(self) -> float:
         """``high - low``, in the unit of the values."""
         return self.high - self.low
+
+    @property
+    def is_range(self) -> bool:
+        """Whether its ends are the lowest and the highest value, of too few for an interval."""
+        return self.method == RANGE
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
