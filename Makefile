@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make run` and `make test`. Both set up what they need in .venv and nowhere else.
-# `make test ROOM=records` runs the tests of one folder below tests/.
+# `make test ROOM=records` runs the tests of one folder below tests/; ALL=1 includes those marked slow.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ run: $(VENV)/.run
 	@$(BIN)/levelbench run 'digits[framework=numpy]' 'digits[framework=torch]' -n 5
 
 test: $(VENV)/.test
-	@$(BIN)/pytest -n 2 --dist loadfile $(if $(ROOM),tests/$(ROOM))
+	@$(BIN)/pytest -n 2 --dist loadfile $(if $(ALL),,-m 'not slow') $(if $(ROOM),tests/$(ROOM))
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -27,7 +27,8 @@ import numpy as np
 
 import levelbench
 from levelbench import plugins
-from levelbench.experiments.commands import carry_out_command, make_command
+from levelbench.experiments.command_process import carry_out_command
+from levelbench.experiments.commands import make_command
 from levelbench.experiments.programs import read_target
 from levelbench.experiments.progress import Printed
 from levelbench.frameworks.numpy.operators import OPERATORS

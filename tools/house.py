@@ -16,6 +16,11 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "levelbench"
 
 
+def sources() -> list[Path]:
+    """The package's modules; planted parts are data."""
+    return sorted(path for path in SOURCE.rglob("*.py") if path.parent.name != "planted")
+
+
 def module_of(path: Path) -> str:
     """`levelbench.records.store` of its file."""
     return ".".join(("levelbench", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
@@ -77,14 +82,14 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 def import_circles() -> list[list[str]]:
     """Modules that import each other when they are imported."""
-    trees = {module_of(path): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+    trees = {module_of(path): ast.parse(path.read_text()) for path in sources()}
     return circles({name: imports_of(tree, set(trees)) for name, tree in trees.items()})
 
 
 def names_of_several_classes() -> dict[str, list[str]]:
     """Public class names that are defined more than once, with the modules that do so."""
     classes = defaultdict(list)
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in sources():
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes[node.name].append(module_of(path))
@@ -97,7 +102,7 @@ def main() -> None:
     parser.add_argument("--names", action="store_true", help="list public class names that are defined more than once")
     parser.add_argument("--circles", action="store_true", help="list circles of imports")
     chosen = parser.parse_args()
-    texts = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
+    texts = {path: path.read_text() for path in sources()}
     trees = {path: ast.parse(text) for path, text in texts.items()}
     sizes = [text.count("\n") for text in texts.values()]
     small = sum(text.count("\n") < 40 for path, text in texts.items() if path.name != "__init__.py")
