@@ -51,6 +51,7 @@ def test_our_own_check_finds_nothing_wrong_with_the_file_of_a_page(page, framewo
     assert ended.value.code == 0, capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_task_of_ones_own_runs_as_it_is_written(tmp_path):
     example("guides/own-task.md", tmp_path / "my_task.py")
     command = [sys.executable, "-m", "levelbench", "run", "my_task.py", "--framework", "numpy", "-n", "2"]
@@ -261,7 +262,7 @@ def ended(command, folder, environment, capsys):
 @pytest.mark.parametrize(
     "walk",
     [
-        pytest.param(walk, marks=[] if walk[0] in {"README.md", "start/tutorial.md"} else pytest.mark.slow, id=walk[0])
+        pytest.param(walk, marks=[] if walk[0] == "README.md" else pytest.mark.slow, id=walk[0])
         for walk in [*WALKS, *([name] for name in RUN if not any(name in walk for walk in WALKS))]
     ],
 )

@@ -80,6 +80,7 @@ def test_each_is_listed_like_ours(levelbench, kind, name):
     assert name in json.dumps(json.loads(levelbench("list", kind, "--json")))
 
 
+@pytest.mark.slow
 def test_the_task_is_trained_on_the_framework_to_its_target(levelbench):
     levelbench("run", "acme-digits", "--framework", "acme-numpy", "-n", "1")
     shown = levelbench("list", "runs")
@@ -92,6 +93,7 @@ def test_the_framework_is_measured_and_held_against_the_reference(levelbench):
     assert "acme-numpy" in levelbench("operator", "Relu", "--shape", "X=4x4", "--framework", "acme-numpy", "-n", "2")
 
 
+@pytest.mark.slow
 def test_the_scheme_joins_ranks(levelbench):
     pytest.importorskip("torch")
     assert "acme-whole" in levelbench("check", "acme-whole")

@@ -89,6 +89,7 @@ def files_of(room):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS)
 def test_imports_point_one_way(room):
     allowed = MAY_IMPORT[room] | {room, "__version__"} | BASE
@@ -104,10 +105,12 @@ def house():
     return found
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other(house):
     assert house.import_circles() == []
 
 
+@pytest.mark.slow
 def test_no_two_public_classes_have_one_name(house):
     assert house.names_of_several_classes() == {}
 
@@ -180,6 +183,7 @@ def undocumented(node, classes):
     return [name for name in silent if not any(described(base, name, {node.name}) for base in bases_of(node))]
 
 
+@pytest.mark.slow
 def test_a_public_method_says_what_it_does_unless_its_base_has(classes):
     public = [(name, each) for name, found in classes.items() for each in found if not name.startswith("_")]
     # The attributes of a protocol are written as properties, and its class describes them.

@@ -43,6 +43,7 @@ def test_the_critical_size_lies_where_samples_and_steps_are_twice_their_least(gr
         assert (steps / at.steps - 1) * (samples / at.samples - 1) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [each_epoch, each_20_steps])
 def test_the_critical_size_does_not_depend_on_how_often_runs_are_evaluated(groups, every):
     rng, found = np.random.default_rng(20), []

@@ -84,6 +84,7 @@ def test_a_levelbench_error_comes_back_with_its_class():
     assert "Traceback" in error.trace
 
 
+@pytest.mark.slow
 def test_memory_is_refused_only_beyond_the_cap():
     assert run(eats, memory_bytes=512 * 2**20)[1] == [{"refused": True}]
     assert run(eats, memory_bytes=8 * 2**30)[1] == []

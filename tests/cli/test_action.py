@@ -51,6 +51,7 @@ def gate(repository, tmp_path, **inputs):
     return step(SCRIPT, repository, COMMAND="sh work.sh", **places, **given)
 
 
+@pytest.mark.slow
 def test_a_slower_head_fails_and_the_summary_says_so(repository, tmp_path):
     done = gate(repository, tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -43,6 +43,7 @@ def test_runs_are_made_at_each_size_with_a_scaled_rate_and_not_made_again(call, 
     assert "4 wanted · 4 done · 0 to go" in again
 
 
+@pytest.mark.slow
 def test_the_rate_is_tuned_on_a_seed_that_is_not_measured(call, made):
     code, out, err = call(*made, "--tune", "2", "--rule", "none", "--json")
     assert code == 0
@@ -54,6 +55,7 @@ def test_the_rate_is_tuned_on_a_seed_that_is_not_measured(call, made):
     assert all(point["group"]["n"] == 2 for point in found["points"])
 
 
+@pytest.mark.slow
 def test_the_noise_scale_is_measured_on_runs_of_their_own(call, made, tmp_path):
     words = [*made[:-4], "--noise", "2", *made[-2:]]
     code, out, _ = call(*words, "--json")

@@ -97,6 +97,7 @@ def record_of(job, t_ns, machine):
     return writer.path
 
 
+@pytest.mark.slow
 def test_the_declared_factors_are_switched_in_every_combination(study, call, tmp_path):
     path, jobs, _ = study
     code, out, _ = call("analyze", "composition", path, "--framework", "numpy", "-n", 3, "--store", tmp_path / "s")
@@ -110,6 +111,7 @@ def test_the_declared_factors_are_switched_in_every_combination(study, call, tmp
     assert "shortens training" in out
 
 
+@pytest.mark.slow
 def test_a_combination_that_gains_less_is_sub_multiplicative(study, call, tmp_path):
     path, _, launch = study
     launch.together = 1.5
@@ -129,6 +131,7 @@ def test_the_same_command_makes_no_run_twice_and_more_seeds_only_those(study, ca
     assert {job.seed for job in jobs[8:]} == {2}
 
 
+@pytest.mark.slow
 def test_a_factor_of_the_users_own_says_what_off_is(study, call, tmp_path):
     path, jobs, _ = study
     words = ("--factor", "wide", "--factor", "momentum", "--factor", "nesterov=false", "--design", "one")
@@ -155,6 +158,7 @@ def test_one_run_an_arm_cannot_tell(study, call, tmp_path):
     assert "at least 3 of each arm" in out
 
 
+@pytest.mark.slow
 def test_tables_and_figure_are_written_where_they_are_wanted(study, call, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     path, _, _ = study
@@ -169,6 +173,7 @@ def test_tables_and_figure_are_written_where_they_are_wanted(study, call, tmp_pa
     assert read_record(next((tmp_path / "s").rglob("*.jsonl"))).status == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True])
 def test_where_no_arm_has_a_speed_up_there_is_no_figure_and_the_verdict_stands(study, call, tmp_path, as_json):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -220,6 +225,7 @@ def test_its_help_is_there_without_a_framework(call):
     assert "--factor" in out
 
 
+@pytest.mark.slow
 def test_framework_and_ranks_are_factors(study, call, tmp_path):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     path, jobs, _ = study

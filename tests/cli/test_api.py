@@ -49,6 +49,7 @@ def test_progress_goes_to_standard_error_and_can_be_left_out(measured, store, ca
         assert (out, bool(err)) == ("", progress)
 
 
+@pytest.mark.slow
 def test_several_frameworks_are_a_list_as_options_with_commas_are(measured, store):
     pytest.importorskip("torch")
     found = levelbench.run("digits", n=1, framework=["numpy", "torch"], store=store, progress=False)
@@ -151,6 +152,7 @@ def test_a_report_on_nothing_and_on_a_history_is_refused(tmp_path):
         levelbench.report(store=tmp_path, history=True)
 
 
+@pytest.mark.slow
 def test_the_examples_in_the_docstrings_are_right(warm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = doctest.testmod(api)

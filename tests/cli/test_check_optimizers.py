@@ -62,6 +62,7 @@ reference = "momentum"
 """
 
 
+@pytest.mark.slow
 def test_a_class_of_pytorchs_kind_is_checked_with_the_usual_rate(write, capsys):
     pytest.importorskip("torch", reason="needs PyTorch")
     assert check(write(TORCHS)) == 0
@@ -84,12 +85,14 @@ def test_without_a_reference_its_namesake_is_suggested(write, capsys, name, sugg
     assert f'or --reference {suggested}"' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_state_that_pytorch_does_not_save_is_found(write, capsys):
     pytest.importorskip("torch", reason="needs PyTorch")
     assert check(write(TORCHS.replace("self.state[parameter]", "self.__dict__.setdefault(parameter, {})"))) == 1
     assert "PyTorch in `self.state[parameter]`" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_optimizer_of_pytorchs_with_its_settings_is_checked(write, capsys):
     pytest.importorskip("torch", reason="needs PyTorch")
     given = "from functools import partial\nimport torch\noptimizer = partial(torch.optim.SGD, lr=0.1, momentum=0.9)\n"
@@ -107,6 +110,7 @@ def test_a_wrong_one_ends_with_1_and_says_from_which_step(write, capsys):
     assert "first step: the very first step differs: first at step 1" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_optimizer_that_hangs_is_stopped_and_the_check_is_named(write, capsys):
     text = RIGHT.replace("        velocity = self", "        while True: pass\n        velocity = self")
     assert check(write(text), timeout=20) == 1

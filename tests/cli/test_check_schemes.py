@@ -63,6 +63,7 @@ def check(call, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_a_right_scheme_ends_with_0(check):
     code, out, _ = check(RIGHT)
     assert code == 0
@@ -77,6 +78,7 @@ def test_a_wrong_one_ends_with_1_and_says_what_and_where(check):
     assert "do: send the weighted gradients" in out
 
 
+@pytest.mark.slow
 def test_json_has_every_finding(check):
     code, out, _ = check(WRONG, "--json")
     found = json.loads(out)

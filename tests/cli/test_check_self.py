@@ -63,6 +63,7 @@ def test_faults_that_are_found_and_right_parts_that_pass_end_with_0(call, corpus
     assert [(each["name"], each["held_back"]) for each in found["parts"]][-1] == ("InPlace", True)
 
 
+@pytest.mark.slow
 def test_a_fault_that_is_found_for_another_reason_is_named(call, corpus):
     corpus(aspect="special-values")
     code, out, _ = call("check", "--self-test", "operators")
@@ -71,6 +72,7 @@ def test_a_fault_that_is_found_for_another_reason_is_named(call, corpus):
     assert "held back" in out
 
 
+@pytest.mark.slow
 def test_a_right_part_that_is_accused_is_named(call, corpus):
     corpus(text=OPERATORS.replace("return x + x\n", "return x * 2.5\n"))
     code, out, _ = call("check", "--self-test", "operators")

@@ -158,6 +158,7 @@ def test_what_cannot_be_checked_is_said_with_what_to_do(check, text, words, code
     assert says in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -12,6 +12,7 @@ from levelbench.experiments import own_optimizers
 QUICK = ("--framework", "numpy", "-n", "3", "--budget-s", "0.02", "--batch", "8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

@@ -426,6 +426,7 @@ def test_a_launcher_of_one_rank_and_a_clusters_names_for_machines_are_fine(call,
     assert len(list(tmp_path.rglob("*.jsonl"))) == 1
 
 
+@pytest.mark.slow
 def test_fewer_runs_than_another_command_asked_for_are_no_missing_runs(call, tmp_path):
     words = ("--framework", "numpy", "--store", tmp_path, "--no-report")
     call("run", "digits[lr=0.3]", "-n", "3", *words)

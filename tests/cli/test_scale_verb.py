@@ -5,6 +5,7 @@ import json
 import pytest
 
 
+@pytest.mark.slow
 def test_two_points_are_measured_shown_drawn_and_not_made_again(call, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

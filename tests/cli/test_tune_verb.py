@@ -101,6 +101,7 @@ def test_the_answer_states_budget_trials_settings_and_time(study, call):
     assert out.count("lr=log(0.0001,1.0)") >= 2
 
 
+@pytest.mark.slow
 def test_one_side_is_tuned_alone(study, call):
     _, jobs, _, words = study
     code, out, _ = call(*words)
@@ -238,6 +239,7 @@ def test_tables_and_the_figure_are_written(study, call, tmp_path):
     assert "<svg" in files["svg"].read_text()
 
 
+@pytest.mark.slow
 def test_killed_it_goes_on_without_a_trial_lost_or_doubled(tmp_path):
     command = [
         sys.executable, "-m", "levelbench", "tune", "digits", "--space", "lr=log(1e-3,0.1)", "--trials", "4", "-n", "1",

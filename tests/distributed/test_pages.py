@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from levelbench.distributed.finding import named_scheme
 from levelbench.distributed.probes.schemes import check_scheme
 
@@ -13,6 +15,7 @@ def blocks(text):
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_scheme_of_the_page_passes_every_probe(tmp_path):
     path = tmp_path / "my_scheme.py"
     path.write_text(blocks((DOCS / "guides" / "own-scheme.md").read_text())[0])

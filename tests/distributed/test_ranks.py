@@ -292,6 +292,7 @@ def test_an_error_of_the_block_takes_precedence():
         _fail_later()
 
 
+@pytest.mark.slow
 def test_ranks_wait_longer_for_a_decision_than_their_timeout():
     """The first rank decides for two seconds, while a rank that is silent for one counts as lost."""
 

@@ -120,9 +120,10 @@ def test_out_of_place_leaves_the_argument_as_it_was():
 
         communicator.all_reduce = watched
         list(sweep(communicator, NumpyBackend(), ["all-reduce"], [64], FixedCount(8), how=How(copy=True)))
-        return len({id(each) for each in kept[1:]})
+        # The first call is of the check; how many are timed depends on the warm-up.
+        return len({id(each) for each in kept[1:]}) == len(kept[1:]) >= 8
 
-    assert run_ranks(2, work) == [8, 8]
+    assert run_ranks(2, work) == [True, True]
 
 
 def test_a_budget_is_shared_between_points():

@@ -159,6 +159,7 @@ def test_a_recipe_file_that_scores_on_training_data_is_refused_and_doubted(task_
     assert "training examples" not in " ".join(found[0].suspect)
 
 
+@pytest.mark.slow
 def test_a_mixture_that_returns_validation_examples_is_doubted_and_an_honest_one_is_not(task_text, store, tmp_path):
     own = (
         "from levelbench.training.augmentation import Mixup\n"
@@ -302,6 +303,7 @@ def test_a_fixed_schedule_cut_short_by_a_budget_has_not_reached_its_target(store
     assert (run.reached, run.hopeless) == (False, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_equal_seeds_give_equal_bits(task_file, store, framework, warm_torch):
     if framework == "torch":
@@ -339,6 +341,7 @@ def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(
     assert plan_of([arm], [1], store).failed == ()
 
 
+@pytest.mark.slow
 def test_two_campaigns_on_one_store_lose_nothing(task_file, store):
     arms = [resolve(str(task_file), {"lr": lr}, NUMPY) for lr in (0.05, 0.1)]
     jobs = [
@@ -355,6 +358,7 @@ def test_two_campaigns_on_one_store_lose_nothing(task_file, store):
     assert all(read_record(each.path).status == "done" for each in finished)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_nothing_is_imported_on_the_clock(store, framework):
     if framework == "torch":

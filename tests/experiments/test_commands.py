@@ -88,6 +88,7 @@ def test_what_outlives_its_time_is_ended_with_all_that_it_started():
     assert 0.3e9 <= ended.wall_ns < 30e9
 
 
+@pytest.mark.slow
 def test_what_it_leaves_behind_is_ended_even_if_it_does_not_listen(tmp_path):
     deaf = f"{PYTHON} -c 'import os,signal,time,pathlib; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
     deaf += f'pathlib.Path("{tmp_path}/pid").write_text(str(os.getpid())); time.sleep(60)\' & '
@@ -323,6 +324,7 @@ def test_a_command_of_which_every_process_failed_gets_no_verdict(tmp_path):
     assert found.reason == "false failed in every process: how long its work takes is unknown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kept", "said"),
     [("bytes(10_000)", "it read cache.bin, which an earlier run wrote"), ("b'x'", "the first process of the command")],
@@ -419,6 +421,7 @@ def test_a_command_that_leaves_its_work_to_the_background_gets_no_verdict(tmp_pa
     assert found.reason == "sleep 0.1 & true left processes running, whose time is not in it: wait for them"
 
 
+@pytest.mark.slow
 def test_a_command_whose_first_process_took_much_longer_is_doubted(tmp_path):
     kept = tmp_path / "kept"
     summary = measured(tmp_path, "sleep 0.05", f"sh -c 'test -e {kept} || sleep 1; touch {kept}'")

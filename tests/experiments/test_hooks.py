@@ -274,6 +274,7 @@ def test_a_program_whose_model_is_never_called_is_doubted_under_time_too(time_pr
     assert any("no forward pass" in each for each in record.end.suspect)
 
 
+@pytest.mark.slow
 def test_a_program_whose_model_is_called_is_not_doubted_under_time(time_program):
     text = """
         for batch in loader:

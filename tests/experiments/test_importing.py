@@ -140,6 +140,7 @@ def test_compiling_a_long_file_is_not_the_files_doing(task_with):
     assert seen.imports_cpu_s > seen.cpu_s
 
 
+@pytest.mark.slow
 def test_processor_time_at_import_is_a_doubt_and_in_the_record(task_with, store):
     arm = resolve(task_with(BURNING), {}, NUMPY)
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
@@ -256,6 +257,7 @@ def from_file(epochs: int = 2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [_AT_IMPORT, _IN_RECIPE], ids=["import", "recipe"])
 @pytest.mark.parametrize("name", ["conf.json", "../conf/base.json", "link.json"])
 def test_a_run_is_made_again_where_a_file_of_settings_has_changed(task_with, store, tmp_path, more, name):
@@ -310,6 +312,7 @@ def dynamic(epochs: int = 2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "how"),
     [
@@ -757,6 +760,7 @@ def test_the_untrained_quality_is_in_the_record_and_changes_no_bit_of_the_traini
     assert "validation examples, after the run" in untrained.method
 
 
+@pytest.mark.slow
 def test_a_run_is_made_again_where_an_environment_variable_that_the_task_reads_has_changed(
     task_with, store, monkeypatch
 ):
@@ -871,6 +875,7 @@ def reading(lr: float = 0.05) -> Recipe:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "recipe", "doubted"),
     [

@@ -204,6 +204,7 @@ def campaign(spec, store):
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_same_command_makes_only_what_is_missing(tmp_path, model_file):
     spec = specification(path=model_file, budget_s=0.5, samples=10**6)
     first = campaign(spec, tmp_path)

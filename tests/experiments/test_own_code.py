@@ -56,6 +56,7 @@ def runs(store):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["AT_IMPORT", "IN_RECIPE"])
 @pytest.mark.parametrize("line", [_HISTORY, _ADDED, _IN_PLACE, _MOVED], ids=["history", "a+", "r+", "moved"])
 def test_a_history_that_a_run_reads_and_adds_to_is_no_setting(arm, runs, tmp_path, line, where):
@@ -96,6 +97,7 @@ def test_a_large_table_that_a_recipe_reads_is_data(arm, runs, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("where", ["AT_IMPORT", "IN_RECIPE"])
 @pytest.mark.parametrize("name", ["libk.so", "libk.so.1"])

@@ -514,6 +514,7 @@ def test_two_programs_are_compared_as_runs_are(run, tmp_path):
     assert any("reports its own quality" in str(each) for each in found["caveats"])
 
 
+@pytest.mark.slow
 def test_what_is_measured_again_takes_the_place_of_what_was(run, records, tmp_path):
     for _ in range(2):
         run(LEARNS, "--target", "accuracy=0.9", "-n", 2)
@@ -564,6 +565,7 @@ def went_on(records):
     return [bool(each) for each in found], next((each[0] for each in found if each), "")
 
 
+@pytest.mark.slow
 @needs_inotify
 @pytest.mark.parametrize(
     ("before", "does", "said"),
@@ -675,6 +677,7 @@ def test_a_checkpoint_that_is_removed_before_each_run_is_no_doubt(run, records):
     assert went_on(records)[0] == [False, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "does",
     [
@@ -756,6 +759,7 @@ def test_the_predictions_of_a_program_are_scored_by_us_at_its_end(run, records):
     assert found.evaluations[-1].t_ns <= found.end.t_ns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "save",
     [
@@ -795,12 +799,14 @@ def test_inputs_that_are_revealed_afterwards_stop_the_clock_where_training_ends(
     assert "given after training" in found.header.specification.held_out
 
 
+@pytest.mark.slow
 def test_a_program_that_goes_on_for_long_after_its_clock_is_a_doubt(run, records):
     program = predicts('print("levelbench: trained")', "time.sleep(2.5); " + SAVE)
     assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
     assert any("it went on for" in each for each in records()[0].end.suspect)
 
 
+@pytest.mark.slow
 def test_work_of_an_orphan_in_a_session_of_its_own_is_work_after_the_clock(run, records):
     waits = "os.read(reads, 1)"
     orphan = f"""
@@ -821,6 +827,7 @@ print("levelbench: trained", flush=True)
     assert any("it went on for" in each for each in records()[0].end.suspect)
 
 
+@pytest.mark.slow
 def test_what_a_program_does_once_its_predictions_are_there_is_no_work_after_its_clock(run, records):
     program = predicts('print("levelbench: trained")', SAVE + "; time.sleep(2.5)")
     assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
@@ -848,6 +855,7 @@ def test_after_a_long_training_predictions_may_take_a_share_of_it():
     assert after_training(100.0, Spent(21.0, 21.0))
 
 
+@pytest.mark.slow
 def test_a_child_that_does_not_listen_adds_nothing_to_the_time(run, records):
     child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
     begin = f"import subprocess; child = subprocess.Popen([sys.executable, '-c', {child!r}], stdout=-1)"
@@ -883,6 +891,7 @@ def test_labels_of_ones_own_are_private_and_cannot_be_learned_from_the_inputs_gi
     assert "private labels" in records()[0].header.specification.held_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "found"),
     [
@@ -1005,6 +1014,7 @@ def test_qualities_are_read_from_the_file_that_a_program_writes(run, records):
         assert record.header.specification.settings["progress_file"] == "log.jsonl"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "write",
     [

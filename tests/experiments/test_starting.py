@@ -15,6 +15,7 @@ from levelbench.operators.frameworks import load_framework
 needs_fork = pytest.mark.skipif(not can_fork(), reason="this system cannot fork from a server")
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.usefixtures("cold")
 def test_a_record_says_how_its_process_was_started(task_file, store):

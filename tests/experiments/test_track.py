@@ -550,6 +550,7 @@ def test_much_work_before_the_clock_is_a_doubt(track, record, monkeypatch):
     assert any("before its clock started" in each for each in record().end.suspect)
 
 
+@pytest.mark.slow
 def test_how_long_the_process_ran_before_the_clock_is_known_of_each_run(tmp_path):
     text = """
         time.sleep(0.3)
@@ -747,6 +748,7 @@ def test_a_tracked_run_that_reads_what_was_written_after_the_block_before_is_a_d
     assert second[0].startswith("it read model.pt, which was written after the first run of this began")
 
 
+@pytest.mark.slow
 @needs_inotify
 @pytest.mark.parametrize(
     "parts",

@@ -52,6 +52,7 @@ def test_a_record_contains_the_parents_readings_and_they_agree(arm, store):
     assert last.run_ns[0] >= record.end.t_ns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trick", [SLOW_CLOCK, SLOW_TIME, SLOW_TIMELINE], ids=["now_ns", "time", "timeline"])
 def test_a_task_that_slows_its_clock_is_refused(task_text, tmp_path, store, trick, monkeypatch):
     # The plan at the end imports the task into this process, whose clocks must be right again after it.

@@ -48,6 +48,7 @@ def test_a_compiled_network_trains_as_the_eager_one_does(torch_backend, build):
         np.testing.assert_allclose(gradient, wanted[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_compiled_network_takes_batches_of_any_size(torch_backend):
     network = branching()
     eager, compiled = (torch_backend.executor(network, mode=mode) for mode in MODES)

@@ -1,6 +1,7 @@
 """Any file is either loaded or refused with an error."""
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
@@ -32,6 +33,7 @@ SETTINGS = settings(
 )
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(seed=st.sampled_from(SEEDS), edits=EDITS)
 def test_a_model_with_bytes_changed_is_loaded_or_refused(folder, seed, edits):
@@ -48,6 +50,7 @@ def test_bytes_that_are_no_model_are_refused(tmp_path, content, suffix):
     load_or_refuse(write(tmp_path / f"model{suffix}", content))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(
     dims=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 9), max_size=6),

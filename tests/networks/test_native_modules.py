@@ -86,6 +86,7 @@ def test_a_modules_parameters_are_live(module):
     np.testing.assert_allclose(backend.host(executor.infer(x)[0]), before + 2, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_module_is_compiled_on_request(write):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from levelbench.frameworks.torch import framework

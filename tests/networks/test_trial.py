@@ -53,6 +53,7 @@ def test_a_loop_that_nothing_ends_is_refused_without_a_trial(tmp_path, monkeypat
         refuse(looping(tmp_path / "loop.onnx", 2**62))
 
 
+@pytest.mark.slow
 def test_nested_loops_that_take_too_long_are_refused(tmp_path):
     inner = helper.make_graph(
         [helper.make_node("Add", ["u", "u"], ["w"]), helper.make_node("Identity", ["d"], ["on"])],

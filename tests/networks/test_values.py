@@ -37,6 +37,7 @@ def test_a_draw_in_chunks_equals_one_at_once(kind, mean, dtype, shape):
     assert found.tobytes() == expected.tobytes()
 
 
+@pytest.mark.slow
 def test_a_draw_takes_little_more_memory_than_its_array():
     text = """
 import resource

@@ -69,6 +69,7 @@ def test_every_trial_is_shown_and_which_was_chosen(study):
     assert [(row[1].value, row[-1].text) for row in trials.rows] == [(0.01, "yes"), (0.02, "")]
 
 
+@pytest.mark.slow
 @needs_matplotlib
 @pytest.mark.parametrize("title", ["digits", *(each for each in PAYLOADS if "\u4efb" not in each)])
 def test_the_figure_is_the_same_file_each_time_whatever_the_title(study, tmp_path, title):

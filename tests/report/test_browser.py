@@ -19,6 +19,7 @@ ALONE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM.exists(), reason="no /usr/bin/chromium to open the page in")
 def test_a_browser_shows_the_page_without_an_error_and_not_wider_than_a_phone(two_arms, tmp_path):
     (a, _), (b, _) = two_arms

@@ -60,6 +60,7 @@ def test_an_estimate_covers_the_median_of_a_log_normal(n):
     assert covers(sum(1.0 in estimate(row).interval for row in values), repeats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (3, 3), (5, 5), (3, 10), (10, 3)])
 @pytest.mark.parametrize("spread_b", [0.03, 0.15])
 def test_the_interval_of_a_ratio_covers_it_under_unequal_noise(n_a, n_b, spread_b):
@@ -149,6 +150,7 @@ class Drawn(Launcher, Running):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "truth"),
     [

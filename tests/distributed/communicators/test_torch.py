@@ -184,6 +184,7 @@ def test_polling_a_receive_tells_when_it_is_done():
     assert gloo_ranks(2, work)[0] == [7.0, 7.0]
 
 
+@pytest.mark.slow
 def test_waiting_for_a_missing_rank_is_an_error_that_names_the_operation():
     late = threading.Event()
 

@@ -165,6 +165,7 @@ def test_a_job_that_is_killed_has_not_failed_by_itself(start):
     assert running.failure() is None
 
 
+@pytest.mark.slow
 def test_a_rank_that_ignores_sigterm_is_killed(start, python):
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('in', flush=True)"
     running = start("process", [*python, f"{stubborn}; time.sleep(100)"], 1)
@@ -219,6 +220,7 @@ def draw(number):
     return source.randrange(RANKS), WAYS[number % len(WAYS)], source.randrange(1, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(STARTED_BY)), ids=lambda n: f"{STARTED_BY[n]}-{draw(n)[1]}-{n}")
 def test_a_rank_that_dies_is_named_and_nothing_is_left(start, team, tmp_path, number):
     engine, (victim, how, rounds) = STARTED_BY[number], draw(number)

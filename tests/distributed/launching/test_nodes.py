@@ -151,6 +151,7 @@ def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restar
     assert running.failure().reason == reason
 
 
+@pytest.mark.slow
 def test_a_launcher_whose_ranks_run_again_is_left_alone(node, monkeypatch):
     monkeypatch.setattr(launchers, "_MEET_S", 2.0)
     monkeypatch.setattr(launchers, "_SETTLED_S", 0.1)

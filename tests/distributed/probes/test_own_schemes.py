@@ -14,6 +14,7 @@ def schemes():
     return sorted(names.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", schemes())
 def test_an_installed_scheme_passes(name, monkeypatch):
     monkeypatch.setattr(learning, "ATTEMPTS", ((0.1, 50), (0.02, 400)))

@@ -15,6 +15,7 @@ def check(scheme, *only, ranks=(3,)):
     return check_scheme(scheme, ranks=ranks, steps=4, seconds=5.0, only=only)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", wider.RIGHT, ids=lambda each: type(each).__name__)
 def test_sharded_optimizers_and_partial_participation_are_not_accused(scheme):
     assert not check(scheme, ranks=(2, 3)).failed
@@ -34,6 +35,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stepper", "claims", "probe", "words"), FAULTS, ids=[f"{each[0].__name__}-{each[2]}" for each in FAULTS]
 )
@@ -42,6 +44,7 @@ def test_a_fault_beyond_a_few_small_steps_is_named(stepper, claims, probe, words
     assert any(each.status == "failed" and re.search(words, each.found) for each in found), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stepper", "claims"),
     [(wider.Rounds, INEXACT), (wider.Remembers, INEXACT), (wider.Averages, APART)],

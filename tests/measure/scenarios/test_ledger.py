@@ -95,6 +95,7 @@ def test_answers_may_come_from_another_thread():
     assert result.latencies_ns.min() > 0
 
 
+@pytest.mark.slow
 def test_a_slow_system_that_still_answers_is_waited_for():
     class Slow:
         def issue(self, query):

@@ -236,6 +236,7 @@ def test_an_exception_in_a_worker_thread_ends_the_run_with_its_cause():
     assert isinstance(found.value.__cause__, OSError)
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_given_up_after_the_timeout():
     release = threading.Event()
     server = Server(qps=1000, bound_s=1, min_duration_s=0, min_queries=5, warmup_queries=0, timeout_s=2.0)

@@ -185,6 +185,7 @@ def test_a_law_of_another_shape_is_found_out_and_a_right_one_is_not():
     assert sum(each < 0.05 for each in right) <= stats.binom.ppf(0.999, 200, 0.05)
 
 
+@pytest.mark.slow
 def test_with_censored_values_the_points_without_any_are_tested():
     rng = np.random.default_rng(11)
     batch = np.repeat(SIZES, 5)

@@ -412,6 +412,7 @@ def told(backend, profile, mode):
     return shares(ours), shares(seconds)
 
 
+@pytest.mark.slow
 def test_pytorchs_profiler_accounts_for_the_same_operators_as_our_clock():
     pytest.importorskip("torch")
     from levelbench.frameworks.torch.profiling import profile

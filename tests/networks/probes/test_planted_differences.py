@@ -204,6 +204,7 @@ def test_a_planted_difference_is_found_and_named_in_few_findings(name):
     assert len(report.failed) <= 2, [(each.probe, each.found) for each in report.failed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_planted_change_of_a_module_is_found_and_named(name):
     change, probe, pattern = CHANGED[name]

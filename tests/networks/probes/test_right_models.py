@@ -118,11 +118,13 @@ WRITTEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_right_model_is_not_accused(name):
     assert_same(report(WRITTEN[name], **SMALL))
 
 
+@pytest.mark.slow
 def test_a_right_bottleneck_is_not_accused():
     assert_same(report(lambda: ResNet(depth=50), "resnet50", **SMALL))
 
@@ -135,6 +137,7 @@ def test_the_right_net_for_cifar_is_not_accused():
     assert_same(report(Cifar, "resnet20"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_other_draws_are_not_accused(seed):
     network = zoo.build("resnet18", **SMALL)
@@ -197,6 +200,7 @@ def test_trained_weights_are_not_judged_as_initial_ones():
     assert found.of("initialisation")[0].status == "not tried"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inceptionv1", "lenet5-dense", "mobilenetv2", "preresnet18", "squeezenet"])
 def test_other_networks_of_the_zoo_are_themselves(name):
     assert_same(report(lambda: zoo.build(name), name))

@@ -3,6 +3,7 @@
 import contextlib
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def add_flat_layer(g, name, x, width):
     return g.node({"relu": "Relu", "softmax": "Softmax"}[name], x)
 
 
+@pytest.mark.slow
 @QUICK
 @given(chains)
 def test_folding_fusing_and_dead_nodes_keep_the_results(chain):

@@ -127,6 +127,7 @@ def test_alexnets_biases_are_one_where_the_paper_says_so():
     assert ones == {f"{layer}.bias" for layer in ("conv2", "conv4", "conv5", "fc6", "fc7")}
 
 
+@pytest.mark.slow
 def test_the_page_of_the_zoo_matches_the_code():
     found = (Path(zoo.__file__).parents[4] / "docs" / "reference" / "zoo.md").read_text()
     assert re.findall(r"^\| `([^`]+)`", found, re.MULTILINE) != []

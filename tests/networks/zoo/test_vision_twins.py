@@ -160,6 +160,7 @@ def test_a_vision_transformer_equals_pytorchs_encoder():
     assert_twins(zoo.build("vit-tiny", layers=2, width=12, heads=3, size=48, classes=5), forward)
 
 
+@pytest.mark.slow
 def test_ssd300_equals_its_twin_box_by_box():
     network = zoo.build("ssd300", classes=3)
     parameters = network.initialise(0)

@@ -235,6 +235,7 @@ def _passes_without_the_fault(fault):
     return fault[1] != "outputs are new" and fault[0] != "state kept between calls"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", [each for each in FAULTS if _passes_without_the_fault(each)], ids=lambda fault: fault[0]
 )

@@ -228,12 +228,14 @@ def leaking(leave):
     return operator
 
 
+@pytest.mark.slow
 def test_memory_that_a_call_keeps_is_a_leak():
     kept = []
     (found,) = found_by(leaks, leaking(lambda: kept.append(bytes(100))), [X])
     assert "leaks" in found.found
 
 
+@pytest.mark.slow
 def test_a_file_that_a_call_leaves_open_is_a_leak():
     opened = []
     (found,) = found_by(leaks, leaking(lambda: opened.append(os.dup(0))), [X])
@@ -242,6 +244,7 @@ def test_a_file_that_a_call_leaves_open_is_a_leak():
     assert "a call" in found.found
 
 
+@pytest.mark.slow
 def test_a_backward_that_keeps_its_gradients_leaks():
     kept = []
     (found,) = found_by(leaks, double, [X], lambda g, i, o: (2 * g[0], kept.append(g[0].copy()))[:1])
@@ -276,6 +279,7 @@ def test_a_buffer_of_each_thread_is_no_fault():
     assert not found_by(threads, operator, [X])
 
 
+@pytest.mark.slow
 def test_a_buffer_behind_a_lock_is_no_fault():
     lock = threading.Lock()
 

@@ -165,6 +165,7 @@ def test_gradients_of_the_reference_pass_with_any_seed(at):
         pytest.skip("it has no gradient")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("node", "inputs"), OPERATORS)
 def test_an_operator_of_pytorch_passes(node, inputs):
     pytest.importorskip("torch")
@@ -252,6 +253,7 @@ BY_HAND = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", BY_HAND)
 def test_a_correct_operator_written_by_hand_passes(name, seed):

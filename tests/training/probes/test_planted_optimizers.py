@@ -48,11 +48,13 @@ def test_a_fault_is_found_beside_a_reference(name):
     assert BY[name] in failures(FAULTY[name], FAULTY[name].reference)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cases(RIGHT))
 def test_a_right_optimizer_is_not_accused(name):
     assert failures(RIGHT[name], None) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cases(RIGHT, lambda case: case.reference is not None))
 def test_a_right_optimizer_is_not_accused_beside_its_reference(name):
     assert failures(RIGHT[name], RIGHT[name].reference) == {}

@@ -40,6 +40,7 @@ def test_a_fault_is_found(name):
     assert BY[name] in failures(FAULTY[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cases(RIGHT))
 def test_what_is_right_is_not_accused(name):
     assert failures(RIGHT[name]) == {}
