@@ -3,6 +3,7 @@
 import doctest
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -155,6 +156,7 @@ def test_a_report_on_nothing_and_on_a_history_is_refused(tmp_path):
 @pytest.mark.slow
 def test_the_examples_in_the_docstrings_are_right(warm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = doctest.testmod(api)
     assert (found.failed, found.attempted > 8) == (0, True)
 
