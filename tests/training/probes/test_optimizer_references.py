@@ -1,13 +1,17 @@
 """A named reference gets every setting that its framework's signature has an argument for, and the others are said."""
 
+import numpy as np
 import pytest
 
 from levelbench.training import optimizers as ours
 from levelbench.training.optimizers.wrappers import NATIVE, Native
 from levelbench.training.probes.optimizer_references import reference_of, settings_of
+from levelbench.training.probes.optimizer_runs import advanced
 from levelbench.training.probes.optimizers import check_optimizer
 
 pytest.importorskip("torch", reason="compares with PyTorch's optimizers")
+
+from levelbench.planted.optimizers import MomentsProducts  # PyTorch is imported there
 
 
 def given(optimizer, name):
@@ -107,3 +111,16 @@ def test_muon_is_compared_with_the_form_that_it_computes(bfloat16):
 def test_settings_that_were_dropped_before_accuse_nobody(rule, name):
     pytest.importorskip("optax")
     assert check_optimizer(rule, name, steps=8).report.failed == ()
+
+
+def test_powers_of_a_decay_in_the_state_count_steps_as_well_as_a_number_does():
+    states = [{"one": np.float64(0.9**at), "step": np.float64(at), "mean": np.float64(at**0.5)} for at in (6, 7, 8)]
+    found = advanced(states, 1000)
+    assert set(found) == {"one", "step"}
+    assert found["step"] == 1008
+    assert found["one"] == pytest.approx(0.9**1008)
+
+
+def test_an_adam_that_keeps_the_powers_of_its_betas_is_not_accused():
+    found = check_optimizer(MomentsProducts(), MomentsProducts.claims, frameworks=("numpy",), steps=16)
+    assert list(found.report.failed) == []

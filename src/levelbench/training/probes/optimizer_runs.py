@@ -8,6 +8,7 @@ Deep500 paper's study of Adam.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -200,13 +201,25 @@ EARLY = 8
 
 
 def advanced(states: Sequence[Mapping[str, Floats]], by: int) -> dict[str, Floats]:
-    """The counters of steps in the last of three successive states, ``by`` further: numbers that rose by 1 twice."""
+    """What counts steps in the last of three successive states, ``by`` further.
+
+    These are numbers that rose by 1 twice, and those that fell twice by one factor: the power of a decay.
+    """
     result = {}
     for name, last in states[-1].items():
-        seen = [np.asarray(each[name]) for each in states if name in each]
-        if len(seen) == 3 and last.size == 1 and all(float(b.item() - a.item()) == 1 for a, b in pairwise(seen)):
+        seen = [float(np.asarray(each[name]).item()) for each in states if name in each and np.size(each[name]) == 1]
+        if len(seen) < 3:
+            continue
+        ratios = [b / a if a else math.nan for a, b in pairwise(seen)]
+        if all(b - a == 1 for a, b in pairwise(seen)):
             result[name] = np.asarray(last + by, last.dtype)
+        elif all(0 < each < 1 for each in ratios) and math.isclose(*ratios, rel_tol=_SAME_FACTOR):
+            result[name] = np.asarray(last * ratios[-1] ** by, last.dtype)
     return result
+
+
+_SAME_FACTOR = 1e-6
+"""Relative, of two ratios of numbers in float32."""
 
 
 def _copied(stepper: Stepper) -> dict[str, Floats]:
