@@ -26,9 +26,19 @@ GUILTY["a ratio of one run"] = (
 )
 SOME = {"sides[0].interval": None, "sides[0].runs_made": 50, "sides[0].runs_reached": 33}
 GUILTY["not all runs arrive"] = ({**SOME, "sides[0].timing.deterministic": True}, ("warning", "sides[0].runs_reached"))
+GUILTY["not all runs arrive, and the interval is of those that do"] = (
+    {**SOME, "sides[0].interval": (29.0, 31.0), "sides[0].reported": "mean"},
+    ("warning", "sides[0].runs_reached"),
+)
 RESTARTS = {"what": "time to expect with restarts", "of": "times", "value": 45.0, "deterministic": True}
 INNOCENT = {
-    "not all runs arrive, and an interval counts them": {**SOME, "sides[0].interval": (29.0, 60.0)},
+    "not all runs arrive, and the interval of the median counts them": {
+        **SOME,
+        "sides[0].runs": [],
+        "sides[0].reported": "median",
+        "sides[0].interval": (29.0, 60.0),
+    },
+    "not all runs arrive, and the interval is open": {**SOME, "sides[0].interval": (29.0, float("inf"))},
     "not all runs arrive, and the time with restarts is given": {
         **SOME,
         **ALONE,

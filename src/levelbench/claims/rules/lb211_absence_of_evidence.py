@@ -1,0 +1,60 @@
+"""LB211: a test that finds nothing is given as proof of no difference, or beside a difference that is claimed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, number, pairs
+from levelbench.claims.view import Claim, Side
+
+_LEVEL = 0.05
+_SAME = re.compile(
+    r"\b(?:no (?:significant |measurable |noticeable |real )?(?:difference|overhead|loss|slowdown|cost|penalty)|"
+    r"without (?:any )?(?:loss|overhead|slowdown|penalty)|negligible|on par|as (?:fast|good|accurate) as|the same|"
+    r"equally|equal to|identical|comparable|matches|indistinguishable|for free)\b",
+    re.IGNORECASE,
+)
+_BOUND = "give the interval of the ratio, and the size below which a difference does not matter: it has to lie inside"
+_MORE = "say that no difference was found, or make more runs: levelbench compare says how many"
+
+
+def _check(claim: Claim) -> Iterator[Diagnostic]:
+    said = _SAME.search(claim.title)
+    for pair in pairs(claim):
+        p_value = pair.comparison.p_value
+        if p_value is None:
+            continue
+        if impossible := _of_one_run(pair, p_value):
+            yield impossible
+        elif p_value >= _LEVEL and pair.comparison.interval is None:
+            yield from _nothing_found(pair, p_value, said[0] if said else "")
+
+
+def _of_one_run(pair: ComparedPair, p_value: float) -> Diagnostic | None:
+    """One run a side has no spread, so no test of their difference has a p-value."""
+    if not all(_single(side) for side in (pair.new, pair.base)):
+        return None
+    found = f"p = {number(p_value)} of one run of '{pair.new.name}' and one of '{pair.base.name}'"
+    do = "say what a replicate was, and make at least three runs of each side"
+    return guilty(f"{pair.field}.p_value", f"{found}: one run shows no spread to test against", do, pair.where)
+
+
+def _single(side: Side) -> bool:
+    return side.runs_made == 1 or (side.runs_made is None and side.reported == "single")
+
+
+def _nothing_found(pair: ComparedPair, p_value: float, word: str) -> Iterator[Diagnostic]:
+    p, sides = f"p = {number(p_value)}", f"'{pair.new.name}' and '{pair.base.name}'"
+    ratio = pair.comparison.ratio
+    if word:
+        found = f"the claim says '{word}' of {sides}, and {p} only says that these runs could not show a difference"
+        yield guilty(f"{pair.field}.p_value", found, _BOUND, pair.where, "warning")
+    elif ratio is not None and ratio != 1:
+        found = f"{number(ratio, 4)} times is claimed of {sides}, and its own test finds no difference ({p})"
+        yield guilty(f"{pair.field}.p_value", found, _MORE, pair.where, "warning")
+
+
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -1,0 +1,51 @@
+"""LB211: nothing found is no proof of nothing, and no support of something."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb211_absence_of_evidence import rule
+
+C = "comparisons[0]"
+NOTHING = {f"{C}.p_value": 0.4, f"{C}.interval": None, f"{C}.effect": None}
+ONE = {"sides[0].runs_made": 1, "sides[1].runs_made": 1}
+
+GUILTY = {
+    "negligible, since nothing was found": (
+        {**NOTHING, f"{C}.ratio": None, "title": "The monitor has negligible overhead."},
+        ("warning", f"{C}.p_value"),
+    ),
+    "a ratio that its own test does not find": ({**NOTHING, f"{C}.ratio": 1.015}, ("warning", f"{C}.p_value")),
+    "a p-value of one run each": ({f"{C}.p_value": 0.01, **ONE}, ("error", f"{C}.p_value")),
+    "a p-value of two single runs": (
+        {f"{C}.p_value": 0.4, "sides[0].runs_made": None, "sides[1].runs_made": None}
+        | {"sides[0].reported": "single", "sides[1].reported": "single"},
+        ("error", f"{C}.p_value"),
+    ),
+}
+INNOCENT = {
+    "a difference that is found": {f"{C}.p_value": 0.01, f"{C}.interval": None},
+    "called the same with an interval": {f"{C}.p_value": 0.4, f"{C}.interval": (0.99, 1.01), "title": "The same."},
+    "nothing found, and nothing claimed": {**NOTHING, f"{C}.ratio": None},
+    "no p-value": {f"{C}.p_value": None, f"{C}.interval": None, "title": "On par."},
+    "one run of the base": {f"{C}.p_value": 0.01, "sides[1].runs_made": 1},
+}
+
+PLANTED = "a ratio whose test finds nothing", {f"{C}.p_value": 0.4, f"{C}.interval": None}
+IN_RECORDS = "comparisons of records state the interval of each ratio"
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["No significant difference.", "At no measurable overhead", "without loss of accuracy", "On par with Adam"],
+)
+def test_words_of_equality_are_understood(title):
+    assert found(rule, changes(clean_claim(), {**NOTHING, "title": title})) == [("warning", f"{C}.p_value")]
+
+
+def test_the_finding_says_what_the_test_could_not_show():
+    (finding,) = rule.check(changes(clean_claim(), {**NOTHING, f"{C}.ratio": 1.015}))
+    assert "1.015 times is claimed of 'new' and 'base', and its own test finds no difference (p = 0.4)" in finding.found
+
+
+def test_no_other_rule_fires_on_its_fault():
+    assert other_findings(rule, changes(clean_claim(), PLANTED[1])) == []
