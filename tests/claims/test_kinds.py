@@ -37,9 +37,9 @@ def test_a_file_is_told_by_its_content(tmp_path, name, text, kind):
 
 @pytest.mark.parametrize("text", ["we are 5 times faster", "", "[1, 2]"])
 def test_a_file_that_is_nothing_of_this_is_refused(tmp_path, text):
-    (tmp_path / "note.md").write_text(text)
+    (tmp_path / "note.dat").write_text(text)
     with pytest.raises(UsageError, match="lint --template"):
-        kind_of(tmp_path / "note.md")
+        kind_of(tmp_path / "note.dat")
 
 
 @pytest.mark.parametrize(("name", "kind"), [("digits/run.jsonl", "records"), ("digits/training/me.json", "folder")])

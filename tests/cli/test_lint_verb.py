@@ -233,3 +233,16 @@ def test_a_claim_in_words_is_answered_with_the_few_lines_that_write_it_down(call
     claim = parse_claim("\n".join(line.strip() for line in lines))
     assert claim.title.startswith(sentence)
     assert [side.name for side in claim.sides] == ["ours", "theirs"]
+
+
+def test_the_tables_of_a_page_are_proposed_as_claim_files(call, here):
+    page = here / "RESULTS.md"
+    page.write_text("| system | time (s) |\n|---|---|\n| a | 1 |\n| b | 2 |\n")
+    code, out, _ = call("lint", str(page), "--propose", str(here / "claims"))
+    assert (code, out) == (0, f"{here}/claims/RESULTS-1.toml: complete it, then lint it\n")
+    code, out, _ = call("lint", str(here / "claims" / "RESULTS-1.toml"))
+    assert (code, "1 claim checked" in out) == (0, True)
+    code, _, err = call("lint", str(page), "--propose", str(here / "claims"))
+    assert (code, "is there already" in err) == (2, True)
+    code, _, err = call("lint", "missing.md", "--propose", str(here / "claims"))
+    assert (code, "there is no such file" in err) == (2, True)

@@ -58,6 +58,13 @@ _FORMATS = ("text", "json", "sarif", "github")
     type=click.Choice(["toml", "markdown"]),
     help="Print a claim to fill in before publishing, or a reviewer's checklist.",
 )
+@click.option(
+    "--propose",
+    "propose_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write what the tables of a page state (Markdown, HTML, CSV) as claim files to complete, with quotations.",
+)
 @click.option("--docs", "docs_folder", type=click.Path(path_type=Path, file_okay=False), hidden=True)
 @shared.store_option
 @shared.answer_options
@@ -72,14 +79,16 @@ def command(
     explain: str | None,
     list_rules: bool,
     template: str | None,
+    propose_folder: Path | None,
     docs_folder: Path | None,
     store_path: Path,
     as_json: bool,
 ) -> int:
-    """Check a performance claim against the rules: runs, a submission, an MLPerf log or a claim file.
+    """Check a performance claim against the rules: runs, a submission, an MLPerf log, a claim file, a published table.
 
     \b
       levelbench lint digits
+      levelbench lint README.md --propose claims
       levelbench lint leaderboard/ --fail-on error
       levelbench lint --template > claim.toml
       levelbench lint claim.toml --ignore 'LB107=the vendor counted, see its note 4'
@@ -101,6 +110,8 @@ def command(
     if not what:
         do = "give runs, a file or a folder; levelbench lint --template writes a claim to fill in"
         raise UsageError("levelbench lint", "it names nothing to check", do)
+    if propose_folder is not None:
+        return _propose(what, propose_folder)
     settings = _settings(config)
     least, failing = _severities(show or settings.show, fail_on or settings.fail_on)
     report = _report(what, select or settings.select, {**settings.ignore}, ignore, store_path)
@@ -192,6 +203,25 @@ def _template(kind: str) -> str:
     from levelbench.claims.reading.template import template
 
     return template() if kind == "toml" else checklist()
+
+
+def _propose(what: tuple[str, ...], folder: Path) -> int:
+    """One claim file for each table with figures, none in place of another."""
+    from levelbench.claims.reading import PAGES
+    from levelbench.claims.reading.published import propose
+    from levelbench.report.drawing import write_whole
+
+    texts: dict[Path, str] = {}
+    for each in map(Path, what):
+        if not each.is_file() or each.suffix.lower() not in PAGES:
+            found = "there is no such file" if not each.exists() else f"it is none of {', '.join(PAGES)}"
+            raise UsageError(f"levelbench lint {each} --propose", found, "give a page with tables of results")
+        texts |= {folder / f"{each.stem}-{at}.toml": made.toml() for at, made in enumerate(propose(each), 1)}
+    for path in texts:
+        if path.exists():
+            raise UsageError(f"--propose {folder}", f"{path} is there already", "give another folder, or remove it")
+    folder.mkdir(parents=True, exist_ok=True)
+    return _print("\n".join(f"{write_whole(path, text)}: complete it, then lint it" for path, text in texts.items()))
 
 
 def _write_docs(folder: Path) -> int:

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from levelbench.claims.view import Claim
     from levelbench.records import Store
 
-__all__ = ["MOST_FILES", "Kind", "kind_of", "read", "read_folder", "stream_folder"]
+__all__ = ["MOST_FILES", "PAGES", "Kind", "kind_of", "read", "read_folder", "stream_folder", "write_down"]
 
 Kind = str
-"""``"claim"``, ``"record"``, ``"submission"``, ``"mlperf"``, ``"inference"``, ``"records"`` (a store), ``"folder"``."""
+"""``"claim"``, ``"record"``, ``"submission"``, ``"mlperf"``, ``"inference"``, ``"page"``, ``"records"`` (a store), or
+``"folder"``."""
 
 MOST_FILES = 100_000
 """A folder with more files is not a collection of claims."""
@@ -38,7 +39,23 @@ _LOOKED_AT = 1 << 20
 _TRIED = 20
 _MLPERF = re.compile(rb":::MLL(?:OG)? |:::MLPv0\.5\.0 ")
 _RECORD = re.compile(rb'\s*\{[^\n]*"specification"\s*:')
-_FILES = {".toml", ".json", ".jsonl", ".jsonlines", ".log", ".txt", ".out", ".result", ".tar", ".gz", ".tgz", ".tsv"}
+PAGES = (".md", ".markdown", ".html", ".htm", ".csv")
+"""What has tables that people publish; only a page that is named is read, not those of a folder."""
+_FILES = {
+    ".toml",
+    ".json",
+    ".jsonl",
+    ".jsonlines",
+    ".log",
+    ".txt",
+    ".out",
+    ".result",
+    ".tar",
+    ".gz",
+    ".tgz",
+    ".tsv",
+    *PAGES,
+}
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _INFERENCE = ".jsonlines"
 
@@ -88,6 +105,10 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
         from levelbench.claims.reading.claim_file import read_claim
 
         return [read_claim(path)]
+    if kind == "page":
+        from levelbench.claims.reading.published import read_published
+
+        return read_published(path)
     if kind == "submission":
         return _entries().read_submission_file(path)
     if kind == "mlperf":
@@ -114,6 +135,8 @@ def kind_of(path: Path) -> Kind:
         raise UsageError(f"levelbench lint {path}", "it is neither a file nor a folder", "give a regular file")
     if path.suffix == _INFERENCE:
         return "inference"
+    if path.suffix.lower() in PAGES:
+        return "page"
     if path.suffix == ".tsv":
         entry = path.with_suffix(".json")
         do = f"give {entry}" if entry.is_file() else "give the entry's .json, with the curve next to it"
@@ -131,7 +154,7 @@ def kind_of(path: Path) -> Kind:
     if head.lstrip()[:1] == b"{" or path.suffix == ".json":
         return "submission"
     found = "it is not a claim.toml, a record, a submission or an MLPerf log"
-    raise UsageError(f"levelbench lint {path}", found, _write_down(head.decode("utf-8", "replace")))
+    raise UsageError(f"levelbench lint {path}", found, write_down(head.decode("utf-8", "replace")))
 
 
 _SHORT = """\
@@ -156,7 +179,7 @@ ratio = 3.0
 """
 
 
-def _write_down(text: str) -> str:
+def write_down(text: str) -> str:
     """How to write down a claim that was given in words, in a few lines."""
     sentences = [line.strip() for line in text.splitlines() if line.strip() and line.isprintable()]
     title = json.dumps([*sentences, "What is claimed, in one sentence"][0][:100], ensure_ascii=False)
@@ -186,7 +209,7 @@ def _selected(what: str | Path, path: Path, store: Store | None, problems: list[
     except LevelbenchError as error:
         if len(text.split()) > 3 and "[" not in text:
             found = "it reads claims in files, and this is a sentence"
-            raise UsageError("levelbench lint", found, _write_down(text)) from error
+            raise UsageError("levelbench lint", found, write_down(text)) from error
         if isinstance(error, UnknownNameError):
             found = f"there is no such file or folder, and {error.found}"
             raise UsageError(f"levelbench lint {text}", found, error.do) from error

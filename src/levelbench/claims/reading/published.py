@@ -1,0 +1,400 @@
+"""Reads the tables of a page that somebody published (Markdown, HTML, CSV) as claims, with the place of each figure.
+
+Only what stands there is read: a time needs its unit, in the heading of its column or beside the number; a ratio needs
+the one row that it is relative to; a spread that is not called an interval is none. Everything else is not stated.
+"""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from levelbench.claims.reading import write_down
+from levelbench.claims.view import Claim
+from levelbench.errors import UsageError
+
+__all__ = ["ProposedClaim", "propose", "read_published"]
+
+_MOST_BYTES, _MOST_ROWS = 8 << 20, 200
+
+
+@dataclass(frozen=True)
+class QuotedCell:
+    """The text of a cell, and the line of the file that it stands in, from 1."""
+
+    text: str
+    line: int
+
+
+@dataclass
+class _Table:
+    """A table with what was said right above it."""
+
+    title: str
+    header: list[QuotedCell]
+    rows: list[list[QuotedCell]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ProposedClaim:
+    """A claim as plain data, and for each field, by its path, the words and the line that it was read from."""
+
+    data: dict[str, Any]
+    quoted: Mapping[str, QuotedCell]
+    file: str
+
+    def toml(self) -> str:
+        """A claim file to complete: each field with its quotation."""
+        lines = [
+            f"# Read from {self.file}. What is missing here is not stated there, or not in a form that is sure.",
+            "",
+        ]
+        lines += self._fields(self.data, "")
+        return "\n".join(lines) + "\n"
+
+    def _fields(self, table: Mapping[str, Any], path: str) -> Iterator[str]:
+        for name, value in table.items():
+            at = f"{path}.{name}" if path else name
+            if not isinstance(value, dict) and not (isinstance(value, list) and value and isinstance(value[0], dict)):
+                cell = self.quoted.get(at)
+                seen = "" if cell is None else f"  # line {cell.line}: {json.dumps(cell.text, ensure_ascii=False)}"
+                yield f"{name} = {json.dumps(value, ensure_ascii=False)}{seen}"
+        plain = re.sub(r"\[\d+\]", "", path)
+        for name, value in table.items():
+            at, written = (f"{path}.{name}", f"{plain}.{name}") if path else (name, name)
+            if isinstance(value, dict):
+                yield from ("", f"[{written}]", *self._fields(value, at))
+            elif isinstance(value, list) and value and isinstance(value[0], dict):
+                for number, each in enumerate(value):
+                    yield from ("", f"[[{written}]]", *self._fields(each, f"{at}[{number}]"))
+
+
+def read_published(path: Path) -> list[Claim]:
+    """The claims in the tables of a page; ``UsageError`` if there is none with a time, cost, quality or ratio."""
+    found = []
+    for each in propose(path):
+        data = _placed(each)
+        found.append(msgspec.convert({**data, "read_from": "page", "where": str(path)}, Claim))
+    return found
+
+
+def _placed(proposal: ProposedClaim) -> dict[str, Any]:
+    """The data with the place of each side and comparison: the line of its first field."""
+    lines: dict[str, int] = {}
+    for path, cell in proposal.quoted.items():
+        lines.setdefault(path.split(".")[0], cell.line)
+    data = dict(proposal.data)
+    for kind in ("sides", "comparisons"):
+        places = [f"{proposal.file}:{lines.get(f'{kind}[{at}]', 1)}" for at in range(len(data.get(kind, ())))]
+        if places:
+            data[kind] = [{**each, "where": place} for each, place in zip(data[kind], places, strict=True)]
+    return data
+
+
+def propose(path: Path) -> list[ProposedClaim]:
+    """A proposal for each table of the page that states a time, a cost, a quality or a ratio of something."""
+    if path.stat().st_size > _MOST_BYTES:
+        raise UsageError(f"levelbench lint {path}", "it is larger than 8 MiB", "give the page with the results")
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    tables = list(_tables(path, text))
+    found = [made for table in tables if (made := _proposal(table, str(path)))]
+    if not found:
+        seen = f"of its {len(tables)} tables, none" if tables else "it has no table, so none"
+        raise UsageError(
+            f"levelbench lint {path}",
+            f"{seen} states a time with its unit, a cost, a quality or a ratio",
+            write_down("" if tables else text),
+        )
+    return found
+
+
+def _tables(path: Path, text: str) -> Iterator[_Table]:
+    if path.suffix.lower() in (".html", ".htm"):
+        parser = _Html()
+        parser.feed(text)
+        parser.close()
+        yield from (each for each in parser.tables if each.header and each.rows)
+    elif path.suffix.lower() == ".csv":
+        yield from _csv(path, text)
+    else:
+        yield from _markdown(text)
+
+
+def _csv(path: Path, text: str) -> Iterator[_Table]:
+    try:
+        dialect: Any = csv.Sniffer().sniff(text[:4096], ",;\t")
+    except csv.Error:
+        dialect = csv.excel
+    reader = csv.reader(text.splitlines(), dialect)
+    rows = [[QuotedCell(each.strip(), reader.line_num) for each in row] for row in reader if row]
+    if rows:
+        yield _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1])
+
+
+_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
+_PIPE = re.compile(r"(?<!\\)\|")
+_MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}|<[^>]*>")
+
+
+def _markdown(text: str) -> Iterator[_Table]:
+    lines, said, fenced, at = text.splitlines(), "", False, 0
+    while at < len(lines):
+        line = lines[at]
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        starts = not fenced and "|" in line and at + 1 < len(lines) and "|" in lines[at + 1]
+        if starts and _RULE.fullmatch(lines[at + 1]):
+            table, at = _Table(said, _cells(line, at)), at + 2
+            while at < len(lines) and "|" in lines[at] and len(table.rows) < _MOST_ROWS:
+                table.rows.append(_cells(lines[at], at))
+                at += 1
+            yield table
+            continue
+        if line.strip() and not fenced:
+            said = _plain(line).lstrip("#> ").strip()
+        at += 1
+
+
+def _cells(line: str, at: int) -> list[QuotedCell]:
+    inside = line.strip().removeprefix("|")
+    inside = inside[:-1] if inside.endswith("|") and not inside.endswith("\\|") else inside
+    return [QuotedCell(_plain(each).replace("\\|", "|").strip(), at + 1) for each in _PIPE.split(inside)]
+
+
+def _plain(text: str) -> str:
+    return _MARKS.sub(lambda match: match[1] or "", text)
+
+
+class _Html(html.parser.HTMLParser):
+    """The tables of a page; a table in a table counts to the outer one's cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[_Table] = []
+        self._said, self._depth, self._open, self._line = "", 0, "", 1
+        self._text: list[str] = []
+        self._row: list[QuotedCell] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "table":
+            self._depth += 1
+            if self._depth == 1:
+                self.tables.append(_Table(self._said, []))
+        elif self._depth == 1 and tag == "tr":
+            self._end_row()
+        elif self._depth == 1 and tag in ("td", "th", "caption"):
+            self._end_cell()
+            self._open, self._text, self._line = tag, [], self.getpos()[0]
+        elif not self._depth and tag in ("h1", "h2", "h3", "h4", "p"):
+            self._open, self._text = tag, []
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self._text.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table" and self._depth:
+            if self._depth == 1:
+                self._end_row()
+            self._depth -= 1
+        elif tag == self._open and self._depth <= 1:
+            self._end_cell()
+        elif tag == "tr" and self._depth == 1:
+            self._end_row()
+
+    def _end_cell(self) -> None:
+        text, tag = " ".join("".join(self._text).split()), self._open
+        self._open, self._text = "", []
+        if tag in ("td", "th"):
+            self._row.append(QuotedCell(text, self._line))
+        elif tag == "caption":
+            self.tables[-1].title = text
+        elif tag and text:
+            self._said = text
+
+    def _end_row(self) -> None:
+        if self._open in ("td", "th"):
+            self._end_cell()
+        table, row, self._row = self.tables[-1], self._row, []
+        if row and not table.header:
+            table.header = row
+        elif row and len(table.rows) < _MOST_ROWS:
+            table.rows.append(row)
+
+
+_UNITS = {
+    **dict.fromkeys(("ns", "nanoseconds"), 1e-9),
+    **dict.fromkeys(("us", "µs", "μs", "microseconds"), 1e-6),
+    **dict.fromkeys(("ms", "msec", "milliseconds"), 1e-3),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+}
+_UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_VALUE = re.compile(
+    rf"(?:~|≈|≤|<|\$)?\s*(?P<value>{_NUMBER})\s*(?P<unit>%|[x×]|{_UNIT})?"
+    rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})\s*\S*|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
+    rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?:{_UNIT})?",
+)
+_IN_HEADING = re.compile(rf"[(\[,/]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]?\s*$", re.IGNORECASE)
+_RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
+_TIMES = re.compile(r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b", re.IGNORECASE)
+_TIME_OF = (
+    ("epoch", re.compile(r"epoch", re.IGNORECASE)),
+    ("step", re.compile(r"\b(?:step|iteration|iter)\b", re.IGNORECASE)),
+    ("call", re.compile(r"latency|inference|\bcall\b", re.IGNORECASE)),
+    ("target", re.compile(r"\bto\b.*(?:\d ?%|accuracy|target|loss|quality)", re.IGNORECASE)),
+)
+_QUALITY = re.compile(
+    r"\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|error rate|loss)\b",
+    re.IGNORECASE,
+)
+_COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
+_RATIO = re.compile(r"speed[- ]?up|\btimes faster\b|\brelative\b|\bratio\b", re.IGNORECASE)
+_RUNS = re.compile(r"^(?:n|runs|seeds|trials|repeats|repetitions|number of (?:runs|seeds))$", re.IGNORECASE)
+_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b", re.IGNORECASE), "hardware"),
+    (re.compile(r"\bframework\b", re.IGNORECASE), "framework"),
+    (re.compile(r"^(?:data ?set|data|task)$", re.IGNORECASE), "data"),
+)
+_REPORTED = (("median", "median"), ("mean", "mean"), ("average", "mean"), ("best", "best"), ("fastest", "best"))
+
+
+def _proposal(table: _Table, file: str) -> ProposedClaim | None:
+    """What the table states of each of its rows; ``None`` if no row has a figure."""
+    named = _name_column(table)
+    quoted: dict[str, QuotedCell] = {}
+    sides: list[dict[str, Any]] = []
+    ratios: dict[int, tuple[float, QuotedCell]] = {}
+    stated = False
+    known: set[str] = set()
+    for row in table.rows:
+        if named >= len(row) or not row[named].text or row[named].text in known:
+            continue
+        known.add(row[named].text)
+        side: dict[str, Any] = {"name": row[named].text}
+        path = f"sides[{len(sides)}]"
+        quoted[f"{path}.name"] = row[named]
+        for at, (head, cell) in enumerate(zip(table.header, row, strict=False)):
+            if at == named or not cell.text:
+                continue
+            for name, value in _fields_of(head.text, cell.text):
+                if name == "ratio":
+                    ratios.setdefault(len(sides), (value, cell))
+                elif _put(side, name, value):
+                    quoted[f"{path}.{name}"] = cell
+                    stated |= name in ("time_s", "cost_usd", "quality.value")
+        sides.append(side)
+    compared, said = _comparisons(sides, ratios)
+    if not stated and not compared:
+        return None
+    title = table.title or Path(file).name
+    data: dict[str, Any] = {"title": title, "sides": sides, **({"comparisons": compared} if compared else {})}
+    return ProposedClaim(data, {**quoted, **said}, file)
+
+
+def _put(side: dict[str, Any], name: str, value: Any) -> bool:
+    """Set a field of the side, ``quality.value`` in its table; the first column with it counts."""
+    *tables, last = name.split(".")
+    for each in tables:
+        side = side.setdefault(each, {})
+    if last in side:
+        return False
+    side[last] = value
+    return True
+
+
+def _name_column(table: _Table) -> int:
+    """The first column whose cells are mostly words."""
+    for at in range(len(table.header)):
+        cells = [row[at].text for row in table.rows if at < len(row) and row[at].text]
+        if cells and sum(_VALUE.fullmatch(each) is None for each in cells) * 2 > len(cells):
+            return at
+    return 0
+
+
+def _comparisons(
+    sides: Sequence[dict[str, Any]], ratios: Mapping[int, tuple[float, QuotedCell]]
+) -> tuple[list[dict[str, Any]], dict[str, QuotedCell]]:
+    """Each ratio with the one row that has a ratio of 1; none where no row or several have."""
+    bases = [at for at, (ratio, _) in ratios.items() if ratio == 1]
+    if len(bases) != 1:
+        return [], {}
+    found: list[dict[str, Any]] = []
+    quoted: dict[str, QuotedCell] = {}
+    for at, (ratio, cell) in ratios.items():
+        if at != bases[0]:
+            quoted[f"comparisons[{len(found)}].ratio"] = cell
+            found.append({"new": sides[at]["name"], "base": sides[bases[0]]["name"], "ratio": ratio})
+    return found, quoted
+
+
+def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
+    """The fields of a side that a cell states below its heading."""
+    match = _VALUE.fullmatch(text)
+    if match is None:
+        yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
+        return
+    value, own = _number(match["value"]), match["unit"] or ""
+    inside = _IN_HEADING.search(head)
+    unit = own or (inside["unit"] if inside else "")
+    if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
+        yield "runs_made", int(value)
+    elif unit in ("x", "×") or (_RATIO.search(head) and not unit):
+        yield "ratio", value
+    elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
+        yield "cost_usd", value
+    elif _QUALITY.search(head) and not _TIMES.search(head):
+        scale = 0.01 if unit == "%" else 1.0
+        yield "quality.metric", head
+        yield "quality.value", _scaled(value, scale)
+        low, high = _ends(match, scale)
+        if low <= high:
+            yield "quality.low", low
+            yield "quality.high", high
+    elif (own in _UNITS or _TIMES.search(head)) and not _RATES.search(head) and unit.lower() in _UNITS:
+        yield from _time(head, match, value, _UNITS[unit.lower()])
+
+
+_NAMES = {"hardware": "hardware.description", "framework": "framework", "data": "data.name"}
+
+
+def _time(head: str, match: re.Match[str], value: float, unit_s: float) -> Iterator[tuple[str, Any]]:
+    yield "time_s", _scaled(value, unit_s)
+    low, high = _ends(match, unit_s)
+    if low <= high:
+        yield "interval", [low, high]
+    for kind, words in _TIME_OF:
+        if words.search(head):
+            yield "time_of", kind
+            break
+    for word, reported in _REPORTED:
+        if word in head.lower():
+            yield "reported", reported
+            break
+
+
+def _ends(match: re.Match[str], scale: float) -> tuple[float, float]:
+    """The interval beside a number; not a number where there is none."""
+    low, high = (math.nan if match[end] is None else _scaled(_number(match[end]), scale) for end in ("low", "high"))
+    return low, high
+
+
+def _scaled(value: float, scale: float) -> float:
+    """Without the digits that only a product in binary has."""
+    return float(f"{value * scale:.12g}")
+
+
+def _number(text: str) -> float:
+    value = float(text.replace(",", ""))
+    return value if math.isfinite(value) else 0.0
