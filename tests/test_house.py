@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "analysis": {"measure", "records"},
     "report": {"measure", "records", "analysis"},
     "importing": {"measure", "records"},
-    "claims": {"measure", "records", "analysis", "report"},
+    "claims": {"measure", "records", "importing", "analysis", "report"},
     "competition": {"measure", "records", "analysis", "report", "claims"},
     "cli": {*CHAIN, "frameworks", "tasks", "experiments", "importing", "analysis", "claims", "report", "competition"},
 }

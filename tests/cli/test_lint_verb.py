@@ -246,3 +246,11 @@ def test_the_tables_of_a_page_are_proposed_as_claim_files(call, here):
     assert (code, "is there already" in err) == (2, True)
     code, _, err = call("lint", "missing.md", "--propose", str(here / "claims"))
     assert (code, "there is no such file" in err) == (2, True)
+
+
+def test_settings_among_several_files_are_passed_over(call, here):
+    (here / "pyproject.toml").write_text('[project]\nname = "mine"\n')
+    code, out, _ = call("lint", "claim.toml", "pyproject.toml")
+    assert (code, "1 claim checked" in out) == (1, True)
+    code, _, err = call("lint", "pyproject.toml")
+    assert (code, "has no field 'project'" in err) == (2, True)

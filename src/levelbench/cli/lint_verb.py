@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["command", "report_lines", "rule_lines"]
 
 _SEVERITIES = ("error", "warning", "not-stated")
+_SETTINGS = ("pyproject.toml", "lint.toml")
 _FORMATS = ("text", "json", "sarif", "github")
 
 
@@ -148,7 +149,9 @@ def _report(
     reasons |= read_ignore(ignore)
     store = shared.open_store(store_path)
     problems: list[LevelbenchError] = []
-    report = lint(((each, claim) for each in what for claim in read(each, store, problems)), rules, reasons)
+    # Among several, as in *.toml, files of settings are passed over.
+    claims = [each for each in what if len(what) == 1 or Path(each).name not in _SETTINGS]
+    report = lint(((each, claim) for each in claims for claim in read(each, store, problems)), rules, reasons)
     return replace(report, unread=tuple(str(each) for each in problems))
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["MOST_FILES", "PAGES", "Kind", "kind_of", "read", "read_folder", "stream_folder", "write_down"]
 
 Kind = str
-"""``"claim"``, ``"record"``, ``"submission"``, ``"mlperf"``, ``"inference"``, ``"page"``, ``"records"`` (a store), or
-``"folder"``."""
+"""``"claim"``, ``"record"``, ``"submission"``, ``"mlperf"``, ``"inference"``, ``"timings"`` (of hyperfine or pyperf),
+``"page"``, ``"records"`` (a store), or ``"folder"``."""
 
 MOST_FILES = 100_000
 """A folder with more files is not a collection of claims."""
@@ -41,6 +41,7 @@ _MLPERF = re.compile(rb":::MLL(?:OG)? |:::MLPv0\.5\.0 ")
 _RECORD = re.compile(rb'\s*\{[^\n]*"specification"\s*:')
 PAGES = (".md", ".markdown", ".html", ".htm", ".csv")
 """What has tables that people publish; only a page that is named is read, not those of a folder."""
+_TIMINGS = re.compile(rb'\s*\{\s*"(?:results"\s*:\s*\[\s*\{\s*"command"|benchmarks"\s*:\s*\[)')
 _FILES = {
     ".toml",
     ".json",
@@ -105,6 +106,10 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
         from levelbench.claims.reading.claim_file import read_claim
 
         return [read_claim(path)]
+    if kind == "timings":
+        from levelbench.claims.reading.command_records import read_timings_file
+
+        return read_timings_file(path)
     if kind == "page":
         from levelbench.claims.reading.published import read_published
 
@@ -117,12 +122,33 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
 
 
 def _measured(paths: list[Path], problems: list[LevelbenchError] | None) -> list[Claim]:
-    """The claims in inference records, which a store may have in addition to its runs."""
-    if not paths:
-        return []
-    from levelbench.claims.reading.inference_records import read_inference_files
+    """The claims in records of inference and of commands, which a store may have in addition to its runs.
 
-    return read_inference_files(paths, problems)
+    Records of operators, networks and communicators state figures of parts, which are no claims.
+    """
+    kinds: dict[str, list[Path]] = {}
+    for path in paths:
+        kinds.setdefault(_kind_of_process(path), []).append(path)
+    found: list[Claim] = []
+    if inference := kinds.get("inference"):
+        from levelbench.claims.reading.inference_records import read_inference_files
+
+        found += read_inference_files(inference, problems)
+    if commands := kinds.get("command"):
+        from levelbench.claims.reading.command_records import read_command_files
+
+        found += read_command_files(commands, problems)
+    return found
+
+
+_PROCESS = re.compile(rb'\{"kind":\s*"([a-z]+)"')
+
+
+def _kind_of_process(path: Path) -> str:
+    """What a file of a measured process says that it is; inference where that is damaged, whose reader says so."""
+    with path.open("rb") as file:
+        match = _PROCESS.match(file.read(100))
+    return match[1].decode() if match else "inference"
 
 
 def kind_of(path: Path) -> Kind:
@@ -151,6 +177,8 @@ def kind_of(path: Path) -> Kind:
         return "mlperf"
     if path.suffix == ".jsonl":
         return "record"
+    if path.name.endswith(".json.gz") or _TIMINGS.match(head):
+        return "timings"
     if head.lstrip()[:1] == b"{" or path.suffix == ".json":
         return "submission"
     found = "it is not a claim.toml, a record, a submission or an MLPerf log"
@@ -254,15 +282,13 @@ def read_folder(path: str | Path, problems: list[LevelbenchError] | None = None)
 
 def stream_folder(path: str | Path, problems: list[LevelbenchError] | None = None) -> Iterator[Claim]:
     """The same, claim by claim."""
-    from levelbench.claims.reading.inference_records import read_inference_files
-
     root = Path(path)
     rules = _entries().folder_rulesets(root)
     if any(_LOG.fullmatch(name) for _, names in _walk(root) for name in names):
         # From the root, where the systems of the logs are described.
         yield from _guarded(lambda: _entries().read_mlperf(root, problems), problems)
     measured = [folder / name for folder, names in _walk(root) for name in names if name.endswith(_INFERENCE)]
-    yield from read_inference_files(measured, problems)
+    yield from _measured(measured, problems)
     for folder, names in _walk(root):
         for name in names:
             if folder.name != "systems" and folder.name != "rulesets":

@@ -4,8 +4,12 @@ An augmented assignment (``velocity *= 0.9``) works in place on NumPy and PyTorc
 immutable ones. As a rule returns its result either way, the same lines serve all of them.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
-from levelbench.training.optimizers.layerwise import LAMB, LARS, Adafactor, Muon, Shampoo
 from levelbench.training.optimizers.rules import (
     SGD,
     AcceleGrad,
@@ -22,6 +26,9 @@ from levelbench.training.optimizers.rules import (
     ScheduleFreeSGD,
 )
 from levelbench.training.optimizers.wrappers import EMA, Clip, ClipValue, Decay, Groups, Native
+
+if TYPE_CHECKING:
+    from levelbench.training.optimizers.layerwise import LAMB, LARS, Adafactor, Muon, Shampoo
 
 __all__ = [
     "EMA",
@@ -52,3 +59,12 @@ __all__ = [
     "Stepper",
     "UpdateRule",
 ]
+
+_LAYERWISE = ("LAMB", "LARS", "Adafactor", "Muon", "Shampoo")
+
+
+def __getattr__(name: str) -> Any:
+    # Few recipes use them, and a run loads nothing that it does not use.
+    if name not in _LAYERWISE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.layerwise"), name)
