@@ -1,6 +1,7 @@
 """``levelbench lint``: what it reads, prints and answers with."""
 
 import json
+import re
 
 import pytest
 from tests.claims.made import RULES, claim
@@ -233,3 +234,12 @@ def test_a_claim_in_words_is_answered_with_the_few_lines_that_write_it_down(call
     claim = parse_claim("\n".join(line.strip() for line in lines))
     assert claim.title.startswith(sentence)
     assert [side.name for side in claim.sides] == ["ours", "theirs"]
+
+
+def test_findings_and_the_summary_fit_a_terminal(call, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "70")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", call("lint", "claim.toml")[1]).splitlines()
+    assert any("LB105" in line for line in lines)
+    assert max(map(len, lines)) <= 70

@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     from levelbench.records.figures import CeilingShare
 
 __all__ = ["Absent", "Cell", "Column", "ColumnKind", "Number", "Reached", "Table", "Text", "TextTable", "cell_of"]
-__all__ += ["clean", "error_text", "estimate_cell", "lay_out", "listing", "print_table", "share_cell", "to_csv"]
+__all__ += [
+    "cell_width",
+    "clean",
+    "error_text",
+    "estimate_cell",
+    "fold_text",
+    "lay_out",
+    "listing",
+    "print_table",
+    "share_cell",
+    "to_csv",
+]
 __all__ += ["to_json", "to_markdown", "to_text", "verdict_text"]
 
 Item = TypeVar("Item")
@@ -360,8 +371,8 @@ def _turned(layout: TextTable, title: str) -> list[list[list[str]]]:
     """The transposed table: the title above the headers, then a column for each row, under its first cell."""
     heads = [[header] for header in layout.headers[1:]]
     return [
-        [_fold(title, _LABEL_WIDTH), *heads],
-        *([_fold(row[0], _LABEL_WIDTH), *([cell] for cell in row[1:])] for row in layout.cells),
+        [fold_text(title, _LABEL_WIDTH), *heads],
+        *([fold_text(row[0], _LABEL_WIDTH), *([cell] for cell in row[1:])] for row in layout.cells),
     ]
 
 
@@ -380,21 +391,21 @@ def _wrapped(layout: TextTable, table: Table, at: int, most_text: int | None = N
     cells = [row[at] for row in layout.cells]
     if table.columns[at].is_text:
         most = most_text or (_LABEL_WIDTH if at == 0 else _TEXT_WIDTH)
-        body = [_fold(cell, most) for cell in cells]
+        body = [fold_text(cell, most) for cell in cells]
     else:
         body = [[cell] for cell in cells]
     widest = max((cell_width(line) for cell in body for line in cell), default=1)
     longest_word = max(map(cell_width, layout.headers[at].split()), default=1)
-    return [_fold(layout.headers[at], max(widest, min(longest_word, _LONG_WORD))), *body]
+    return [fold_text(layout.headers[at], max(widest, min(longest_word, _LONG_WORD))), *body]
 
 
-def _fold(text: str, width: int) -> list[str]:
+def fold_text(text: str, width: int) -> list[str]:
     """``text`` in lines of at most ``width``, broken at blanks, else after ``[``, ``,`` or ``/``, else anywhere.
 
     All lines are indented as the first.
     """
     if indent := text[: len(text) - len(text.lstrip())]:
-        return [indent + line for line in _fold(text.lstrip(), max(1, width - len(indent)))]
+        return [indent + line for line in fold_text(text.lstrip(), max(1, width - len(indent)))]
     lines: list[str] = []
     for word in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
         rest = word
