@@ -120,8 +120,8 @@ def run(
 
     A task is a name or the path of a Python file, with settings in brackets, as for ``levelbench run``, or a list of
     these; every option of that command has its name here (``recipe``, ``target``, ``until_clear``, ...), and several
-    values are a list. Runs that ``store`` (default: ``$LEVELBENCH_STORE`` or ``levelbench-results``) already has are not
-    repeated. Progress is printed on standard error. No report is written: see :meth:`Measured.report`.
+    values are a list. Runs that ``store`` (default: ``$LEVELBENCH_STORE`` or ``levelbench-results``) already has are
+    not repeated. Progress is printed on standard error. No report is written: see :meth:`Measured.report`.
 
     >>> import levelbench, tempfile
     >>> store = tempfile.mkdtemp()
