@@ -85,3 +85,11 @@ def test_a_name_longer_than_the_terminal_is_broken_between_its_settings(monkeypa
     assert max(map(len, lines)) <= 40
     assert all(line.endswith((":", ",", "]")) for line in lines[:-1])
     assert "".join(lines).replace(" ", "").endswith("setting5=1]isslow")
+
+
+@pytest.mark.parametrize("words", [("analyze",), ("board",), ("board", "keys")])
+def test_no_summary_of_a_subcommand_is_cut_at_80_columns(call, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = call(*words, "--help")[1].partition("Commands:")[2].splitlines()
+    assert len(commands) > 2
+    assert not [line for line in commands if line.endswith("...")]
