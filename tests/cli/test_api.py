@@ -43,6 +43,12 @@ def test_the_runs_of_the_store_are_not_repeated(measured, store):
     assert [run.id for run in again.runs] == [run.id for run in measured.runs]
 
 
+def test_tasks_may_be_given_one_by_one(measured, store):
+    again = levelbench.run(*TASKS, n=3, framework="numpy", store=store, progress=False)
+    assert [run.id for run in again.runs] == [run.id for run in measured.runs]
+    assert repr(again.store) == f"Store({str(store)!r})"
+
+
 def test_progress_goes_to_standard_error_and_can_be_left_out(measured, store, capsys):
     for progress in (True, False):
         levelbench.run("digits[lr=0.1]", n=3, framework="numpy", store=store, progress=progress)

@@ -51,6 +51,14 @@ def complete(tmp_path):
         (("operator", "ConvT"), ["ConvTranspose"]),
         (("board", "che"), ["check"]),
         (("run", "no-such-task"), []),
+        (("run", "digits", "--framework=nu"), ["--framework=numpy"]),
+        (("run", "digits", "--framework", "=", "nu"), ["numpy"]),
+        (("run", "digits", "--framework", "="), ["jax", "numpy", "torch"]),
+        (("optimizer", "AdaG"), ["AdaGrad"]),
+        (("analyze", "roofline", "dig"), ["digits"]),
+        (("data", "stat", "cifar100"), ["cifar100"]),
+        (("new", "task", "dig"), []),
+        (("board", "build", "x", "--ruleset", "dawnbench-1"), ["dawnbench-1.0"]),
     ],
 )
 def test_a_word_is_completed_by_what_is_known(complete, words, found):

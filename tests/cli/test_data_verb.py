@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -175,3 +176,12 @@ def test_what_cannot_be_meant_is_a_usage_error(call, words, found):
     code, _, err = call("data", *words)
     assert code == 2
     assert found in err
+
+
+def test_sentences_about_a_dataset_fit_a_terminal(call, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", call("data", "stat", "digits")[1]).splitlines()
+    assert any(line.startswith("duplicate inputs") for line in lines)
+    assert max(map(len, lines)) <= 80

@@ -1,6 +1,7 @@
 """``levelbench lint``: what it reads, prints and answers with."""
 
 import json
+import re
 
 import pytest
 from tests.claims.made import RULES, claim
@@ -254,3 +255,12 @@ def test_settings_among_several_files_are_passed_over(call, here):
     assert (code, "1 claim checked" in out) == (1, True)
     code, _, err = call("lint", "pyproject.toml")
     assert (code, "has no field 'project'" in err) == (2, True)
+
+
+def test_findings_and_the_summary_fit_a_terminal(call, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "70")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", call("lint", "claim.toml")[1]).splitlines()
+    assert any("LB105" in line for line in lines)
+    assert max(map(len, lines)) <= 70

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from levelbench.cli.list_verb import KINDS
-from levelbench.cli.options import OPTION_GROUPS, emit_json, emit_json_list, say_error
+from levelbench.cli.options import OPTION_GROUPS, emit_json, emit_json_list, say, say_error
 from levelbench.errors import DataError
 
 
@@ -74,3 +74,22 @@ def test_the_kinds_of_list_are_not_broken_within_a_word(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     out = call("list", "--help")[1]
     assert all(kind in re.findall(r"[a-z]+", out.partition("KIND: ")[2]) for kind in KINDS)
+
+
+def test_a_name_longer_than_the_terminal_is_broken_between_its_settings(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    say(f"  doubt: digits[{','.join(f'setting{at}=1' for at in range(6))}] is slow")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert all(line.endswith((":", ",", "]")) for line in lines[:-1])
+    assert "".join(lines).replace(" ", "").endswith("setting5=1]isslow")
+
+
+@pytest.mark.parametrize("words", [("analyze",), ("board",), ("board", "keys")])
+def test_no_summary_of_a_subcommand_is_cut_at_80_columns(call, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = call(*words, "--help")[1].partition("Commands:")[2].splitlines()
+    assert len(commands) > 2
+    assert not [line for line in commands if line.endswith("...")]

@@ -186,3 +186,24 @@ def test_another_target_or_rule_than_the_runs_own_is_a_doubt(tmp_path, make_head
     gate = comparable(arm(0.1), arm(0.2))
     told = [each for each in gate.caveats if each.sentence.startswith("the runs were made for another")]
     assert [(each.subject, each.weight) for each in told] == [(subject, "doubt") for subject in found]
+
+
+def test_a_recipe_whose_settings_differ_leaves_the_labels_of_others_short(fill):
+    fill(recipe="plain", settings={"hidden": 8}, budget_epochs=4.0)
+    fill(recipe="plain", settings={"hidden": 16}, budget_epochs=4.0)
+    fill(recipe="fast", settings={"width": 4}, budget_epochs=2.0)
+    store = fill(recipe="fast", settings={"width": 4}, budget_epochs=3.0)
+    assert [group.label for group in group_runs(store.records())] == [
+        "digits[recipe=plain,hidden=8]",
+        "digits[recipe=plain,hidden=16]",
+        "digits[recipe=fast,budget_epochs=2.0]",
+        "digits[recipe=fast,budget_epochs=3.0]",
+    ]
+
+
+def test_a_budget_that_is_the_length_of_the_schedule_is_not_in_labels(fill):
+    fill(settings={"epochs": 12}, budget_epochs=12.0)
+    store = fill(settings={"epochs": 60}, budget_epochs=60.0)
+    assert [group.label for group in group_runs(store.records())] == ["digits[epochs=12]", "digits[epochs=60]"]
+    store = fill(settings={"epochs": 60}, budget_epochs=12.0)
+    assert len({group.label for group in group_runs(store.records())}) == 3

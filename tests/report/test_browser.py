@@ -9,8 +9,10 @@ from tests.browsing import CHROMIUM, SCHEMES, SIZES, launched, violations
 from tests.report.pages import PAYLOADS, compared, needs_matplotlib
 
 from levelbench.measure.verdict import verdict
+from levelbench.report.markup import style_sheet, tag, to_html
 from levelbench.report.numbers import estimate_text
 from levelbench.report.page import write_index, write_report
+from levelbench.report.tables import Column, ColumnKind, Number, Table, listing
 
 ALONE = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -119,6 +121,21 @@ def test_the_main_table_is_not_clipped(visit, report):
     for width, height in SIZES:
         box = visit(report, width, height).locator(".scroll").first
         assert box.evaluate("each => each.scrollWidth <= each.clientWidth"), width
+
+
+def test_a_table_of_many_intervals_and_one_of_long_names_wrap_instead_of_scrolling(visit, tmp_path):
+    names = [f"digits[framework=numpy,lr=0.0{at},momentum=0.9,hidden=128]" for at in range(1, 4)]
+    numbers = [Column(f"n{at}", "time to accuracy", ColumnKind.TIME_S) for at in range(11)]
+    wide = Table.of("a", "A", names, (Column("of", "runs of"), str), *((each, lambda _: SPREAD) for each in numbers))
+    named = listing("b", "B", ["what", *names], [["load", "1", "2", "3"]])
+    path = tmp_path / "page.html"
+    main = tag("main", to_html(wide), to_html(named))
+    path.write_text(f"<!doctype html><style>{style_sheet()}</style>{main}", encoding="utf-8")
+    for box in visit(path).locator(".scroll").all():
+        assert box.evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
+SPREAD = Number(79.665, 79.66412, 79.66868)
 
 
 def test_rows_are_cards_on_a_phone_or_tablet_and_rows_of_a_table_on_a_desk(visit, report):

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from levelbench.cli import main
 from levelbench.measure.ceilings import Ceilings
 from levelbench.measure.selftest import ClockFacts, Diagnosis, Noise
 from levelbench.measure.statistics import Estimate, Interval
@@ -54,3 +55,12 @@ def test_on_few_cores_it_says_which_number_of_threads_is_steadier(count, setting
     facts = {"threads": {"settings": settings, "loaded": {"openblas": {"threads": count}}}}
     lines = dataclasses.replace(diagnosis(), environment=facts).sentences()
     assert any("OMP_NUM_THREADS=1" in line for line in lines) is said
+
+
+def test_its_lines_fit_the_columns_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr("levelbench.measure.selftest.run_doctor", lambda *given, **more: diagnosis("a word " * 30))
+    with pytest.raises(SystemExit):
+        main(["doctor", "--columns", "60"])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("doubt: a word") for line in lines)
+    assert max(map(len, lines)) <= 60

@@ -3,6 +3,7 @@ import io
 import json
 import math
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,8 @@ TABLE = Table(
     ("A note.",),
 )
 
+MANY = replace(TABLE, rows=TABLE.rows * 3)
+
 
 def one_text_table(*texts):
     return Table("t", "t", (Column("a", "a"), Column("b", "b")), tuple((Text(text), Text(text)) for text in texts))
@@ -82,11 +85,20 @@ def test_plain_text_fits_its_width_and_loses_no_number(width):
     text = to_text(TABLE, width)
     assert all(cell_width(line) <= width and line == line.rstrip() for line in text.splitlines())
     for row in lay_out(TABLE).cells:
-        assert all(cell in text for cell in row)
+        assert all(part in text for cell in row for part in cell.replace(" [", "\n[").split("\n"))
 
 
 def test_a_narrow_terminal_repeats_the_first_column_in_each_block():
-    assert to_text(TABLE, 44).count("digits[a=1]") > 1
+    assert to_text(MANY, 60).count("digits[a=1]") > 1
+
+
+def test_a_few_rows_that_do_not_fit_side_by_side_have_their_intervals_below_the_values():
+    lines = to_text(replace(MANY, rows=MANY.rows[:3]), 60).splitlines()
+    assert lines[:2] == ["Time to accuracy", "runs of            digits[a=1]   digits[a=2]   digits[a=1]"]
+    assert sum(set(line) == {"─", " "} for line in lines) == 1
+    at = next(at for at, line in enumerate(lines) if line.startswith("time to accuracy"))
+    assert lines[at].split()[3:] == ["0.91", "1.20", "0.91"]
+    assert lines[at + 1].split() == ["(wall),", "s", "[0.85,", "0.98]", "[0.85,", "0.98]"]
 
 
 def test_a_table_that_is_too_wide_is_turned_where_its_few_rows_fit_side_by_side():

@@ -141,6 +141,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _carried_out(words: list[str], received: list[int]) -> int:
+    if _COMPLETE in os.environ:
+        import_module("levelbench.cli.completion").complete_option_values()
     try:
         code = cli.main(args=words, prog_name="levelbench", standalone_mode=False)
         with shared.as_far_as_read():

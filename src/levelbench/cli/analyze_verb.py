@@ -36,7 +36,7 @@ def task() -> None:
     """Help for authors of tasks; ``tune-target`` is now ``analyze target``."""
 
 
-@click.command("target", cls=shared.Grouped)
+@click.command("target", cls=shared.Grouped, short_help="A target that all seeds reach, by the knee rule.")
 @click.argument("task")
 @click.option("--recipe", help="Recipe whose curves are analysed; default: the task's first.")
 @click.option(
@@ -290,7 +290,7 @@ command.add_command(generalization_verb)
 command.add_command(utilisation_verb)
 
 
-@command.command("composition")
+@command.command("composition", short_help="Optimisations of a recipe on and off: factors of the time.")
 @click.argument("task", metavar="TASK")
 @click.option(
     "--factor",

@@ -109,8 +109,7 @@ class Measured:
 
 
 def run(
-    tasks: str | Path | Iterable[str | Path],
-    *,
+    *tasks: str | Path | Iterable[str | Path],
     n: int | None = None,
     framework: str | Iterable[str] | None = None,
     store: Folder | Store | None = None,
@@ -119,10 +118,10 @@ def run(
 ) -> Measured:
     """Train each of ``tasks`` to its target ``n`` (5) times, in separate processes, and compare them with the first.
 
-    A task is a name or the path of a Python file, with settings in brackets, as for ``levelbench run``; every option of
-    that command has its name here (``recipe``, ``target``, ``until_clear``, ...), and several values are a list. Runs
-    that ``store`` (default: ``$LEVELBENCH_STORE`` or ``levelbench-results``) already has are not repeated. Progress is
-    printed on standard error. No report is written: see :meth:`Measured.report`.
+    A task is a name or the path of a Python file, with settings in brackets, as for ``levelbench run``, or a list of
+    these; every option of that command has its name here (``recipe``, ``target``, ``until_clear``, ...), and several
+    values are a list. Runs that ``store`` (default: ``$LEVELBENCH_STORE`` or ``levelbench-results``) already has are
+    not repeated. Progress is printed on standard error. No report is written: see :meth:`Measured.report`.
 
     >>> import levelbench, tempfile
     >>> store = tempfile.mkdtemp()
@@ -133,7 +132,7 @@ def run(
     Raises ``UnknownNameError`` for an option or name that does not exist, ``UsageError`` for impossible values,
     ``MissingError`` for a framework, data or device that is not here, and ``StoreError`` if nothing can be written.
     """
-    words = [str(each) for each in ([tasks] if isinstance(tasks, str | Path) else tasks)]
+    words = [str(each) for some in tasks for each in ([some] if isinstance(some, str | Path) else some)]
     given: dict[str, Option] = {"runs": n, "framework": framework, **options}
     found = _parsed(run_verb.command, words, given)
     with contextlib.nullcontext() if progress else contextlib.redirect_stderr(io.StringIO()), found:

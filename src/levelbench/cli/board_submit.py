@@ -321,7 +321,7 @@ def keys() -> None:
     """Keys (Ed25519) that prove who sent an entry. Keep the private one; authors.toml has the public ones."""
 
 
-@keys.command("new")
+@keys.command("new", short_help="Make a key for an author.")
 @click.argument("name")
 @click.option(
     "-o", "--output", type=_FILE, required=True, help="File of the key; an existing file is never overwritten."
@@ -339,7 +339,7 @@ def new_key_pair(name: str, output: Path, as_json: bool) -> int:
     return 0
 
 
-@keys.command("show")
+@keys.command("show", short_help="Public half of a key, and the line for a leaderboard.")
 @click.argument("key", type=_FILE)
 @click.option("--name", default="NAME", show_default=True, help="The author's name in the line for authors.toml.")
 @shared.answer_options
@@ -351,7 +351,7 @@ def show_key(key: Path, name: str, as_json: bool) -> int:
     return 0
 
 
-@keys.command("sign")
+@keys.command("sign", short_help="Sign the bytes of a submission.")
 @click.argument("submission", type=_FILE)
 @click.option("--key", type=_FILE, required=True, help="The key's PEM file.")
 @shared.answer_options

@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+)
 
 from levelbench import plugins
 
-__all__ = ["complete_values"]
+__all__ = ["complete_option_values", "complete_values"]
 
 _MOST_RUNS = 50
 _ITEM = re.compile(r"(?P<before>(?P<name>[^\[]*)\[(?:[^\]]*,)?)(?P<setting>\w*)(?P<value>=[^,\]]*)?$")
@@ -45,6 +52,29 @@ class _Words(click.types.StringParamType):
                 if name.startswith(last) and name not in given
             ]
         return found or [CompletionItem(incomplete, type="file")]
+
+
+def complete_option_values() -> None:
+    """Let shells complete the value in ``--option=value`` too.
+
+    Click answers with the value alone. Bash, if ``=`` does not break words there, zsh and fish would replace the whole
+    word by it, and bash, where ``=`` is a word, would get the arguments of the verb.
+    """
+    for shell in (BashComplete, ZshComplete, FishComplete):
+        add_completion_class(type(shell.__name__, (_OptionValues, shell), {}))
+
+
+class _OptionValues(ShellComplete):
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        if incomplete == "=":
+            incomplete = ""
+        elif args and args[-1] == "=":
+            args = args[:-1]
+        found = super().get_completions(args, incomplete)
+        name, equals, _ = incomplete.partition("=")
+        if not equals or not name.startswith("-"):
+            return found
+        return [CompletionItem(f"{name}={each.value}", type=each.type, help=each.help) for each in found]
 
 
 def complete_values(command: click.Command) -> None:
@@ -103,7 +133,7 @@ def _recipes(ctx: click.Context, text: str) -> Named:
     known = plugins.names("task")
     # If an option has no value yet, click does not report the arguments before it.
     words = [word.strip("'\"").partition("[")[0] for word in os.environ.get("COMP_WORDS", "").split()]
-    named = [word for word in words if word in known]
+    named = [word for word in words if word in known or (word.endswith(".py") and Path(word).is_file())]
     return {recipe: name for name in named or known for recipe in load_task(name).recipes}.items()
 
 
@@ -134,6 +164,31 @@ def _networks(ctx: click.Context, text: str) -> Named:
     from levelbench.networks import zoo
 
     return [(name, "") for name in zoo.names()]
+
+
+def _measurable(ctx: click.Context, text: str) -> Named:
+    """What ``analyze roofline`` takes: tasks and their runs, and networks."""
+    return [*_tasks(ctx, text), *([] if "[" in text else _networks(ctx, text))]
+
+
+def _optimizers(ctx: click.Context, text: str) -> Named:
+    from levelbench.training import optimizers
+
+    kinds = [getattr(optimizers, name) for name in optimizers.__all__]
+    return [(each.__name__, "") for each in kinds if isinstance(each, type) and issubclass(each, optimizers.UpdateRule)]
+
+
+def _rulesets(ctx: click.Context, text: str) -> Named:
+    from levelbench.competition.rulesets import ruleset_ids
+
+    return [(name, "") for name in ruleset_ids()]
+
+
+def _datasets(ctx: click.Context, text: str) -> Named:
+    """Datasets, for ``data``; other verbs ask for a name of one's own."""
+    from levelbench.training import datasets
+
+    return [(name, "") for name in datasets.names()] if ctx.command.name == "data" else []
 
 
 def _transforms(ctx: click.Context, text: str) -> Named:
@@ -230,7 +285,13 @@ _KNOWN: dict[str, Any] = {
     **dict.fromkeys(("select", "ignore", "explain"), _rules),
     **dict.fromkeys(("operator", "operators"), _operators),
     **dict.fromkeys(("communicator", "communicators"), _one_of("gloo", "mpi", "nccl")),
+    **dict.fromkeys(("ruleset", "ruleset_word"), _rulesets),
     "scheme": _plugins("scheme"),
+    "scaling": _one_of("strong", "weak"),
+    "lr_scale": _one_of("none", "linear", "sqrt"),
+    "subject": _measurable,
+    "optimizer": _optimizers,
+    "name": _datasets,
     "recipe": _recipes,
     "network": _networks,
     "transforms": _transforms,

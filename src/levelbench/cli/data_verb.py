@@ -174,9 +174,9 @@ def _check(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
     if place is not None:
         click.echo(f"checked: {shared.visible(place)}")
     for each in found:
-        click.echo(f"fault: {each}")
+        shared.say(f"fault: {each}")
     sizes = ", ".join(f"{count:,} {name}" for name, count in dataset.sizes().items())
-    click.echo(f"{dataset.name}: {sizes}; {f'{len(found)} faults' if found else 'files and content are correct'}")
+    shared.say(f"{dataset.name}: {sizes}; {f'{len(found)} faults' if found else 'files and content are correct'}")
     return int(bool(found))
 
 
@@ -257,16 +257,16 @@ def print_figures(dataset: Dataset, found: dict[str, Any]) -> None:
     click.echo()
     if found["moments"]:
         means, deviations = (", ".join(f"{each:.4f}" for each in found["moments"][key]) for key in ("mean", "std"))
-        click.echo(f"training inputs as stored: mean {means}; standard deviation {deviations}")
+        shared.say(f"training inputs as stored: mean {means}; standard deviation {deviations}")
     if dataset.normalisation:
         constants = dataset.normalisation
         scaled = [", ".join(f"{each:.4f}" for each in values) for values in (constants.mean, constants.std)]
-        click.echo(f"normalised: (x / {constants.highest:g} - {scaled[0]}) / {scaled[1]} ({constants.source})")
+        shared.say(f"normalised: (x / {constants.highest:g} - {scaled[0]}) / {scaled[1]} ({constants.source})")
     if found["duplicates"]:
         equal = found["duplicates"]
         within = ", ".join(f"{count:,} in {name}" for name, count in equal["within"].items())
         across = ", ".join(f"{count:,} in {pair}" for pair, count in equal["across"].items())
-        click.echo(f"duplicate inputs: surplus {within}; shared {across}")
+        shared.say(f"duplicate inputs: surplus {within}; shared {across}")
 
 
 def _row(dataset: Dataset, found: dict[str, Any], name: str) -> list[str]:

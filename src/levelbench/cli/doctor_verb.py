@@ -14,6 +14,7 @@ __all__ = ["command"]
 
 @click.command("doctor")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Approximate time to measure.")
+@shared.printing_options
 @shared.answer_options
 def command(seconds: float, as_json: bool) -> int:
     """Measure this machine, test levelbench on it, and say whether it is fit to measure on. Exits with 1 if not.
@@ -31,9 +32,7 @@ def command(seconds: float, as_json: bool) -> int:
     from levelbench.report.operators import ceilings_table, doctor_lines
 
     shared.print_tables(ceilings_table(diagnosis.ceilings))
-    click.echo()
-    for line in doctor_lines(diagnosis):
-        click.echo(line)
+    shared.say("", *doctor_lines(diagnosis))
     return int(bool(diagnosis.against))
 
 

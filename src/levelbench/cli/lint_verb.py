@@ -173,8 +173,10 @@ def _emit(report: LintReport, show: Severity, layout: str, code: int) -> None:
     else:
         lines = report_lines(report, show)
     with shared.as_far_as_read():
-        for line in lines:
-            click.echo(shared.visible(line))
+        if layout == "github":
+            click.echo("\n".join(map(shared.visible, lines)))
+        else:
+            shared.say(*lines)
     return None
 
 

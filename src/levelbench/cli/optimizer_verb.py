@@ -30,7 +30,11 @@ _PRECISION = 0.05
 _NOT_JUDGED = 4
 
 
-@click.command("optimizer", cls=shared.Grouped)
+@click.command(
+    "optimizer",
+    cls=shared.Grouped,
+    groups={k: v for k, v in shared.OPTION_GROUPS.items() if k != "Distributed training"},
+)
 @click.argument("optimizer", metavar="NAME|FILE.py[:NAME]")
 @click.option("--beside", help="Optimizers to compare with: torch.optim.AdamW,optax.adamw,'Adam[beta2=0.99]'.")
 @click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: those of --beside.")

@@ -73,7 +73,7 @@ OPTION_GROUPS = {
     "Distributed training": "ranks scheme engine communicator scaling lr_scale timeout simulate network",
     "Verdict": "clock threshold margin level fail_on",
     "Data and records": "data store_path fresh checkpoint keep_model observe spawn",
-    "Output": "prices csv_path markdown_path wide no_color report_path no_report plot as_json debug",
+    "Output": "prices csv_path markdown_path wide columns no_color report_path no_report plot as_json debug",
 }
 """Headings of the help of verbs with many options, and the parameters under each."""
 
@@ -640,20 +640,32 @@ def say(*lines: str) -> None:
         text = visible(line)
         if wrapped:
             indent = " " * (len(text) - len(text.lstrip()))
-            text = textwrap.fill(
-                text.lstrip(),
-                console.width,
-                initial_indent=indent,
-                subsequent_indent=f"{indent}  ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+            text = "\n".join(_wrapped(text.lstrip(), console.width, indent))
         styled = Text(text)
         head = text.split(maxsplit=1)[:1]
         if head and head[0] in _COLOURS:
             at = text.index(head[0])
             styled.stylize(_COLOURS[head[0]], at, at + len(head[0]) - 1)
         console.print(styled, soft_wrap=True)
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    """``text`` in lines; a longer name is broken where a table would break it."""
+    from levelbench.report.tables import cell_width, fold_text
+
+    after = f"{indent}  "
+    lines = textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=after, break_long_words=False, break_on_hyphens=False
+    )
+    return [
+        part
+        for line in lines
+        for part in (
+            [line]
+            if cell_width(line) <= width
+            else [after + each for each in fold_text(line.strip(), width - len(after))]
+        )
+    ]
 
 
 def print_tables(*tables: Table) -> None:

@@ -350,7 +350,7 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
     here = "cpu" if distribution and runs_elsewhere(distribution) else device
     _check_available(task, framework, here, options.data)
     parts = task.assemble(recipe, full)
-    budget_epochs = _check_options(options, parts)
+    budget_epochs = _check_options(options, parts, f"{task.name}[recipe={recipe}]")
     specification = Specification(
         task=task.name,
         recipe=recipe,
@@ -391,7 +391,7 @@ def _crossing(options: Options, parts: Recipe) -> Rule:
     raise UnknownNameError("crossing rule of a run", options.crossing, STOPPING_RULES)
 
 
-def _check_options(options: Options, parts: Recipe) -> float:
+def _check_options(options: Options, parts: Recipe, label: str) -> float:
     """The budget in epochs; ``UsageError`` for impossible numbers."""
     for name, value in (
         ("epochs", options.budget_epochs),
@@ -406,7 +406,7 @@ def _check_options(options: Options, parts: Recipe) -> float:
     epochs = options.budget_epochs or float(parts.epochs)
     if has_fixed_length(parts.schedule) and epochs != parts.epochs:
         raise UsageError(
-            f"--epochs {epochs:g} for a schedule of fixed length",
+            f"--epochs {epochs:g} for the schedule of fixed length of {label}",
             f"its learning rate is planned for {parts.epochs} epochs, and cutting it short is a different recipe",
             f"set the length of the schedule itself: [epochs={epochs:g}]",
         )

@@ -286,6 +286,9 @@ class Store:
                 f"opening the store {self.path}", found, "choose a folder, or pass the file to `levelbench show`"
             )
 
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
     def rows(
         self,
         selector: str | Selector | None = None,

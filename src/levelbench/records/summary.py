@@ -689,29 +689,33 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
             # A boolean is not a number, although True == 1.
             kinds.setdefault(specification.task, {}).setdefault(name, set()).add((isinstance(value, bool), value))
             counts[specification.task, name] += 1
-    implied = {task: _implied(found) for task, found in by_task.items() if len(kinds[task]["recipe"]) > 1}
+    implied = {task: _implied(found) for task, found in by_task.items()}
     labels = []
     for specification, view in zip(specifications, views, strict=True):
         task = specification.task
         some = {name for name in view if counts[task, name] < len(by_task[task]) and "." not in name} - _DISTRIBUTED
-        hidden = implied.get(task, set())
+        hidden = implied[task][view["recipe"]]
         shown = {n: v for n, v in view.items() if (len(kinds[task][n]) > 1 or n in some) and n not in hidden}
         labels.append(format_item(task, shown))
     return labels
 
 
-def _implied(views: Sequence[Mapping[str, Value]]) -> set[str]:
-    """The names that the recipe implies: settings that other recipes lack, and the rules that come with it.
+def _implied(views: Sequence[Mapping[str, Value]]) -> dict[Value, set[str]]:
+    """The names that each recipe implies: settings that other recipes lack, and the rules that come with it.
 
-    A name whose value differs between runs of one recipe is not implied.
+    A name whose value differs between runs of the recipe is not implied, except a budget that is its ``epochs``.
     """
+    recipes = _by_recipe(views)
     names = {name for view in views for name in view}
     own = {name for name in names if sum(name in view for view in views) < len(views)} | {"crossing", "budget_epochs"}
-    return {
-        name
-        for name in own
-        if all(len({view.get(name) for view in group}) == 1 for group in _by_recipe(views).values())
+    implied = {
+        recipe: {name for name in own if len(recipes) > 1 and len({view.get(name) for view in group}) == 1}
+        for recipe, group in recipes.items()
     }
+    for recipe, group in recipes.items():
+        if all(view["budget_epochs"] == view.get("epochs") for view in group):
+            implied[recipe].add("budget_epochs")
+    return implied
 
 
 def _by_recipe(views: Sequence[Mapping[str, Value]]) -> dict[Value, list[Mapping[str, Value]]]:

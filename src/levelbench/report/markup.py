@@ -127,7 +127,8 @@ def to_html(table: Table, most: int = 500) -> Html:
         for at, column in enumerate(table.columns)
     ]
     head = tag(
-        "tr", *(tag("th", text, scope="col", class_=at) for text, at in zip(layout.headers, classes, strict=True))
+        "tr",
+        *(tag("th", _header(text), scope="col", class_=at) for text, at in zip(layout.headers, classes, strict=True)),
     )
     body = []
     for first, *rest in layout.cells[:most]:
@@ -146,6 +147,10 @@ def to_html(table: Table, most: int = 500) -> Html:
 def breakable(label: str) -> Html:
     """A label that may be broken after ``[``, ``/`` and commas, such as ``task[name=value,other=value]``."""
     return Html(re.sub(r"([\[,/])(?=[^\s\d])", r"\1<wbr>", join([label])))
+
+
+def _header(text: str) -> str:
+    return breakable(text) if "[" in text else text
 
 
 def _cell(text: str, kind: str) -> str:

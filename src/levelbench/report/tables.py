@@ -2,8 +2,9 @@
 
 A :class:`Table` has numbers in base units (seconds, bytes, joules) and reasons for missing values. ``lay_out`` turns it
 into text once; the terminal, Markdown and HTML show that text, and CSV and JSON have the numbers at full precision. A
-table that is too wide for a terminal is not truncated. Its headers wrap; then, if it has few rows, it is transposed;
-otherwise its columns continue in a second block that repeats the first column.
+table that is too wide for a terminal is not truncated. Its headers wrap; then, if it has few rows, it is transposed,
+with intervals below their values if need be; otherwise its columns continue in a second block that repeats the first
+column.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +30,18 @@ if TYPE_CHECKING:
     from levelbench.records.figures import CeilingShare
 
 __all__ = ["Absent", "Cell", "Column", "ColumnKind", "Number", "Reached", "Table", "Text", "TextTable", "cell_of"]
-__all__ += ["clean", "error_text", "estimate_cell", "lay_out", "listing", "print_table", "share_cell", "to_csv"]
+__all__ += [
+    "cell_width",
+    "clean",
+    "error_text",
+    "estimate_cell",
+    "fold_text",
+    "lay_out",
+    "listing",
+    "print_table",
+    "share_cell",
+    "to_csv",
+]
 __all__ += ["to_json", "to_markdown", "to_text", "verdict_text"]
 
 Item = TypeVar("Item")
@@ -345,10 +358,9 @@ def _body(table: Table, width: int) -> list[str]:
             columns[-1] = _wrapped(layout, table, len(columns) - 1, room)
     blocks = _blocks([_extent(column) for column in columns], width)
     if len(blocks) > 1:
-        turned = _turned(layout, title)
-        extents = [_extent(column) for column in turned]
-        if sum(extents) + len(_GAP) * len(turned[1:]) <= width:
-            return _lines(turned, [True, *[False] * len(turned[1:])])
+        for above, turned in (([], _turned(layout, title)), ([title], _turned_narrow(layout, width))):
+            if turned and sum(map(_extent, turned)) + len(_GAP) * len(turned[1:]) <= width:
+                return above + _lines(turned, [True, *[False] * len(turned[1:])])
     lines: list[str] = []
     for block in blocks:
         lines.append("" if lines else title)
@@ -360,9 +372,29 @@ def _turned(layout: TextTable, title: str) -> list[list[list[str]]]:
     """The transposed table: the title above the headers, then a column for each row, under its first cell."""
     heads = [[header] for header in layout.headers[1:]]
     return [
-        [_fold(title, _LABEL_WIDTH), *heads],
-        *([_fold(row[0], _LABEL_WIDTH), *([cell] for cell in row[1:])] for row in layout.cells),
+        [fold_text(title, _LABEL_WIDTH), *heads],
+        *([fold_text(row[0], _LABEL_WIDTH), *([cell] for cell in row[1:])] for row in layout.cells),
     ]
+
+
+def _turned_narrow(layout: TextTable, width: int) -> list[list[list[str]]]:
+    """The transposed table with each interval below its value; nothing if a label would be broken within a word."""
+    heads = [fold_text(header, _NARROW_HEAD) for header in layout.headers]
+    each = (width - _extent(heads)) // len(layout.cells) - len(_GAP)
+    words = [word for row in layout.cells for word in _AFTER_CUT.split(row[0])]
+    if max(map(cell_width, words)) > each:
+        return []
+    columns = [[fold_text(row[0], each), *map(_interval_below, row[1:])] for row in layout.cells]
+    return [heads, *columns]
+
+
+_NARROW_HEAD = 18
+_AFTER_CUT = re.compile(r"(?<=[\[,/ ])")
+
+
+def _interval_below(cell: str) -> list[str]:
+    value, bracket, interval = cell.partition(" [")
+    return [value, f"[{interval}"] if bracket else [cell]
 
 
 def _below(table: Table, width: int) -> list[str]:
@@ -380,21 +412,21 @@ def _wrapped(layout: TextTable, table: Table, at: int, most_text: int | None = N
     cells = [row[at] for row in layout.cells]
     if table.columns[at].is_text:
         most = most_text or (_LABEL_WIDTH if at == 0 else _TEXT_WIDTH)
-        body = [_fold(cell, most) for cell in cells]
+        body = [fold_text(cell, most) for cell in cells]
     else:
         body = [[cell] for cell in cells]
     widest = max((cell_width(line) for cell in body for line in cell), default=1)
     longest_word = max(map(cell_width, layout.headers[at].split()), default=1)
-    return [_fold(layout.headers[at], max(widest, min(longest_word, _LONG_WORD))), *body]
+    return [fold_text(layout.headers[at], max(widest, min(longest_word, _LONG_WORD))), *body]
 
 
-def _fold(text: str, width: int) -> list[str]:
+def fold_text(text: str, width: int) -> list[str]:
     """``text`` in lines of at most ``width``, broken at blanks, else after ``[``, ``,`` or ``/``, else anywhere.
 
     All lines are indented as the first.
     """
     if indent := text[: len(text) - len(text.lstrip())]:
-        return [indent + line for line in _fold(text.lstrip(), max(1, width - len(indent)))]
+        return [indent + line for line in fold_text(text.lstrip(), max(1, width - len(indent)))]
     lines: list[str] = []
     for word in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
         rest = word
