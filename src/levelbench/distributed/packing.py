@@ -113,6 +113,29 @@ def by_dtype(arrays: Mapping[str, Array]) -> dict[object, list[str]]:
     return result
 
 
+class NumpyPacker(Packer):
+    """Writes into one buffer that is allocated once."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        super().__init__(arrays)
+        self._flat = np.empty(self.size, self.dtype)
+        self._views = self.layout.unpack(self._flat)
+
+    def put(self, name: str, array: NDArray[Any], factor: float = 1.0) -> NDArray[Any]:
+        view: NDArray[Any] = self._views[name]
+        if factor == 1.0:
+            view[...] = array
+        else:
+            np.multiply(array, factor, out=view)
+        return view
+
+    def packed(self) -> NDArray[Any]:
+        return self._flat
+
+    def unpack(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        return dict(self._views) if flat is self._flat else super().unpack(flat)
+
+
 @final
 class Packed:
     """Packs named arrays of any dtypes into one flat array per dtype."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.packing import Packer
 from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.frameworks import Float32Backend, no_forward
 from levelbench.frameworks.numpy.operator import NumpyOperator
@@ -257,29 +256,6 @@ def make_operator(node: OperatorNode) -> Operator:
     return NumpyOperator(node)
 
 
-class NumpyPacker(Packer):
-    """Writes into one buffer that is allocated once."""
-
-    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        super().__init__(arrays)
-        self._flat = np.empty(self.size, self.dtype)
-        self._views = self.layout.unpack(self._flat)
-
-    def put(self, name: str, array: NDArray[Any], factor: float = 1.0) -> NDArray[Any]:
-        view: NDArray[Any] = self._views[name]
-        if factor == 1.0:
-            view[...] = array
-        else:
-            np.multiply(array, factor, out=view)
-        return view
-
-    def packed(self) -> NDArray[Any]:
-        return self._flat
-
-    def unpack(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        return dict(self._views) if flat is self._flat else super().unpack(flat)
-
-
 class NumpyBackend(Float32Backend):
     """NumPy on the CPU: every call is synchronous."""
 
@@ -308,6 +284,9 @@ class NumpyBackend(Float32Backend):
         return array.take(indices, axis=0)
 
     def packer(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        # Only several ranks need it.
+        from levelbench.distributed.packing import NumpyPacker
+
         return NumpyPacker(arrays)
 
     def mean(self, scalars: Sequence[Any]) -> float:
