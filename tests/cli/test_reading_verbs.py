@@ -12,7 +12,9 @@ import weakref
 import pytest
 from tests.records.stores import edit
 
+from levelbench.cli.options import present
 from levelbench.records import store as store_module
+from levelbench.report.tables import Absent, Column, Table
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -147,6 +149,38 @@ def test_the_answer_fits_a_terminal_of_24_lines_of_80_characters(call, store, te
     assert len(lines) <= 24
     assert all(len(line) <= 80 for line in lines)
     assert lines[0].startswith("SLOWER: digits[framework=torch] takes 1.3")
+
+
+def doubted(*doubts):
+    table = Table.of(
+        "t",
+        "Time",
+        ["numpy", "torch"],
+        (Column("run", "run"), str),
+        (Column("energy", "energy"), lambda _: Absent("no meter")),
+    )
+    present([table], doubts, dict, dict, answer=["UNCLEAR: n = 3 + 3"] * 14, as_json=False)
+
+
+MANY = "3 of 5 runs of digits[framework=numpy] and 2 of 5 runs of digits[framework=torch]"
+BUSY = f"  doubt: {MANY}: other programs kept 0.3 of 2 cores busy: stop them and measure again"
+
+
+def test_doubts_are_shortened_where_the_answer_would_leave_the_terminal(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("LINES", "24")
+    doubted(BUSY)
+    lines = ESCAPE.sub("", capsys.readouterr().out).splitlines()
+    assert len(lines) < 24
+    assert "  doubt: 5 of 10 runs: other programs kept 0.3 of 2 cores busy" in lines
+    assert "--wide has doubts and notes in full" in lines[-1]
+
+
+def test_doubts_are_in_full_where_there_is_room(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("LINES", "40")
+    doubted(BUSY)
+    out = " ".join(ESCAPE.sub("", capsys.readouterr().out).split())
+    assert BUSY.strip() in out
+    assert "no meter" in out
 
 
 def test_a_verdict_has_a_colour_unless_it_is_not_wanted(call, store, terminal, monkeypatch):

@@ -581,14 +581,56 @@ def present(
     with as_far_as_read():
         if apart:
             click.echo()
-        say(*answer, *[""] * bool(answer))
-        print_tables(*tables)
         said = list(lines)
-        say(*[""] * bool(said), *said)
+        console = _console()
+        if console.is_terminal and any("doubt: " in each for each in said):
+            whole = _shown(answer, tables, ["", *said])
+            if whole.count("\n") > console.size.height - _BELOW:
+                whole = _shown(answer, list(map(_unexplained, tables)), [*map(_shortened, said), _SHORTENED])
+            click.echo(whole, nl=False, color=True)
+        else:
+            say(*answer, *[""] * bool(answer))
+            print_tables(*tables)
+            say(*[""] * bool(said), *said)
     written = write()
     with as_far_as_read():
         for name, path in written.items():
             click.echo(f"{name.replace('_', ' ')}: {path}")
+
+
+_BELOW = 1
+"""Lines of a terminal that its prompt takes."""
+_SHORTENED = "  (shortened to fit the terminal: --wide has doubts and notes in full)"
+_RUNS = re.compile(r"(\d+) of (\d+) (runs|processes) of ")
+
+
+def _shown(answer: Sequence[str], tables: Sequence[Table], lines: Sequence[str]) -> str:
+    """What these print, with the terminal's colours."""
+    console = _console()
+    with console.capture() as captured:
+        _say(console, *answer, *[""] * bool(answer))
+        _print(console, tables)
+        _say(console, *lines)
+    return captured.get()
+
+
+def _unexplained(table: Table) -> Table:
+    """Without the columns that have no value, and why they have none."""
+    from levelbench.report.numbers import ABSENT
+
+    table = table.without_absent()
+    return replace(table, notes=tuple(note for note in table.notes if not note.startswith(f"{ABSENT} ")))
+
+
+def _shortened(line: str) -> str:
+    """A doubt as how many runs it is about and what was seen, without their names and what to do."""
+    who, _, rest = line.strip().removeprefix("doubt: ").partition(": ")
+    counts = _RUNS.findall(f"{who} of " if "doubt: " in line else "")
+    found, _, do = rest.partition(": ")
+    if "doubt: " not in line or not counts or not do:
+        return line
+    of = [sum(int(each[at]) for each in counts) for at in (0, 1)]
+    return f"  doubt: {of[0]} of {of[1]} {counts[0][2]}: {found}"
 
 
 _WIDE, _COLUMNS, _NO_COLOUR = "levelbench.wide", "levelbench.columns", "levelbench.no_color"
@@ -631,9 +673,12 @@ def _console() -> Console:
 
 def say(*lines: str) -> None:
     """Print lines; on a terminal, or with ``--columns``, wrap them between words; colour verdicts and doubts."""
+    _say(_console(), *lines)
+
+
+def _say(console: Console, *lines: str) -> None:
     from rich.text import Text
 
-    console = _console()
     context = click.get_current_context(silent=True)
     wrapped = console.is_terminal or (context is not None and _COLUMNS in context.meta)
     for line in lines:
@@ -670,9 +715,12 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
 
 def print_tables(*tables: Table) -> None:
     """Print tables, fitted to the terminal; otherwise as plain lines."""
+    _print(_console(), tables)
+
+
+def _print(console: Console, tables: Sequence[Table]) -> None:
     from levelbench.report.tables import print_table
 
-    console = _console()
     for at, table in enumerate(tables):
         if at:
             console.print()

@@ -220,7 +220,7 @@ def _judged(own: Specification) -> str:
     """When its quality counts: of a program that is judged at its end, not each time that it reports one."""
     if own.crossing == "final" and own.scored_by is not None:
         return "final, evaluated at the end of its program"
-    return f"{own.crossing}, evaluated every {own.evaluate_every}"
+    return f"{own.crossing}, evaluated every {own.evaluate_every.removeprefix('1 ')}"
 
 
 def _conditions(groups: Sequence[RunGroup]) -> list[str]:
