@@ -1,5 +1,6 @@
 """Batch size: convergence, samples a second, time; the critical size and its coverage; answers to misuse."""
 
+import dataclasses
 import math
 
 import msgspec
@@ -321,6 +322,15 @@ def test_runs_that_differ_in_something_else_are_refused(groups, other, said):
     made = [*groups({64: [900, 910]}), *groups({128: [950, 980]}, **other)]
     with pytest.raises(UsageError, match=said):
         study_batch_size(made)
+
+
+def test_runs_of_another_machine_are_refused_even_if_their_seeds_have_run_before(groups):
+    here, there = (
+        groups({64: [900, 910], 128: [950, 980]}),
+        groups({64: [900, 910]}, environment={"machine": {"id": "m2"}}),
+    )
+    with pytest.raises(UsageError, match="several machines"):
+        study_batch_size([dataclasses.replace(here[0], repeats=there[0].runs), here[1]])
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,17 @@ def test_runs_of_several_machines_have_a_spread_each(study):
     assert (one.label, one.n, two.n) == ("digits on machine 1 of 2", 2, 2)
 
 
+def test_seeds_that_ran_on_two_machines_count_on_each(study):
+    there = [{"machine": {"id": name, "cpu": {"model": name}}} for name in ("one", "two")]
+    one, two = (
+        tuple(msgspec.structs.replace(run, environment=where) for run in study(times).runs)
+        for where, times in zip(there, ([2.0, 2.1, 2.3], [9.0, 9.1, 9.4]), strict=True)
+    )
+    found = by_machine([dataclasses.replace(study([2.0, 2.1, 2.3]), runs=one, repeats=two)])
+    assert [(each.n, each.repeats) for each in found] == [(3, ()), (3, ())]
+    assert [max(each.times()) for each in found] == [2.3, 9.4]
+
+
 def test_a_group_of_one_machine_keeps_its_label(study):
     group = study([2.0, 2.1])
     assert by_machine([group]) == [group]

@@ -314,7 +314,7 @@ def _require_one_study(groups: Sequence[RunGroup], batch: str, rate: str) -> Non
             found = f"they also differ in {name}: {', '.join(sorted(values))}"
             do = f"select those of one: {groups[0].specification.task}[{name}={min(values)}]"
             raise UsageError(asked, found, do)
-    runs = [run for group in groups for run in group.runs]
+    runs = [run for group in groups for run in (*group.runs, *group.repeats)]
     if any(not same_machine(runs[0].environment, run.environment) for run in runs[1:]):
         do = "select those of one machine, for example by naming its store"
         raise UsageError(asked, "they were made on several machines, whose samples a second differ", do)

@@ -232,7 +232,7 @@ def _check_together(groups: Sequence[RunGroup], off: Mapping[str, Value], across
     """Raise what the gate refuses, and ``IncomparableError`` for runs of several machines."""
     for group in groups[1:]:
         check_comparable(groups[0], group)
-    runs = [run for group in groups for run in group.runs]
+    runs = [run for group in groups for run in (*group.runs, *group.repeats)]
     if not across_machines and any(not same_machine(runs[0].environment, run.environment) for run in runs[1:]):
         raise IncomparableError(
             f"the composition of {', '.join(off)}", "the runs are from several machines", "give --across-machines"
