@@ -144,6 +144,18 @@ def test_the_largest_size_that_converges_comes_with_its_share_and_the_next_one(g
     )
 
 
+@pytest.mark.parametrize(
+    ("ended", "said"), [("at a budget", "at 64 runs ended at a budget"), ("all epochs", "smaller ones do not: 64")]
+)
+def test_sizes_whose_runs_were_given_up_are_not_said_not_to_converge(groups, ended, said):
+    small, large = groups({64: [None, None, None], 128: [950, 960, 980]})
+    spent = [msgspec.structs.replace(run, trained_out=ended == "all epochs") for run in small.runs]
+    found = study_batch_size([dataclasses.replace(small, runs=tuple(spent)), large])
+    (line,) = [each for each in found.answers() if "largest batch size" in each]
+    assert said in line
+    assert ("smaller ones do not" in line) is (ended == "all epochs")
+
+
 def test_if_all_sizes_converge_the_limit_is_beyond_them(groups):
     found = study_batch_size(groups(drawn(np.random.default_rng(3))))
     assert found.largest.size == 2048

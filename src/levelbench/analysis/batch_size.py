@@ -80,6 +80,13 @@ class BatchSizes:
         """Whether at least half of the runs reached the target."""
         return self.group.reached >= _LAST_SHARE * self.group.n > 0
 
+    @property
+    def ended_early(self) -> bool:
+        """Whether most of the runs missed, and some of them ended at a budget while they could still arrive."""
+        missed = [run for run in self.group.runs if not run.reached]
+        open_ = any(run.status == "done" and not run.hopeless and not run.trained_out for run in missed)
+        return open_ and not self.converges
+
 
 @dataclass(frozen=True)
 class CriticalBatch:
@@ -587,15 +594,23 @@ def _not_separated(study: BatchSizeStudy, best: BatchSizes) -> str:
 
 def _largest_line(study: BatchSizeStudy) -> list[str]:
     largest, last = study.largest, study.points[-1]
+    short = [str(point.size) for point in study.points if point.ended_early]
+    early = (
+        f"; at {', '.join(short)} runs ended at a budget before their epochs did, and might converge" if short else ""
+    )
     if largest is None:
-        return ["at no batch size does half of the runs reach the target"]
+        return [f"at no batch size does half of the runs reach the target{early}"]
     said = f"the largest batch size that still converges: {largest.size}, where {_reached(largest)} reach the target"
+    below = [
+        str(point.size)
+        for point in study.points
+        if point.size < largest.size and not point.converges and not point.ended_early
+    ]
+    odd = f"; smaller ones do not: {', '.join(below)}" if below else ""
     if largest is last:
-        return [f"{said}; the limit is beyond the sizes that were tried"]
+        return [f"{said}; the limit is beyond the sizes that were tried{odd}{early}"]
     beyond = study.points[study.points.index(largest) + 1]
-    below = [point.size for point in study.points if point.size < largest.size and not point.converges]
-    odd = f"; smaller ones do not: {', '.join(map(str, below))}" if below else ""
-    return [f"{said}, and {_reached(beyond)} at {beyond.size}{odd}"]
+    return [f"{said}, and {_reached(beyond)} at {beyond.size}{odd}{early}"]
 
 
 def _reached(point: BatchSizes) -> str:
