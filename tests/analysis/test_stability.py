@@ -154,6 +154,16 @@ def test_unfinished_runs_are_counted_apart(study, run):
     assert any("1 run of digits is still running" in each for each in found.lacks)
 
 
+@pytest.mark.parametrize(("evaluations", "said"), [((5, 5, 5, 5, 5), True), ((5, 5, 5, 5, 6), False)])
+def test_runs_that_all_arrive_at_one_evaluation_are_said_to_leave_out_later_ones(study, evaluations, said):
+    group = study([2.0, 2.01, 2.02, 2.01, 2.0])
+    pairs = zip(group.runs, evaluations, strict=True)
+    runs = tuple(msgspec.structs.replace(run, evaluations=each) for run, each in pairs)
+    lacks = stability(dataclasses.replace(group, runs=runs)).lacks
+    # None of five is late: 1 - 0.05 ** (1 / 5).
+    assert any("at evaluation 5: up to 45% of all may need another one" in line for line in lacks) is said
+
+
 def test_runs_of_several_machines_have_a_spread_each(study):
     group = study([2.0, 2.1, 9.0, 9.1])
     machines = [{"machine": {"id": name, "cpu": {"model": name}}} for name in ("one", "one", "two", "two")]

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from levelbench.analysis.comparison import span_of
+from levelbench.analysis.ties import unseen_share
 from levelbench.errors import UsageError
 from levelbench.measure.design import sessions_of
 from levelbench.measure.environment import same_machine
@@ -289,6 +290,15 @@ def _lacks(group: RunGroup, times: Sequence[float], known: bool, level: float) -
     elif variation(times, level).interval is None:
         found.append(
             f"the variation of {name} has no interval: its times are far from log-normal (outliers, two modes)"
+        )
+    arrived = [run for run in group.runs if run.reached]
+    counts = {run.evaluations for run in arrived if run.crossing not in ("final", "interpolated")}
+    if known and len(counts) == 1 and 0 not in counts:
+        late = unseen_share(len(arrived), level)
+        found.append(
+            f"all {len(arrived)} runs of {name} that reached the target did at evaluation {counts.pop()}: up to "
+            f"{late:.0%} of all may need another one, which the variation, the claims and the best runs leave out; "
+            "evaluate more often (--every)"
         )
     if missed and times:
         found.append(
