@@ -162,6 +162,14 @@ def test_if_all_sizes_converge_the_limit_is_beyond_them(groups):
     assert any("the limit is beyond the sizes that were tried" in line for line in found.answers())
 
 
+@pytest.mark.parametrize(("evaluations", "clear"), [(5, False), (500, True)])
+def test_no_size_is_the_fastest_by_its_pace_if_a_late_evaluation_could_undo_it(groups, evaluations, clear):
+    per_s = {64: 1000.0, 128: 1030.0}
+    made = groups({size: [1000, 1001, 1002, 1003, 1004] for size in per_s}, per_s=per_s.get, evaluations=evaluations)
+    (line,) = [each for each in study_batch_size(made).answers() if "shortest time" in each]
+    assert ("not clearly shorter than at 64" not in line) is clear
+
+
 def test_the_fastest_size_trades_samples_for_samples_a_second(groups):
     per_s = {32: 1000.0, 128: 3000.0, 512: 4000.0}
     found = study_batch_size(groups({32: [100] * 3, 128: [120] * 3, 512: [400] * 3}, per_s=per_s.get))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from levelbench.analysis.scaling import against, threads_of
+from levelbench.analysis.ties import jumps_of, widened
 from levelbench.errors import UsageError
 from levelbench.measure.environment import same_machine
 from levelbench.measure.statistics import (
@@ -570,7 +571,7 @@ def _not_separated(study: BatchSizeStudy, best: BatchSizes) -> str:
     """Sizes that may be as fast, or why none is tested.
 
     By Welch's tests on logarithms or, where runs missed the target, by the ratio of censored times, at a level by
-    Bonferroni.
+    Bonferroni; with room for late evaluations that few runs show.
     """
     others = [point for point in study.points if point is not best and point.group.reached]
     if not others:
@@ -582,11 +583,13 @@ def _not_separated(study: BatchSizeStudy, best: BatchSizes) -> str:
 
     def longer(point: BatchSizes) -> bool:
         missed = [tuple(each for each in side.group.given_up() if each > 0) for side in (best, point)]
+        jumps = jumps_of(best.group.runs, point.group.runs)
         if not any(missed) and min(len(times[best.size]), len(times[point.size])) > 1:
-            return welch_log_ratio(times[best.size], times[point.size], level).interval.low > 1.0
+            ratio = welch_log_ratio(times[best.size], times[point.size], level)
+            return widened(ratio.ratio, ratio.interval, jumps).low > 1.0
         a, b = (CensoredTimes(tuple(times[side.size]), up) for side, up in zip((best, point), missed, strict=True))
         found = time_ratio(a, b, level)
-        return found is not None and found.interval.low > 1.0
+        return found is not None and widened(found.ratio, found.interval, jumps).low > 1.0
 
     alike = [point.size for point in others if not longer(point)]
     return f"not clearly shorter than at {', '.join(map(str, alike))}: make more runs" if alike else ""
