@@ -1,5 +1,6 @@
 """Batch size: convergence, samples a second, time; the critical size and its coverage; answers to misuse."""
 
+import dataclasses
 import math
 
 import msgspec
@@ -144,10 +145,30 @@ def test_the_largest_size_that_converges_comes_with_its_share_and_the_next_one(g
     )
 
 
+@pytest.mark.parametrize(
+    ("ended", "said"), [("at a budget", "at 64 runs ended at a budget"), ("all epochs", "smaller ones do not: 64")]
+)
+def test_sizes_whose_runs_were_given_up_are_not_said_not_to_converge(groups, ended, said):
+    small, large = groups({64: [None, None, None], 128: [950, 960, 980]})
+    spent = [msgspec.structs.replace(run, trained_out=ended == "all epochs") for run in small.runs]
+    found = study_batch_size([dataclasses.replace(small, runs=tuple(spent)), large])
+    (line,) = [each for each in found.answers() if "largest batch size" in each]
+    assert said in line
+    assert ("smaller ones do not" in line) is (ended == "all epochs")
+
+
 def test_if_all_sizes_converge_the_limit_is_beyond_them(groups):
     found = study_batch_size(groups(drawn(np.random.default_rng(3))))
     assert found.largest.size == 2048
     assert any("the limit is beyond the sizes that were tried" in line for line in found.answers())
+
+
+@pytest.mark.parametrize(("evaluations", "clear"), [(5, False), (500, True)])
+def test_no_size_is_the_fastest_by_its_pace_if_a_late_evaluation_could_undo_it(groups, evaluations, clear):
+    per_s = {64: 1000.0, 128: 1030.0}
+    made = groups({size: [1000, 1001, 1002, 1003, 1004] for size in per_s}, per_s=per_s.get, evaluations=evaluations)
+    (line,) = [each for each in study_batch_size(made).answers() if "shortest time" in each]
+    assert ("not clearly shorter than at 64" not in line) is clear
 
 
 def test_the_fastest_size_trades_samples_for_samples_a_second(groups):
@@ -322,6 +343,15 @@ def test_runs_that_differ_in_something_else_are_refused(groups, other, said):
     made = [*groups({64: [900, 910]}), *groups({128: [950, 980]}, **other)]
     with pytest.raises(UsageError, match=said):
         study_batch_size(made)
+
+
+def test_runs_of_another_machine_are_refused_even_if_their_seeds_have_run_before(groups):
+    here, there = (
+        groups({64: [900, 910], 128: [950, 980]}),
+        groups({64: [900, 910]}, environment={"machine": {"id": "m2"}}),
+    )
+    with pytest.raises(UsageError, match="several machines"):
+        study_batch_size([dataclasses.replace(here[0], repeats=there[0].runs), here[1]])
 
 
 @pytest.mark.parametrize(

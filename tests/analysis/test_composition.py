@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -71,6 +72,23 @@ def test_factors_whose_runs_all_tie_at_an_evaluation_need_as_many_as_could_undo_
     assert {each.verdict.kind for each in found.alone} == {alone}
     if kind == "UNCLEAR":
         assert found.reason == "all pairs tie at an evaluation, and up to 45 % may differ by one or more"
+
+
+def test_samples_of_runs_that_tie_at_an_evaluation_allow_for_as_many_as_could_be_late(study):
+    def counted(group):
+        # The luck of a seed is the same in all arms, but for an example.
+        samples = [100 * (5 + run.seed) + (run.seed == len(group.label) % 3) for run in group.runs]
+        pairs = zip(group.runs, samples, strict=True)
+        return replace(group, runs=tuple(msgspec.structs.replace(run, samples_to_target=each) for run, each in pairs))
+
+    found = compose([counted(each) for each in study(product, spread=0.005, evaluations=5)], OFF)
+    # No pair of five is late: up to 1 - 0.05 ** (1 / 5) of all may be, by two of five evaluations.
+    late = (1 - 0.05 ** (1 / 5)) * math.log(7 / 5)
+    alone, joint = found.alone[0].split.samples, found.effects[0].split.samples
+    assert alone.ratio == pytest.approx(1, rel=1e-2)
+    assert math.log(alone.high / alone.ratio) == pytest.approx(late)
+    assert math.log(alone.ratio / alone.low) == pytest.approx(late)
+    assert joint.low < alone.low < alone.high < joint.high
 
 
 def test_each_factor_alone_has_a_verdict_in_pairs(study):

@@ -43,6 +43,20 @@ def test_a_sentence_says_whether_more_ranks_reach_the_target_sooner(point, times
     assert said.startswith(f"digits[ranks=2] reaches the target {answer}")
 
 
+def test_an_efficiency_to_accuracy_allows_for_late_evaluations_that_few_runs_show(point):
+    def tied(each):
+        group, records = each
+        runs = tuple(msgspec.structs.replace(run, evaluations=5) for run in group.runs)
+        return dataclasses.replace(group, runs=runs), records
+
+    study = found(tied(point(1, [4.0, 4.01, 3.99])), tied(point(2, [2.1, 2.11, 2.12])))
+    # Of three pairs that tie, up to 63 % may be late, by two of five evaluations.
+    late = (1 - 0.05 ** (1 / 3)) * math.log(7 / 5)
+    efficiency = study.points[1].to_accuracy
+    assert math.log(efficiency.value / efficiency.low) == pytest.approx(late)
+    assert math.log(efficiency.high / efficiency.value) == pytest.approx(late)
+
+
 def test_strong_and_weak_scaling_of_a_scheme_have_laws_of_their_own(point):
     study = found(
         point(1, [4.0, 4.01]),

@@ -154,12 +154,33 @@ def test_unfinished_runs_are_counted_apart(study, run):
     assert any("1 run of digits is still running" in each for each in found.lacks)
 
 
+@pytest.mark.parametrize(("evaluations", "said"), [((5, 5, 5, 5, 5), True), ((5, 5, 5, 5, 6), False)])
+def test_runs_that_all_arrive_at_one_evaluation_are_said_to_leave_out_later_ones(study, evaluations, said):
+    group = study([2.0, 2.01, 2.02, 2.01, 2.0])
+    pairs = zip(group.runs, evaluations, strict=True)
+    runs = tuple(msgspec.structs.replace(run, evaluations=each) for run, each in pairs)
+    lacks = stability(dataclasses.replace(group, runs=runs)).lacks
+    # None of five is late: 1 - 0.05 ** (1 / 5).
+    assert any("at evaluation 5: up to 45% of all may need another one" in line for line in lacks) is said
+
+
 def test_runs_of_several_machines_have_a_spread_each(study):
     group = study([2.0, 2.1, 9.0, 9.1])
     machines = [{"machine": {"id": name, "cpu": {"model": name}}} for name in ("one", "one", "two", "two")]
     runs = [msgspec.structs.replace(each, environment=there) for each, there in zip(group.runs, machines, strict=True)]
     one, two = by_machine([dataclasses.replace(group, runs=tuple(runs))])
     assert (one.label, one.n, two.n) == ("digits on machine 1 of 2", 2, 2)
+
+
+def test_seeds_that_ran_on_two_machines_count_on_each(study):
+    there = [{"machine": {"id": name, "cpu": {"model": name}}} for name in ("one", "two")]
+    one, two = (
+        tuple(msgspec.structs.replace(run, environment=where) for run in study(times).runs)
+        for where, times in zip(there, ([2.0, 2.1, 2.3], [9.0, 9.1, 9.4]), strict=True)
+    )
+    found = by_machine([dataclasses.replace(study([2.0, 2.1, 2.3]), runs=one, repeats=two)])
+    assert [(each.n, each.repeats) for each in found] == [(3, ()), (3, ())]
+    assert [max(each.times()) for each in found] == [2.3, 9.4]
 
 
 def test_a_group_of_one_machine_keeps_its_label(study):

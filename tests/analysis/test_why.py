@@ -186,6 +186,27 @@ def test_a_factor_that_may_be_either_side_of_one_is_said_not_to_differ(run, grou
     assert "3 from more samples to the target" in found.line()
 
 
+@pytest.mark.parametrize("n", [3, 5, 8])
+def test_the_interval_of_samples_holds_where_few_runs_need_another_evaluation(run, group, n):
+    # Every run of a takes 5 evaluations, one of b takes 6, or in one case of ten 7.
+    generator, share = np.random.default_rng(n), 0.1
+    truth = (1 - share) * math.log(6 / 5) + share * math.log(7 / 5)
+
+    def made(evaluations, seed):
+        pace = math.exp(generator.normal(0, 0.01))
+        times = {"prepare": 1e-4, "forward": evaluations * pace}
+        return run(sum(times.values()), 100 * evaluations, seed, phases_s=times, evaluations=evaluations)
+
+    held = 0
+    for _ in range(100):
+        a = [made(5, seed) for seed in range(n)]
+        b = [made(6 + (generator.random() < share), seed) for seed in range(n)]
+        known = explain(group("a", a), group("b", b)).within("")
+        samples = next(each for each in known if each.name == SAMPLES).interval
+        held += samples is not None and math.log(samples.low) <= truth <= math.log(samples.high)
+    assert held >= 90
+
+
 def test_many_operators_are_grouped_and_the_rest_is_overhead(run, group):
     a = group("a", [run(1.0, 100, seed, phases_s={"forward": 1.0}) for seed in range(3)])
     b = group("b", [run(2.0, 100, seed, phases_s={"forward": 2.0}) for seed in range(3)])

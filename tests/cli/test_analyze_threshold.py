@@ -188,3 +188,12 @@ def test_arms_of_two_machines_have_times_and_no_verdict(call, write, tmp_path):
     assert code == 0
     assert "no verdict on digits[framework=torch] against digits[framework=numpy]" in out
     assert "Time against" not in out
+
+
+def test_runs_that_do_not_count_because_another_machine_has_run_their_seeds_are_a_doubt(call, write, tmp_path):
+    for seed in range(3):
+        write(seed, f"aaaa000{seed}", step_ms=1 + 0.01 * seed)
+        write(seed, f"bbbb000{seed}", step_ms=1.5 + 0.01 * seed, machine="m2")
+    code, out, _ = call("analyze", "threshold", "--store", tmp_path / "store", "--targets", "0.96")
+    assert code == 0
+    assert "doubt: of digits 3 runs are not counted, since another machine ran the same seeds" in " ".join(out.split())

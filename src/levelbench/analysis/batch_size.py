@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from levelbench.analysis.scaling import against, threads_of
+from levelbench.analysis.ties import jumps_of, widened
 from levelbench.errors import UsageError
 from levelbench.measure.environment import same_machine
 from levelbench.measure.statistics import (
@@ -79,6 +80,13 @@ class BatchSizes:
     def converges(self) -> bool:
         """Whether at least half of the runs reached the target."""
         return self.group.reached >= _LAST_SHARE * self.group.n > 0
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether most of the runs missed, and some of them ended at a budget while they could still arrive."""
+        missed = [run for run in self.group.runs if not run.reached]
+        open_ = any(run.status == "done" and not run.hopeless and not run.trained_out for run in missed)
+        return open_ and not self.converges
 
 
 @dataclass(frozen=True)
@@ -314,7 +322,7 @@ def _require_one_study(groups: Sequence[RunGroup], batch: str, rate: str) -> Non
             found = f"they also differ in {name}: {', '.join(sorted(values))}"
             do = f"select those of one: {groups[0].specification.task}[{name}={min(values)}]"
             raise UsageError(asked, found, do)
-    runs = [run for group in groups for run in group.runs]
+    runs = [run for group in groups for run in (*group.runs, *group.repeats)]
     if any(not same_machine(runs[0].environment, run.environment) for run in runs[1:]):
         do = "select those of one machine, for example by naming its store"
         raise UsageError(asked, "they were made on several machines, whose samples a second differ", do)
@@ -563,7 +571,7 @@ def _not_separated(study: BatchSizeStudy, best: BatchSizes) -> str:
     """Sizes that may be as fast, or why none is tested.
 
     By Welch's tests on logarithms or, where runs missed the target, by the ratio of censored times, at a level by
-    Bonferroni.
+    Bonferroni; with room for late evaluations that few runs show.
     """
     others = [point for point in study.points if point is not best and point.group.reached]
     if not others:
@@ -575,11 +583,13 @@ def _not_separated(study: BatchSizeStudy, best: BatchSizes) -> str:
 
     def longer(point: BatchSizes) -> bool:
         missed = [tuple(each for each in side.group.given_up() if each > 0) for side in (best, point)]
+        jumps = jumps_of(best.group.runs, point.group.runs)
         if not any(missed) and min(len(times[best.size]), len(times[point.size])) > 1:
-            return welch_log_ratio(times[best.size], times[point.size], level).interval.low > 1.0
+            ratio = welch_log_ratio(times[best.size], times[point.size], level)
+            return widened(ratio.ratio, ratio.interval, jumps).low > 1.0
         a, b = (CensoredTimes(tuple(times[side.size]), up) for side, up in zip((best, point), missed, strict=True))
         found = time_ratio(a, b, level)
-        return found is not None and found.interval.low > 1.0
+        return found is not None and widened(found.ratio, found.interval, jumps).low > 1.0
 
     alike = [point.size for point in others if not longer(point)]
     return f"not clearly shorter than at {', '.join(map(str, alike))}: make more runs" if alike else ""
@@ -587,15 +597,23 @@ def _not_separated(study: BatchSizeStudy, best: BatchSizes) -> str:
 
 def _largest_line(study: BatchSizeStudy) -> list[str]:
     largest, last = study.largest, study.points[-1]
+    short = [str(point.size) for point in study.points if point.ended_early]
+    early = (
+        f"; at {', '.join(short)} runs ended at a budget before their epochs did, and might converge" if short else ""
+    )
     if largest is None:
-        return ["at no batch size does half of the runs reach the target"]
+        return [f"at no batch size does half of the runs reach the target{early}"]
     said = f"the largest batch size that still converges: {largest.size}, where {_reached(largest)} reach the target"
+    below = [
+        str(point.size)
+        for point in study.points
+        if point.size < largest.size and not point.converges and not point.ended_early
+    ]
+    odd = f"; smaller ones do not: {', '.join(below)}" if below else ""
     if largest is last:
-        return [f"{said}; the limit is beyond the sizes that were tried"]
+        return [f"{said}; the limit is beyond the sizes that were tried{odd}{early}"]
     beyond = study.points[study.points.index(largest) + 1]
-    below = [point.size for point in study.points if point.size < largest.size and not point.converges]
-    odd = f"; smaller ones do not: {', '.join(map(str, below))}" if below else ""
-    return [f"{said}, and {_reached(beyond)} at {beyond.size}{odd}"]
+    return [f"{said}, and {_reached(beyond)} at {beyond.size}{odd}{early}"]
 
 
 def _reached(point: BatchSizes) -> str:

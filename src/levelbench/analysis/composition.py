@@ -232,7 +232,7 @@ def _check_together(groups: Sequence[RunGroup], off: Mapping[str, Value], across
     """Raise what the gate refuses, and ``IncomparableError`` for runs of several machines."""
     for group in groups[1:]:
         check_comparable(groups[0], group)
-    runs = [run for group in groups for run in group.runs]
+    runs = [run for group in groups for run in (*group.runs, *group.repeats)]
     if not across_machines and any(not same_machine(runs[0].environment, run.environment) for run in runs[1:]):
         raise IncomparableError(
             f"the composition of {', '.join(off)}", "the runs are from several machines", "give --across-machines"
@@ -262,7 +262,7 @@ def lesions(
     against = []
     for name in factors:
         lacks = cells[frozenset(factors) - {name}]
-        split = _split([every, lacks], [1.0, -1.0], shared)
+        split = _split([every, lacks], [1.0, -1.0], lacks, shared)
         against.append(SingleFactor(name, _verdict(lacks, every, margin, shared), split))
     return Lesion(factors, tuple(cells[each] for each in lesion(factors)), tuple(against), margin, level)
 
@@ -274,14 +274,16 @@ def _composed(
     singles = [cells[frozenset([each])] for each in factors]
     against = {on: _verdict(none, cell, margin, level) for on, cell in cells.items() if on}
     alone = tuple(
-        SingleFactor(name, against[frozenset([name])], _split([cells[frozenset([name])], none], [1.0, -1.0], level))
+        SingleFactor(
+            name, against[frozenset([name])], _split([cells[frozenset([name])], none], [1.0, -1.0], none, level)
+        )
         for name in factors
     )
     corners = [every, *singles, none]
     departure = contrast(corners, [1.0, *([-1.0] * len(singles)), len(singles) - 1.0], level)
     ratios = [each.verdict.ratio for each in alone]
     sure, more = _kind(departure, margin, level)
-    departure, ties = _widened(departure, none, [every, *singles], [1.0, *([-1.0] * len(singles))])
+    departure, ties = _widened(departure, corners, [1.0, *([-1.0] * len(singles)), len(singles) - 1.0], none)
     kind, _ = _kind(departure, margin, level)
     if kind is sure:
         ties = ""
@@ -342,15 +344,21 @@ def _effect(
     in_turns: bool,
     aliases: tuple[tuple[str, ...], ...] = (),
 ) -> Effect:
-    others = [(corner, sign) for corner, sign in zip(corners, signs, strict=True) if corner.on]
-    effect, _ = _widened(contrast(corners, signs, level, in_turns=in_turns), none, *zip(*others, strict=True))
-    return Effect(subset, effect, aliases, _split(corners, signs, level, in_turns))
+    effect, _ = _widened(contrast(corners, signs, level, in_turns=in_turns), corners, signs, none)
+    return Effect(subset, effect, aliases, _split(corners, signs, none, level, in_turns))
 
 
 def _split(
-    cells: Sequence[FactorArm], coefficients: Sequence[float], level: float, in_turns: bool | None = None
+    cells: Sequence[FactorArm],
+    coefficients: Sequence[float],
+    base: FactorArm,
+    level: float,
+    in_turns: bool | None = None,
 ) -> Efficiencies:
-    """The same contrast of the samples to the target, and of the time per sample."""
+    """The same contrast of the samples to the target, and of the time per sample.
+
+    An evaluation more is a jump of the samples as of the times, and none of the time per sample.
+    """
     counts = [tuple(run.samples_to_target or 0 for run in cell.runs) for cell in cells]
     if any(
         cell.reached < len(cell.times) or not each or not min(each) for cell, each in zip(cells, counts, strict=True)
@@ -363,7 +371,8 @@ def _split(
         rates = [(time or 0.0) / count for time, count in zip(cell.times, each, strict=True)]
         samples.append(replace(cell, times=tuple(map(float, each)), given_up=()))
         per_sample.append(replace(cell, times=tuple(rates), given_up=()))
-    return Efficiencies(*(contrast(each, coefficients, level, in_turns=in_turns) for each in (samples, per_sample)))
+    of_samples, of_each = (contrast(each, coefficients, level, in_turns=in_turns) for each in (samples, per_sample))
+    return Efficiencies(_widened(of_samples, cells, coefficients, base)[0], of_each)
 
 
 def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
@@ -417,17 +426,17 @@ def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict
 
 
 def _widened(
-    found: Contrast, none: FactorArm, others: Sequence[FactorArm], coefficients: Sequence[float]
+    found: Contrast, cells: Sequence[FactorArm], coefficients: Sequence[float], base: FactorArm
 ) -> tuple[Contrast, str]:
-    """The contrast with an interval that allows for late evaluations of ``others`` which few runs show; and why.
+    """The contrast with an interval that allows for late evaluations of ``cells`` which few runs show; and why.
 
-    Each arm may differ from that with none by some evaluations, in the share of runs that so few cannot exclude.
+    Each arm may differ from ``base`` by some evaluations, in the share of runs that so few cannot exclude.
     """
-    if found.ratio is None or not all(arm.runs for arm in (none, *others)):
+    if found.ratio is None or not all(arm.runs for arm in (base, *cells)):
         return found, ""
     added, why = {1: 0.0, -1: 0.0}, ""
-    for arm, coefficient in zip(others, coefficients, strict=True):
-        jumps = jumps_of(none.runs, arm.runs)
+    for arm, coefficient in zip(cells, coefficients, strict=True):
+        jumps = None if arm.on == base.on else jumps_of(base.runs, arm.runs)
         for way in (1, -1):
             bound = None if jumps is None else jumps.bound(way, found.level)
             if jumps is not None and bound is not None and coefficient:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from levelbench.analysis.comparison import span_of
+from levelbench.analysis.ties import jumps_of, widened
 from levelbench.errors import UsageError
 from levelbench.measure.design import schedule_of
 from levelbench.measure.statistics import (
@@ -512,7 +513,12 @@ def _to_accuracy(base: RunGroup, group: RunGroup, crowded: bool, level: float) -
         missed = each.n - each.reached
         if missed:
             return Efficiency(None, reason=f"{missed} of {each.n} runs of {each.label} missed the target")
-    return _efficiency(_times(base.runs), _times(group.runs), base, group, crowded, level)
+    found = _efficiency(_times(base.runs), _times(group.runs), base, group, crowded, level)
+    if found.value is None or found.low is None or found.high is None:
+        return found
+    # The efficiency is a ratio of the base's times and these, times how many more cores there are.
+    known = widened(found.value, Interval(found.low, found.high, level, ""), jumps_of(group.runs, base.runs))
+    return replace(found, low=known.low, high=known.high)
 
 
 def _times(runs: Sequence[RunSummary]) -> list[float]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from levelbench.analysis.comparison import span_of
+from levelbench.analysis.ties import unseen_share
 from levelbench.errors import UsageError
 from levelbench.measure.design import sessions_of
 from levelbench.measure.environment import same_machine
@@ -39,6 +40,7 @@ from levelbench.measure.statistics import (
 )
 from levelbench.measure.statistics.components import variance_parts
 from levelbench.records import RunGroup, RunSummary
+from levelbench.records.summary import one_a_seed
 
 __all__ = ["EFFECTS", "BestOf", "Needed", "SpreadPart", "Stability", "by_machine", "stability"]
 
@@ -128,20 +130,21 @@ class Stability:
 
 
 def by_machine(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """``groups``, those with runs on several machines split by machine: such times have no one spread."""
+    """``groups``, those with runs on several machines split by machine: such times have no one spread.
+
+    Of a seed that ran on several machines, one run counts on each.
+    """
     found = []
     for group in groups:
         machines: list[list[RunSummary]] = []
-        for run in group.runs:
+        for run in (*group.runs, *group.repeats):
             own = next((each for each in machines if same_machine(each[0].environment, run.environment)), None)
             machines.append([run]) if own is None else own.append(run)
         for at, runs in enumerate(machines, 1):
             label = group.label if len(machines) == 1 else f"{group.label} on machine {at} of {len(machines)}"
-            others = [
-                tuple(run for run in several if same_machine(runs[0].environment, run.environment))
-                for several in (group.unfinished, group.repeats)
-            ]
-            found.append(replace(group, label=label, runs=tuple(runs), unfinished=others[0], repeats=others[1]))
+            left = tuple(each for each in group.unfinished if same_machine(runs[0].environment, each.environment))
+            counted, repeats = one_a_seed(runs)
+            found.append(replace(group, label=label, runs=counted, unfinished=left, repeats=repeats))
     return found
 
 
@@ -287,6 +290,15 @@ def _lacks(group: RunGroup, times: Sequence[float], known: bool, level: float) -
     elif variation(times, level).interval is None:
         found.append(
             f"the variation of {name} has no interval: its times are far from log-normal (outliers, two modes)"
+        )
+    arrived = [run for run in group.runs if run.reached]
+    counts = {run.evaluations for run in arrived if run.crossing not in ("final", "interpolated")}
+    if known and len(counts) == 1 and 0 not in counts:
+        late = unseen_share(len(arrived), level)
+        found.append(
+            f"all {len(arrived)} runs of {name} that reached the target did at evaluation {counts.pop()}: up to "
+            f"{late:.0%} of all may need another one, which the variation, the claims and the best runs leave out; "
+            "evaluate more often (--every)"
         )
     if missed and times:
         found.append(

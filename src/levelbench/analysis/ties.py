@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from levelbench.measure.statistics import Interval
 from levelbench.measure.statistics.distributions import binomial_cdf
 from levelbench.measure.verdict import Verdict, VerdictKind
 from levelbench.records import RunSummary
 
-__all__ = ["Jumps", "beyond_ties", "jumps_of", "unseen_share"]
+__all__ = ["Jumps", "beyond_ties", "jumps_of", "unseen_share", "widened"]
 
 _FEW = 4
 """The interval of the times has seen enough late runs where more than one run in so many is late."""
@@ -105,6 +106,17 @@ def _to_settle(found: Verdict, center: float, jumps: Jumps, limit: float) -> int
             room = limit - way * center if same else abs(center)
             needed.append(_to_bound(max(0.0, room / jumps.size(way)), n, found.level, len(jumps.late(way))))
     return None if None in needed else max(each for each in needed if each is not None)
+
+
+def widened(ratio: float, interval: Interval, jumps: Jumps | None, part: float = 1.0) -> Interval:
+    """The interval of a ratio b / a, with room for jumps that few runs show, of which ``part`` counts in it."""
+    low, high = interval.low, interval.high
+    for way in (1, -1):
+        bound = None if jumps is None else jumps.bound(way, interval.level)
+        if bound is not None:
+            edge = ratio * math.exp(way * part * bound)
+            low, high = min(low, edge), max(high, edge)
+    return replace(interval, low=low, high=high)
 
 
 def jumps_of(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Jumps | None:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.analysis.attribution import WARM_UP, WarmUp, counted_phases
+from levelbench.analysis.ties import jumps_of, widened
 from levelbench.analysis.trajectory import Trajectories
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Interval, t_quantile
@@ -260,7 +261,7 @@ def explain(
     parts = [np.array([[each.get(name, 0.0) for name in names] for each in side]) for side in phases_of]
     # The phases sum to the score by construction, up to rounding, and the identity shall hold exactly.
     parts = [part * (time / part.sum(axis=1))[:, None] for part, time in zip(parts, times, strict=True)]
-    whole = _logs(times[0], times[1], paired, level)
+    whole, jumps = _logs(times[0], times[1], paired, level), jumps_of(runs_a, runs_b)
     once = np.array([counted and name in _ONCE for name in names], bool)
     if any((part[:, ~once].sum(axis=1) <= 0).any() for part in parts):
         once[:] = False
@@ -276,7 +277,9 @@ def explain(
     if counted:
         of_samples = _Split([np.log(each)[:, None] for each in samples], weights, paired, level)
         a_samples, b_samples = (float(each.mean()) for each in samples)
-        factors.append(replace(of_samples.factor(SAMPLES, "", np.ones(1)), a=a_samples, b=b_samples))
+        drawn = of_samples.factor(SAMPLES, "", np.ones(1))
+        known = drawn.interval and widened(drawn.ratio, drawn.interval, jumps, float(weights.mean()))
+        factors.append(replace(drawn, interval=known, a=a_samples, b=b_samples))
     if once.any():
         fixed = _Split([part[:, once] for part in parts], 1.0 / _log_means(parts, paired), paired, level)
         places = [_PARTS[name] for name, is_fixed in zip(names, once, strict=True) if is_fixed]
@@ -294,7 +297,8 @@ def explain(
     factors = _with_ratios(factors, dict(zip((head, SAMPLES), zip(*typical, strict=True), strict=True)))
     phases, inner = _with_ratios(phases, {}), _with_ratios(inner, {})
     found = (*_biggest_first(factors), *_biggest_first(phases), *inner)
-    split_up = replace(empty, ratio=whole.ratio, interval=whole.interval, factors=found, lacks=tuple(missing))
+    known = whole.interval and widened(whole.ratio, whole.interval, jumps)
+    split_up = replace(empty, ratio=whole.ratio, interval=known, factors=found, lacks=tuple(missing))
     return _as_sure_as(outcome, split_up)
 
 

@@ -531,9 +531,8 @@ def stability_verb(
     shared.check_writable(given["csv_path"], given["markdown_path"])
     store = shared.open_store(store_path)
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
-    groups = in_order(group_runs(shared.apply_view(shared.readable_runs(store, runs), store, **view)))
+    groups = by_machine(in_order(group_runs(shared.apply_view(shared.readable_runs(store, runs), store, **view))))
     caveats = require_sound(groups, "the stability", store_path)
-    groups = by_machine(groups)
     if given["plot"] is not None and len(groups) > MOST_DRAWN:
         raise UsageError(
             f"--plot {given['plot']}", f"{len(groups)} curves are too many for a figure", "name fewer runs"

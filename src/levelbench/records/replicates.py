@@ -158,10 +158,28 @@ def _ranges(seeds: Iterable[int]) -> str:
     return ", ".join(str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in parts)
 
 
+def _on_other_machines(sides: Sides) -> Iterator[Caveat]:
+    """Runs that do not count because their seeds ran earlier on another machine: they repeat nothing of this one."""
+    from levelbench.measure.environment import same_machine
+
+    for group, runs in sides.each:
+        counted = {run.seed: run for run in runs}
+        apart = [
+            run
+            for run in group.repeats
+            if run.seed in counted and not same_machine(counted[run.seed].environment, run.environment)
+        ]
+        if apart:
+            runs_are = "run is" if len(apart) == 1 else "runs are"
+            text = f"{len(apart)} {runs_are} not counted, since another machine ran the same seeds earlier"
+            yield Caveat("machines", "doubt", f"of {group.label} {text}: select those of one machine, as by its store")
+
+
 def of_one_group(group: RunGroup) -> list[Caveat]:
     """What speaks against the runs of a single group as replicates: copies, interrupted and missing runs, looks."""
     sides = Sides(group, replace(group, runs=(), unfinished=(), repeats=()))
-    return [each for check in (copies, unfinished, removed_runs, looks) for each in check(sides)]
+    checks = (copies, unfinished, removed_runs, looks, _on_other_machines)
+    return [each for check in checks for each in check(sides)]
 
 
 def against(groups: Sequence[RunGroup]) -> list[Caveat]:

@@ -37,7 +37,8 @@ from levelbench.records.schema import (
 from levelbench.records.selection import OWN_NAMES, Value, format_item
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
-__all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "summarise"]
+__all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "one_a_seed"]
+__all__ += ["summarise"]
 
 
 _STEP_PHASES = frozenset({"data", "forward", "backward", "communicate", "update", "train"})
@@ -631,7 +632,7 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
     found = []
     for ((key, source, _), group), specification, label in zip(members.items(), specifications, labels, strict=True):
         finished, unfinished = filter(_ended, group), tuple(run for run in group if not _ended(run))
-        counted, repeats = _one_a_seed(tuple(finished))
+        counted, repeats = one_a_seed(tuple(finished))
         found.append(RunGroup(label, key, specification, counted, unfinished, source, repeats))
     return found
 
@@ -659,7 +660,7 @@ def _label_order(group: RunGroup) -> list[tuple[float, str]]:
     return [(float(word), "") if at % 2 else (0.0, word) for at, word in enumerate(words)]
 
 
-def _one_a_seed(runs: Sequence[RunSummary]) -> tuple[tuple[RunSummary, ...], tuple[RunSummary, ...]]:
+def one_a_seed(runs: Sequence[RunSummary]) -> tuple[tuple[RunSummary, ...], tuple[RunSummary, ...]]:
     """The runs that count, and those that repeat the seed of an earlier one. Failed runs always count."""
     first: dict[int, RunSummary] = {}
     for run in sorted((run for run in runs if run.status == "done"), key=lambda run: (run.started, run.id)):
