@@ -20,6 +20,8 @@ from levelbench.records import (
     read_record,
     summarise,
 )
+from levelbench.records.schema import Measurement
+from levelbench.records.witness import UNTRAINED
 
 RISING = (0.5, 0.91, 0.89, 0.92, 0.93)
 
@@ -310,3 +312,10 @@ def test_without_step_times_or_a_second_evaluation_warm_up_is_unknown(make_recor
     assert summarise(make_record(events=events)).warm_up_s is None
     first = summarise(make_record(events=compiling_events()), crossing="first", threshold=0.4)
     assert first.warm_up_evaluation_s is None
+
+
+def test_a_run_begins_with_the_quality_before_training_where_that_was_measured(make_record):
+    *events, end = compiling_events()
+    assert summarise(make_record(events=[*events, end])).first_quality == 0.5
+    untrained = Measurement(UNTRAINED, "top1", 0.1, "64 validation examples, after the run")
+    assert summarise(make_record(events=[*events, untrained, end])).first_quality == 0.1

@@ -35,7 +35,7 @@ from levelbench.records.schema import (
     around_recipes,
 )
 from levelbench.records.selection import OWN_NAMES, Value, format_item
-from levelbench.records.witness import witness_contradictions, witness_doubts
+from levelbench.records.witness import UNTRAINED, witness_contradictions, witness_doubts
 
 __all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "one_a_seed"]
 __all__ += ["summarise"]
@@ -64,7 +64,8 @@ class RunSummary(Struct, frozen=True):
     consistent; ``integrity.require_consistent`` refuses such a run. ``chained`` says whether its lines have checksums;
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
     qualities, empty if these do not distinguish runs. ``evaluations`` counts those up to the one that counts, or all if
-    the run missed. ``first_quality`` is the quality at the first, ``first_evaluation_s`` when that was,
+    the run missed. ``first_quality`` is the quality before training, where that was measured, else at the first
+    evaluation, ``first_evaluation_s`` when that was,
     ``first_step_s`` the time of the first step. ``earlier_s`` are the times of up to two evaluations before the one
     that counts, the latest first. ``warm_up_s`` is what the first steps took beyond the usual ones, by phase, and
     ``warm_up_evaluation_s`` the same for the first evaluation, both up to the evaluation that counts: compilation,
@@ -258,7 +259,7 @@ def summarise(
         chained=bool(record.checksum),
         losses_digest=_losses_digest(record),
         qualities_digest=_qualities_digest(record),
-        first_quality=record.evaluations[0].quality.get(target.split) if record.evaluations else None,
+        first_quality=_first_quality(record, target.split),
         evaluations=point.index + 1 if point else len(record.evaluations),
         first_step_s=steps_s[0] if counted and steps_s else None,
         first_evaluation_s=record.evaluations[0].t_ns * 1e-9 if record.evaluations else None,
@@ -530,6 +531,14 @@ def _measured(record: Record, name: str) -> Measurement:
     """The last measurement of that name, or one that says that there is none."""
     absent = Measurement(name, "", None, None, "not measured")
     return next((each for each in reversed(record.measurements) if each.name == name), absent)
+
+
+def _first_quality(record: Record, split: str) -> float | None:
+    """What it began with: after the first steps, the draw of the weights decides more than where they came from."""
+    untrained = _measured(record, UNTRAINED).value
+    if untrained is not None:
+        return untrained
+    return record.evaluations[0].quality.get(split) if record.evaluations else None
 
 
 OPERATIONS = "operations/"
