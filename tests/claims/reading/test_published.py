@@ -107,6 +107,15 @@ def test_a_ratio_without_the_one_row_it_is_relative_to_is_not_read(page, ratios)
     assert only(page(text)).comparisons == []
 
 
+def test_a_ratio_of_something_else_is_no_comparison(page):
+    text = "| part | ratio | time (ms) |\n|---|---|---|\n| forward | 0.5 | 2 |\n| other | 1 | 3 |\n"
+    assert only(page(text)).comparisons == []
+
+
+def test_the_title_is_what_was_said_right_above(page):
+    assert only(page("## Times\n\n<!-- table -->\n\n| a | time (s) |\n|---|---|\n| x | 1 |\n")).title == "Times"
+
+
 def test_html_is_read_as_markdown_is(page):
     text = """<h2>Time to accuracy</h2>
     <table><tr><th>System</th><th>Best time (min)</th><th>Cost</th></tr>

@@ -159,8 +159,8 @@ def _markdown(text: str) -> Iterator[_Table]:
                 at += 1
             yield table
             continue
-        if line.strip() and not fenced:
-            said = _plain(line).lstrip("#> ").strip()
+        if not fenced:
+            said = _plain(line).lstrip("#> ").strip() or said
         at += 1
 
 
@@ -260,7 +260,7 @@ _QUALITY = re.compile(
     re.IGNORECASE,
 )
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
-_RATIO = re.compile(r"speed[- ]?up|\btimes faster\b|\brelative\b|\bratio\b", re.IGNORECASE)
+_RATIO = re.compile(r"speed[- ]?up|\btimes faster\b", re.IGNORECASE)
 _RUNS = re.compile(r"^(?:n|runs|seeds|trials|repeats|repetitions|number of (?:runs|seeds))$", re.IGNORECASE)
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b", re.IGNORECASE), "hardware"),
