@@ -28,7 +28,7 @@ import numpy as np
 
 from levelbench import __version__
 from levelbench.errors import DataError, DefinitionError, LevelbenchError, StoreError
-from levelbench.experiments.importing import Importing, files_read, files_written, watched
+from levelbench.experiments.importing import Importing, files_read, files_written, processes_started, watched
 from levelbench.experiments.jobs import (
     AloneMember,
     Hear,
@@ -242,7 +242,8 @@ class _Run:
                 heard.append(path)
 
         # Around both, so that files made by load() are known when the recipe reads them.
-        with self._watched(note, everywhere=True):
+        # What load() starts reads data.
+        with self._watched(note, lambda: heard is read, everywhere=True):
             dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
             # What these read on belongs to the data.
             loading = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
@@ -263,7 +264,7 @@ class _Run:
             elif path.suffix in _SOURCES or self.timeline.current in _READING:
                 late.append(path)
 
-        with self._watched(hear):
+        with self._watched(hear, lambda: self.timeline.current in _READING):
             outcome = trainer.run()
         read_ns = HOST.now_ns()
         totals = self.timeline.totals_ns()
@@ -301,12 +302,25 @@ class _Run:
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     @contextmanager
-    def _watched(self, hear: Callable[[Path], object], *, everywhere: bool = False) -> Iterator[None]:
-        """Tell ``hear`` of what a user's task reads within, and take note of what is written."""
+    def _watched(
+        self, hear: Callable[[Path], object], counts: Callable[[], bool], *, everywhere: bool = False
+    ) -> Iterator[None]:
+        """Tell ``hear`` of what a user's task reads within, and take note of what is written.
+
+        A process that it starts while ``counts`` is noted, and reads the files that its words name.
+        """
         if is_ours(self.job.reference):
             yield
             return
-        with files_read(hear, everywhere=everywhere), files_written(self.importing.writes):
+
+        def start(program: str, files: list[Path]) -> None:
+            if counts():
+                self.importing.ran.append(program)
+                for each in files:
+                    hear(each)
+
+        reading = files_read(hear, everywhere=everywhere)
+        with reading, files_written(self.importing.writes), processes_started(start):
             yield
 
     def _settings_files(self, late: Iterable[Path]) -> dict[str, str]:
