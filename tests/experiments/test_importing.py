@@ -280,6 +280,22 @@ def test_a_run_is_made_again_where_a_file_of_settings_has_changed(task_with, sto
     assert len(group_runs([first, second])) == 2
 
 
+def test_a_run_that_replaces_others_knows_how_the_first_began_unless_its_settings_have_changed(
+    task_with, store, tmp_path
+):
+    conf = tmp_path / "conf.json"
+    conf.write_text('{"lr": 0.05}')
+    arm = resolve(task_with(_IN_RECIPE.format("conf.json")), {"recipe": "from_file"}, NUMPY)
+    first = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert "first_run_began_at" not in first.header.environment
+    for _ in range(2):
+        again = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
+        assert again.header.environment["first_run_began_at"] == first.evaluations[0].quality["validation"]
+    conf.write_text('{"lr": 0.01}')
+    changed = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
+    assert "first_run_began_at" not in changed.header.environment
+
+
 _DYNAMIC = """
 import importlib, importlib.util, runpy
 from pathlib import Path

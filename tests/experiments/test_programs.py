@@ -523,6 +523,27 @@ def test_what_is_measured_again_takes_the_place_of_what_was(run, records, tmp_pa
     assert "2 to go" in run(changed, "--target", "accuracy=0.9", "-n", 2, "--resume")[1]
 
 
+def test_where_what_is_measured_again_goes_on_from_what_the_first_run_left_is_a_doubt_each_time(
+    run, records, tmp_path_factory
+):
+    kept = tmp_path_factory.mktemp("elsewhere") / "kept"
+    goes_on = f"""
+        import pathlib
+        kept = pathlib.Path({str(kept)!r})
+        begun = int(kept.exists() and kept.read_text() or 1)
+        for epoch in range(begun, 9):
+            kept.write_text("6")
+            print(f"epoch {{epoch}} accuracy: {{1 - 0.5 ** epoch}}", flush=True)
+    """
+    for _ in range(3):
+        out = run(goes_on, "--target", "accuracy=0.99", "-n", 4)[1]
+        assert "began at accuracy 0.5, the others at 0.984" in " ".join(out.split())
+    kept.unlink()
+    assert (
+        "began at accuracy" not in run(goes_on.replace("kept.exists()", "0"), "--target", "accuracy=0.99", "-n", 4)[1]
+    )
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 def test_a_run_whose_program_imports_what_has_changed_since_is_made_again(run, records, tmp_path):
     (tmp_path / "helper.py").write_text("1")

@@ -68,6 +68,7 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
+from levelbench.records.replicates import BEGAN_AT
 from levelbench.records.schema import Between, DatasetFacts, Source, fault, redact
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
@@ -125,6 +126,8 @@ def execute(
         environment["signatures"] = {name: redact(text) for name, text in signatures.items()}
     if variables := variables_of(task, job.specification.recipe):
         environment["variables_read"] = variables
+    if job.began_at is not None:
+        environment[BEGAN_AT] = job.began_at
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
