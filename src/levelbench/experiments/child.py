@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,7 @@ class _Run:
             # What these read on belongs to the data.
             loading = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
             heard = read
-            trainer = self._trainer(dataset)
+            trainer = self._trainer(dataset, read)
         besides = read_besides(read, {*loaded})
         # What is not written on the way can wait until the clock has stopped.
         late += [path for path in (*loaded, *read) if path.suffix in _SOURCES]
@@ -374,20 +374,25 @@ class _Run:
         for evaluation in facts.evaluations:
             self.writer.append(evaluation)
 
-    def _trainer(self, dataset: Dataset) -> Trainer:
+    def _trainer(self, dataset: Dataset, read: Iterable[Path]) -> Trainer:
+        """The trainer of a recipe, which will have ``read`` these files when it has been called."""
         job, task, specification = self.job, self.task, self.job.specification
-        path, key = checkpoint_of(self.writer.path), job.key
+        recipe = task.assemble(specification.recipe, specification.settings)
+        saving = None
+        if job.checkpoint:
+            saving = self.member.saving(checkpoint_of(self.writer.path), Evaluate.parse(job.checkpoint), job.key)
+            saving = replace(saving, settings=self._settings_files(read))
         return Trainer(
             self.backend,
             dataset,
-            task.assemble(specification.recipe, specification.settings),
+            recipe,
             task.quality,
             self._stopping(),
             seed=job.seed,
             timeline=self.timeline,
             observers=self.observers,
             also=task.also,
-            saving=self.member.saving(path, Evaluate.parse(job.checkpoint), key) if job.checkpoint else None,
+            saving=saving,
             resume=self.resume,
             team=self.member.team,
             pulse=self.pulse,

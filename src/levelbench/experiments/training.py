@@ -35,7 +35,7 @@ from levelbench.records.replicates import began_at
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
 from levelbench.records.summary import labels_of, settings_files, variables_read
-from levelbench.training.checkpoints import checkpoint_of
+from levelbench.training.checkpoints import checkpoint_of, settings_of
 from levelbench.training.observers import Pulse
 
 __all__ = ["CHILD", "Extras", "Finished", "OnProgress", "RunPlan", "Training", "labels", "labels_as_set", "launch"]
@@ -199,6 +199,8 @@ class Training(Kind[Arm, Record]):
             return Standing(why, replaced=self.is_replaced(record, wanted, environment))
         kept = _resumable(record, wanted, environment) if why else None
         words = f"{why}; it resumes from its checkpoint" if kept else why
+        if kept is not None and (changed := _changed_before(kept, record, wanted)):
+            kept, words = None, f"{why}, and what the task reads has changed since: {', '.join(changed)}"
         return Standing(words, failed=record.status == "failed", resume=kept)
 
     def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> bool:
@@ -351,6 +353,12 @@ def _resumable(record: Record, arm: Arm, now: Mapping[str, object]) -> Path | No
     if record.status != "interrupted" or record.header.source.whole != arm.source.whole or not path.is_file():
         return None
     return None if _disagreement(record, arm, now) else path
+
+
+def _changed_before(checkpoint: Path, record: Record, wanted: Arm) -> list[str]:
+    """What the recipe of an interrupted run had read, and what has changed since."""
+    files = changed_files(settings_of(checkpoint), lambda name: settings_path(name, wanted.reference))
+    return files + _changed_variables(record, wanted)
 
 
 def _disagreement(record: Record, arm: Arm, now: Mapping[str, object]) -> str:
