@@ -22,6 +22,7 @@ from levelbench.experiments.commands import make_command, refuse_missing
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.programs import make_arm, program_name, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
+from levelbench.measure.clocks import HostClock
 from levelbench.records import group_runs, read_record, summarise
 from levelbench.report.runs import curve_table
 from levelbench.report.tables import to_text
@@ -398,6 +399,14 @@ def test_its_record_agrees_with_itself(run, records):
     run(LEARNS, "--target", "accuracy=0.9", "-n", 1)
     (found,) = records()
     assert not summarise(found).contradictions
+
+
+def test_a_run_whose_clock_other_clocks_contradict_is_refused_at_once(run, monkeypatch):
+    now_ns = HostClock.now_ns
+    monkeypatch.setattr(HostClock, "now_ns", staticmethod(lambda: now_ns() // 10))
+    code, _, said = run(LEARNS, "--target", "accuracy=0.99999", "-n", 1)
+    assert code
+    assert "its record contradicts itself" in said
 
 
 def test_a_program_that_was_compiled_is_known_by_the_digest_of_its_file(tmp_path, monkeypatch):

@@ -39,6 +39,7 @@ from levelbench.records.replicates import began_at
 from levelbench.records.schema import Source, Target, is_share, redact, source_of_text
 from levelbench.records.selection import Selector
 from levelbench.records.store import Store
+from levelbench.records.summary import refuse_contradictory
 from levelbench.records.writer import path_part
 
 __all__ = ["HeldOut", "ProgramRuns", "make_arm", "program_name", "read_held_out", "read_target"]
@@ -436,6 +437,7 @@ class ProgramRuns(Kind[Arm, Record]):
             outside.suspect += self._preparation.made(run.id, outside.read or {}, command)
             self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)
+        refuse_contradictory(record)
         return record, self._failure(turn, arm, outside.failed, ended.errors) if outside.failed else None
 
     def _failure(self, turn: Turn, arm: Arm, failed: str, errors: str) -> CheckFailedError:

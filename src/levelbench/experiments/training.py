@@ -34,7 +34,7 @@ from levelbench.records.locks import claimed
 from levelbench.records.replicates import began_at
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
-from levelbench.records.summary import labels_of, settings_files, variables_read
+from levelbench.records.summary import labels_of, refuse_contradictory, settings_files, variables_read
 from levelbench.training.checkpoints import checkpoint_of, settings_of
 from levelbench.training.observers import Pulse
 
@@ -48,7 +48,6 @@ CHILD = "levelbench.experiments.child"
 _CONTRADICTS = "the previous run contradicts itself"
 _CLAIMS = ".claims"
 """Folder in the store with one file for each run in progress, locked by the process that makes it."""
-_SHOWN = 3
 _LOOK_S = 0.5
 """The interval between two looks at the record. On a machine with few cores each look takes time from the run."""
 
@@ -247,7 +246,9 @@ class Training(Kind[Arm, Record]):
             watcher.progress(turn, phase, elapsed_s, events, steps)
 
         finished = launch(job, on_progress, starter)
-        record = _require_consistent(_require_testimony(finished))
+        record = _require_testimony(finished)
+        if record is not None:
+            refuse_contradictory(record)
         if record is not None and record.status == "done":
             self._store.supersede(turn.replaces)
         return record, finished.error
@@ -380,18 +381,6 @@ def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
     share = max(1, (now.get("machine", {}).get("cores_allowed") or 1) // here)
     given = (now.get("threads", {}).get("settings") or {}).get(THREADS[0], str(share))
     return dict.fromkeys(THREADS, given)
-
-
-def _require_consistent(record: Record | None) -> Record | None:
-    """``record``; ``RecordError`` if it contradicts itself, so that every other command would refuse it."""
-    found = summarise(record).contradictions if record is not None else []
-    if record is None or not found:
-        return record
-    raise RecordError(
-        f"the run of {record.header.specification.task}, seed {record.header.seed}",
-        f"its record contradicts itself: {'; '.join(found[:_SHOWN])} ({record.path})",
-        "find the cause in the task or on the machine, and run it again; until then it does not count",
-    )
 
 
 def _require_testimony(finished: Finished) -> Record | None:
