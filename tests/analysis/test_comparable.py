@@ -341,6 +341,17 @@ def test_runs_that_begin_better_than_the_first_one_did_beyond_chance_are_a_doubt
     )
 
 
+@pytest.mark.parametrize(("began_at", "doubted"), [(0.3, True), (0.89, False), (None, False)])
+def test_runs_that_begin_better_than_the_first_one_that_they_replace_are_a_doubt(run, group, began_at, doubted):
+    before = {} if began_at is None else {"first_run_began_at": began_at}
+    a = [run(1.0 + seed / 10, seed=seed, first_quality=0.3) for seed in range(3)]
+    b = [run(1.1, seed=seed, first_quality=0.88 + seed / 100, environment=before) for seed in range(3)]
+    found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats if "on disk" in each.sentence]
+    assert [
+        each.startswith("the first run of b in its store began at top1 0.3, the others at 0.88") for each in found
+    ] == ([True] * doubted)
+
+
 def test_first_qualities_as_chance_makes_them_are_no_doubt(run, group):
     qualities = np.random.default_rng(3).normal(0.9, 0.02, (2000, 10))
     for n in (4, 10):

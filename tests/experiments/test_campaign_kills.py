@@ -133,6 +133,37 @@ def test_a_killed_run_resumes_from_its_checkpoint_with_the_same_result(task_file
     assert not list(store.path.rglob("*.npz"))
 
 
+_FROM_FILES = """
+
+from pathlib import Path
+import os
+
+
+@task.recipe
+def from_files(hidden: int = 16, epochs: int = 300) -> Recipe:
+    lr = float(os.environ.get("MY_LR", "") or Path(__file__).with_name("lr.txt").read_text())
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+@pytest.mark.parametrize("changed", ["lr.txt", "$MY_LR"])
+def test_a_killed_run_whose_settings_have_changed_starts_over(task_file, store, monkeypatch, changed):
+    settings = task_file.with_name("lr.txt")
+    settings.write_text("0.05")
+    task_file.write_text(task_file.read_text() + _FROM_FILES)
+    arm = resolve(str(task_file), {"recipe": "from_files", "target": 0.999}, NUMPY)
+    job = Job(arm.reference, arm.specification, arm.key, 6, new_id(), str(store.path), checkpoint="1 epoch")
+    _kill_after_evaluations(job, store, 2)
+    assert plan_of([arm], [6], store).to_go[0].resume is not None
+    if changed == "lr.txt":
+        settings.write_text("0.01")
+    else:
+        monkeypatch.setenv("MY_LR", "0.01")
+    plan = plan_of([arm], [6], store)
+    assert plan.to_go[0].resume is None
+    assert f"was interrupted, and what the task reads has changed since: {changed}" in plan.lines()[1]
+
+
 def _kill_after_evaluations(job, store, count):
     with _started(job) as (process, _):
         while True:

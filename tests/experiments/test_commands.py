@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,11 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.errors import LevelbenchError, UsageError
+from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments import command_process
 from levelbench.experiments.command_process import carry_out_command
 from levelbench.experiments.commands import Preparation, doubts_of, failure_of, make_command, numbered
+from levelbench.measure.clocks import HostClock
 from levelbench.measure.meters.resources import own_cpu_s
+from levelbench.records import lines
 from levelbench.records.commands import CommandRecord, summarise_commands
 
 PYTHON = sys.executable
@@ -339,6 +342,42 @@ def test_a_cache_that_an_earlier_command_filled_is_a_doubt_when_it_is_repeated(t
     for _ in range(2):
         found = measured(tmp_path / "store", f"{PYTHON} caches.py", "sleep 0.1", fresh=True)
     assert any(said in each for each in found.suspect)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("user", 5.0, "it spent 5"),
+        ("wall", 1e4, "the process took 10000 s, and"),
+        ("wall", None, ""),
+    ],
+)
+def test_a_record_whose_figures_exclude_each_other_is_refused_and_measured_again(tmp_path, name, value, said):
+    measured(tmp_path, "sleep 0.1", times=1)
+    (path,) = tmp_path.rglob("*.jsonlines")
+    forged, before = b"", ""
+    for line in path.read_bytes().splitlines(keepends=True):
+        event = json.loads(line)
+        del event["sum"]
+        if event.get("name") == name and value is not None:
+            event["value"] = value
+        # As a forger does it, who knows how records are summed.
+        forged += lines.sealed(json.dumps(event, separators=(",", ":")).encode() + b"\n", before)
+        before = lines.checksum_in(forged.splitlines(keepends=True)[-1])
+    path.write_bytes(forged)
+    if not said:
+        assert CommandRecord.read(path).measurements["wall"].value >= 0.1
+        return
+    with pytest.raises(RecordError, match=f"it contradicts itself: {said}"):
+        CommandRecord.read(path)
+    measured(tmp_path, "sleep 0.1", times=1)
+    assert len([*tmp_path.rglob("*.jsonlines")]) == 2
+
+
+def test_more_time_on_all_processors_than_passed_on_the_clock_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(HostClock, "now_ns", staticmethod(lambda: time.monotonic_ns() // 10))
+    with pytest.raises(LevelbenchError, match="it contradicts itself: it spent"):
+        measured(tmp_path, f"{PYTHON} -c 'import time\nwhile time.process_time() < 1: pass'", times=1)
 
 
 def test_arms_that_are_alike_are_told_apart_by_a_number():

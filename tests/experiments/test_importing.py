@@ -282,6 +282,22 @@ def test_a_run_is_made_again_where_a_file_of_settings_has_changed(task_with, sto
     assert len(group_runs([first, second])) == 2
 
 
+def test_a_run_that_replaces_others_knows_how_the_first_began_unless_its_settings_have_changed(
+    task_with, store, tmp_path
+):
+    conf = tmp_path / "conf.json"
+    conf.write_text('{"lr": 0.05}')
+    arm = resolve(task_with(_IN_RECIPE.format("conf.json")), {"recipe": "from_file"}, NUMPY)
+    first = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert "first_run_began_at" not in first.header.environment
+    for _ in range(2):
+        again = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
+        assert again.header.environment["first_run_began_at"] == first.evaluations[0].quality["validation"]
+    conf.write_text('{"lr": 0.01}')
+    changed = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
+    assert "first_run_began_at" not in changed.header.environment
+
+
 _DYNAMIC = """
 import importlib, importlib.util, runpy
 from pathlib import Path
@@ -364,6 +380,88 @@ def test_code_that_was_edited_while_a_run_was_made_counts_for_no_later_run(task_
     arm = resolve(task_with(_with("IN_TRAINING", edit)), {"recipe": "dynamic"}, NUMPY)
     carry_out(plan_of([arm], range(1), store), store, None, Quiet())
     assert any("has changed since: own.py" in line for line in plan_of([arm], range(1), store).lines())
+
+
+_BY_A_PROCESS = """
+import os, subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Asking(Momentum):
+    def update(self, parameter, gradient, state, step, lr):
+        if step == 1 and IN_STEP:
+            WHAT
+        return super().update(parameter, gradient, state, step, lr)
+
+
+@task.recipe
+def asking(hidden: int = 8, epochs: int = 1) -> Recipe:
+    if not IN_STEP:
+        WHAT
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Asking(0.05), epochs=epochs)
+"""
+
+
+@pytest.mark.parametrize("in_step", [False, True], ids=["recipe", "step"])
+@pytest.mark.parametrize(
+    ("what", "program"),
+    [
+        ("subprocess.run(['cat', 'lr.txt'], cwd=HERE, stdout=-3)", "cat"),
+        ("subprocess.run(f'cat {HERE}/lr.txt > /dev/null', shell=True)", "cat"),
+        ("os.system(f'grep -c . --file={HERE}/lr.txt /dev/null')", "grep"),
+        ("os.popen(f'head -n1 {HERE}/lr.txt').close()", "head"),
+    ],
+    ids=["run", "shell", "system", "popen"],
+)
+def test_a_process_that_a_recipe_or_step_starts_is_a_doubt_and_what_it_names_settings(
+    task_with, store, tmp_path, what, program, in_step
+):
+    (tmp_path / "lr.txt").write_text("0.05\n")
+    word = task_with(_BY_A_PROCESS.replace("WHAT", what).replace("IN_STEP", str(in_step)))
+    arm = resolve(word, {"recipe": "asking"}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert any(f"started processes ({program})" in each for each in record.end.suspect)
+    assert list(record.end.environment_after["settings_files"]) == ["lr.txt"]
+    (tmp_path / "lr.txt").write_text("0.01\n")
+    assert any(
+        "what the task reads has changed since: lr.txt" in line for line in plan_of([arm], range(1), store).lines()
+    )
+
+
+def test_weights_that_a_process_reads_for_a_step_are_data(task_with, store, tmp_path):
+    (tmp_path / "kept.npy").write_bytes(bytes(100))
+    what = "subprocess.run(['cat', str(HERE / 'kept.npy')], stdout=-3)"
+    word = task_with(_BY_A_PROCESS.replace("WHAT", what).replace("IN_STEP", "True"))
+    arm = resolve(word, {"recipe": "asking"}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert any("it opened data (kept.npy)" in each for each in record.end.suspect)
+
+
+def test_a_process_that_loads_data_or_is_started_by_a_package_is_no_doubt(task_with, store):
+    more = """
+import subprocess
+import numpy as np
+
+
+class Own(type(task.data)):
+    name = "own"
+
+    def load(self, folder=None):
+        subprocess.run(["true"])
+        return super().load(folder)
+
+
+task.data = Own()
+"""
+    by_package = "exec(compile('import subprocess; subprocess.run([\\'true\\'])', np.__file__, 'exec'))"
+    recipe = _BY_A_PROCESS.replace("WHAT", by_package).replace("IN_STEP", "True")
+    arm = resolve(task_with(more + recipe), {"recipe": "asking"}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert not any("started processes" in each for each in record.end.suspect)
 
 
 def test_what_a_compiler_keeps_on_disk_is_no_data(tmp_path):

@@ -22,6 +22,7 @@ from levelbench.experiments.commands import make_command, refuse_missing
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.programs import make_arm, program_name, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
+from levelbench.measure.clocks import HostClock
 from levelbench.records import group_runs, read_record, summarise
 from levelbench.report.runs import curve_table
 from levelbench.report.tables import to_text
@@ -400,6 +401,14 @@ def test_its_record_agrees_with_itself(run, records):
     assert not summarise(found).contradictions
 
 
+def test_a_run_whose_clock_other_clocks_contradict_is_refused_at_once(run, monkeypatch):
+    now_ns = HostClock.now_ns
+    monkeypatch.setattr(HostClock, "now_ns", staticmethod(lambda: now_ns() // 10))
+    code, _, said = run(LEARNS, "--target", "accuracy=0.99999", "-n", 1)
+    assert code
+    assert "its record contradicts itself" in said
+
+
 def test_a_program_that_was_compiled_is_known_by_the_digest_of_its_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.csv").write_text("1,2")
@@ -522,6 +531,27 @@ def test_what_is_measured_again_takes_the_place_of_what_was(run, records, tmp_pa
     assert "0 to go" in run(LEARNS, "--target", "accuracy=0.9", "-n", 2, "--resume")[1]
     changed = LEARNS.replace("0.5 **", "0.4 **")
     assert "2 to go" in run(changed, "--target", "accuracy=0.9", "-n", 2, "--resume")[1]
+
+
+def test_where_what_is_measured_again_goes_on_from_what_the_first_run_left_is_a_doubt_each_time(
+    run, records, tmp_path_factory
+):
+    kept = tmp_path_factory.mktemp("elsewhere") / "kept"
+    goes_on = f"""
+        import pathlib
+        kept = pathlib.Path({str(kept)!r})
+        begun = int(kept.exists() and kept.read_text() or 1)
+        for epoch in range(begun, 9):
+            kept.write_text("6")
+            print(f"epoch {{epoch}} accuracy: {{1 - 0.5 ** epoch}}", flush=True)
+    """
+    for _ in range(3):
+        out = run(goes_on, "--target", "accuracy=0.99", "-n", 4)[1]
+        assert "began at accuracy 0.5, the others at 0.984" in " ".join(out.split())
+    kept.unlink()
+    assert (
+        "began at accuracy" not in run(goes_on.replace("kept.exists()", "0"), "--target", "accuracy=0.99", "-n", 4)[1]
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")

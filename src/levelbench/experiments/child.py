@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from levelbench import __version__
 from levelbench.errors import DataError, DefinitionError, LevelbenchError, StoreError
-from levelbench.experiments.importing import Importing, files_read, files_written, watched
+from levelbench.experiments.importing import Importing, files_read, files_written, processes_started, watched
 from levelbench.experiments.jobs import (
     AloneMember,
     Hear,
@@ -68,6 +68,7 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
+from levelbench.records.replicates import BEGAN_AT
 from levelbench.records.schema import Between, DatasetFacts, Source, fault, redact
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
@@ -125,6 +126,8 @@ def execute(
         environment["signatures"] = {name: redact(text) for name, text in signatures.items()}
     if variables := variables_of(task, job.specification.recipe):
         environment["variables_read"] = variables
+    if job.began_at is not None:
+        environment[BEGAN_AT] = job.began_at
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
@@ -242,12 +245,13 @@ class _Run:
                 heard.append(path)
 
         # Around both, so that files made by load() are known when the recipe reads them.
-        with self._watched(note, everywhere=True):
+        # What load() starts reads data.
+        with self._watched(note, lambda: heard is read, everywhere=True):
             dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
             # What these read on belongs to the data.
             loading = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
             heard = read
-            trainer = self._trainer(dataset)
+            trainer = self._trainer(dataset, read)
         besides = read_besides(read, {*loaded})
         # What is not written on the way can wait until the clock has stopped.
         late += [path for path in (*loaded, *read) if path.suffix in _SOURCES]
@@ -263,7 +267,7 @@ class _Run:
             elif path.suffix in _SOURCES or self.timeline.current in _READING:
                 late.append(path)
 
-        with self._watched(hear):
+        with self._watched(hear, lambda: self.timeline.current in _READING):
             outcome = trainer.run()
         read_ns = HOST.now_ns()
         totals = self.timeline.totals_ns()
@@ -301,12 +305,25 @@ class _Run:
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     @contextmanager
-    def _watched(self, hear: Callable[[Path], object], *, everywhere: bool = False) -> Iterator[None]:
-        """Tell ``hear`` of what a user's task reads within, and take note of what is written."""
+    def _watched(
+        self, hear: Callable[[Path], object], counts: Callable[[], bool], *, everywhere: bool = False
+    ) -> Iterator[None]:
+        """Tell ``hear`` of what a user's task reads within, and take note of what is written.
+
+        A process that it starts while ``counts`` is noted, and reads the files that its words name.
+        """
         if is_ours(self.job.reference):
             yield
             return
-        with files_read(hear, everywhere=everywhere), files_written(self.importing.writes):
+
+        def start(program: str, files: list[Path]) -> None:
+            if counts():
+                self.importing.ran.append(program)
+                for each in files:
+                    hear(each)
+
+        reading = files_read(hear, everywhere=everywhere)
+        with reading, files_written(self.importing.writes), processes_started(start):
             yield
 
     def _settings_files(self, late: Iterable[Path]) -> dict[str, str]:
@@ -357,20 +374,25 @@ class _Run:
         for evaluation in facts.evaluations:
             self.writer.append(evaluation)
 
-    def _trainer(self, dataset: Dataset) -> Trainer:
+    def _trainer(self, dataset: Dataset, read: Iterable[Path]) -> Trainer:
+        """The trainer of a recipe, which will have ``read`` these files when it has been called."""
         job, task, specification = self.job, self.task, self.job.specification
-        path, key = checkpoint_of(self.writer.path), job.key
+        recipe = task.assemble(specification.recipe, specification.settings)
+        saving = None
+        if job.checkpoint:
+            saving = self.member.saving(checkpoint_of(self.writer.path), Evaluate.parse(job.checkpoint), job.key)
+            saving = replace(saving, settings=self._settings_files(read))
         return Trainer(
             self.backend,
             dataset,
-            task.assemble(specification.recipe, specification.settings),
+            recipe,
             task.quality,
             self._stopping(),
             seed=job.seed,
             timeline=self.timeline,
             observers=self.observers,
             also=task.also,
-            saving=self.member.saving(path, Evaluate.parse(job.checkpoint), key) if job.checkpoint else None,
+            saving=saving,
             resume=self.resume,
             team=self.member.team,
             pulse=self.pulse,

@@ -13,8 +13,10 @@ import gc
 import importlib
 import os
 import resource
+import shlex
 import signal
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -24,14 +26,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
-from levelbench.experiments.own_code import file_of_module, installed, is_data, is_own, source_behind, texts_among
+from levelbench.experiments.own_code import (
+    file_of_module,
+    installed,
+    is_data,
+    is_own,
+    is_program,
+    source_behind,
+    texts_among,
+)
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.meters.resources import children_of
 
-__all__ = ["TASK_FOLDER", "Importing", "files_read", "files_written", "usual_cpu_s", "watched"]
+__all__ = ["TASK_FOLDER", "Importing", "files_read", "files_written", "processes_started", "usual_cpu_s", "watched"]
 
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
@@ -55,6 +65,7 @@ class Importing:
     takes here and now, and ``watching_s`` what the watching itself took: on a busy machine both take longer.
     ``began_s`` is when it began, in seconds since 1970, and ``had`` are the modules that were loaded before.
     ``rewritten`` are the files that the run has opened for writing, each with its text's SHA-256 before that.
+    ``ran`` are the programs that its own code started after the import, by their names.
     """
 
     cpu_s: float = 0.0
@@ -71,6 +82,7 @@ class Importing:
     began_s: float = field(default_factory=lambda: utc_now().timestamp())
     had: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
     rewritten: dict[Path, set[str]] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
 
     def add(self, later: Importing) -> None:
         """What it did later, before the clock, counts with it."""
@@ -127,6 +139,7 @@ class _Hook:
         self.watching: Importing | None = None
         self.listening: Callable[[Path, bool], object] | None = None
         self.noting: Callable[[Path], object] | None = None
+        self.starting: Callable[[str, list[Path]], object] | None = None
         self.installing = False
         """While a package is imported, whose time is counted as a whole."""
         self._in_place, self._telling = False, set[int]()
@@ -156,6 +169,8 @@ class _Hook:
                     self._tell(self.listening, file, new)
         elif event == "os.rename" and isinstance(arguments[1], str | bytes):
             self._tell_of_writing(arguments[1])
+        elif event in _STARTED and self.starting is not None and _by_own_code():
+            self._tell(self.starting, *_started(event, arguments))
         if watching is None:
             return
         if event in _STARTED:
@@ -217,6 +232,56 @@ def files_written(hear: Callable[[Path], object]) -> Iterator[None]:
         yield
     finally:
         _HOOK.noting = None
+
+
+@contextmanager
+def processes_started(hear: Callable[[str, list[Path]], object]) -> Iterator[None]:
+    """Tell ``hear`` of each process that the user's own code starts within: its program, and the files that it names.
+
+    What it reads happens in another process, where nothing hears it. A compiler that a package starts is not meant.
+    """
+    _HOOK.put_in_place()
+    _HOOK.starting = hear
+    try:
+        yield
+    finally:
+        _HOOK.starting = None
+
+
+_PYTHONS = tuple(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))
+
+
+def _by_own_code() -> bool:
+    """Whether it is the user's own code that does what an audit hook is told of, itself or through Python's modules."""
+    frame: FrameType | None = sys._getframe(2)  # of the hook's caller
+    while frame is not None:
+        file = frame.f_code.co_filename
+        sites = "site-packages" in file or "dist-packages" in file
+        if not file.startswith("<frozen") and (sites or not file.startswith(_PYTHONS)):
+            return is_own(Path(file).resolve())
+        frame = frame.f_back
+    return False
+
+
+def _started(event: str, arguments: tuple[Any, ...]) -> tuple[str, list[Path]]:
+    """The name of a program that is started, and the files that its words name, those in a shell's text among them."""
+    given = arguments[0] if event == "os.system" else arguments[1] if len(arguments) > 1 else ()
+    words = [given] if isinstance(given, str | bytes | os.PathLike) else list(given or ())
+    texts = [os.fsdecode(each) for each in words if isinstance(each, str | bytes | os.PathLike)]
+    folder = Path(arguments[2]) if event == "subprocess.Popen" and arguments[2] else Path.cwd()
+    split = list(texts)
+    for each in texts:
+        with suppress(ValueError):
+            split += shlex.split(each)
+    named = [folder / each.rpartition("=")[2] for each in dict.fromkeys(split)]
+    # A shell is started for what stands in its text.
+    shell = len(texts) > 2 and texts[1] == "-c"
+    program = (texts[2] if shell else texts[0]).strip().partition(" ")[0] if texts else "a copy of itself"
+    files = []
+    for path in named:
+        with suppress(OSError, ValueError):
+            files += [path] if path.is_file() and not is_program(path) else []
+    return Path(program).name, files
 
 
 @contextmanager

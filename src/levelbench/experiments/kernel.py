@@ -111,6 +111,10 @@ class Plan(Generic[W, R]):
         """The total number of runs or processes."""
         return len(self.arms) * len(self.seeds)
 
+    def replaced(self, arm: int) -> set[Path]:
+        """The records that the turns of an arm are to supersede."""
+        return {path for turn in self.to_go if turn.arm == arm for path in turn.replaces}
+
     def case_of(self, turn: Turn) -> int:
         """The index of the turn's case."""
         return turn.arm * self.cases // len(self.arms)

@@ -62,7 +62,7 @@ def refuse_data(reference: str, seen: Importing, when: str = "while it is import
 
 
 def import_doubts(seen: Importing, wall_s: float) -> list[str]:
-    """Why a run of so many seconds is to be doubted for what its task's file did before."""
+    """Why a run of so many seconds is to be doubted for what its task's file did before, or had other processes do."""
     found = []
     least_s = max(_LEAST_CPU_S, _TIMES_USUAL * seen.usual_s)
     if seen.cpu_s > max(least_s + _IMPORTS_SHARE * seen.imports_cpu_s, _TASK_SHARE * wall_s):
@@ -78,6 +78,11 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
     if seen.threads:
         threads = f"{seen.threads} thread{'s' * (seen.threads > 1)}"
         found.append(f"its task file started {threads} before its clock: start none there")
+    if seen.ran:
+        found.append(
+            f"its recipe, network or optimizer started processes ({', '.join(dict.fromkeys(seen.ran))}): settings, "
+            "weights or caches that such a process reads are not seen, so read them in Python"
+        )
     return found
 
 

@@ -35,9 +35,11 @@ from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.resources import children_cpu_s
 from levelbench.records import Record, Specification, read_record
+from levelbench.records.replicates import began_at
 from levelbench.records.schema import Source, Target, is_share, redact, source_of_text
 from levelbench.records.selection import Selector
 from levelbench.records.store import Store
+from levelbench.records.summary import refuse_contradictory
 from levelbench.records.writer import path_part
 
 __all__ = ["HeldOut", "ProgramRuns", "make_arm", "program_name", "read_held_out", "read_target"]
@@ -331,12 +333,24 @@ class ProgramRuns(Kind[Arm, Record]):
     def opened(self, plan: Plan[Arm, Record], watcher: Watcher[Record]) -> Iterator[Make[Record]]:
         """Set up once."""
         self._preparation.set_up(self._commands, watcher.preparing)
+        began = [
+            began_at(
+                each for each in map(read_record, plan.replaced(at)) if not self.why_not(each, arm, plan.environment)
+            )
+            for at, arm in enumerate(plan.arms)
+        ]
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[Record | None, LevelbenchError | None]:
             command = self._commands[turn.arm]
             self._preparation.prepare(command)
             begin()
-            record, error = self._run(turn, plan.arms[turn.arm], command, len(plan.seeds), watcher)
+            record, error = self._run(
+                turn,
+                plan.arms[turn.arm],
+                command,
+                Outside(self._settings.effect, len(plan.seeds), turn.replaced, began[turn.arm]),
+                watcher,
+            )
             if error is None:
                 self._store.supersede(turn.replaces)
             return record, error
@@ -344,12 +358,11 @@ class ProgramRuns(Kind[Arm, Record]):
         yield make
 
     def _run(
-        self, turn: Turn, arm: Arm, command: Command, wanted: int, watcher: Watcher[Record]
+        self, turn: Turn, arm: Arm, command: Command, outside: Outside, watcher: Watcher[Record]
     ) -> tuple[Record, LevelbenchError | None]:
         held_out = self._settings.held_out
         target = arm.specification.target
         printed = Printed(target, self._settings.pattern)
-        outside = Outside(self._settings.effect, wanted, turn.replaced)
         outside.suspect += self._preparation.changed(command)
         run = TrackedRun(
             arm.specification, arm.key, turn.seed, arm.source, self._store.path, first=True, quiet=True, outside=outside
@@ -424,6 +437,7 @@ class ProgramRuns(Kind[Arm, Record]):
             outside.suspect += self._preparation.made(run.id, outside.read or {}, command)
             self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)
+        refuse_contradictory(record)
         return record, self._failure(turn, arm, outside.failed, ended.errors) if outside.failed else None
 
     def _failure(self, turn: Turn, arm: Arm, failed: str, errors: str) -> CheckFailedError:

@@ -31,10 +31,11 @@ from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
 from levelbench.records import Distribution, Event, Follower, Record, Store, new_id, parse_item, read_record, summarise
 from levelbench.records.locks import claimed
+from levelbench.records.replicates import began_at
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
-from levelbench.records.summary import labels_of, settings_files, variables_read
-from levelbench.training.checkpoints import checkpoint_of
+from levelbench.records.summary import labels_of, refuse_contradictory, settings_files, variables_read
+from levelbench.training.checkpoints import checkpoint_of, settings_of
 from levelbench.training.observers import Pulse
 
 __all__ = ["CHILD", "Extras", "Finished", "OnProgress", "RunPlan", "Training", "labels", "labels_as_set", "launch"]
@@ -47,7 +48,6 @@ CHILD = "levelbench.experiments.child"
 _CONTRADICTS = "the previous run contradicts itself"
 _CLAIMS = ".claims"
 """Folder in the store with one file for each run in progress, locked by the process that makes it."""
-_SHOWN = 3
 _LOOK_S = 0.5
 """The interval between two looks at the record. On a machine with few cores each look takes time from the run."""
 
@@ -198,6 +198,8 @@ class Training(Kind[Arm, Record]):
             return Standing(why, replaced=self.is_replaced(record, wanted, environment))
         kept = _resumable(record, wanted, environment) if why else None
         words = f"{why}; it resumes from its checkpoint" if kept else why
+        if kept is not None and (changed := _changed_before(kept, record, wanted)):
+            kept, words = None, f"{why}, and what the task reads has changed since: {', '.join(changed)}"
         return Standing(words, failed=record.status == "failed", resume=kept)
 
     def is_replaced(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> bool:
@@ -210,6 +212,7 @@ class Training(Kind[Arm, Record]):
     def opened(self, plan: RunPlan, watcher: Watcher[Record]) -> Iterator[Make[Record]]:
         """Prepare to start runs. Ranks are new interpreters, and so are the runs that are compared with them."""
         doubts: dict[int, list[str]] = {}
+        began = [began_at(self._repeated(plan, arm)) for arm in range(len(plan.arms))]
         with contextlib.nullcontext(self._starter) if self._starter else self._new_starter(plan.arms) as starter:
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[Record | None, LevelbenchError | None]:
@@ -224,9 +227,15 @@ class Training(Kind[Arm, Record]):
                         return record, None
                     starter.begin(plan.seeds.index(turn.seed))
                     job = self._job(turn, arm, doubts[turn.arm], len(plan.seeds))
+                    job = msgspec.structs.replace(job, began_at=began[turn.arm])
                     return self._made(turn, job, starter, watcher)
 
             yield make
+
+    def _repeated(self, plan: RunPlan, arm: int) -> list[Record]:
+        """The records that runs of the arm are to replace although nothing that they depend on has changed."""
+        records = map(read_record, plan.replaced(arm))
+        return [each for each in records if not self.why_not(each, plan.arms[arm], plan.environment)]
 
     def _made(
         self, turn: Turn, job: Job, starter: Starter, watcher: Watcher[Record]
@@ -237,7 +246,9 @@ class Training(Kind[Arm, Record]):
             watcher.progress(turn, phase, elapsed_s, events, steps)
 
         finished = launch(job, on_progress, starter)
-        record = _require_consistent(_require_testimony(finished))
+        record = _require_testimony(finished)
+        if record is not None:
+            refuse_contradictory(record)
         if record is not None and record.status == "done":
             self._store.supersede(turn.replaces)
         return record, finished.error
@@ -345,6 +356,12 @@ def _resumable(record: Record, arm: Arm, now: Mapping[str, object]) -> Path | No
     return None if _disagreement(record, arm, now) else path
 
 
+def _changed_before(checkpoint: Path, record: Record, wanted: Arm) -> list[str]:
+    """What the recipe of an interrupted run had read, and what has changed since."""
+    files = changed_files(settings_of(checkpoint), lambda name: settings_path(name, wanted.reference))
+    return files + _changed_variables(record, wanted)
+
+
 def _disagreement(record: Record, arm: Arm, now: Mapping[str, object]) -> str:
     known = ("numpy", arm.specification.framework)
     team = arm.specification.distribution
@@ -364,18 +381,6 @@ def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
     share = max(1, (now.get("machine", {}).get("cores_allowed") or 1) // here)
     given = (now.get("threads", {}).get("settings") or {}).get(THREADS[0], str(share))
     return dict.fromkeys(THREADS, given)
-
-
-def _require_consistent(record: Record | None) -> Record | None:
-    """``record``; ``RecordError`` if it contradicts itself, so that every other command would refuse it."""
-    found = summarise(record).contradictions if record is not None else []
-    if record is None or not found:
-        return record
-    raise RecordError(
-        f"the run of {record.header.specification.task}, seed {record.header.seed}",
-        f"its record contradicts itself: {'; '.join(found[:_SHOWN])} ({record.path})",
-        "find the cause in the task or on the machine, and run it again; until then it does not count",
-    )
 
 
 def _require_testimony(finished: Finished) -> Record | None:

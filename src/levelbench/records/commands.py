@@ -6,17 +6,20 @@ just before the process is started until it has ended, as measured by its parent
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from msgspec import Struct
 
+from levelbench.errors import RecordError
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict, VerdictKind
 from levelbench.records.caveats import listed, other_texts
 from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
+from levelbench.records.integrity import beyond_cores, beyond_counters
 from levelbench.records.processes import (
     FileLines,
     ProcessEnd,
@@ -100,9 +103,35 @@ class CommandRecord(ProcessRecord[CommandHeader]):
         }
 
     @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """As for other records; ``RecordError`` also for one whose figures exclude each other."""
+        record = super().read(path)
+        if found := list(_contradictions(record)):
+            raise RecordError(
+                f"the {cls.form.name} {path}",
+                f"it contradicts itself: {'; '.join(found)}",
+                "find what changes a clock on this machine, or restore the record from a copy; until then it does not "
+                "count",
+            )
+        return record
+
+    @classmethod
     def names(cls, header: CommandHeader) -> tuple[str, ...]:
         """Its program, and the full command."""
         return header.specification.title, header.specification.command
+
+
+def _contradictions(record: CommandRecord) -> Iterator[str]:
+    """Its time lies within what the machine counted, and its processor time within its time on all cores."""
+    before = record.header.environment
+    wall, *spent = (
+        each.value if (each := record.measurements.get(name)) is not None else None
+        for name in ("wall", "user", "system")
+    )
+    if wall is None or record.end is None:
+        return
+    yield from beyond_cores(before, sum(each or 0.0 for each in spent), wall)
+    yield from beyond_counters(before, record.end.environment_after, "process", wall)
 
 
 class CommandWriter(ProcessWriter[CommandHeader, CommandEvent]):

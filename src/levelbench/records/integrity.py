@@ -43,6 +43,8 @@ _BEGINNING_S = 60.0
 """The environment is captured right before the header is made; both times are calendar times."""
 _APART_S = 0.5
 """Clock and counters are read one after the other, and the process may have to wait for a processor in between."""
+_SOON_S = 0.05
+"""So much later than a process ends its parent may notice, and so coarse may its processor time be."""
 _TICKS = 1.1
 """The factor by which processor time may exceed what the processors have, since the kernel counts it in ticks."""
 _AMOUNTS = ("B", "J", "share", "cores")
@@ -392,33 +394,54 @@ def _crossed(record: Record) -> int | None:
 
 def _machine(record: Record) -> Iterator[str]:
     """The machine's counters cover the time of the run, and no more processor time than was available."""
-    from levelbench.measure.environment.compare import part_of  # imported here, since its package loads NumPy
-
-    end, header = record.end, record.header
-    if end is None:
+    end, environment = record.end, record.header.environment
+    if end is None or (own_s := _own_s(environment, end.environment_after)) is None:
         return
-    before, after = _counters(header.environment), _counters(end.environment_after)
-    if before is None or after is None:
-        return
-    passed = {name: after[name] - before[name] for name in ("at_s", "own_s", "busy_s", "idle_s", "steal_s")}
-    window_s, own_s = passed["at_s"], passed["own_s"]
     # In the first schema, the time of an earlier process is unknown.
     here_s = (end.t_ns - end.before_ns) * _NS if record.checksum else 0.0
-    if here_s > window_s + 1e-6:
-        yield f"the run took {here_s:.6g} s, and {window_s:.6g} s passed between the readings around it"
-    machine = part_of(header.environment, "machine")
-    cores = _number(machine.get("cores_logical"))
-    if cores is not None:
-        most_s = cores * (_TICKS * window_s + _APART_S)
-        ticks_s = passed["busy_s"] + passed["idle_s"] + passed["steal_s"]
-        for what, spent_s in (("the process", own_s), ("all processors", ticks_s)):
-            if spent_s > most_s:
-                yield f"{what} spent {spent_s:.4g} s of processor time in {window_s:.4g} s on {cores:g} cores"
-    allowed = _number(machine.get("cores_allowed"))
+    yield from beyond_counters(environment, end.environment_after, "run", here_s)
+    allowed = _number(_machine_of(environment).get("cores_allowed"))
     used = next((each.value for each in record.measurements if each.name == "cpu_utilisation"), None)
     if allowed is not None and used is not None and used * allowed * here_s > own_s + 1e-6:
         found = f"{used:.3g} of {allowed:g} cores over {here_s:.4g} s"
         yield f"the meter read {found}, and the process spent {own_s:.4g} s of processor time"
+
+
+def beyond_counters(
+    environment: Mapping[str, object], later: Mapping[str, object], what: str, took_s: float
+) -> Iterator[str]:
+    """Sentences if ``what`` took longer than passed between two captures, or more processor time than there was."""
+    before, after = _counters(environment), _counters(later)
+    if before is None or after is None:
+        return
+    passed = {name: after[name] - before[name] for name in before}
+    window_s, cores = passed["at_s"], _number(_machine_of(environment).get("cores_logical"))
+    if took_s > window_s + 1e-6:
+        yield f"the {what} took {took_s:.6g} s, and {window_s:.6g} s passed between the readings around it"
+    if cores is not None:
+        most_s = cores * (_TICKS * window_s + _APART_S)
+        ticks_s = passed["busy_s"] + passed["idle_s"] + passed["steal_s"]
+        for who, spent_s in (("the process", passed["own_s"]), ("all processors", ticks_s)):
+            if spent_s > most_s:
+                yield f"{who} spent {spent_s:.4g} s of processor time in {window_s:.4g} s on {cores:g} cores"
+
+
+def beyond_cores(environment: Mapping[str, object], spent_s: float, took_s: float) -> Iterator[str]:
+    """A sentence if a process spent more processor time than the machine has in the time that it took."""
+    cores = _number(_machine_of(environment).get("cores_logical"))
+    if cores is not None and spent_s > cores * (_TICKS * took_s + _SOON_S):
+        yield f"it spent {spent_s:.4g} s of processor time in {took_s:.4g} s on {cores:g} cores"
+
+
+def _machine_of(environment: Mapping[str, object]) -> Mapping[str, Any]:
+    from levelbench.measure.environment.compare import part_of  # imported here, since its package loads NumPy
+
+    return part_of(environment, "machine")
+
+
+def _own_s(environment: Mapping[str, object], later: Mapping[str, object]) -> float | None:
+    before, after = _counters(environment), _counters(later)
+    return None if before is None or after is None else after["own_s"] - before["own_s"]
 
 
 def _meters(record: Record) -> Iterator[str]:

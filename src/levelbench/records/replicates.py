@@ -9,10 +9,13 @@ from dataclasses import replace
 
 from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed
 from levelbench.records.doubts import counted_doubts, in_steps
-from levelbench.records.summary import RunGroup, RunSummary
+from levelbench.records.reader import Record
+from levelbench.records.summary import RunGroup, RunSummary, summarise
 
 __all__ = [
+    "BEGAN_AT",
     "against",
+    "began_at",
     "copies",
     "doubts",
     "doubts_of",
@@ -209,6 +212,19 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     return [*(Caveat("doubts", "doubt", each) for each in found), *shared]
 
 
+BEGAN_AT = "first_run_began_at"
+"""In the environment of a run that replaces others, or is made with such: the quality with which the first began."""
+
+
+def began_at(records: Iterable[Record]) -> float | None:
+    """The quality with which the first run began of these, or of those that they have replaced."""
+    first = min(records, key=lambda record: record.header.started, default=None)
+    if first is None:
+        return None
+    known = first.header.environment.get(BEGAN_AT)
+    return known if isinstance(known, int | float) else summarise(first).first_quality
+
+
 _LEAST_RUNS = 3
 
 
@@ -249,12 +265,18 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
     runs = sorted(ended(group), key=lambda run: run.started)
     if len(runs) < _LEAST_RUNS:
         return
-    first, later = runs[0], runs[1:]
+    first, later, place = runs[0], runs[1:], ""
+    own = first.first_quality
+    known = (run.environment.get(BEGAN_AT) for run in runs)
+    if (quality := next((each for each in known if isinstance(each, int | float)), None)) is not None:
+        # The run that filled a cache may be one that these have replaced, and so be in no group any more.
+        own, later, place = float(quality), runs, " in its store"
     begun = [run.first_quality for run in later if run.first_quality is not None]
-    if len(begun) == len(later) and first.first_quality is not None and _began_ahead(first, begun):
-        text = f"the first run of {group.label} began at {first.target.metric} {first.first_quality:.3g}, the others"
+    if len(begun) == len(later) and own is not None and _began_ahead(first, own, begun):
+        text = f"the first run of {group.label}{place} began at {first.target.metric} {own:.3g}, the others"
         do = "check whether they continue from something that it left on disk, such as a checkpoint"
         yield Caveat("runs before", "doubt", f"{text} at {min(begun):.3g} to {max(begun):.3g}: {do}")
+    later = runs[1:]
     for part, seconds in _SET_UP.items():
         took_s, *others_s = (seconds(run) for run in runs)
         saved_s = took_s - max(others_s)
@@ -269,13 +291,13 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
             yield Caveat("runs before", "doubt", f"{text} at most: {do}")
 
 
-def _began_ahead(first: RunSummary, begun: Sequence[float]) -> bool:
-    """Whether all later runs began better than the first, by more than chance and more than a small part of the way."""
+def _began_ahead(first: RunSummary, own: float, begun: Sequence[float]) -> bool:
+    """Whether all later runs began better than ``own``, the first, by more than chance and a small part of the way."""
     from levelbench.measure.crossing import sign_of
     from levelbench.measure.statistics import t_quantile
 
-    own, target, count = first.first_quality, first.target, len(begun)
-    if own is None or count < _LEAST_LATER or not all(map(math.isfinite, (own, *begun))):
+    target, count = first.target, len(begun)
+    if count < _LEAST_LATER or not all(map(math.isfinite, (own, *begun))):
         return False
     sign = sign_of(target.direction)
     gap = min(sign * (each - own) for each in begun)

@@ -21,6 +21,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct, field
 
+from levelbench.errors import RecordError
 from levelbench.records.doubts import without_figures
 from levelbench.records.integrity import contradictions
 from levelbench.records.reader import Record, Status
@@ -38,7 +39,9 @@ from levelbench.records.selection import OWN_NAMES, Value, format_item
 from levelbench.records.witness import UNTRAINED, witness_contradictions, witness_doubts
 
 __all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "one_a_seed"]
-__all__ += ["summarise"]
+__all__ += ["refuse_contradictory", "summarise"]
+
+_SHOWN = 3
 
 
 _STEP_PHASES = frozenset({"data", "forward", "backward", "communicate", "update", "train"})
@@ -566,6 +569,16 @@ _TARGET = ("metric", "split", "direction", "low", "high")
 _RULES = ("crossing", "clock", "evaluate_every", "budget_epochs", "budget_s", "budget_samples", "budget_j", "plateau")
 _DISTRIBUTED = frozenset({"scheme", "engine", "communicator", "scaling", "lr_scale"})
 """Not shown in a label only because runs of a single process lack it. The same holds for a scheme's own settings."""
+
+
+def refuse_contradictory(record: Record) -> None:
+    """``RecordError`` for a run, just made, that contradicts itself, so that every other command would refuse it."""
+    if found := summarise(record).contradictions:
+        raise RecordError(
+            f"the run of {record.header.specification.task}, seed {record.header.seed}",
+            f"its record contradicts itself: {'; '.join(found[:_SHOWN])} ({record.path})",
+            "find the cause in the program or on the machine, and run it again; until then it does not count",
+        )
 
 
 @dataclass(frozen=True)

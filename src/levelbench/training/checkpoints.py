@@ -39,6 +39,8 @@ class RunPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     evaluations: list[Evaluation]
     losses: list[float]
     step_times_ns: list[int]
+    settings: dict[str, str] = {}
+    """The files of settings that the recipe had read, by their paths from the task's folder with their SHA-256."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Saving:
     every: Evaluate
     key: str
     write: Callable[[Path, Snapshot], None] = save
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(path: Path) -> Snapshot:
@@ -134,6 +137,15 @@ def load(path: Path) -> Snapshot:
             f"the checkpoint {path}", f"it cannot be read ({_why(error)})", "remove it; the run then starts again"
         ) from error
     return Snapshot(facts, arrays)
+
+
+def settings_of(path: Path) -> dict[str, str]:
+    """The files of settings of the run that wrote a checkpoint; :func:`load` says what is wrong with a damaged one."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return msgspec.json.decode(file[_FACTS].tobytes(), type=RunPosition).settings
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, msgspec.MsgspecError):
+        return {}
 
 
 def _why(error: Exception) -> str:

@@ -396,6 +396,7 @@ class Trainer:
             evaluations=self._evaluations,
             losses=[float(host(loss)) for loss in self.losses],
             step_times_ns=self.step_times_ns,
+            settings=dict(self._saving.settings),
         )
         self._saving.write(self._saving.path, Snapshot(facts, arrays))
         self.timeline.switch(Phase.OTHER)
