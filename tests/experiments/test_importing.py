@@ -19,7 +19,7 @@ from levelbench.experiments.own_code import is_ours, replaced_code
 from levelbench.experiments.recipe_checks import quick_doubts
 from levelbench.experiments.request import load_task, load_watched, resolve, variables_of
 from levelbench.records import group_runs, summarise
-from levelbench.records.witness import witness_contradictions
+from levelbench.records.witness import UNTRAINED, witness_contradictions
 from levelbench.training import Top1, datasets
 
 BURNING = """
@@ -290,9 +290,10 @@ def test_a_run_that_replaces_others_knows_how_the_first_began_unless_its_setting
     arm = resolve(task_with(_IN_RECIPE.format("conf.json")), {"recipe": "from_file"}, NUMPY)
     first = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
     assert "first_run_began_at" not in first.header.environment
+    untrained = next(each.value for each in first.measurements if each.name == UNTRAINED)
     for _ in range(2):
         again = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
-        assert again.header.environment["first_run_began_at"] == first.evaluations[0].quality["validation"]
+        assert again.header.environment["first_run_began_at"] == untrained
     conf.write_text('{"lr": 0.01}')
     changed = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
     assert "first_run_began_at" not in changed.header.environment
