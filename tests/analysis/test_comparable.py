@@ -638,6 +638,26 @@ def test_a_text_that_changed_between_runs_of_one_program_is_a_doubt(run, group):
     ]
 
 
+def test_programs_that_read_different_data_files_are_doubted_whatever_the_files_are_called(run, group):
+    def told(one, other, **facts):
+        sides = (group(name, [run(1.0, data_read=read, **facts)]) for name, read in (("a", one), ("b", other)))
+        return [str(each) for each in comparable(*sides).caveats if each.subject == "data files"]
+
+    assert told({"a.npz": "1"}, {"../a.npz": "1"}) == told({"a.npz": "1"}, {}) == []
+    assert told({"a.npz": "1", "b.npz": "2"}, {"a.npz": "1"}) == [
+        "doubt: they read different data files (b.npz against nothing more): whether both learn from and are scored on "
+        "the same is unknown"
+    ]
+    (found,) = told({"a.npz": "1"}, {"a.npz": "2"}, scored_by="held-out")
+    assert found.startswith("note: they read different data files (a.npz against a.npz)")
+
+
+def test_runs_of_one_side_that_read_changed_data_are_a_doubt(run, group):
+    runs = [run(1.0, seed=seed, data_read={"a.npz": str(seed)}) for seed in range(2)]
+    found = comparable(group("a", runs), group("b", [run(1.1, seed=seed) for seed in range(2)])).caveats
+    assert "doubt: runs of a read different versions of a.npz: run all of them again" in map(str, found)
+
+
 def test_arguments_of_a_program_that_its_settings_do_not_tell_are_said(run, group):
     def told(*arguments):
         runs = [

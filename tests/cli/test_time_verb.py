@@ -368,6 +368,41 @@ def test_processes_of_a_script_that_starts_what_was_built_anew_are_measured_agai
     assert f"what it reads has changed since: {name}" in time(*call)[1]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize("named", ["~/.conf/c.json", "../c.json", ".conf/c.json"])
+def test_processes_with_settings_elsewhere_that_changed_since_are_measured_again(time, tmp_path, monkeypatch, named):
+    home = tmp_path / "home"
+    (home / ".conf").mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path / "work")
+    file = tmp_path / "c.json" if named.startswith("..") else home / ".conf/c.json"
+    (tmp_path / "work/run.sh").write_text(f'cat "{named}" >/dev/null || true')
+    call = ("sh run.sh", "-n", 2, "--resume")
+    file.write_text("1")
+    assert "2 to go" in time(*call)[1]
+    assert "0 to go" in time(*call)[1]
+    file.write_text("12")
+    shown = named if named.startswith("..") else "~/.conf/c.json"
+    assert f"what it reads has changed since: {shown}" in time(*call)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_processes_whose_text_names_a_variable_that_changed_since_are_measured_again(time, tmp_path, monkeypatch):
+    (tmp_path / "run.sh").write_text('echo "$LB_RATE"')
+    call = ("sh run.sh", "-n", 2, "--resume")
+    assert "2 to go" in time(*call)[1]
+    monkeypatch.setenv("LB_OTHER", "1")
+    assert "0 to go" in time(*call)[1]
+    for value in ("1", "2"):
+        monkeypatch.setenv("LB_RATE", value)
+        assert "what it reads has changed since: $LB_RATE" in time(*call)[1]
+        assert "0 to go" in time(*call)[1]
+    # Those from before it was set count again.
+    monkeypatch.delenv("LB_RATE")
+    assert "0 to go" in time(*call)[1]
+
+
 TRACKED = """
 import sys
 import levelbench

@@ -537,3 +537,14 @@ def test_a_script_that_changes_between_its_processes_is_a_doubt(tmp_path):
     script.write_text("pass # edited\n")
     (said,) = preparation.changed(command)
     assert said.startswith("work.py changed after the first process here")
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system has no waitid")
+def test_a_process_that_somebody_stops_for_a_time_is_doubted(tmp_path):
+    text = "(sleep 0.3; kill -s CONT $$) & kill -s STOP $$; sleep 0.1"
+    command = make_command(text, tmp_path)
+    assert any(
+        each.startswith("it was stopped for a time") for each in doubts_of(command, carry_out_command(command, 20))
+    )
+    quiet = make_command("sleep 0.05 & wait", tmp_path)
+    assert not carry_out_command(quiet).paused

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
+from levelbench.experiments.own_code import data_digests
 from levelbench.experiments.request import resolve
 from levelbench.records import group_runs
 
@@ -165,3 +166,23 @@ def test_what_threads_of_the_data_go_on_to_read_is_no_setting(task_with, runs, t
     (tmp_path / "label.txt").write_text("7")
     (first,) = runs(resolve(task_with(_FETCHING), {"recipe": "reading"}, NUMPY))
     assert "settings_files" not in first.end.environment_after
+
+
+def test_a_data_file_is_the_same_wherever_it_lies_and_another_once_a_byte_of_it_changes(tmp_path):
+    for name, content in (("a/x.npz", b"1" * 5000), ("b/y.npz", b"1" * 5000), ("b/z.npz", b"1" * 4999 + b"2")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    found = data_digests([tmp_path / each for each in ("a/x.npz", "b/y.npz", "b/z.npz")], tmp_path / "a")
+    assert [*found] == ["x.npz", "../b/y.npz", "../b/z.npz"]
+    assert found["x.npz"] == found["../b/y.npz"] != found["../b/z.npz"]
+
+
+def test_a_folder_of_many_data_files_has_one_digest(tmp_path):
+    def digests(sizes):
+        for at, size in enumerate(sizes):
+            (tmp_path / f"{at}.npy").write_bytes(b"1" * size)
+        return data_digests([tmp_path / f"{at}.npy" for at in range(len(sizes))], tmp_path)
+
+    first = digests([1] * 30)
+    assert [*first] == ["./ (30 files)"]
+    assert digests([1] * 29 + [2]) != first

@@ -43,6 +43,7 @@ from levelbench.experiments.jobs import (
 )
 from levelbench.experiments.off_clock import import_doubts, read_besides, refuse_data
 from levelbench.experiments.own_code import (
+    data_digests,
     file_of_module,
     is_data,
     is_ours,
@@ -279,6 +280,8 @@ class _Run:
         after = capture_after()
         if settings := self._settings_files(late):
             after["settings_files"] = settings
+        if (file := file_of(self.job.reference)) is not None and not is_ours(self.job.reference):
+            after["data_read"] = data_digests(filter(is_data, {*loaded, *read}), file.parent)
         if counters := after.get("load", {}).get("counters"):
             # The other ranks on this machine are not load from elsewhere.
             counters["own_s"] += together.others_cpu_s

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -72,7 +72,7 @@ class EndedCommand:
 
     ``peak_memory_b`` is ``None`` where it is below that of the process that started it, which hides it.
     ``left`` says that it left processes behind, which were ended, ``lingered`` that those it left ended by themselves
-    right after it, ``fled`` that it left some in sessions of their own;
+    right after it, ``fled`` that it left some in sessions of their own, ``paused`` that somebody stopped it for a time;
     ``timed_out`` that its time was up, ``stopped`` that whoever read what it printed ended it; ``writing`` are
     the files that it then had open for writing.
     """
@@ -90,6 +90,7 @@ class EndedCommand:
     fled: bool = False
     writing: tuple[Path, ...] = ()
     lingered: bool = False
+    paused: bool = False
 
 
 @adopting()
@@ -122,6 +123,7 @@ def carry_out_command(
     had = set(children_of("self"))
     began_ns = HOST.now_ns()
     process, tail, stopped, last, writing, lingered = None, None, False, "", set[Path](), False
+    pauses, watching = list[int](), ExitStack()
     try:
         with _uninterrupted():
             process = subprocess.Popen(
@@ -134,6 +136,7 @@ def carry_out_command(
                 env={**os.environ, **(environment or {})},
             )
             _guarded(process.pid)
+        watching.enter_context(_pauses_noted(process.pid, pauses))
         tail = _Tail(process.stderr)
         if read is None:
             timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
@@ -158,6 +161,7 @@ def carry_out_command(
         found = f"{command.words[0]!r} cannot be started: {error.strerror}"
         raise MissingError(f"command {command.specification.command!r}", found, "check its name and path") from error
     finally:
+        watching.close()
         left = process is not None and _end_group(process.pid)
         # The tail's thread closes what it reads.
         for stream in (process.stdout, None if tail else process.stderr) if process is not None else ():
@@ -187,7 +191,29 @@ def carry_out_command(
         fled,
         tuple(sorted(writing)),
         lingered and not left and not fled,
+        bool(pauses),
     )
+
+
+@contextmanager
+def _pauses_noted(pid: int, noted: list[int]) -> Iterator[None]:
+    """Note when a child is stopped, or goes on; its end is left to whoever waits for it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def look(*_: object) -> None:
+        with suppress(ChildProcessError):
+            if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None:
+                noted.append(pid)
+
+    before = signal.signal(signal.SIGCHLD, look)
+    look()
+    try:
+        yield
+    finally:
+        # Another language may have set one, which Python cannot put back.
+        signal.signal(signal.SIGCHLD, before if before is not None else signal.SIG_DFL)
 
 
 @cache

@@ -26,7 +26,7 @@ from levelbench.errors import CheckFailedError, UsageError
 from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
 from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
-from levelbench.experiments.own_code import changed_files
+from levelbench.experiments.own_code import changed_files, settings_outside, settings_path
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
 from levelbench.measure.environment import capture, capture_after, doubts
@@ -202,7 +202,10 @@ class Preparation:
         read = after.get("files_read")
         if not isinstance(read, dict):
             return "which files it read is not known"
-        changed = changed_files(read, lambda name: Path(os.path.normpath(command.folder / name)))
+        files = {name: digest for name, digest in read.items() if not name.startswith("$")}
+        changed = changed_files(files, lambda name: settings_path(name, command.folder))
+        here = settings_outside(map(command.folder.joinpath, files), command.text.split(), command.folder)
+        changed += sorted(name for name in {*here, *read} - files.keys() if here.get(name) != read.get(name))
         self._read(command).update(read if not changed else {})
         return f"what it reads has changed since: {listed(changed)}" if changed else ""
 
@@ -333,9 +336,12 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             ) as left:
                 ended = self._run(command)
                 files, read = left.doubts(_REMOVE, ended.writing, _WRITE_BEFORE), left.texts()
+                data = left.data()
             after, reason = capture_after(), failure_of(ended, command.specification.timeout_s)
             if read is not None:
                 after["files_read"] = read
+            if data is not None:
+                after["data_read"] = data
             # Whether it read what the others did, their summary says.
             self._preparation.made(identity, {}, command)
             rusage = "rusage of the process and of those that it waited for"
@@ -391,6 +397,8 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
         found.append(f"{LEFT_RUNNING} when it ended: they were ended, and their time is not in its")
     if ended.lingered:
         found.append("processes that it had started ended right after it, and that time is not in its")
+    if ended.paused:
+        found.append("it was stopped for a time (SIGSTOP), and that time counts: measure it again")
     if ended.strays:
         more = f" and {len(ended.strays) - 1} more files" if len(ended.strays) > 1 else ""
         found.append(

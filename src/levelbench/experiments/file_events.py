@@ -21,7 +21,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from levelbench.experiments.own_code import is_data, is_program, source_behind, texts_among
+from levelbench.experiments.own_code import (
+    data_digests,
+    is_data,
+    is_program,
+    settings_outside,
+    source_behind,
+    texts_among,
+)
 from levelbench.records.schema import redact
 
 __all__ = ["IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
@@ -195,8 +202,8 @@ class LeftFiles:
         training: bool = True,
     ) -> None:
         self._passed_over = {each.resolve() for each in passed_over}
-        self._roots, self._flat = [folder], set[Path]()
-        for at, word in enumerate(words):
+        self._roots, self._flat, self._words = [folder], set[Path](), tuple(words)
+        for at, word in enumerate(self._words):
             # As in --output=DIR.
             place = folder / word.rpartition("=")[2]
             with suppress(OSError, ValueError):
@@ -295,15 +302,28 @@ class LeftFiles:
         """What it has read of sources and small texts, by their paths from the folder with their SHA-256.
 
         Known after :meth:`doubts`; ``None`` where the system does not tell. What it has written itself is left out, but
-        of a source that has changed since it began nobody knows which text it read.
+        of a source that has changed since it began nobody knows which text it read. With them are the variables and the
+        files elsewhere that they, or the words of the command, name.
         """
         if not self._events.sees:
             return None
         read = sorted(self._read_at_all & self._before.keys(), key=lambda path: (path.suffix != ".py", path))
         kept = [path for path in read if self._now.get(path) == self._before[path] and _is_known(path)]
-        found = {self._name(Path(path)): digest for path, digest in texts_among(kept[:_MOST_TEXTS]).items()}
+        texts = texts_among(kept[:_MOST_TEXTS])
+        found = {self._name(Path(path)): digest for path, digest in texts.items()}
+        found |= settings_outside(texts, self._words, self._folder)
         changed = [path for path in read if path.suffix == ".py" and self._now.get(path) != self._before[path]]
         return found | {self._name(path): "changed while it was read" for path in changed}
+
+    def data(self) -> dict[str, str] | None:
+        """The data files that it has read, by their paths from the folder with a digest of each.
+
+        Known after :meth:`doubts`; ``None`` where the system does not tell, or not of all.
+        """
+        if not self._events.sees or self.incomplete:
+            return None
+        read = (path for path in self._read_at_all if self._now.get(path) == self._before.get(path) and is_data(path))
+        return data_digests(read, self._folder)
 
     def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
         """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""

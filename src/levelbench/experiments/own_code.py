@@ -20,6 +20,7 @@ from levelbench import plugins
 
 __all__ = [
     "changed_files",
+    "data_digests",
     "file_of_module",
     "installed",
     "is_data",
@@ -30,6 +31,7 @@ __all__ = [
     "named_settings",
     "own_modules",
     "replaced_code",
+    "settings_outside",
     "settings_path",
     "source_behind",
     "texts_among",
@@ -103,16 +105,73 @@ def variables_read(root: ModuleType | None, others: Iterable[ModuleType | None] 
     launcher sets is left out: it is another in every process.
     """
     names = {each for _, file, text in _own_texts(root, others) if file.suffix == ".py" for each in _variables_of(text)}
-    return {
-        name: hashlib.sha256(os.environ[name].encode(errors="replace")).hexdigest()[:4] if name in os.environ else ""
-        for name in sorted(names)
-        if not name.startswith(_LAUNCHERS) and name not in _SESSION
-    }
+    kept = (name for name in sorted(names) if not name.startswith(_LAUNCHERS) and name not in _SESSION)
+    return {name: _variable_digest(name) for name in kept}
 
 
-_LAUNCHERS = ("SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "LEVELBENCH_", "RANK", "LOCAL_", "WORLD_", "MASTER_", "GROUP_")
+def _variable_digest(name: str) -> str:
+    return hashlib.sha256(os.environ[name].encode(errors="replace")).hexdigest()[:4] if name in os.environ else ""
 
-_SESSION = {"PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "PATH", "PYTHONPATH", "HOME", "USER", "COLUMNS", "LINES", "TERM"}
+
+def settings_outside(files: Iterable[str | Path], words: Iterable[str], folder: Path) -> dict[str, str]:
+    """What a program of any language may read that does not lie in ``folder``, by what its files and words name.
+
+    The environment variables that are set, as ``$NAME`` with the start of a digest of the value, and the small texts
+    elsewhere that are named by a path (``/etc/x``, ``~/x``, ``../x``, or ``.config/x`` at home), with their SHA-256.
+    """
+    variables = {name for name in os.environ if not name.startswith(_LAUNCHERS) and name not in _SESSION}
+    names, places = set[str](), set[Path]()
+    for text in (" ".join(words).encode(), *map(_bytes_of, files)):
+        names |= variables.intersection(each.decode() for each in _NAME.findall(text))
+        for word in {each.decode(errors="replace") for each in _PATH.findall(text)}:
+            place = _HOME.sub("~/", word)
+            place = f"~/{place}" if place[0] == "." and place[1] not in "./" else place
+            places.add(Path(os.path.normpath(folder / os.path.expanduser(place))))  # noqa: PTH111 - raises nothing
+    near = {folder, folder.resolve()}
+    far = (each for each in sorted(places) if not any(map(each.is_relative_to, near)) and _is_far_text(each))
+    found = {f"${name}": _variable_digest(name) for name in sorted(names)}
+    return found | {_from(folder, Path(path)): digest for path, digest in texts_among(far).items()}
+
+
+def _bytes_of(file: str | Path) -> bytes:
+    with suppress(OSError):
+        return Path(file).read_bytes()
+    return b""
+
+
+def _is_far_text(path: Path) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size < _LARGE_BYTES and _far_settings(path.resolve(), ())
+    except (OSError, ValueError):
+        return False
+
+
+def _from(folder: Path, place: Path) -> str:
+    """The path from ``folder``, or from the home of the user, where ``folder`` does not lie."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - raises nothing without a home
+    hidden = place.is_relative_to(home) and not folder.is_relative_to(home)
+    return f"~/{place.relative_to(home)}" if hidden else os.path.relpath(place, folder)
+
+
+_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]+")
+
+_PATH = re.compile(rb"""(?<![\w./~$}{-])(?:~?/|\$\{?HOME\}?/|\.\./|\.(?=\w))[\w./@+-]{2,200}""")
+
+_HOME = re.compile(r"^\$\{?HOME\}?/")
+
+
+# fmt: off
+_LAUNCHERS = (
+    "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "LEVELBENCH_", "RANK", "LOCAL_", "WORLD_", "MASTER_", "GROUP_",
+    "SSH_", "XDG_", "DBUS_", "TERM_", "VTE_", "TMUX", "GPG_", "JPY_", "VSCODE_", "CONDA_", "BASH_", "HIST",
+)
+
+_SESSION = {
+    "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "PATH", "PYTHONPATH", "HOME", "USER", "COLUMNS", "LINES", "TERM", "SHLVL",
+    "LOGNAME", "SHELL", "HOSTNAME", "DISPLAY", "WINDOWID", "STY", "LS_COLORS", "COLORTERM", "MAIL", "LANG", "EDITOR",
+    "PAGER", "VIRTUAL_ENV", "PS1", "NO_COLOR", "FORCE_COLOR", "PYTHONUNBUFFERED", "INVOCATION_ID",
+}
+# fmt: on
 
 
 def _own_texts(root: ModuleType | None, others: Iterable[ModuleType | None]) -> Iterator[tuple[str, Path, bytes]]:
@@ -299,6 +358,34 @@ def texts_among(paths: Iterable[Path]) -> dict[str, str]:
     return found
 
 
+def data_digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
+    """Data files by their paths from ``folder``, each with a digest of its size and of some parts of it.
+
+    Of a folder with many files it is one digest of their names and sizes.
+    """
+    found, folders = dict[str, str](), dict[Path, list[Path]]()
+    for path in paths:
+        folders.setdefault(path.parent, []).append(path)
+    for place, files in folders.items():
+        if len(files) > _MANY_FILES:
+            listing = repr([(each.name, each.stat().st_size) for each in sorted(files)])
+            name = f"{os.path.relpath(place, folder)}/ ({len(files)} files)"
+            found[name] = hashlib.sha256(listing.encode()).hexdigest()
+            continue
+        for path in sorted(files):
+            with suppress(OSError), path.open("rb") as file:
+                size = path.stat().st_size
+                digest = hashlib.sha256(str(size).encode())
+                for at in range(_PARTS):
+                    file.seek(max(0, size - _PART_BYTES) * at // (_PARTS - 1))
+                    digest.update(file.read(_PART_BYTES))
+                found[os.path.relpath(path, folder)] = digest.hexdigest()
+    return found
+
+
+_MANY_FILES, _PARTS, _PART_BYTES = 20, 16, 1 << 16
+
+
 def changed_files(then: Mapping[str, str], place: Callable[[str], Path]) -> list[str]:
     """The names under which ``then`` has other digests than their files have now; ``place`` says where these are."""
     return [name for name, digest in then.items() if {digest} != {*texts_among([place(name)]).values()}]
@@ -319,9 +406,7 @@ def named_settings(texts: Mapping[str, str], reference: str, apart: Iterable[Pat
         if near:
             found[near[0]] = digest
         elif reference.endswith(".py") and _far_settings(place.resolve(), apart):
-            home = Path(os.path.expanduser("~"))  # noqa: PTH111 - raises nothing without a home
-            hidden = place.is_relative_to(home) and not folder.is_relative_to(home)
-            found[f"~/{place.relative_to(home)}" if hidden else os.path.relpath(place, folder)] = digest
+            found[_from(folder, place)] = digest
     return found
 
 
@@ -338,10 +423,10 @@ def _far_settings(file: Path, apart: Iterable[Path]) -> bool:
         return False
 
 
-def settings_path(name: str, reference: str) -> Path:
-    """The file that :func:`named_settings` has named so."""
+def settings_path(name: str, folder: Path) -> Path:
+    """The file that :func:`named_settings` or :func:`settings_outside` has named so, from this folder."""
     place = os.path.expanduser(name) if name.startswith("~/") else name  # noqa: PTH111
-    return Path(os.path.normpath(Path(reference).absolute().parent / place))
+    return Path(os.path.normpath(folder / place))
 
 
 def replaced_code(references: Iterable[str] | None = None) -> list[str]:

@@ -60,8 +60,8 @@ class Outside:
 
     ``failed`` says why the program failed; ``measured`` holds what was measured of it, by name, in place of what meters
     say of this process; ``began_at`` is the quality with which the first of the runs began that it and those made with
-    it replace; ``read`` are the texts that it read, with their digests; the rest as in a record's header, and
-    the doubts of its end.
+    it replace; ``read`` are the texts that it read and ``data`` its data files, with their digests; the rest as in a
+    record's header, and the doubts of its end.
     """
 
     planned_effect: float | None = None
@@ -72,6 +72,7 @@ class Outside:
     measured: dict[str, Measurement] = field(default_factory=dict)
     suspect: list[str] = field(default_factory=list)
     read: dict[str, str] | None = None
+    data: dict[str, str] | None = None
 
 
 @final
@@ -506,6 +507,9 @@ class TrackedRun(MarkedRun):
         suspect = [*doubts(self._environment, after), *outside.suspect, *went_on]
         if outside.read is not None:
             after["files_read"] = outside.read
+        data = outside.data if self._left is None else self._left.data()
+        if data is not None:
+            after["data_read"] = data
         suspect += spent_doubts(self._before, elapsed_ns)
         if isinstance(self._timeline, ToldTimeline) and self._timeline.contradicted:
             suspect.append(self._timeline.contradicted)

@@ -321,7 +321,7 @@ def _changed_modules(then: Source, now: Source) -> list[str]:
 
 def _changed_files(record: Record, reference: str) -> list[str]:
     """The files from which the task of the file ``reference`` read settings, and which have changed since."""
-    return changed_files(settings_files(record), lambda name: settings_path(name, reference))
+    return changed_files(settings_files(record), lambda name: settings_path(name, Path(reference).absolute().parent))
 
 
 def _changed_variables(record: Record, wanted: Arm) -> list[str]:
@@ -358,7 +358,8 @@ def _resumable(record: Record, arm: Arm, now: Mapping[str, object]) -> Path | No
 
 def _changed_before(checkpoint: Path, record: Record, wanted: Arm) -> list[str]:
     """What the recipe of an interrupted run had read, and what has changed since."""
-    files = changed_files(settings_of(checkpoint), lambda name: settings_path(name, wanted.reference))
+    folder = Path(wanted.reference).absolute().parent
+    files = changed_files(settings_of(checkpoint), lambda name: settings_path(name, folder))
     return files + _changed_variables(record, wanted)
 
 

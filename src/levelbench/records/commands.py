@@ -233,8 +233,12 @@ def _withheld(entry: CommandEntry, names: Collection[str], why: str) -> CommandE
 
 def _other_texts(name: str, records: Sequence[CommandRecord]) -> list[str]:
     """A doubt if a text that processes of one command read was changed between them, other than to prepare each."""
-    read = [each.end.environment_after.get("files_read") for each in records if each.end is not None]
-    changed = other_texts(each for each in read if isinstance(each, dict))
+    ends = [each.end.environment_after for each in records if each.end is not None]
+    changed = [
+        name
+        for what in ("files_read", "data_read")
+        for name in other_texts(each[what] for each in ends if isinstance(each.get(what), dict))
+    ]
     if not changed or records[0].header.specification.prepare:
         return []
     return [f"processes of {name} read different versions of {listed(changed)}: measure all of them again"]

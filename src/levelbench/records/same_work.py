@@ -217,6 +217,25 @@ def texts_read(sides: Sides) -> Iterator[Caveat]:
             yield Caveat("files read", "doubt", text)
 
 
+def data_files(sides: Sides) -> Iterator[Caveat]:
+    """Data files that programs read by themselves, of which no task knows; equal ones may have different names."""
+    read = []
+    for group, runs in sides.each:
+        known = [run.data_read for run in runs if run.status == "done"]
+        if changed := other_texts(known):
+            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
+            yield Caveat("data files", "doubt", text)
+        read.append({digest: name for each in known for name, digest in each.items()})
+    one, other = read
+    alone = [sorted(mine[each] for each in mine.keys() - theirs) for mine, theirs in ((one, other), (other, one))]
+    if one and other and any(alone):
+        words = " against ".join(listed(each) if each else "nothing more" for each in alone)
+        scored = {run.scored_by for run in sides.runs} == {"held-out"}
+        unknown = "whether both learn from" + (" the same" if scored else " and are scored on the same") + " is unknown"
+        text = f"they read different data files ({words}): {unknown}"
+        yield Caveat("data files", "note" if scored else "doubt", text)
+
+
 def arguments(sides: Sides) -> Iterator[Caveat]:
     """Arguments of programs that track their runs, apart from those that are settings."""
     for group, runs in sides.each:

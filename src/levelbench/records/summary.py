@@ -62,9 +62,10 @@ class RunSummary(Struct, frozen=True):
 
     ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
     ``modules`` (``settings_read`` are the files and variables among them; ``files_read`` are those of a program that
-    was run from outside), ``around_digest`` that text outside of its recipes, ``quality_digest`` and ``data_digest``
-    the code that scored it and loaded its data (empty in older records). ``contradictions`` say where the record is not
-    consistent; ``integrity.require_consistent`` refuses such a run. ``chained`` says whether its lines have checksums;
+    was run from outside, ``data_read`` the data files), ``around_digest`` that text outside of its recipes,
+    ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older records).
+    ``contradictions`` say where the record is not consistent; ``integrity.require_consistent`` refuses such a run.
+    ``chained`` says whether its lines have checksums;
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
     qualities, empty if these do not distinguish runs. ``evaluations`` counts those up to the one that counts, or all if
     the run missed. ``first_quality`` is the quality before training, where that was measured, else at the first
@@ -140,6 +141,7 @@ class RunSummary(Struct, frozen=True):
     modules: dict[str, str] = field(default_factory=dict)
     settings_read: list[str] = field(default_factory=list)
     files_read: dict[str, str] = field(default_factory=dict)
+    data_read: dict[str, str] = field(default_factory=dict)
     losses_digest: str = ""
     qualities_digest: str = ""
     first_quality: float | None = None
@@ -406,6 +408,7 @@ def _same_in_every_view(record: Record) -> dict[str, Any]:
         "modules": source.modules,
         "settings_read": sorted(read),
         "files_read": _digests(record.end.environment_after.get("files_read") if record.end is not None else None),
+        "data_read": _digests(record.end.environment_after.get("data_read") if record.end is not None else None),
         "quality_digest": header.source.quality,
         "data_digest": header.source.data,
         "planned_effect": header.planned_effect,

@@ -191,13 +191,16 @@ def test_a_capture_is_json_and_has_every_part():
     found = json.loads(json.dumps(capture()))
     assert set(found) == {
         "machine", "accelerators", "libraries", "threads", "malloc", "git", "load", "frequency", "throttling", "time",
+        "stops",
     }  # fmt: skip
     assert found["machine"]["cores_logical"] >= 1
 
 
 def test_a_second_look_has_what_moves_and_fits_the_first():
     before, after = capture(), capture_after()
-    assert set(json.loads(json.dumps(after))) == {"load", "threads", "cores_allowed", "frequency", "throttling", "time"}
+    assert {*json.loads(json.dumps(after))} == {
+        "load", "threads", "cores_allowed", "frequency", "throttling", "time", "stops",
+    }  # fmt: skip
     assert all(isinstance(each, str) for each in doubts(before, after))
 
 

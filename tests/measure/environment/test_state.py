@@ -1,6 +1,7 @@
 """The state of a machine as the kernel shows it, and the doubts that it raises."""
 
 import os
+import signal
 
 import pytest
 from tests.measure.environment.trees import with_
@@ -8,7 +9,7 @@ from tests.measure.environment.trees import with_
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.environment import doubts, state
 from levelbench.measure.environment.machine import Roots
-from levelbench.measure.environment.state import frequency, load, others_cores, steal_share, throttling
+from levelbench.measure.environment.state import frequency, load, others_cores, steal_share, stops, throttling
 
 A_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -141,6 +142,7 @@ def test_each_trouble_before_gives_its_sentence_and_a_remedy(change, sentence):
         ({"throttling__quota_events": 7}, "the container ran out of its processor quota 7 times"),
         ({"load__swapped_pages": 25}, "20 pages were swapped during the measurement"),
         ({"threads__niceness": 10}, "its niceness went from 0 to 10 during the measurement"),
+        ({"stops": 1}, "it was stopped during the measurement"),
         ({"cores_allowed": 1}, "it went from 4 to 1 cores during the measurement"),
         ({"threads__torch__threads": 1}, "the number of threads was changed during the measurement (torch 4 to 1)"),
     ],
@@ -158,3 +160,9 @@ def test_the_work_of_an_earlier_run_is_no_doubt_if_the_stretch_itself_was_quiet(
 def test_what_others_did_comes_before_what_was_set():
     found = doubts(with_(QUIET, machine__governor="powersave"), with_(QUIET_AFTER, load__counters__busy_s=35.0))
     assert [each.split()[0] for each in found] == ["other", "the"]
+
+
+def test_a_process_that_is_told_to_go_on_was_stopped():
+    before = stops()
+    os.kill(os.getpid(), signal.SIGCONT)
+    assert stops() == before + 1

@@ -19,7 +19,7 @@ from levelbench.measure.environment.compare import (
 )
 from levelbench.measure.environment.machine import Facts, accelerators, cores_allowed, machine
 from levelbench.measure.environment.software import commit_order, git, is_shallow, libraries, malloc, threads
-from levelbench.measure.environment.state import doubts, frequency, load, others_cores, throttling
+from levelbench.measure.environment.state import doubts, frequency, load, others_cores, stops, throttling
 
 __all__ = [
     "Difference",
@@ -65,5 +65,6 @@ def _changing() -> Facts:
     return {
         "frequency": frequency(),
         "throttling": throttling(),
+        "stops": stops(),
         "time": utc_now().isoformat(timespec="seconds"),
     }

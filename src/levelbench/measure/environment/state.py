@@ -8,7 +8,9 @@ before it, so doubts are based on these counters where possible. Each doubt says
 from __future__ import annotations
 
 import os
+import signal
 import statistics
+import threading
 from collections.abc import Iterator
 
 from levelbench.measure.clocks import HOST, Clock
@@ -129,6 +131,17 @@ def _sum(*counts: str | None) -> int | None:
     return sum(known) if known else None
 
 
+_stops: list[None] = []
+
+
+def stops() -> int:
+    """How often this process was stopped and went on (Ctrl-Z and ``fg``) since this was first asked."""
+    here = threading.current_thread() is threading.main_thread()
+    if here and signal.getsignal(signal.SIGCONT) == signal.SIG_DFL:
+        signal.signal(signal.SIGCONT, lambda *_: _stops.append(None))
+    return len(_stops)
+
+
 _MOST_OTHERS_PER_CORE = 0.05
 _MOST_LOAD_PER_CORE = 0.5
 _MOST_STEAL = 0.01
@@ -139,6 +152,7 @@ _LEAST_FREE = 0.05
 def doubts(before: Facts, after: Facts) -> list[str]:
     """Sentences without a final full stop, most serious first; ``after`` may be empty. Empty if there is no doubt."""
     return [
+        *_stopped(before, after),
         *_busy(before, after),
         *_slowed(before, after),
         *_threads(before, after),
@@ -155,6 +169,11 @@ def _cores(environment: Facts) -> float:
 
 def _recorded_counters(environment: Facts) -> Facts:
     return environment.get("load", {}).get("counters") or {}
+
+
+def _stopped(before: Facts, after: Facts) -> Iterator[str]:
+    if isinstance(count := after.get("stops"), int) and count > (before.get("stops") or 0):
+        yield "it was stopped during the measurement (as by Ctrl-Z), and that time counts: measure it again"
 
 
 def _busy(before: Facts, after: Facts) -> Iterator[str]:
