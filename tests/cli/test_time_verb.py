@@ -403,6 +403,40 @@ def test_processes_whose_text_names_a_variable_that_changed_since_are_measured_a
     assert "0 to go" in time(*call)[1]
 
 
+def test_recorded_commands_are_compared_as_time_compares_them(time, still):
+    time(FAST, "--vs", SLOW, "-n", 4)
+    code, out, _ = time(FAST, SLOW, verb="compare")
+    assert code == 1
+    assert out.lstrip().startswith("SLOWER: sleep 0.1 takes 5")
+    code, out, _ = time("--json", "--fail-on", "never", SLOW, FAST, verb="compare")
+    assert (code, json.loads(out)["entries"][1]["verdict"]["kind"]) == (0, "FASTER")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("sleep", SLOW), "it selects processes of 2 commands or machines: 'sleep 0.02', 'sleep 0.1'"),
+        ((FAST, FAST), "both select the same processes"),
+        ((FAST, SLOW, "--why"), "these are timed processes, which have no phases"),
+        ((FAST, "other"), "there are no runs in"),
+    ],
+)
+def test_a_comparison_of_recorded_commands_says_what_it_cannot_compare(time, still, words, found):
+    time(FAST, "--vs", SLOW, "-n", 1)
+    code, _, err = time(*words, verb="compare")
+    assert code == 2
+    assert found in err
+
+
+def test_the_same_command_in_two_stores_is_labelled_by_them_and_was_not_interleaved(time, still):
+    for store in ("a", "b"):
+        time(FAST, "-n", 3, "--store", store)
+    code, out, _ = time("a/commands", "b/commands", "--fail-on", "unclear", verb="compare")
+    assert code == 4
+    assert "sleep 0.02 at b/commands" in out
+    assert "not interleaved: measure them together" in " ".join(out.split())
+
+
 TRACKED = """
 import sys
 import levelbench

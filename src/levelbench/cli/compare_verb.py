@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from levelbench.analysis.why import OperatorShares, Why
     from levelbench.experiments.profiling import StepProfile
     from levelbench.records import Record, RunGroup, Store
+    from levelbench.records.commands import CommandRecord
 
 __all__ = ["command", "compared", "explained", "why_lines"]
 
@@ -50,6 +52,7 @@ def command(a: str, b: str, fail_on: str, store_path: Path, as_json: bool, **giv
       levelbench compare before/ after/ --clock dawnbench
       levelbench compare v100/ cpu/ --across-machines --price v100/=3.06/h --price cpu/=0.40/h
       levelbench compare 'digits[framework=numpy]' 'digits[framework=torch]' --why --plot why.svg
+      levelbench compare 'python a.py' 'python b.py'
     """
     from levelbench.cli.reporting import comparison_json, exit_code
     from levelbench.report.runs import groups_table
@@ -59,7 +62,12 @@ def command(a: str, b: str, fail_on: str, store_path: Path, as_json: bool, **giv
     shared.check_plot(given["plot"])
     _check_why(given)
     wrong = shared.read_fail_on(fail_on)
-    sides, comparison = compared(shared.open_store(store_path), a, b, given)
+    try:
+        sides, comparison = compared(shared.open_store(store_path), a, b, given)
+    except LevelbenchError:
+        if not (arms := _timed_sides(store_path, a, b)):
+            raise
+        return _compare_commands(arms, as_json, given, wrong)
     tables, answer, lines = [groups_table(sides)], comparison.answer(), comparison.caveat_lines()
     why = explained(sides, comparison, given) if given["why"] else None
     if why is not None:
@@ -80,6 +88,60 @@ def command(a: str, b: str, fail_on: str, store_path: Path, as_json: bool, **giv
 
     shared.present(tables, lines, view, write, answer=answer, as_json=as_json, apart=False)
     return exit_code(sides, [comparison], wrong)
+
+
+def _timed_sides(store_path: Path, *words: str) -> list[list[CommandRecord]]:
+    """The processes of a command that each word selects, as ``time`` has recorded them; empty where one selects none.
+
+    Commands of one name get the words that select them as labels.
+    """
+    from msgspec import structs
+
+    from levelbench.records.commands import CommandRecord
+    from levelbench.records.process_selection import arms_among, named_processes
+
+    sides = []
+    for word in words:
+        arms = [arm for each in arms_among(named_processes(CommandRecord, store_path, [word])) for arm in each]
+        names = sorted(arm[0].header.specification.name for arm in arms)
+        if len(arms) > 1:
+            found = f"it selects processes of {len(arms)} commands or machines: {', '.join(map(repr, names[:3]))}"
+            do = f"name one, as in levelbench compare {shlex.quote(names[0])} {shlex.quote(names[1])}"
+            raise UsageError(f"the processes {word!r}", found, do)
+        sides += arms
+    ids = [{record.header.id for record in arm} for arm in sides]
+    if len(sides) < len(words):
+        return []
+    if ids[0] & ids[1]:
+        raise UsageError(f"comparing {words[0]!r} with {words[1]!r}", "both select the same processes", "name two")
+    if len({arm[0].header.specification.name for arm in sides}) == 1:
+        for word, arm in zip(words, sides, strict=True):
+            for at, record in enumerate(arm):
+                specification = structs.replace(record.header.specification, label=word)
+                arm[at] = dataclasses.replace(
+                    record, header=structs.replace(record.header, specification=specification)
+                )
+    return sides
+
+
+def _compare_commands(
+    arms: list[list[CommandRecord]], as_json: bool, given: dict[str, Any], wrong: frozenset[str]
+) -> int:
+    """The verdict of ``time`` on processes that are recorded."""
+    from levelbench.cli import time_verb
+    from levelbench.measure.environment import machine_of
+    from levelbench.records.commands import summarise_commands
+
+    for name in ("why", "clock", "crossing", "threshold"):
+        if given[name]:
+            found = "these are timed processes, which have no phases, clock, crossing or target"
+            raise UsageError(f"compare --{name}", found, "leave it out")
+    if len({machine_of(arm[0].header.environment) for arm in arms}) > 1 and not given["across_machines"]:
+        found = "they were measured on different machines"
+        raise UsageError("comparing processes of commands", found, "measure both on one, or add --across-machines")
+    summary = summarise_commands(arms, given["level"], given["margin"])
+    time_verb.show_commands([summary], as_json, given)
+    return time_verb.exit_code(summary, wrong)
 
 
 def _check_why(given: dict[str, Any]) -> None:

@@ -168,7 +168,7 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         with shared.as_far_as_read():
             for line in _tracked(store, known):
                 click.echo(line)
-    return _code(summary, wrong)
+    return exit_code(summary, wrong)
 
 
 def _tracked(store: Store, known: Collection[str]) -> list[str]:
@@ -381,7 +381,7 @@ def show_commands(summaries: Sequence[CommandSummary], as_json: bool, given: dic
     )
 
 
-def _code(summary: CommandSummary, wrong: frozenset[str]) -> int:
+def exit_code(summary: CommandSummary, wrong: frozenset[str]) -> int:
     kinds = {each.verdict.kind.value.lower() for each in summary.entries if each.verdict is not None}
     if "slower" in kinds & wrong:
         return 1

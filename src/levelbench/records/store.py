@@ -543,8 +543,12 @@ class Store:
             )
             return RecordError(f"the runs {chosen.text!r}", found, first.do)
         if not rows:
-            found = f"there are no runs in {place}"
-            return UsageError(f"the runs {chosen.text!r}", found, "run a task first, or choose another store")
+            found, do = f"there are no runs in {place}", "run a task first, or choose another store"
+            # What levelbench time measures without a target.
+            if any(place.glob("commands/*/*")):
+                found += ", only processes of commands"
+                do = "levelbench show shows these, and levelbench compare 'python a.py' 'python b.py' compares them"
+            return UsageError(f"the runs {chosen.text!r}", found, do)
         same = [row for row in rows if not chosen.word or Selector("", chosen.word).matches(row)]
         if not same:
             return UnknownNameError("run", chosen.word, {row.task for row in rows}, "levelbench list runs shows them")
