@@ -226,6 +226,23 @@ def test_a_crash_that_ends_with_exit_code_0_is_a_doubt(tmp_path):
     assert doubts_of(command, carry_out_command(command)) == []
 
 
+@pytest.mark.parametrize(
+    ("said", "doubted"),
+    [
+        ("ModuleNotFoundError: No module named 'x'", "ModuleNotFoundError"),
+        ("started\nError: no GPU found", "Error"),
+        ("Error: trying again\ndone", ""),
+        ("UserWarning: slower without No module named 'x'", ""),
+        ("epoch 3 error: 0.1", ""),
+    ],
+)
+def test_a_program_whose_last_words_are_an_error_and_that_ends_well_is_a_doubt(tmp_path, said, doubted):
+    command = make_command(f"{PYTHON} say.py", tmp_path)
+    (tmp_path / "say.py").write_text(f"import sys\nprint({said!r}, file=sys.stderr)")
+    found = doubts_of(command, carry_out_command(command))
+    assert [f"printed {doubted!r}" in each for each in found] == [True] * bool(doubted)
+
+
 FAILURES = [
     "{python} nofile.py",
     "./nope",

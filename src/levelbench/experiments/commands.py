@@ -78,6 +78,8 @@ _FAILED = re.compile(
     re.MULTILINE,
 )
 """What a program or a shell says of one that failed; elsewhere than in a script it may be a warning."""
+_GAVE_UP = re.compile(r"(?:[\w.]*(?:Error|Exception)|[Ee]rror|[Ff]atal|FATAL|ERROR)\b\s*:|No module named ")
+"""Begins the last line of one that caught its own error."""
 _SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
@@ -415,7 +417,8 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
         found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
     # Most scripts have no set -e, and fail nowhere: of those it has to look as if something had failed.
     unheard = any(_fails_silently(*each) for each in (inline, script) if each is not None)
-    crash = _CRASHED.search(ended.errors) or (_FAILED.search(ended.errors) if unheard else None)
+    last = ended.errors.rstrip().rpartition("\n")[2]
+    crash = _CRASHED.search(ended.errors) or (_FAILED.search(ended.errors) if unheard else None) or _GAVE_UP.match(last)
     if not ended.exit_code and crash is not None:
         line = crash[0].strip(": ")
         found.append(f"it ended with exit code 0 and printed {line!r}: look whether it did all of its work")
