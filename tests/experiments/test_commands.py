@@ -565,3 +565,17 @@ def test_a_process_that_somebody_stops_for_a_time_is_doubted(tmp_path):
     )
     quiet = make_command("sleep 0.05 & wait", tmp_path)
     assert not carry_out_command(quiet).paused
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("env A=1 python t.py", "python"),
+        ("A=1 nice -n 5 ./train --lr 0.1", "train"),
+        ("timeout 10m taskset -c 0,1 python3 t.py", "python3"),
+        ("/usr/bin/env", "env"),
+        ("LR=1", "LR"),
+    ],
+)
+def test_a_command_is_named_after_its_program_and_not_after_what_starts_it(text, program):
+    assert make_command(text, Path.cwd()).specification.title == program

@@ -111,10 +111,9 @@ def make_command(
     # Within quotes only a shell's $ and ` mean something, and within single ones nothing does.
     outside = _QUOTED.sub(lambda each: "$" if each[0][0] == '"' and re.search(r"[$`]", each[0]) else "", text)
     shell = shell or bool(_SHELL.search(outside))
-    program = next((word for word in words if not re.match(r"\w+=", word)), words[0].partition("=")[0])
     hidden = redact(text)
     specification = CommandSpecification(
-        title=path_part(Path(program).name),
+        title=path_part(Path(_program_of(words)).name),
         # What is hidden is a part of what is measured.
         command=hidden if hidden == text else f"{hidden} #{hashlib.sha256(text.encode()).hexdigest()[:4]}",
         shell=shell,
@@ -126,6 +125,18 @@ def make_command(
         source=next((_digest(each) for each in files_named(text.split() if shell else words, folder)), ""),
     )
     return Command(("/bin/sh", "-c", text) if shell else tuple(words), folder, specification, text, reads)
+
+
+def _program_of(words: Sequence[str]) -> str:
+    """The first word that names a program: no setting, and nothing that starts the program named after it."""
+    wrapped = False
+    for word in words:
+        wrapper = _WRAPPER.match(Path(word).name) is not None
+        option = wrapped and re.match(r"-|[\d.,:]+[smhdx]?$", word) is not None
+        if not (wrapper or option or re.match(r"\w+=", word)):
+            return word
+        wrapped = wrapped or wrapper
+    return words[0].partition("=")[0]
 
 
 def refuse_missing(command: Command) -> None:
