@@ -188,15 +188,19 @@ FILES = {
 """By page: what its commands need, in the order of its first code blocks."""
 WALKS = [["guides/leaderboard.md", "reference/board-checks.md", "guides/publish-leaderboard.md"]]
 """Pages that go on where another has ended."""
-RECORDED = {"README.md", "index.md", "explanation/which-clock.md", "reference/lint.md"}
+RECORDED = {"README.md", "index.md", "explanation/which-clock.md", "reference/lint.md", "guides/levelbench.skill.md"}
 """Pages that speak of runs which a reader has: they begin with a few of `digits`."""
 YOURS = {
     "README.md": ["a.py", "b.py", "my_optimizer.py", "my_model.py"],
     "index.md": ["my_optimizer.py"],
+    "guides/claims.md": ["README.md"],
+    "guides/levelbench.skill.md": ["a.py", "b.py", "my_optimizer.py", "README.md"],
+    "guides/review.md": ["page.md"],
     "guides/time.md": ["a.py", "b.py", "train", "train.py"],
     "reference/lint.md": ["claim.toml"],
 }
 """Files that a page calls the reader's own."""
+PAGE = "| Method | Time to 94 % (s) |\n|---|---|\n| ours | 2.59 |\n| theirs | 3.1 |\n"
 PROGRAM = "for step in range(3):\n    print(f'step {step} val_loss={3.4 - step / 5} accuracy={0.94 + step / 50}')\n"
 
 
@@ -222,6 +226,8 @@ def provide(file):
         subprocess.run([sys.executable, "-m", "levelbench", "new", "optimizer", file.stem], cwd=file.parent, check=True)
     elif file.name == "my_model.py":
         file.write_text(MODEL)
+    elif file.suffix == ".md":
+        file.write_text(PAGE)
     elif file.name == "claim.toml":
         file.write_text((ROOT / "docs" / "evidence" / "claims" / "kakaobrain-33-of-50.toml").read_text())
     else:
@@ -267,18 +273,14 @@ def ended(command, folder, environment, capsys):
     ],
 )
 def test_the_commands_of_a_page_run_unless_it_says_why_not(walk, tmp_path, monkeypatch, capsys, request):
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "levelbench"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m levelbench "$@"\n')
-    program.chmod(0o755)
-    (program.parent / "python").symlink_to(sys.executable)
+    environment = levelbench_on_path(tmp_path)
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LEVELBENCH_STORE", raising=False)
     # Other tests may have loaded files of the names that the commands here write, or left their folders.
     for name in [each for each in sys.modules if each.startswith("my_")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [each for each in sys.path if not each.startswith(str(tmp_path.parent))])
-    environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     for name in walk:
         if name in RECORDED:
             shutil.copytree(request.getfixturevalue("recorded"), tmp_path / "levelbench-results")
@@ -293,6 +295,61 @@ def test_the_commands_of_a_page_run_unless_it_says_why_not(walk, tmp_path, monke
                 pytest.skip(f"{command}: {printed.splitlines()[0]}")
             # 1 is a finding or a worse verdict, 4 an unclear one.
             assert status in (0, 1, 4), f"{name}: {command}\n{printed}"
+
+
+def with_claims(folder):
+    """The claims from articles and a page, as a repository of someone who publishes them."""
+    shutil.copytree(ROOT / "docs" / "evidence" / "claims", folder / "claims")
+    (folder / "README.md").write_text(PAGE)
+
+
+def levelbench_on_path(folder):
+    """An environment in which the program is called as a user calls it."""
+    program = folder / "bin" / "levelbench"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m levelbench "$@"\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_the_steps_of_the_workflow_for_claims_annotate_and_write_sarif(tmp_path):
+    with_claims(tmp_path)
+    steps = re.findall(r"run: (levelbench .*)", (ROOT / "docs/guides/claims.md").read_text())
+    environment = levelbench_on_path(tmp_path)
+    first, second = (
+        subprocess.run(
+            ["bash", "-e", "-c", step], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        for step in steps
+    )
+    lines = first.stdout.splitlines()
+    assert first.returncode == 1
+    assert any(re.match(r"::error file=claims/[\w.-]+\.toml,line=\d+,title=LB\d+ ", line) for line in lines)
+    assert [line for line in lines if not re.match(r"::(error|warning|notice) file=", line)] == []
+    assert second.returncode == 0
+    (run,) = json.loads((tmp_path / "claims.sarif").read_text())["runs"]
+    assert {each["level"] for each in run["results"]} >= {"error", "warning"}
+
+
+def test_the_hook_for_pre_commit_lints_the_claim_files_of_a_commit(tmp_path):
+    with_claims(tmp_path)
+    hook = dict(re.findall(r"^  (\w+): (.+)$", (ROOT / ".pre-commit-hooks.yaml").read_text(), flags=re.MULTILINE))
+    changed = ["README.md", "lint.toml", "claims/airbench-2.59-s.toml", "claims/deep/er.toml", "a.claim.toml"]
+    given = [each for each in changed if re.search(hook["files"], each)]
+    assert given == ["claims/airbench-2.59-s.toml", "a.claim.toml"]
+    shutil.copy(tmp_path / given[0], tmp_path / given[1])
+    command = [*shlex.split(hook["entry"]), "--fail-on", "warning", *given]
+    environment = levelbench_on_path(tmp_path)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "LB204" in done.stdout
+
+
+def test_the_page_for_reviewers_asks_about_every_rule_once():
+    from levelbench.claims.rules import shipped_rules
+
+    asked = re.findall(r"LB\d{3}", (ROOT / "docs/guides/review.md").read_text())
+    assert sorted(asked) == sorted(rule.code for rule in shipped_rules())
 
 
 def test_a_guide_has_at_most_800_words_and_the_site_40_000_outside_of_reference_and_evidence():
