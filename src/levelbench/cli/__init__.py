@@ -34,6 +34,7 @@ SECTIONS = {
         "compare": "Compare two sides: verdict, attribution, environments.",
         "analyze": "Analyse many runs: stability, scaling, batch size, roofline, ...",
         "tune": "Search settings under a budget that is the same for both sides, and compare the winners.",
+        "rerun": "Make recorded runs again, and see whether the same comes out.",
         "report": "Write one HTML file, and each table as Markdown and CSV.",
         "rm": "Remove runs with their checkpoints and trained networks.",
     },
@@ -191,7 +192,7 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def _advice(words: list[str]) -> str:
-    verbs = ("run", "operator", "network", "optimizer", "infer", "scale", "time", "analyze", "task", "tune")
+    verbs = ("run", "operator", "network", "optimizer", "infer", "scale", "time", "analyze", "task", "tune", "rerun")
     if not words or words[0] not in verbs:
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"

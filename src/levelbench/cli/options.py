@@ -38,7 +38,16 @@ if TYPE_CHECKING:
 __all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_as_read", "check_plot"]
 __all__ += ["check_statistics", "check_writable", "code_until_clear", "data_option", "debug_option", "each_run"]
 __all__ += ["effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option"]
-__all__ += ["listed_schemes", "mute", "need_two", "no_color_option", "open_store", "present", "price_option"]
+__all__ += [
+    "json_text",
+    "listed_schemes",
+    "mute",
+    "need_two",
+    "no_color_option",
+    "open_store",
+    "present",
+    "price_option",
+]
 __all__ += [
     "priced",
     "print_tables",
@@ -448,20 +457,21 @@ def mute(err: bool = False) -> None:
 
 def emit_json(value: Any) -> None:
     """Print JSON; not-a-number becomes null, since JSON has none."""
-    click.echo(_json_text(value))
+    click.echo(json_text(value))
 
 
 def emit_json_list(values: Iterable[Any]) -> None:
     """Print a JSON list like :func:`emit_json`, but in parts, so that only one part at a time is in memory as text."""
     begun, rest = False, iter(values)
     while part := list(islice(rest, _PART)):
-        text = ",\n".join("  " + _json_text(value).replace("\n", "\n  ") for value in part)
+        text = ",\n".join("  " + json_text(value).replace("\n", "\n  ") for value in part)
         click.echo(f"{',' if begun else '['}\n{text}", nl=False)
         begun = True
     click.echo("\n]" if begun else "[]")
 
 
-def _json_text(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """Indented JSON; not-a-number becomes null."""
     import msgspec
 
     try:

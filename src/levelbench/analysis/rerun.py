@@ -1,0 +1,151 @@
+"""Whether what somebody recorded comes out again when it is run again.
+
+A time to a target is samples to the target times time per sample, and each is judged by itself: the first varies with
+the seed and not with the machine, the second hardly varies at all on one machine, and is judged on one only. Sessions
+on one machine differ too: other neighbours, another frequency, another layout of memory. So a re-run may need up to
+``TOLERANCE`` times as much, and its whole interval has to lie beyond that before it is called inconsistent. It is
+called consistent once its interval excludes ``FORGED``; in between more runs are needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal
+
+from levelbench.errors import UsageError
+from levelbench.measure.statistics import fisher_exact, t_quantile
+from levelbench.measure.verdict import verdict
+
+__all__ = ["FORGED", "LEVEL", "TOLERANCE", "ClaimedRun", "Ratio", "Reproduction", "SameSeed"]
+__all__ += ["reproduction", "same_seeds"]
+
+TOLERANCE, FORGED, LEVEL = 1.25, 1.5, 0.99
+Kind = Literal["consistent", "inconsistent", "cannot tell"]
+Reached = tuple[float, bool]
+"""A value, and whether the run had reached the target with it; else it had been given up."""
+_FEW = 3
+
+
+@dataclass(frozen=True)
+class ClaimedRun:
+    """What one run claims, or what its re-run did.
+
+    ``time_s`` and ``samples`` are those of the target or, if it was not ``reached``, those when it was given up.
+    ``digests`` identify its losses and qualities; empty if unknown.
+    """
+
+    seed: int
+    reached: bool
+    time_s: float
+    samples: float
+    quality: float | None = None
+    digests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The re-runs' value over the claimed one, a ratio of geometric means with its interval at ``LEVEL``."""
+
+    kind: Kind
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class SameSeed:
+    """A seed that was run again: whether losses and qualities agree to the last digit (``None``: unknown)."""
+
+    seed: int
+    bits: bool | None
+    claimed: ClaimedRun
+    again: ClaimedRun
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The answer, the ratios that it rests on (``pace`` is ``None`` across machines), and ``reason`` in one sentence.
+
+    ``reached`` are the runs that reached the target, claimed and again, of ``runs``.
+    """
+
+    kind: Kind
+    reason: str
+    samples: Ratio
+    pace: Ratio | None
+    reached: tuple[int, int]
+    runs: tuple[int, int]
+
+
+def reproduction(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun], *, same_machine: bool) -> Reproduction:
+    """Judge re-runs; ``UsageError`` if one of the sides has no runs."""
+    if not claimed or not again:
+        raise UsageError("a reproduction", "one of the sides has no runs", "run it again")
+    # Runs of one seed have the same luck, so what is left is the machine.
+    paired = sorted(each.seed for each in claimed) == sorted(each.seed for each in again)
+    sides = [sorted(each, key=lambda run: run.seed) for each in (claimed, again)]
+    reached = [sum(each.reached for each in side) for side in sides]
+    samples = _ratio(*([(each.samples, each.reached) for each in side] for side in sides), paired=paired)
+    pace = _ratio(*([(each.time_s / each.samples, True) for each in side] for side in sides), paired=paired)
+    rarer = fisher_exact(reached[0], len(claimed), reached[1], len(again))
+    fewer = reached[1] * len(claimed) < reached[0] * len(again) and rarer < 1 - LEVEL
+    judged = {"samples to the target": samples, **({"time per sample": pace} if same_machine else {})}
+    kind, reason = _answer(judged, fewer)
+    if not same_machine:
+        reason += "; times are not judged, since the machines differ"
+    counts = (reached[0], reached[1]), (len(claimed), len(again))
+    return Reproduction(kind, reason, samples, pace if same_machine else None, *counts)
+
+
+def _answer(judged: Mapping[str, Ratio], fewer: bool) -> tuple[Kind, str]:
+    if fewer:
+        return "inconsistent", "fewer re-runs reach the target than was claimed"
+    more = [name for name, each in judged.items() if each.kind == "inconsistent"]
+    if more:
+        return "inconsistent", f"re-runs need more than {TOLERANCE:g} times as much: {' and '.join(more)}"
+    open_still = [name for name, each in judged.items() if each.kind == "cannot tell"]
+    if open_still:
+        return "cannot tell", f"{' and '.join(open_still)} may still be {FORGED:g} times what was claimed"
+    return "consistent", f"re-runs need less than {FORGED:g} times as much: {' and '.join(judged)}"
+
+
+def _ratio(claimed: Sequence[Reached], again: Sequence[Reached], *, paired: bool) -> Ratio:
+    sides = [[value if arrived else None for value, arrived in side] for side in (claimed, again)]
+    given_up = [[value for value, arrived in side if not arrived] for side in (claimed, again)]
+    ratio: float | None
+    low: float | None
+    high: float | None
+    if len(claimed) < _FEW <= len(again) and not any(given_up):
+        ratio, low, high = _of_few(*([math.log(each) for each in side if each] for side in sides))
+    else:
+        found = verdict(
+            sides[0], sides[1], level=LEVEL, paired=paired, censored_at_a=given_up[0], censored_at_b=given_up[1]
+        )
+        ratio, low, high = found.ratio, found.low, found.high
+    if low is not None and low > TOLERANCE:
+        return Ratio("inconsistent", ratio, low, high)
+    return Ratio("consistent" if high is not None and high < FORGED else "cannot tell", ratio, low, high)
+
+
+def _of_few(claimed: Sequence[float], again: Sequence[float]) -> tuple[float, float, float]:
+    """The ratio and its interval where the claimed are too few to tell their spread: that of the re-runs is taken.
+
+    Of logarithms.
+    """
+    centre = fmean(again) - fmean(claimed)
+    error = stdev(again) * math.sqrt(1 / len(again) + 1 / len(claimed))
+    half = t_quantile((1 + LEVEL) / 2, len(again) - 1) * error
+    return math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+
+
+def same_seeds(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun]) -> tuple[SameSeed, ...]:
+    """The seeds that both sides have, in order."""
+    new = {each.seed: each for each in again}
+    return tuple(
+        SameSeed(each.seed, each.digests == new[each.seed].digests if each.digests else None, each, new[each.seed])
+        for each in sorted(claimed, key=lambda each: each.seed)
+        if each.seed in new
+    )

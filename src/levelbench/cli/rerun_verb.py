@@ -1,0 +1,375 @@
+"""``levelbench rerun`` and ``levelbench board verify``: make recorded or published runs again, and see what agrees."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.analysis.rerun import ClaimedRun, Reproduction
+    from levelbench.competition.entries import Submission
+    from levelbench.experiments.request import Arm
+    from levelbench.records import Record, RunSummary
+    from levelbench.report.tables import Table
+
+__all__ = ["command", "verify"]
+
+_EXIT = {"consistent": 0, "inconsistent": 1, "cannot tell": 4}
+_STEP = 5
+
+_runs_option = click.option(
+    "-n",
+    "--runs",
+    "count",
+    type=click.IntRange(min=3),
+    help="Runs to begin with.  [default: as many as are claimed, 3 to 10]",
+)
+_most_option = click.option(
+    "--most", type=click.IntRange(min=3), default=20, show_default=True, help="Runs at most, while it cannot tell."
+)
+_into_option = click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    default=Path("levelbench-reruns"),
+    show_default=True,
+    help="Store of the new runs; the same command resumes from it.",
+)
+_file_option = click.option(
+    "--task-file", type=click.Path(path_type=Path), help="File of the task or recipes, to use instead of recorded code."
+)
+
+
+@click.command("rerun", cls=shared.Grouped)
+@click.argument("runs", metavar="RUNS")
+@_runs_option
+@_most_option
+@click.option("--fresh-seeds", is_flag=True, help="Use seeds that no recorded run has, instead of the same ones.")
+@_file_option
+@click.option("--recorded-code", is_flag=True, help="Run the code that the record holds. Read it first: show --json.")
+@_into_option
+@shared.data_option
+@shared.table_options
+@shared.store_option
+@shared.answer_options
+def command(runs: str, store_path: Path, as_json: bool, **given: Any) -> int:
+    """Make the runs that RUNS select again, and say what agrees: bits, qualities, samples to the target, time.
+
+    \b
+      levelbench rerun latest
+      levelbench rerun 'digits[lr=0.1]' -n 5 --fresh-seeds
+      levelbench rerun theirs/ --task-file my_task.py
+
+    The runs must have one specification. More are made until re-runs certainly need less than 1.5 times as much
+    (consistent) or more than 1.25 times as much (inconsistent, exit code 1), or --most are there (cannot tell, exit
+    code 4). Times are judged on one machine only, samples to the target everywhere.
+    """
+    from levelbench.records import summarise
+
+    records = _one_specification(shared.open_store(store_path).find(runs), runs)
+    claimed = [summarise(each) for each in records]
+    seeds = sorted(run.seed for run in claimed)
+    with _reference(records[0], given["task_file"], given["recorded_code"]) as (reference, notes):
+        from levelbench.experiments.request import Arm, load_task, source_of
+
+        specification = records[0].header.specification
+        arm = Arm(reference, specification, source_of(load_task(reference), specification.recipe))
+        if arm.source.whole != records[0].header.source.whole:
+            notes = [*notes, "the code is not what was recorded: a difference may come from that"]
+        first = seeds[-1] + 1 if given["fresh_seeds"] else seeds[0]
+        answer = _until_told(arm, first, _outcomes(claimed), _machine(claimed), given, as_json)
+    return _show(f"recorded runs of {runs}", answer, notes, given, as_json)
+
+
+@click.command("verify", cls=shared.Grouped)
+@click.argument("entry", type=click.Path(path_type=Path))
+@_runs_option
+@_most_option
+@click.option("--seed", type=click.IntRange(min=0), help="First seed of the re-runs.  [default: drawn at random]")
+@click.option("--same-seeds", is_flag=True, help="Use the claimed seeds, which finds edited curves with fewer runs.")
+@_file_option
+@click.option("--badge", type=click.Path(path_type=Path), help="Write the answer to this .json file, for the board.")
+@_into_option
+@shared.data_option
+@shared.table_options
+@shared.answer_options
+def verify(entry: Path, as_json: bool, **given: Any) -> int:
+    """Run ENTRY of a leaderboard again from its own source with fresh seeds, and say whether its claim holds.
+
+    \b
+      levelbench board verify leaderboard/digits/training/ENTRY.json
+      levelbench board verify ENTRY.json --task-file their_recipe.py --badge verified/ENTRY.json
+
+    The entry names its task, recipe and settings; --task-file is where its author's own code is, which then runs as
+    you: use a machine or container that holds no secrets. Decides as levelbench rerun does.
+    """
+    from levelbench.competition.entries import read_submission
+
+    submission = read_submission(entry)
+    _need_training(submission, entry)
+    arm = _arm_of(submission, given["task_file"])
+    claimed = _claims(submission)
+    used = [each.seed for each in claimed]
+    first = max(used) + 1 + secrets.randbelow(10**6) if given["seed"] is None else given["seed"]
+    if given["same_seeds"]:
+        first = min(used)
+    machine = submission.provenance.environment.get("machine.id", "") if submission.provenance else ""
+    notes = [f"seeds from {first} on" + ("" if given["same_seeds"] else f" (--seed {first} resumes)")]
+    if submission.provenance and arm.source.whole != submission.provenance.source_digest:
+        notes.append("the code is not what the entry was made with: a difference may come from that")
+    answer = _until_told(arm, first, claimed, machine, given, as_json)
+    if given["badge"] is not None:
+        _write_badge(given["badge"], entry, answer)
+    return _show(f"entry {entry.name}", answer, notes, given, as_json)
+
+
+def _one_specification(records: list[Record], words: str) -> list[Record]:
+    """The finished records, which must be of one recipe of a task; refuses the rest in words."""
+    finished = [each for each in records if each.status == "done" and each.evaluations]
+    if not finished:
+        raise UsageError(
+            f"levelbench rerun {words}", "none of these runs has finished", "run them first: levelbench run"
+        )
+    keys = {each.header.key for each in finished}
+    if len(keys) > 1:
+        found = f"they are of {len(keys)} specifications"
+        raise UsageError(f"levelbench rerun {words}", found, "select those of one, as in 'digits[lr=0.1]'")
+    specification = finished[0].header.specification
+    if specification.scored_by is not None:
+        found = "a program of its own made them, and a record does not hold a program"
+        text = specification.settings.get("command", "python train.py")
+        raise UsageError(f"levelbench rerun {words}", found, f"levelbench time {text!r} --target ... -n 5")
+    return finished
+
+
+@contextmanager
+def _reference(record: Record, file: Path | None, trusted: bool) -> Iterator[tuple[str, list[str]]]:
+    """What names the task of a record (ours, a user's file, or the code that the record holds), and remarks."""
+    from levelbench.experiments.own_code import is_ours
+
+    source, name = record.header.source, record.header.specification.task
+    if file is not None:
+        yield str(file), []
+    elif source.name.startswith("levelbench.") and is_ours(name):
+        yield name, []
+    elif source.modules:
+        found = f"the record holds its task file, and not what that imports ({', '.join(sorted(source.modules)[:3])})"
+        raise UsageError("its code", found, "say where it is: --task-file FILE")
+    elif not trusted:
+        found = "the record holds the code of its task file, which would run here as you"
+        raise UsageError("its code", found, "give your own file (--task-file FILE), or read it and add --recorded-code")
+    else:
+        with TemporaryDirectory(prefix="levelbench-rerun-") as folder:
+            # The digest keeps it apart from other versions; a path in a foreign record leads nowhere.
+            place = Path(folder) / f"{Path(source.name).stem}.py"
+            place.write_text(source.text, encoding="utf-8")
+            if hashlib.sha256(source.text.encode()).hexdigest() != source.digest:
+                raise UsageError(
+                    "its code", "the recorded code does not have the recorded digest", "give --task-file FILE"
+                )
+            yield str(place), ["ran the code that the record holds"]
+
+
+def _outcomes(runs: Sequence[RunSummary]) -> list[ClaimedRun]:
+    from levelbench.analysis.rerun import ClaimedRun
+    from levelbench.records import read_record
+
+    found = []
+    for run in runs:
+        evaluations = read_record(Path(run.path)).evaluations
+        reached = run.time_to_accuracy_s is not None and run.samples_to_target is not None
+        last = evaluations[-1]
+        evaluation = next((each for each in evaluations if reached and each.samples == run.samples_to_target), last)
+        time_s = run.time_to_accuracy_s if reached else run.given_up_s or run.wall_s
+        found.append(
+            ClaimedRun(
+                run.seed,
+                reached,
+                time_s or run.wall_s,
+                float((run.samples_to_target if reached else last.samples) or last.samples),
+                evaluation.quality.get(run.target.split),
+                (run.losses_digest, run.qualities_digest),
+            )
+        )
+    return found
+
+
+def _machine(runs: Sequence[RunSummary]) -> str:
+    from levelbench.measure.environment import machine_of
+
+    machines = {machine_of(run.environment) for run in runs}
+    return machines.pop() if len(machines) == 1 else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answer:
+    found: Reproduction
+    claimed: list[ClaimedRun]
+    again: list[ClaimedRun]
+    seeds: range
+    doubted: list[str]
+    """The doubts of each re-run that has any."""
+
+
+def _until_told(
+    arm: Arm, first: int, claimed: list[ClaimedRun], machine: str, given: dict[str, Any], as_json: bool
+) -> _Answer:
+    """Make runs from the seed ``first`` on until it is told, or the most are made."""
+    from levelbench.analysis.rerun import reproduction
+    from levelbench.cli.watching import measure_runs
+    from levelbench.experiments.training import Training
+    from levelbench.records import summarise
+
+    store = shared.open_store(given["into"])
+    most = given["most"]
+    count = min(most, given["count"] or min(max(len(claimed), 3), 10))
+    while True:
+        kind = Training(store, given["data"])
+        _, records = measure_runs(kind, [arm], count, folder=store.path, first_seed=first, as_json=as_json)
+        runs = [summarise(each) for each in records.values() if each.status == "done"]
+        again = _outcomes(runs)
+        found = reproduction(claimed, again, same_machine=bool(machine) and machine == _machine(runs))
+        if found.kind != "cannot tell" or count >= most:
+            doubted = ["; ".join(run.suspect) for run in runs if run.suspect]
+            return _Answer(found, claimed, again, range(first, first + count), doubted)
+        count = min(most, count + _STEP)
+
+
+def _show(what: str, answer: _Answer, notes: Sequence[str], given: dict[str, Any], as_json: bool) -> int:
+    from levelbench.analysis.rerun import LEVEL, same_seeds
+
+    found = answer.found
+    (claimed, again), (made, anew) = found.reached, found.runs
+    lines = [f"  {found.reason}", f"reached the target: {claimed} of {made} claimed, {again} of {anew} again"]
+    pairs = same_seeds(answer.claimed, answer.again)
+    if pairs:
+        # An entry has no losses.
+        bits = all(each.bits is not None for each in pairs)
+        same = sum(bool(each.bits) if bits else each.claimed.quality == each.again.quality for each in pairs)
+        what_agrees = "losses and qualities" if bits else "quality at the target"
+        lines.append(f"same seeds: {same} of {len(pairs)} with the same {what_agrees} to the last digit")
+    lines += [f"note: {each}" for each in notes]
+    if answer.doubted:
+        lines.append(f"doubt: {len(answer.doubted)} of {anew} re-runs: {answer.doubted[0]}")
+    shared.present(
+        [_table(answer, LEVEL)],
+        lines,
+        lambda: {
+            **dataclasses.asdict(found),
+            "level": LEVEL,
+            "seeds": [*answer.seeds],
+            "same_seeds": pairs,
+            "doubted": answer.doubted,
+            "notes": notes,
+        },
+        lambda: shared.write_tables(given, [_table(answer, LEVEL)], lines),
+        answer=[f"{found.kind.upper()}: {what}"],
+        as_json=as_json,
+    )
+    return _EXIT[found.kind]
+
+
+def _table(answer: _Answer, level: float) -> Table:
+    from levelbench.measure.statistics import geometric_mean
+    from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text
+
+    def mean(runs: Sequence[ClaimedRun], value: Callable[[ClaimedRun], float]) -> float:
+        return geometric_mean([value(each) for each in runs])
+
+    rows = []
+    for title, value, ratio in (
+        ("samples", lambda each: each.samples, answer.found.samples),
+        ("time per sample, us", lambda each: 1e6 * each.time_s / each.samples, answer.found.pace),
+    ):
+        cell: Cell = Absent("the machines differ" if ratio is None else "too few runs")
+        if ratio is not None and ratio.ratio is not None:
+            cell = Number(ratio.ratio, ratio.low, ratio.high)
+        rows.append((Text(title), Number(mean(answer.claimed, value)), Number(mean(answer.again, value)), cell))
+    columns = (
+        Column("what", "geometric mean"),
+        Column("claimed", "claimed", ColumnKind.NUMBER),
+        Column("again", "again", ColumnKind.NUMBER),
+        Column("ratio", "again / claimed", ColumnKind.NUMBER),
+    )
+    return Table("rerun", "Re-run", columns, tuple(rows), (f"Intervals at {level:.0%}.",))
+
+
+def _need_training(submission: Submission, entry: Path) -> None:
+    if submission.mode != "training" or not submission.runs:
+        raise UsageError(f"verifying {entry}", f"it is an entry of {submission.mode}", "verify an entry of training")
+    if submission.origin is not None:
+        found = f"it was imported from {submission.origin.format}, without code that could run here"
+        raise UsageError(f"verifying {entry}", found, "verify an entry that board submit has made")
+
+
+_FACTS = {"recipe", "device", "evaluate_every", "budget_epochs", "budget_s", "budget_samples", "budget_j", "plateau"}
+
+
+def _arm_of(submission: Submission, file: Path | None) -> Arm:
+    from levelbench.competition.checks import FLOPS
+    from levelbench.experiments.request import Options, resolve
+
+    stated: dict[str, Any] = dict(submission.settings)
+    options = Options(
+        framework=submission.framework,
+        target=submission.target.threshold,
+        crossing=submission.crossing,
+        clock=submission.clock,
+        **{name: value for name, value in stated.items() if name in _FACTS},
+    )
+    settings = {name: value for name, value in stated.items() if name not in _FACTS | {FLOPS}}
+    return resolve(submission.task if file is None else str(file), settings, options)
+
+
+def _claims(submission: Submission) -> list[ClaimedRun]:
+    """What an entry says of its runs, on its own terms: by their curves, never by what it says that they mean."""
+    from levelbench.analysis.rerun import ClaimedRun
+    from levelbench.measure.crossing import climb_of
+
+    target = submission.target
+    found = []
+    for run in submission.runs:
+        curve = run.curve
+        if run.status != "done" or not curve.time_s:
+            continue
+        if curve.samples is None:
+            raise UsageError(
+                "verifying an entry", "its curves do not count samples", "ask for the records: levelbench rerun"
+            )
+        rule = submission.crossing or "confirmed"
+        time_s = climb_of(curve.time_s, curve.quality, rule, target.direction).time_at(target.threshold)
+        at = len(curve.time_s) - 1 if time_s is None else curve.time_s.index(time_s)
+        reached = time_s is not None
+        found.append(ClaimedRun(run.seed or 0, reached, curve.time_s[at], curve.samples[at], curve.quality[at]))
+    return found
+
+
+def _write_badge(path: Path, entry: Path, answer: _Answer) -> None:
+    """The answer for a board: which entry, when, where, and the ratios."""
+    from levelbench.competition.entries import file_digest
+    from levelbench.measure.environment import capture, machine_of
+    from levelbench.report.drawing import write_whole
+
+    shared.check_writable(path)
+    environment = capture()
+    badge = {
+        "entry": entry.name,
+        "entry_digest": file_digest(entry),
+        "date": environment["time"][:10],
+        "machine": environment["machine"].get("cpu", ""),
+        "machine_id": machine_of(environment),
+        "runs": len(answer.again),
+        **dataclasses.asdict(answer.found),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, shared.json_text(badge))

@@ -1,0 +1,109 @@
+"""Re-runs: what is consistent with a claim, what is not, and how often the answer is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from levelbench.analysis.rerun import ClaimedRun, reproduction, same_seeds
+from levelbench.errors import UsageError
+
+
+def outcomes(rng, seeds, pace=1.0, samples=1.0, spread=0.1):
+    """Runs whose samples to the target vary by a tenth of an epoch's, and whose time per sample hardly varies."""
+    found = []
+    for seed in seeds:
+        taken = samples * 100 * round(10 * np.exp(rng.normal(0, spread)))
+        found.append(ClaimedRun(seed, True, pace * taken * np.exp(rng.normal(0, 0.03)), taken))
+    return found
+
+
+def answer(claimed, again, **more):
+    return reproduction(claimed, again, **{"same_machine": True, **more}).kind
+
+
+def as_far_as_needed(claimed, again):
+    """As the command does: five runs more while it cannot be told, up to twenty."""
+    return next(
+        (kind for n in (5, 10, 15) if (kind := answer(claimed, again[:n])) != "cannot tell"), answer(claimed, again)
+    )
+
+
+def test_what_comes_out_again_is_consistent():
+    rng = np.random.default_rng(1)
+    found = reproduction(outcomes(rng, range(8)), outcomes(rng, range(100, 108)), same_machine=True)
+    assert found.kind == "consistent"
+    assert found.samples.low < 1 < found.samples.high
+    assert found.pace.low < 1 < found.pace.high
+
+
+def test_a_time_per_sample_that_nobody_gets_again_is_inconsistent_on_one_machine_only():
+    rng = np.random.default_rng(2)
+    claimed, again = outcomes(rng, range(5), pace=0.5), outcomes(rng, range(100, 105))
+    found = reproduction(claimed, again, same_machine=True)
+    assert (found.kind, found.pace.kind) == ("inconsistent", "inconsistent")
+    assert found.reason == "re-runs need more than 1.25 times as much: time per sample"
+    elsewhere = reproduction(claimed, again, same_machine=False)
+    assert elsewhere.pace is None
+    assert elsewhere.reason.endswith("times are not judged, since the machines differ")
+    assert elsewhere.kind != "inconsistent"
+
+
+def test_samples_that_nobody_reaches_the_target_with_are_inconsistent_on_any_machine():
+    rng = np.random.default_rng(3)
+    claimed, again = outcomes(rng, range(5), samples=0.5), outcomes(rng, range(100, 105))
+    assert answer(claimed, again, same_machine=False) == "inconsistent"
+
+
+def test_one_claimed_run_is_judged_by_the_spread_of_its_re_runs():
+    rng = np.random.default_rng(4)
+    again = outcomes(rng, range(20), spread=0.05)
+    assert answer(outcomes(rng, [0], spread=0.05), again) == "consistent"
+    assert answer(outcomes(rng, [0], pace=0.5, spread=0.05), again) == "inconsistent"
+
+
+def test_a_target_that_is_missed_again_and_again_is_inconsistent():
+    rng = np.random.default_rng(5)
+    claimed = outcomes(rng, range(6))
+    missed = [replace(each, reached=False) for each in outcomes(rng, range(100, 106))]
+    found = reproduction(claimed, missed, same_machine=True)
+    assert (found.kind, found.reached) == ("inconsistent", (6, 0))
+    assert found.reason == "fewer re-runs reach the target than was claimed"
+
+
+def test_two_runs_cannot_tell():
+    rng = np.random.default_rng(6)
+    assert answer(outcomes(rng, range(2)), outcomes(rng, range(100, 102))) == "cannot tell"
+
+
+def test_without_runs_nothing_is_judged():
+    with pytest.raises(UsageError, match="one of the sides has no runs"):
+        reproduction([], outcomes(np.random.default_rng(0), range(3)), same_machine=True)
+
+
+def test_the_same_seeds_are_compared_to_the_last_digit():
+    first = ClaimedRun(3, True, 1.0, 10, digests=("a", "b"))
+    (pair,) = same_seeds([first, replace(first, seed=4)], [replace(first, time_s=2.0)])
+    assert (pair.seed, pair.bits) == (3, True)
+    (pair,) = same_seeds([first], [replace(first, digests=("a", "c"))])
+    assert pair.bits is False
+    (pair,) = same_seeds([replace(first, digests=())], [first])
+    assert pair.bits is None
+
+
+@pytest.mark.slow
+def test_forgeries_of_one_and_a_half_are_found_and_honest_claims_are_not_accused():
+    rng = np.random.default_rng(7)
+
+    def tried(**forged):
+        session = np.exp(rng.normal(0, 0.03))
+        return as_far_as_needed(outcomes(rng, range(5), **forged), outcomes(rng, range(100, 120), pace=session))
+
+    for size in (1.5, 1.7, 2.0, 3.0):
+        assert [tried(pace=1 / size) for _ in range(20)].count("inconsistent") == 20
+    assert [tried(samples=1 / 2) for _ in range(20)].count("inconsistent") >= 19
+    honest = [tried() for _ in range(300)]
+    assert honest.count("inconsistent") <= 3
+    assert honest.count("consistent") >= 270
