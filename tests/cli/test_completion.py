@@ -42,7 +42,7 @@ def complete(tmp_path):
         (("run", "digits", "--recipe", ""), ["mlp", "onecycle"]),
         (("run", "digits", "--recipe", "mlp,"), ["mlp,onecycle"]),
         (("run", "digits", "--framework", "o"), []),
-        (("infer", "digits", "--framework", "o"), ["onnxruntime"]),
+        (("infer", "digits", "--framework", "o"), ["onnxruntime", "openvino"]),
         (("run", "digits", "--clock", "m"), ["mlperf"]),
         (("scale", "digits", "--engine", "tor"), ["torchrun"]),
         (("lint", "--explain", "LB103"), ["LB103"]),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.cli.progress_line import ProgressLine
-    from levelbench.operators.conformance import NodeTestCounts, Result
+    from levelbench.operators.conformance import NodeTest, NodeTestCounts, Result
 
 __all__ = ["command"]
 
@@ -25,6 +26,11 @@ __all__ = ["command"]
 @click.option("--match", default="", help="Run only the tests whose name contains this.")
 @click.option("--summary", is_flag=True, help="Print only the totals, without a row per operator.")
 @click.option("--verbose", "-v", is_flag=True, help="Print what was found for each test that did not pass.")
+@click.option(
+    "--report-bugs",
+    type=click.Path(path_type=Path),
+    help="Write each wrong answer of an engine, such as OpenVINO, to this folder: model, inputs, script, page.",
+)
 @shared.answer_options
 def command(
     frameworks: str | None,
@@ -33,6 +39,7 @@ def command(
     match: str,
     summary: bool,
     verbose: bool,
+    report_bugs: Path | None,
     as_json: bool,
 ) -> int:
     """Run the node tests of the ONNX package: passed, wrong or unsupported, by operator.
@@ -51,11 +58,43 @@ def command(
     for name in names:
         with ProgressLine() as line:
             tallies.append(run_conformance(name, cases, device, _told(line, name, len(cases))))
+    reports = {} if report_bugs is None else _write_reports(tallies, cases, report_bugs)
     if as_json:
-        shared.emit_json({"cases": len(cases), "device": device, "frameworks": [each.to_dict() for each in tallies]})
+        shared.emit_json(
+            {
+                "cases": len(cases),
+                "device": device,
+                "frameworks": [each.to_dict() for each in tallies],
+                "reports": reports,
+            }
+        )
     else:
         _print(tallies, summary, verbose)
+        for name, (written, others) in reports.items():
+            found = f"{others} more are not shown by a script of their own" if others else "every wrong answer has one"
+            click.echo(f"reports: {written} of {name} in {report_bugs}; {found}")
     return int(any(each.total["wrong"] for each in tallies))
+
+
+def _write_reports(
+    tallies: Sequence[NodeTestCounts], cases: Sequence[NodeTest], folder: Path
+) -> dict[str, tuple[int, int]]:
+    """By engine, how many reports were written, and how many wrong answers have none."""
+    from levelbench.frameworks.engines import OnnxEngine
+    from levelbench.frameworks.engines.reports import write_report
+    from levelbench.operators.frameworks import load_framework
+
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"--report-bugs {folder}", "it is not empty", "name a new folder")
+    by_name, found = {case.name: case for case in cases}, {}
+    for each in tallies:
+        engine = load_framework(each.framework)
+        if isinstance(engine, OnnxEngine):
+            wrong = each.of("wrong")
+            place = folder / each.framework
+            told = [write_report(engine, by_name[one.name], one.detail, place / one.name) for one in wrong]
+            found[each.framework] = (sum(told), len(wrong) - sum(told))
+    return found
 
 
 def _told(line: ProgressLine, framework: str, total: int) -> Callable[[Result], None]:

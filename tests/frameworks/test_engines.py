@@ -1,0 +1,149 @@
+"""Engines that only execute: one that is made of ONNX's reference, and what becomes of its faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from levelbench.errors import MissingError, UnsupportedError
+from levelbench.frameworks.engines import EngineBackend, OnnxEngine
+from levelbench.frameworks.engines.openvino import framework as openvino
+from levelbench.frameworks.engines.reports import write_report
+from levelbench.frameworks.engines.tract import framework as tract
+from levelbench.networks import zoo
+from levelbench.operators.conformance import collect_cases, try_case
+from levelbench.operators.node import OperatorNode
+
+
+class Reference(OnnxEngine):
+    """ONNX's reference evaluator."""
+
+    name = "reference"
+    title = "Reference"
+    package = "onnx"
+    distribution = "onnx"
+
+    @staticmethod
+    def load(path):
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(path)
+        return lambda inputs: evaluator.run(None, inputs)
+
+
+class Faulty(Reference):
+    """The same, but the first value of each output is one too large."""
+
+    @staticmethod
+    def load(path):
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(path)
+
+        def run(inputs):
+            found = evaluator.run(None, inputs)
+            for each in found:
+                each.flat[0] += 1
+            return found
+
+        return run
+
+
+@pytest.fixture
+def backend():
+    return Reference().open()
+
+
+def test_an_operator_is_compiled_once_for_each_shape(backend, monkeypatch):
+    compiled = []
+    load = Reference.load
+    monkeypatch.setattr(Reference, "load", staticmethod(lambda path: compiled.append(path) or load(path)))
+    add = backend.operator(OperatorNode("Add", ("a", "b"), ("c",)))
+    for size in (2, 3, 2, 3):
+        (found,) = add.forward(np.ones(size, np.float32), np.ones(size, np.float32))
+        assert found.tolist() == [2.0] * size
+    assert len(compiled) == 2
+
+
+def test_structural_inputs_are_constants_of_the_model(backend):
+    reshape = backend.operator(OperatorNode("Reshape", ("x", "shape"), ("y",)))
+    x = np.arange(6, dtype=np.float32)
+    for shape in ([2, 3], [3, 2], [2, 3]):
+        assert reshape.forward(x, np.array(shape, np.int64))[0].shape == tuple(shape)
+
+
+def test_a_network_gives_what_numpy_gives_also_after_a_parameter_has_changed(backend):
+    from levelbench.frameworks.numpy.backend import NumpyBackend
+
+    network = zoo.mlp(8, 4, 3)
+    inputs = [np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)]
+    ours, reference = (each.executor(network, trains=False) for each in (backend, NumpyBackend()))
+    for _ in range(2):
+        for found, expected in zip(ours.infer(*inputs), reference.infer(*inputs), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+        for executor in (ours, reference):
+            name = next(iter(executor.parameters))
+            executor.parameters[name] = 2 * np.asarray(executor.parameters[name])
+
+
+def test_it_does_not_train(backend):
+    executor = backend.executor(zoo.mlp(8, 4, 3))
+    with pytest.raises(UnsupportedError, match="it only executes"):
+        executor.forward(np.zeros((1, 8), np.float32), np.zeros(1, np.int64))
+
+
+def test_what_an_engine_refuses_is_unsupported_in_its_own_words(backend):
+    node = OperatorNode("Softmax", ("x",), ("y",), {"axis": 7})
+    with pytest.raises(UnsupportedError, match="Softmax on Reference"):
+        backend.operator(node).forward(np.ones(3, np.float32))
+
+
+def test_node_tests_pass(backend):
+    found = [try_case(case, backend) for case in collect_cases(["Add", "Conv", "Reshape", "TopK", "LSTM"])]
+    assert [each.name for each in found if each.status == "wrong"] == []
+    assert sum(each.status == "passed" for each in found) > 20
+
+
+def test_a_wrong_answer_becomes_a_report_whose_script_shows_it_without_us(tmp_path):
+    (case,) = collect_cases(["Tanh"], "test_tanh_example")
+    assert try_case(case, EngineBackend(Faulty())).status == "wrong"
+    assert write_report(Faulty(), case, "it is one too large", tmp_path / "report")
+    script = (tmp_path / "report" / "reproduce.py").read_text()
+    assert "levelbench" not in script
+    done = subprocess.run(
+        [sys.executable, tmp_path / "report" / "reproduce.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "output 0: wrong float32 (3,)" in done.stdout
+    page = (tmp_path / "report" / "README.md").read_text()
+    assert "Tanh" in page
+    assert "python reproduce.py" in page
+
+
+def test_what_a_script_does_not_show_is_no_report(tmp_path):
+    (case,) = collect_cases(["Tanh"], "test_tanh_example")
+    assert not write_report(Reference(), case, "nothing", tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("engine", [openvino, tract], ids=lambda each: each.name)
+def test_an_engine_that_is_not_installed_says_how_to_get_it(engine, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingError, match=f"pip install {engine.name}"):
+        engine.open()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [openvino, tract], ids=lambda each: each.name)
+def test_an_installed_engine_agrees_with_numpy_on_a_network(engine):
+    if lacking := engine.lacks():
+        pytest.skip(lacking)
+    from levelbench.frameworks.numpy.backend import NumpyBackend
+
+    network = zoo.build("lenet5")
+    inputs = [network.make_inputs(2)[network.inputs[0].name]]
+    found, expected = (each.executor(network, trains=False).infer(*inputs) for each in (engine.open(), NumpyBackend()))
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
