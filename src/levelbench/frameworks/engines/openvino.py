@@ -30,11 +30,13 @@ class OpenVino(OnnxEngine):
 
         outputs = compiled.outputs
 
-        # An input that nothing depends on is none of the compiled model's.
-        known = {name for each in compiled.inputs for name in each.names}
+        names = [each.names for each in compiled.inputs]
 
         def run(inputs: Mapping[str, Any]) -> list[Any]:
-            found = request.infer({name: value for name, value in inputs.items() if name in known})
+            # It drops an input that nothing depends on, and the name of one that becomes an output as it is.
+            dropped = len(names) < len(inputs)
+            values = {name: value for name, value in inputs.items() if any(name in each for each in names)}
+            found = request.infer(values if dropped else list(inputs.values()))
             # The next call writes to the same memory.
             return [found[each].copy() for each in outputs]
 
