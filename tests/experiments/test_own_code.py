@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
+from levelbench.experiments import own_code
 from levelbench.experiments.request import resolve
 from levelbench.records import group_runs
 
@@ -165,3 +166,14 @@ def test_what_threads_of_the_data_go_on_to_read_is_no_setting(task_with, runs, t
     (tmp_path / "label.txt").write_text("7")
     (first,) = runs(resolve(task_with(_FETCHING), {"recipe": "reading"}, NUMPY))
     assert "settings_files" not in first.end.environment_after
+
+
+def test_of_a_folder_that_python_path_names_only_the_packages_installed_into_it_are_not_the_users(
+    tmp_path, monkeypatch
+):
+    record = tmp_path / "heavy-1.0.dist-info" / "RECORD"
+    record.parent.mkdir()
+    record.write_text("../bin/heavy,,\nheavy/__init__.py,sha256=x,1\nheavy_alone.py,,\nheavy-1.0.dist-info/RECORD,,\n")
+    monkeypatch.setattr(own_code, "_OTHER_PLACES", (tmp_path,))
+    names = ["heavy/deep/net.py", "heavy_alone.py", "mine.py", "mine/net.py"]
+    assert [name for name in names if own_code.is_own(tmp_path / name)] == ["mine.py", "mine/net.py"]
