@@ -318,7 +318,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         return carry_out_command(command, command.specification.timeout_s, show=self._show)
 
     def _record(self, command: Command, seed: int, wanted: int) -> tuple[CommandRecord, CheckFailedError | None]:
-        environment, changed = capture(command.folder), self._preparation.changed(command)
+        environment, changed = capture(command.folder, self._store), self._preparation.changed(command)
         identity = new_id()
         with CommandWriter.start(
             self._store,
