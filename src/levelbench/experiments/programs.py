@@ -29,7 +29,7 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disag
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.experiments.request import Arm
-from levelbench.experiments.told import ToldChannel, channel_of
+from levelbench.experiments.told import TRAINED, ToldChannel, channel_of
 from levelbench.experiments.track import target_of
 from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
@@ -49,8 +49,6 @@ Rule = Literal["confirmed", "final", "first", "sustained"]
 _TOGETHER_NS = 100_000
 
 _TEXT_BYTES = 1 << 20
-
-_TRAINED = "levelbench: trained"
 
 _MOST_BYTES = 1 << 30
 
@@ -307,7 +305,7 @@ class ProgramRuns(Kind[Arm, Record]):
         """The last evaluation is ours; ``ended_ns`` is when the program had ended, since 1970."""
         told = run.quality
         if held_out.after and not run.held:
-            outside.failed = f"it did not print {_TRAINED!r}, and so got no inputs"
+            outside.failed = f"it did not print {TRAINED!r}, and so got no inputs"
             return
         run.hold()
         try:
@@ -381,7 +379,7 @@ class ProgramRuns(Kind[Arm, Record]):
 
         def read(line: str, arrived_ns: int) -> bool:
             nonlocal read_ns, trained_ns, trained
-            if held_out is not None and held_out.after and _TRAINED in line and not inputs.exists():
+            if held_out is not None and held_out.after and TRAINED in line and not inputs.exists():
                 trained_ns, trained = HOST.now_ns(), Spent(children_cpu_s(), time.time())
                 run.hold()
                 _save(inputs, held_out)
