@@ -131,13 +131,16 @@ def refuse_missing(command: Command) -> None:
     if command.specification.shell:
         return
     program, *others = command.words
-    if shutil.which(program if "/" not in program else str(command.folder / program)) is None:
-        found = f"{program!r} cannot be started: there is no such program"
-        raise UsageError(f"command {command.text!r}", found, "correct its name, or install it")
+    asked, place = f"command {command.text!r}", command.folder / program
+    if shutil.which(program if "/" not in program else str(place)) is None:
+        found, do = "there is no such program", "correct its name, or install it"
+        if "/" in program and place.exists():
+            found, do = "it is there, but not executable", f"name what runs it before it, or chmod +x {program}"
+        raise UsageError(asked, f"{program!r} cannot be started: {found}", do)
     script = Path(others[0]) if others and _INTERPRETER.match(Path(program).name) else Path()
     if script.suffix and not script.name.startswith("-") and not (command.folder / script).exists():
         found = f"{str(script)!r} cannot be started: there is no such file in {command.folder}"
-        raise UsageError(f"command {command.text!r}", found, "correct its name, or start from its folder")
+        raise UsageError(asked, found, "correct its name, or start from its folder")
 
 
 def files_named(words: Iterable[str], folder: Path) -> Iterator[Path]:

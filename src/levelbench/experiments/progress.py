@@ -152,10 +152,10 @@ class Printed:
         self._before: tuple[float, float | None, float | None] | None = None
         self._guessed = pattern is None
         self._ranks: dict[str, None] = {}
-        self._stood = self._below_training = self._own_lines = False
+        self._stood = self._below_training = self._own_lines = self._missed_held_out = False
         self._beside = ""
         self.missed = ""
-        """The first line that may have held a quality and was not read."""
+        """The first line that may have held a quality and was not read; one of held-out data, where there is one."""
         self.missed_name = ""
         """What that line calls it, if that is the metric's name with the split before it."""
         self.held_out: str | None = None
@@ -294,9 +294,13 @@ class Printed:
 
     def _note_missed(self, line: str) -> None:
         alike = self._guessed and self._first in line.lower() and re.search(r"\d", line) is not None
-        if alike and not self.missed and not self.forms:
+        if not alike or self.forms or self._missed_held_out:
+            return
+        named = self._held_out_value.search(line)
+        self._missed_held_out = named is not None
+        if self._missed_held_out or not self.missed:
             self.missed = _COLOURS.sub("", line).strip()[:80]
-            named = self._held_out_value.search(line) or self._alike.search(line)
+            named = named or self._alike.search(line)
             self.missed_name = named[1] if named is not None else ""
 
     def _remember(self, line: str, match: re.Match[str]) -> None:
