@@ -54,7 +54,7 @@ __all__ = [
     "files_named",
     "make_command",
 ]
-__all__ += ["numbered", "peak_memory", "refuse_missing"]
+__all__ += ["numbered", "peak_memory", "refuse_missing", "which_python"]
 
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
@@ -141,6 +141,15 @@ def refuse_missing(command: Command) -> None:
     if script.suffix and not script.name.startswith("-") and not (command.folder / script).exists():
         found = f"{str(script)!r} cannot be started: there is no such file in {command.folder}"
         raise UsageError(asked, found, "correct its name, or start from its folder")
+
+
+def which_python(command: Command, errors: str) -> str:
+    """Where the Python of a command lacks a module: which one that is, since levelbench may run in another."""
+    program = command.words[0]
+    lacks = bool(errors) and errors.splitlines()[-1].startswith("ModuleNotFoundError")
+    if not lacks or not re.fullmatch(r"python[\d.]*", program):
+        return ""
+    return f"; {program!r} is {shutil.which(program)} here: activate or name the environment that has the module"
 
 
 def files_named(words: Iterable[str], folder: Path) -> Iterator[Path]:
@@ -365,6 +374,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         found = f"{reason}{': ' + said[-1] if said else ''}"
         asked = f"process {seed + 1} of {command.specification.name!r}"
         do = "let it print with --show-output" + ("; give it more time: --timeout" if ended.timed_out else "")
+        do += which_python(command, ended.errors)
         return record, CheckFailedError(asked, found, do)
 
 
