@@ -99,13 +99,14 @@ class MarkedRun(ABC):
         forward pass without gradients is ``evaluate``, unless the module is in training mode while a batch of the
         loader is worked on (without a loader, while a forward pass with gradients waits for its step): then it is
         ``forward``, as of a teacher or for pseudo-labels. One with gradients in evaluation mode is ``evaluate``, too,
-        until a backward pass or a step follows such a one. One hook before and one after each, and none in the backward
-        pass. Raises ``UsageError`` for what has no such hooks.
+        until a backward pass or a step follows such a one. What ``torch.compile`` compiles in them is ``compile``. One
+        hook before and one after each, and none in the backward pass. Raises ``UsageError`` for what has no such hooks.
         """
         from levelbench.experiments.hooks import hook_phases
 
         self._need_own("autophase")
         self._hooks += hook_phases(self, model, optimizer)
+        self._follow_compiler()
 
     def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:
         """A callback for ``lightning``, ``transformers``, ``keras``, ``xgboost`` or ``lightgbm`` (a list of two there).
@@ -148,6 +149,13 @@ class MarkedRun(ABC):
 
         self._timeline.follow(CudaEvents(cuda))
         self._follows = True
+
+    def _follow_compiler(self) -> None:
+        """Let what PyTorch compiles be a phase; its first optimizer loads its compiler, and so does torch.compile."""
+        if "torch._dynamo.callback" in sys.modules:
+            from levelbench.experiments.hooks import hook_compiler
+
+            self._hooks += hook_compiler(self)
 
     def _switch(self, phase: int) -> None:
         if self._state == "open":
