@@ -432,6 +432,15 @@ def test_a_first_run_that_took_much_longer_to_prepare_is_a_doubt(run, group, lat
     assert told.startswith("the first run of b took 2 s to prepare, the others 0.4 s at most") is doubted
 
 
+@pytest.mark.parametrize(("started", "said"), [("in place", True), ("from outside", False)])
+def test_a_first_run_that_is_slow_to_prepare_may_be_the_first_of_a_sweep_in_one_process(run, group, started, said):
+    there = {"environment": {"started": started}}
+    a = [run(3.0 + seed / 10, seed=seed, **there) for seed in range(3)]
+    b = [run(3.1, seed=seed, phases_s={"prepare": 0.1 if seed else 2.0}, **there) for seed in range(3)]
+    (told,) = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats if "on disk" in each.sentence]
+    assert told.endswith("start one for each") is said
+
+
 def test_a_first_run_whose_first_step_took_much_longer_is_a_doubt(run, group):
     a = [run(3.0 + seed / 10, seed=seed, first_step_s=2.0) for seed in range(3)]
     b = [run(3.1, seed=seed, first_step_s=0.4 if seed else 2.0) for seed in range(3)]

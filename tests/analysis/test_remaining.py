@@ -54,6 +54,12 @@ def test_a_target_that_was_reached_once_is_mostly_confirmed_by_the_next_evaluati
     assert 1.0 < low < 2.0 < high < 12.0
 
 
+def test_several_evaluations_within_one_epoch_are_no_curve_over_the_epochs():
+    now = CurrentRun(0, 8.0, epoch=2.0, pace_s=2.0, errors=[(2.0, 8.0), (2.0, 6.0), (2.0, 5.0)])
+    low, high = RemainingTime([0]).range_s(now)
+    assert 0.0 < low < high < np.inf
+
+
 def test_runs_of_other_arms_say_how_many_epochs_it_takes():
     now = CurrentRun(1, 2.0, epoch=1.0, pace_s=2.0, most_epochs=1000.0)
     remaining = RemainingTime([0, 1])

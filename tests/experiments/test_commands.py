@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.experiments import command_process
 from levelbench.experiments.command_process import carry_out_command
-from levelbench.experiments.commands import Preparation, doubts_of, failure_of, make_command, numbered
+from levelbench.experiments.commands import Preparation, doubts_of, failure_of, make_command, numbered, which_python
 from levelbench.measure.clocks import HostClock
 from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.records import lines
@@ -336,6 +336,22 @@ def test_a_command_that_puts_its_work_into_a_daemon_gets_no_verdict(tmp_path, wo
 def test_a_helper_in_a_session_of_its_own_that_ends_in_time_is_no_doubt(tmp_path):
     ended = carry_out_command(make_command("setsid -f true 2>/dev/null; sleep 1", tmp_path))
     assert (ended.left, ended.lingered, ended.fled) == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "last", "told"),
+    [
+        ("python a.py", "ModuleNotFoundError: No module named 'torch'", True),
+        ("python3.11 a.py", "ModuleNotFoundError: No module named 'torch'", True),
+        ("/opt/python a.py", "ModuleNotFoundError: No module named 'torch'", False),
+        ("python a.py", "ValueError: 3", False),
+        ("python a.py", "", False),
+    ],
+)
+def test_where_a_module_is_missing_it_says_which_python_the_command_means(text, last, told):
+    said = which_python(make_command(text, Path.cwd()), last)
+    assert (f"{shutil.which(text.split()[0])} here" in said) is told
+    assert bool(said) is told
 
 
 def test_a_command_of_which_every_process_failed_gets_no_verdict(tmp_path):

@@ -199,6 +199,37 @@ def test_models_can_be_compiled_and_scripted_after_they_have_got_hooks(tracked, 
     assert not any("no forward pass" in each for each in record.end.suspect)
 
 
+def slow_to_compile(model):
+    def backend(graph, _):
+        time.sleep(0.2)
+        return graph.forward
+
+    return torch.compile(model, backend=backend)
+
+
+def test_what_is_compiled_within_a_pass_is_the_phase_compile(tracked):
+    _, record = tracked(Plain(), slow_to_compile)
+    assert record.end.phases_ns["compile"] >= 200 * MS
+    assert record.end.phases_ns["forward"] < 200 * MS
+    assert sum(record.end.phases_ns.values()) == record.end.t_ns
+
+
+def test_what_is_compiled_after_the_run_is_not_told(tracked):
+    handler = __import__("torch._dynamo.callback", fromlist=["callback_handler"]).callback_handler
+    before = list(handler.start_callbacks), list(handler.end_callbacks)
+    tracked(Plain(), slow_to_compile)
+    assert (handler.start_callbacks, handler.end_callbacks) == before
+
+
+def test_a_compiler_that_was_reset_within_the_run_does_not_disturb_its_end(tracked):
+    def made(model):
+        torch._dynamo.reset()
+        return torch.compile(model, backend="eager")
+
+    _, record = tracked(Plain(), made)
+    assert record.status == "done"
+
+
 @pytest.mark.parametrize("made", ["compiled in place", "compiled whole in place"])
 def test_models_can_be_compiled_in_place_before_they_get_hooks(tracked, made):
     model = Plain()

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
+from levelbench.experiments import own_code
 from levelbench.experiments.own_code import data_digests
 from levelbench.experiments.request import resolve
 from levelbench.records import group_runs
@@ -186,3 +187,14 @@ def test_a_folder_of_many_data_files_has_one_digest(tmp_path):
     first = digests([1] * 30)
     assert [*first] == ["./ (30 files)"]
     assert digests([1] * 29 + [2]) != first
+
+
+def test_of_a_folder_that_python_path_names_only_the_packages_installed_into_it_are_not_the_users(
+    tmp_path, monkeypatch
+):
+    record = tmp_path / "heavy-1.0.dist-info" / "RECORD"
+    record.parent.mkdir()
+    record.write_text("../bin/heavy,,\nheavy/__init__.py,sha256=x,1\nheavy_alone.py,,\nheavy-1.0.dist-info/RECORD,,\n")
+    monkeypatch.setattr(own_code, "_OTHER_PLACES", (tmp_path,))
+    names = ["heavy/deep/net.py", "heavy_alone.py", "mine.py", "mine/net.py"]
+    assert [name for name in names if own_code.is_own(tmp_path / name)] == ["mine.py", "mine/net.py"]

@@ -446,11 +446,24 @@ def test_a_program_has_its_own_name_whatever_starts_it(tmp_path, before):
     assert program_name(command) == "train"
 
 
+def test_a_script_that_is_not_executable_is_not_called_missing(tmp_path):
+    (tmp_path / "train.sh").touch()
+    with pytest.raises(UsageError, match=r"it is there, but not executable. .*chmod \+x \./train\.sh"):
+        refuse_missing(make_command("./train.sh", tmp_path))
+
+
 @pytest.mark.parametrize(("line", "name"), [("acc=3.000e-01", "acc"), ("* Acc@1 30.000 Acc@5 32.000", "Acc@1")])
 def test_a_line_that_shortens_the_metric_tells_by_which_name_it_is_read(line, name):
     printed = Printed(ACCURACY)
     assert printed.read(line) is None
     assert printed.missed_name == name
+
+
+def test_of_the_lines_that_were_not_read_one_of_held_out_data_is_told():
+    printed = Printed(ACCURACY)
+    for line in ("epoch 0:  50%|#  | 8/17 [00:00, acc=0.3]\r", "Epoch 0: val_acc=0.91", "Epoch 0: test_acc=0.9"):
+        assert printed.read(line) is None
+    assert (printed.missed, printed.missed_name) == ("Epoch 0: val_acc=0.91", "val_acc")
 
 
 def test_a_program_that_ends_at_its_first_evaluation_at_the_target_is_told_why_that_does_not_count(run):

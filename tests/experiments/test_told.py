@@ -17,9 +17,11 @@ from tests.experiments.test_track import FakeCuda
 import levelbench
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments import marking
-from levelbench.experiments.told import Page, TellingTimeline, ToldChannel, ToldTimeline
+from levelbench.experiments.progress import Printed
+from levelbench.experiments.told import Page, TellingTimeline, ToldChannel, ToldTimeline, told_quality
 from levelbench.measure.timeline import Phase
 from levelbench.records import read_record, summarise
+from levelbench.records.schema import Target
 
 PROGRAMS = sorted(Path(__file__).parents[2].joinpath("benchmarks", "programs").glob("[a-z]*_*.py"))
 MS = 1_000_000
@@ -543,6 +545,24 @@ def test_a_callback_prints_the_quality_that_it_is_asked_for(time_program):
     assert [each.quality["validation"] for each in record.evaluations] == [0.5, 0.6]
     assert [each.epoch for each in record.evaluations] == [1.0, 2.0]
     assert record.end.phases_ns["train"] >= 40 * MS
+
+
+@pytest.mark.parametrize("first", ["trainer", "callback"])
+def test_a_quality_that_the_trainer_prints_and_the_callback_too_is_one_evaluation(first):
+    printed = Printed(Target("val_accuracy", 0.9))
+    assert printed.read(told_quality({"prints": "val_accuracy"})) is None
+    found = []
+    for epoch, value in ((1, 0.85712), (2, 0.9)):
+        lines = [f"- val_accuracy: {value:.4f}", told_quality({"val_accuracy": value, "epoch": epoch})]
+        found += [printed.read(line) for line in (lines if first == "trainer" else reversed(lines))]
+    assert [each for each in found if each is not None] == [(0.85712, 1), (0.9, 2)]
+    assert printed.doubts() == []
+
+
+def test_a_callback_that_prints_another_metric_leaves_the_targets_to_the_program():
+    printed = Printed(Target("val_accuracy", 0.9))
+    printed.read(told_quality({"prints": "val_loss"}))
+    assert printed.read("- val_accuracy: 0.8571") == (0.8571, None)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

@@ -229,7 +229,8 @@ def _of_curve(errors: Sequence[tuple[float, float]]) -> list[tuple[float, float]
     logs = np.log([max(error, 1e-3) for _, error in errors])
     power, variance = _POWER, _POWER_SPREAD**2
     half = max(3, (len(errors) + 1) // 2)
-    if len(errors) >= half:
+    # Within one epoch, a program may print its quality after every step: that is no curve over the epochs.
+    if len(errors) >= half and np.ptp(epochs[-half:]) > 0:
         x, y = epochs[-half:] - epochs[-half:].mean(), logs[-half:] - logs[-half:].mean()
         slope = -float(x @ y) / float(x @ x)
         # At least the noise of an evaluation on some hundred examples.

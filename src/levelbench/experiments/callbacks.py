@@ -42,6 +42,7 @@ class _Reporter:
     def _first_phase(self, phase: Phase) -> None:
         # One subject, in two files; each event of a step costs on the clock.
         self.run._begin_work()
+        self.run._follow_compiler()
         self.phase = self.run._switch
         self.phase(phase)
 

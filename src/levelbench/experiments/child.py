@@ -119,7 +119,7 @@ def execute(
     job, resume = member.resumed(job)
     _require_same(job, resume)
     environment = {
-        **capture(),
+        **capture(apart=Path(job.store)),
         "framework": {**backend.describe(), "name": job.specification.framework},
         "started": how_started(),
     }

@@ -54,7 +54,7 @@ __all__ = [
     "files_named",
     "make_command",
 ]
-__all__ += ["numbered", "peak_memory", "refuse_missing"]
+__all__ += ["numbered", "peak_memory", "refuse_missing", "which_python"]
 
 _SHELL = re.compile(r"[|&;<>()$`*?~#\n\[\]]|^\s*\w+=")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
@@ -144,13 +144,25 @@ def refuse_missing(command: Command) -> None:
     if command.specification.shell:
         return
     program, *others = command.words
-    if shutil.which(program if "/" not in program else str(command.folder / program)) is None:
-        found = f"{program!r} cannot be started: there is no such program"
-        raise UsageError(f"command {command.text!r}", found, "correct its name, or install it")
+    asked, place = f"command {command.text!r}", command.folder / program
+    if shutil.which(program if "/" not in program else str(place)) is None:
+        found, do = "there is no such program", "correct its name, or install it"
+        if "/" in program and place.exists():
+            found, do = "it is there, but not executable", f"name what runs it before it, or chmod +x {program}"
+        raise UsageError(asked, f"{program!r} cannot be started: {found}", do)
     script = Path(others[0]) if others and _INTERPRETER.match(Path(program).name) else Path()
     if script.suffix and not script.name.startswith("-") and not (command.folder / script).exists():
         found = f"{str(script)!r} cannot be started: there is no such file in {command.folder}"
-        raise UsageError(f"command {command.text!r}", found, "correct its name, or start from its folder")
+        raise UsageError(asked, found, "correct its name, or start from its folder")
+
+
+def which_python(command: Command, errors: str) -> str:
+    """Where the Python of a command lacks a module: which one that is, since levelbench may run in another."""
+    program = command.words[0]
+    lacks = bool(errors) and errors.splitlines()[-1].startswith("ModuleNotFoundError")
+    if not lacks or not re.fullmatch(r"python[\d.]*", program):
+        return ""
+    return f"; {program!r} is {shutil.which(program)} here: activate or name the environment that has the module"
 
 
 def files_named(words: Iterable[str], folder: Path) -> Iterator[Path]:
@@ -334,7 +346,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         return carry_out_command(command, command.specification.timeout_s, show=self._show)
 
     def _record(self, command: Command, seed: int, wanted: int) -> tuple[CommandRecord, CheckFailedError | None]:
-        environment, changed = capture(command.folder), self._preparation.changed(command)
+        environment, changed = capture(command.folder, self._store), self._preparation.changed(command)
         identity = new_id()
         with CommandWriter.start(
             self._store,
@@ -381,6 +393,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         found = f"{reason}{': ' + said[-1] if said else ''}"
         asked = f"process {seed + 1} of {command.specification.name!r}"
         do = "let it print with --show-output" + ("; give it more time: --timeout" if ended.timed_out else "")
+        do += which_python(command, ended.errors)
         return record, CheckFailedError(asked, found, do)
 
 

@@ -12,13 +12,14 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, final
 
 from levelbench.errors import UsageError
 from levelbench.experiments.marking import MarkedRun
 from levelbench.measure.timeline import Phase
 
-__all__ = ["CudaEvents", "hook_phases"]
+__all__ = ["CudaEvents", "hook_compiler", "hook_phases"]
 
 _CALL: Final = "_compiled_call_impl"
 
@@ -52,6 +53,15 @@ def hook_phases(run: MarkedRun, model: Any, optimizer: Any) -> list[Any]:
         steps = run.hooked[id(optimizer)] = _Steps(run, passes, optimizer)
         hooks.append(steps)
     return hooks
+
+
+def hook_compiler(run: MarkedRun) -> list[Any]:
+    """The handle of the hook on ``torch.compile``, once."""
+    compiler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+    if not hasattr(compiler, "register_start_callback") or id(compiler) in run.hooked:
+        return []
+    run.hooked[id(compiler)] = _Compilations(run, compiler)
+    return [run.hooked[id(compiler)]]
 
 
 @final
@@ -280,6 +290,34 @@ class _Steps:
         """No more steps are told."""
         for each in self._handles:
             each.remove()
+
+
+@final
+class _Compilations:
+    """What ``torch.compile`` compiles while the program runs, within a forward or backward pass: phase ``compile``."""
+
+    def __init__(self, run: MarkedRun, compiler: Any) -> None:
+        self._run, self._compiler = run, compiler
+        self._owner = run._thread or threading.get_ident()
+        self._back: int | None = None
+        compiler.register_start_callback(self._begin)
+        compiler.register_end_callback(self._end)
+
+    def _begin(self, *_: object) -> None:
+        if threading.get_ident() == self._owner:
+            self._back = self._run._phase
+            self._run._switch(Phase.COMPILE)
+
+    def _end(self, *_: object) -> None:
+        if self._back is not None and threading.get_ident() == self._owner:
+            self._run._switch(self._back)
+            self._back = None
+
+    def remove(self) -> None:
+        """No more compilations are told; ``torch._dynamo.reset`` has removed these hooks already."""
+        with suppress(ValueError):
+            self._compiler.remove_start_callback(self._begin)
+            self._compiler.remove_end_callback(self._end)
 
 
 class _Hook:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import functools
 import inspect
-import json
 import os
 import sys
 import threading
@@ -22,14 +21,12 @@ from types import GeneratorType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from levelbench.errors import UnknownNameError, UsageError
-from levelbench.experiments.told import Page, TellingTimeline, channel_of, open_channel
+from levelbench.experiments.told import TRAINED, Page, TellingTimeline, channel_of, open_channel, told_quality
 from levelbench.measure.timeline import Phase, Timeline
 
 __all__ = ["MarkedRun", "autophase", "callback", "examples_of", "phases", "place_of_rank", "predict"]
 
 T = TypeVar("T")
-
-_TRAINED = "levelbench: trained"
 
 _ASKS_AGAIN = 1000
 """Milliseconds."""
@@ -102,13 +99,14 @@ class MarkedRun(ABC):
         forward pass without gradients is ``evaluate``, unless the module is in training mode while a batch of the
         loader is worked on (without a loader, while a forward pass with gradients waits for its step): then it is
         ``forward``, as of a teacher or for pseudo-labels. One with gradients in evaluation mode is ``evaluate``, too,
-        until a backward pass or a step follows such a one. One hook before and one after each, and none in the backward
-        pass. Raises ``UsageError`` for what has no such hooks.
+        until a backward pass or a step follows such a one. What ``torch.compile`` compiles in them is ``compile``. One
+        hook before and one after each, and none in the backward pass. Raises ``UsageError`` for what has no such hooks.
         """
         from levelbench.experiments.hooks import hook_phases
 
         self._need_own("autophase")
         self._hooks += hook_phases(self, model, optimizer)
+        self._follow_compiler()
 
     def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:
         """A callback for ``lightning``, ``transformers``, ``keras``, ``xgboost`` or ``lightgbm`` (a list of two there).
@@ -151,6 +149,13 @@ class MarkedRun(ABC):
 
         self._timeline.follow(CudaEvents(cuda))
         self._follows = True
+
+    def _follow_compiler(self) -> None:
+        """Let what PyTorch compiles be a phase; its first optimizer loads its compiler, and so does torch.compile."""
+        if "torch._dynamo.callback" in sys.modules:
+            from levelbench.experiments.hooks import hook_compiler
+
+            self._hooks += hook_compiler(self)
 
     def _switch(self, phase: int) -> None:
         if self._state == "open":
@@ -282,10 +287,20 @@ class _TimedRun(MarkedRun):
     def step(self, examples: int = 1) -> None:
         """Steps are not counted here."""
 
+    def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:
+        """As in a tracked run; it says from the start that it prints ``metric``, which the trainer may print itself."""
+        made = super().callback(trainer, metric=metric, examples=examples)
+        if metric is not None:
+            self._print(told_quality({"prints": metric}))
+        return made
+
     def _logged(self, metric: str, quality: float, epoch: float) -> None:
+        self._print(told_quality({metric: quality, "epoch": epoch}))
+
+    def _print(self, line: str) -> None:
         # On a line of its own, after a progress bar, too.
         if self._state == "open":
-            sys.stdout.write(f"\n{json.dumps({metric: quality, 'epoch': epoch})}\n")
+            sys.stdout.write(f"\n{line}\n")
             sys.stdout.flush()
 
     def _stops(self) -> bool:
@@ -448,12 +463,12 @@ def predict(function: Callable[[Any], Any]) -> bool:
         run._release()
     with suppress(AttributeError, OSError, ValueError):
         # A program may have closed it, or sent it elsewhere.
-        sys.stdout.write(f"{_TRAINED}\n")
+        sys.stdout.write(f"{TRAINED}\n")
         sys.stdout.flush()
     page, inputs, waited = os.environ.get("LEVELBENCH_PHASES"), Path(asked), 0
     while not inputs.exists():
         if page and waited % _ASKS_AGAIN == 0:
-            _tell(Path(page), _TRAINED)
+            _tell(Path(page), TRAINED)
         waited += 1
         time.sleep(0.001)
     found = np.asarray(function(np.load(inputs, allow_pickle=False)))

@@ -48,6 +48,9 @@ _INSTALLED = (
     *(Path(each).resolve() for each in sys.path if Path(each).name in _SITES),
 )
 
+_OTHER_PLACES = tuple(Path(each).resolve() for each in sys.path if Path(each).resolve() not in _INSTALLED)
+"""Among them folders of ``pip install --target``, which the variable ``PYTHONPATH`` names."""
+
 _MODULES = {".py", ".pyc", ".so", ".pyd"}
 
 _PROGRAMS = {".pyd", ".class", ".jar", ".wasm"}
@@ -199,7 +202,21 @@ def _own_texts(root: ModuleType | None, others: Iterable[ModuleType | None]) -> 
 
 def is_own(file: Path) -> bool:
     """Whether a file belongs to the user: neither to levelbench, to Python nor to an installed package."""
-    return not any(file.is_relative_to(each) for each in (_PACKAGE, *_INSTALLED))
+    if any(file.is_relative_to(each) for each in (_PACKAGE, *_INSTALLED)):
+        return False
+    places = (each for each in _OTHER_PLACES if each in file.parents)
+    return not any(file.relative_to(each).parts[0] in _packages_in(each) for each in places)
+
+
+@lru_cache
+def _packages_in(folder: Path) -> frozenset[str]:
+    """The files and folders that were installed into a folder, as far as its records of packages say."""
+    found: set[str] = set()
+    for record in folder.glob("*.dist-info/RECORD"):
+        with suppress(OSError):
+            text = record.read_text(errors="replace")
+            found.update(re.findall(r"^([^./\\,\n][^/\\,\n]*)", text, re.MULTILINE))
+    return frozenset(found)
 
 
 def installed(module: object) -> bool:

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
 from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
-from levelbench.experiments.commands import Preparation, doubts_of, failure_of, files_named, peak_memory
+from levelbench.experiments.commands import Preparation, doubts_of, failure_of, files_named, peak_memory, which_python
 from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.experiments.request import Arm
-from levelbench.experiments.told import ToldChannel, channel_of
+from levelbench.experiments.told import TRAINED, ToldChannel, channel_of
 from levelbench.experiments.track import target_of
 from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
@@ -49,8 +49,6 @@ Rule = Literal["confirmed", "final", "first", "sustained"]
 _TOGETHER_NS = 100_000
 
 _TEXT_BYTES = 1 << 20
-
-_TRAINED = "levelbench: trained"
 
 _MOST_BYTES = 1 << 30
 
@@ -307,7 +305,7 @@ class ProgramRuns(Kind[Arm, Record]):
         """The last evaluation is ours; ``ended_ns`` is when the program had ended, since 1970."""
         told = run.quality
         if held_out.after and not run.held:
-            outside.failed = f"it did not print {_TRAINED!r}, and so got no inputs"
+            outside.failed = f"it did not print {TRAINED!r}, and so got no inputs"
             return
         run.hold()
         try:
@@ -381,7 +379,7 @@ class ProgramRuns(Kind[Arm, Record]):
 
         def read(line: str, arrived_ns: int) -> bool:
             nonlocal read_ns, trained_ns, trained
-            if held_out is not None and held_out.after and _TRAINED in line and not inputs.exists():
+            if held_out is not None and held_out.after and TRAINED in line and not inputs.exists():
                 trained_ns, trained = HOST.now_ns(), Spent(children_cpu_s(), time.time())
                 run.hold()
                 _save(inputs, held_out)
@@ -438,14 +436,19 @@ class ProgramRuns(Kind[Arm, Record]):
             self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)
         refuse_contradictory(record)
-        return record, self._failure(turn, arm, outside.failed, ended.errors) if outside.failed else None
+        error = self._failure(turn, arm, outside.failed, command, ended) if outside.failed else None
+        return record, error
 
-    def _failure(self, turn: Turn, arm: Arm, failed: str, errors: str) -> CheckFailedError:
-        """Why a program made no run; ``errors`` is what it printed last."""
+    def _failure(self, turn: Turn, arm: Arm, failed: str, command: Command, ended: EndedCommand) -> CheckFailedError:
+        """Why a program made no run, with what it printed last."""
+        errors = ended.errors
         found = f"{failed}{'; its last line is: ' + errors.splitlines()[-1] if errors else ''}"
-        do = "see --show-output; --progress says how the quality is printed, --progress-file where"
+        do = "see --show-output"
         if self._settings.held_out is not None:
-            do = f"see --show-output; {_PREDICT}"
+            do += f"; {_PREDICT}"
+        elif not ended.exit_code or ended.timed_out:
+            do += "; --progress says how the quality is printed, --progress-file where"
+        do += which_python(command, errors)
         return CheckFailedError(f"seed {turn.seed} of {arm.reference!r}", found, do)
 
     def _say_of_files(self, left: LeftFiles, outside: Outside, command: Command, watcher: Watcher[Record]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, final
 
 from levelbench.errors import MissingError, UsageError
+from levelbench.experiments.told import OWN_LINE, told_quality
 from levelbench.importing.runs import scalars
 from levelbench.records.schema import Target
 
@@ -151,10 +152,10 @@ class Printed:
         self._before: tuple[float, float | None, float | None] | None = None
         self._guessed = pattern is None
         self._ranks: dict[str, None] = {}
-        self._stood = self._below_training = False
+        self._stood = self._below_training = self._own_lines = self._missed_held_out = False
         self._beside = ""
         self.missed = ""
-        """The first line that may have held a quality and was not read."""
+        """The first line that may have held a quality and was not read; one of held-out data, where there is one."""
         self.missed_name = ""
         """What that line calls it, if that is the metric's name with the split before it."""
         self.held_out: str | None = None
@@ -167,8 +168,13 @@ class Printed:
 
         A value that is printed again with the same epoch and step is no second evaluation, nor is one in a line of a
         progress bar, which shows the last one all the time. Without them each line is one: qualities stay where they
-        are for a while. Of several ranks the first that tells one is read.
+        are for a while. Of several ranks the first that tells one is read. Where a callback of levelbench prints it,
+        its trainer may print the same, and only the callback is read.
         """
+        if self._guessed and line.rstrip() == told_quality({"prints": self._target.metric}):
+            self._own_lines = True
+        if self._own_lines and not line.startswith(OWN_LINE):
+            return None
         if self._guessed and len(line) > _MOST_BYTES and _MLLOG not in line:
             line = f"{line[: _MOST_BYTES // 2]} … {line[-_MOST_BYTES // 2 :]}"
         # Most lines are none, and to find that out takes a tenth of what an expression would.
@@ -288,9 +294,13 @@ class Printed:
 
     def _note_missed(self, line: str) -> None:
         alike = self._guessed and self._first in line.lower() and re.search(r"\d", line) is not None
-        if alike and not self.missed and not self.forms:
+        if not alike or self.forms or self._missed_held_out:
+            return
+        named = self._held_out_value.search(line)
+        self._missed_held_out = named is not None
+        if self._missed_held_out or not self.missed:
             self.missed = _COLOURS.sub("", line).strip()[:80]
-            named = self._held_out_value.search(line) or self._alike.search(line)
+            named = named or self._alike.search(line)
             self.missed_name = named[1] if named is not None else ""
 
     def _remember(self, line: str, match: re.Match[str]) -> None:

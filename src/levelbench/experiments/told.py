@@ -8,10 +8,11 @@ monotonic clock of the machine. Only the split is the program's: how long it too
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,13 @@ from typing import NamedTuple, final
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Phase, Timeline
 
-__all__ = ["UNSEEN", "Page", "TellingTimeline", "ToldChannel", "ToldTimeline", "channel_of", "open_channel"]
+__all__ = ["OWN_LINE", "TRAINED", "UNSEEN", "Page", "TellingTimeline", "ToldChannel", "ToldTimeline", "channel_of"]
+__all__ += ["open_channel", "told_quality"]
+
+OWN_LINE = "levelbench: "
+"""How the lines begin that levelbench prints in a program, among what the program prints itself."""
+
+TRAINED = f"{OWN_LINE}trained"
 
 UNSEEN = (
     "autophase saw no forward pass of its model, or no step of its optimizer: its phases are not told apart; give it "
@@ -40,6 +47,11 @@ _IMPOSSIBLE = "the phases that its program reports do not fit into the time that
 _MOST_READS = 1000
 
 _MOST_LINE_BYTES = 4096
+
+
+def told_quality(said: Mapping[str, object]) -> str:
+    """The line with which a callback tells what its trainer logs, or first of all that it will."""
+    return f"{OWN_LINE}{json.dumps(said)}"
 
 
 class _Told(NamedTuple):

@@ -119,7 +119,7 @@ class TrackedRun(MarkedRun):
             raise UsageError(f"tracking {self._specification.task!r}", "a run is being tracked already", "end it first")
         # First of all: what it takes to start is on no clock, and no load from elsewhere.
         self._bystander = Bystander()
-        environment = capture()
+        environment = capture(apart=self._store)
         framework = {"name": self._specification.framework, "device": self._specification.device}
         outside = self._outside
         started = "in place" if outside is None else "from outside"

@@ -288,6 +288,8 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
         if took_s > factor * max(others_s) and saved_s > least_s:
             text = f"the first run of {group.label} took {took_s:.2g} s {part}, the others {max(others_s):.2g} s"
             do = "if they use something that it left on disk, such as a cache, clear or fill it before each run"
+            if first.environment.get("started") == "in place":
+                do += "; if one process made them all, which imports and compiles once, start one for each"
             yield Caveat("runs before", "doubt", f"{text} at most: {do}")
 
 

@@ -212,6 +212,20 @@ def test_a_new_file_makes_a_repository_dirty(repository):
     assert git(folder)["dirty"] is True
 
 
+def test_records_that_are_written_into_a_repository_do_not_make_it_dirty(repository):
+    folder, run = repository
+    run("add", "task.py")
+    run("commit", "-qm", "first")
+    store = folder / "results" / "runs"
+    store.mkdir(parents=True)
+    (store / "run.jsonl").touch()
+    assert git(folder)["dirty"] is True
+    assert git(folder, apart=store)["dirty"] is False
+    (folder / "results" / "new.py").touch()
+    assert git(folder, apart=store)["dirty"] is True
+    assert git(folder, apart=folder)["dirty"] is True
+
+
 def test_a_repository_without_a_commit_says_so(repository):
     found = git(repository[0])
     assert (found["commit"], found["reason"]) == (None, "the repository has no commit yet")

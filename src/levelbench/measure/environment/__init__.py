@@ -36,9 +36,10 @@ __all__ = [
 ]
 
 
-def capture(folder: Path | None = None) -> Facts:
+def capture(folder: Path | None = None, apart: Path | None = None) -> Facts:
     """The environment now, as JSON-serialisable data; ``folder`` is where the source is (default: the current folder).
 
+    ``apart`` is the folder of the records, which are no change of the source.
     Takes some tens of milliseconds: call it off the clock, in the process that will be measured.
     """
     first = load()
@@ -48,7 +49,7 @@ def capture(folder: Path | None = None) -> Facts:
         "libraries": libraries(),
         "threads": threads(),
         "malloc": malloc(),
-        "git": git(folder or Path.cwd()),
+        "git": git(folder or Path.cwd(), apart=apart),
     }
     now = load()
     # What others did during this capture: the only view of the present that needs no waiting.

@@ -124,11 +124,20 @@ def _shortened(part: str) -> str:
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
 
 
-def git(folder: Path, timeout_s: float = 2.0) -> Facts:
-    """``commit``, ``dirty`` and ``changes`` (SHA-256 of the edit) around ``folder``, or a ``reason`` why not."""
+def git(folder: Path, timeout_s: float = 2.0, apart: Path | None = None) -> Facts:
+    """``commit``, ``dirty`` and ``changes`` (SHA-256 of the edit) around ``folder``, or a ``reason`` why not.
+
+    What git does not know in the folder ``apart``, into which results are written, is no change.
+    """
     try:
-        status = _ask(folder, timeout_s, "status", "--porcelain=v2", "--branch", "--untracked-files=normal")
-        lines = status.decode(errors="replace").splitlines()
+        lines = _status(folder, timeout_s)
+        if apart is not None and any(line.startswith("? ") for line in lines):
+            top = Path(os.fsdecode(_ask(folder, timeout_s, "rev-parse", "--show-toplevel")).rstrip("\n"))
+            place = apart.resolve()
+            if place != top and place.is_relative_to(top):
+                others = _status(folder, timeout_s, "--", ":/", f":(top,exclude,literal){place.relative_to(top)}")
+                lines = [line for line in lines if not line.startswith("? ")]
+                lines += [line for line in others if line.startswith("? ")]
         oid = next((line.removeprefix("# branch.oid ") for line in lines if line.startswith("# branch.oid ")), "")
         entries = [line for line in lines if not line.startswith("#")]
         commit = oid if oid and oid != "(initial)" else None
@@ -146,6 +155,11 @@ def git(folder: Path, timeout_s: float = 2.0) -> Facts:
         "changes": changes,
         "reason": None if commit else "the repository has no commit yet",
     }
+
+
+def _status(folder: Path, timeout_s: float, *places: str) -> list[str]:
+    words = ("status", "--porcelain=v2", "--branch", "--untracked-files=normal")
+    return _ask(folder, timeout_s, *words, *places).decode(errors="replace").splitlines()
 
 
 def commit_order(folder: Path, commits: Collection[str], timeout_s: float = 20.0) -> dict[str, int]:
