@@ -64,7 +64,7 @@ def test_a_ceiling_that_is_stated_too_high_gives_way_to_the_known_peak(clean):
 
 def test_an_entry_that_states_neither_is_compared_with_what_is_known_and_only_warned(clean):
     gone = {"settings": {}, "provenance.environment": {}, "runs[0].curve.samples": clean.remove}
-    limits = MachineLimits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56", 1079)
+    limits = MachineLimits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56", samples_per_epoch=1079)
     assert found(clean, gone, limits=lambda entry: limits) == []
     (finding,) = found(clean, {**gone, "runs[0]": faster(0.1)}, limits=lambda entry: limits)
     assert (finding.severity, finding.do) == ("warning", "check whether its network is resnet56, or correct the times")

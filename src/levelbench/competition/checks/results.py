@@ -200,6 +200,10 @@ def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield entry.warning("B146", "runs.curve", found, do)
 
 
+_SEEDS = 6
+"""The most seeds that a finding lists."""
+
+
 def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """As many runs as the rules require, each with its own seed, none twice."""
     rules, runs = entry.rules, entry.submission.runs
@@ -232,6 +236,10 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         for at, run in enumerate(runs):
             if run.seed is None:
                 yield entry.warning("B153", f"runs[{at}].seed", "it is not stated")
+    each_once = len(seeds) == len(runs) > 1
+    if each_once and not entry.imported and max(seeds) - min(seeds) >= len(seeds):
+        found = f"they are {', '.join(map(str, sorted(seeds)[:_SEEDS]))}{', ...' if len(seeds) > _SEEDS else ''}"
+        yield entry.warning("B186", "runs.seed", f"{found}: no run has one of the seeds between")
     before: dict[tuple[str, object], int] = {}
     for at, run in enumerate(runs):
         curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
@@ -340,8 +348,6 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 _OVER = 0.1
 """A measured ceiling is not exact: it may be exceeded by this share."""
-_FAST = 4.0
-"""A fast convolution needs this many times fewer multiplications than counted: F(4x4, 3x3) of Lavin & Gray 2016."""
 
 
 def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -357,29 +363,45 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     works = [] if flops_stated is None else [(flops_stated, "")]
     if known.flops_per_sample is not None and (flops_stated is None or known.flops_per_sample > flops_stated):
         works.append((known.flops_per_sample, known.network))
-    if not limits or not works:
-        return
     rates = {
         f"runs[{at}].curve.time_s": _samples_a_second(run.curve, known.samples_per_epoch)
         for at, run in enumerate(submission.runs)
     }
     for at, each in enumerate(submission.inference):
         rates |= _of_answers(each, f"inference[{at}]")
+    if not limits or not works or not any(rates.values()):
+        if entry.known_facts is not None and not entry.imported:
+            yield from _unchecked(entry, bool(limits), bool(works))
+        return
     for field, samples_s in rates.items():
-        found = (_over(entry, field, flops * samples_s, min(limits), network) for flops, network in works)
+        found = (_over(entry, field, flops * samples_s, min(limits), network, known) for flops, network in works)
         yield from islice(filter(None, found), 1)
 
 
-def _over(entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str], network: str) -> EntryFinding | None:
+def _unchecked(entry: CheckedEntry, limits: bool, works: bool) -> Iterator[EntryFinding]:
+    """Why the speed of an entry cannot be checked. What every record has is missed; the rest is information."""
+    if any(run.curve.time_s and not (run.curve.samples or run.curve.epoch) for run in entry.submission.runs):
+        do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
+        yield entry.warning("B191", "runs.curve", "neither samples nor epochs are stated", do)
+        return
+    lacks = [*(["the machine's ceiling"] if not limits else []), *(["the cost of a sample"] if not works else [])]
+    if lacks:
+        do = "measure with levelbench network in the same store, or give --flops-per-sample"
+        yield entry.note("B191", "settings", f"unknown: {' and '.join(lacks)}", do)
+
+
+def _over(
+    entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str], network: str, known: MachineLimits
+) -> EntryFinding | None:
     """``network``: the source of the known cost; empty if the cost is stated."""
     flop_s, machine = limit
     if rate <= flop_s * (1 + _OVER):
         return None
     of = f" of {network}" if network else ""
     found = f"{rate:.3g} operations a second{of}; {machine} is {flop_s:.3g}"
-    if rate <= flop_s * _FAST * (1 + _OVER):
+    if rate <= flop_s * known.fast * (1 + _OVER):
         return entry.warning("B190", field, found, "check whether a fast convolution explains it")
-    if network:
+    if network and not known.certain:
         return entry.warning("B190", field, found, f"check whether its network is {network}, or correct the times")
     return entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
 
