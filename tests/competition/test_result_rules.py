@@ -67,7 +67,7 @@ CASES = {
                 runs[0],
                 {
                     **runs[0],
-                    "seed": 1,
+                    "seed": 2,
                     "record_id": "b",
                     "record_digest": DIGEST,
                     "curve": {
@@ -81,6 +81,7 @@ CASES = {
         },
         {"notes": "two runs"},
     ),
+    "chosen seeds": ("B186", "training", {"runs[1].seed": 4242}, {"runs[0].seed": 1, "runs[1].seed": 5}),
     "seeds": ("B152", "training", {"runs[1].seed": 0}, {"runs[0].seed": 1, "runs[1].seed": 5}),
     "no seed": ("B153", "training", {"runs[1].seed": GONE}, {"runs[1].seed": 0, "runs[0].seed": 1}),
     "same record": (

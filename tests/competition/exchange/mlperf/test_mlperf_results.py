@@ -219,3 +219,34 @@ def test_the_round_of_2019_is_scored_as_it_was_published(shared):
     assert [run.curve.epoch[-1] for run in found.runs] == [72, 72, 76, 72, 72]
     assert (found.author.name, found.hardware.description, found.submitted) == ("google", "tpu-v3-2048", "2019-05-23")
     assert "seed-missing: no seed is logged (5 of 5 logs)" in found.origin.doubts
+
+
+@pytest.mark.parametrize(("added", "found"), [
+    ([("eval_accuracy", 60_400, 0.8)], "the evaluation in line 26 is 29.610 s before an earlier line"),
+    ([("run_start", 90_100, None), ("eval_accuracy", 90_200, 0.8), ("run_stop", 90_300, None)], "a second run starts"),
+])  # fmt: skip
+def test_a_log_to_which_lines_were_added_is_not_read(tree, make_lines, make_event, text_of, added, found):
+    place = {"epoch_num": 1, "samples_count": 1}
+    ends = {"run_stop": {"status": "success"}, "eval_accuracy": place}
+    more = [make_event(ms, key, value, **ends.get(key, {})) for key, ms, value in added]
+    forged = text_of([*make_lines(benchmark="resnet", seed=0, values=(0.5, 0.76)), *more])
+    (entry,), problems = read_results(tree({"someone/results/box/resnet/result_0.txt": forged}))
+    assert (len(entry.runs), len(problems)) == (4, 1)
+    assert found in problems[0]
+
+
+def test_a_run_stop_before_evaluations_that_were_logged_earlier_is_not_read(tree, make_lines, make_event, text_of):
+    lines = [each for each in make_lines(benchmark="resnet", values=(0.5, 0.76)) if each["key"] != "run_stop"]
+    stop = make_event(75_100, "run_stop", kind="INTERVAL_END", status="success")
+    (entry,), (problem,) = read_results(tree({"someone/results/box/resnet/result_0.txt": text_of([*lines, stop])}))
+    assert len(entry.runs) == 4
+    assert "run_stop in line 25 is before evaluations" in problem
+
+
+def test_joined_logs_of_ranks_that_repeat_each_other_are_read(tree, make_lines, text_of):
+    lines = make_lines(benchmark="resnet", seed=0, values=(0.5, 0.76))
+    other = [{**each, "time_ms": each["time_ms"] + 3} for each in lines]
+    joined = text_of([*lines, *other])
+    (entry,), problems = read_results(tree({"someone/results/box/resnet/result_0.txt": joined}))
+    assert (len(entry.runs), problems) == (5, [])
+    assert entry.runs[0].time_to_target_s == pytest.approx(30.003)
