@@ -153,8 +153,23 @@ def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
 
 
 def doubts_at_rank(findings: Iterable[EntryFinding]) -> list[str]:
-    """The doubts shown next to an entry's rank: those from the gate, from its own runs, and from other entries."""
-    return list({f"{CODES[each.code]}: {each.found}": None for each in findings if each.code in _SHOWN_AT_RANK})
+    """The doubts shown next to an entry's rank: one line per code, with its first finding and the number of others."""
+    found: dict[str, list[str]] = {}
+    for each in findings:
+        if each.code in _SHOWN_AT_RANK:
+            found.setdefault(each.code, []).append(each.found)
+    return [
+        f"{CODES[code]}: {_brief(said[0])}" + (f" (and {len(said) - 1} more)" if len(said) > 1 else "")
+        for code, said in ((code, list(dict.fromkeys(texts))) for code, texts in found.items())
+    ]
+
+
+_MOST_SAID = 140
+
+
+def _brief(text: str) -> str:
+    """``text`` cut at a word; the entry's page has all of it."""
+    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID].rpartition(' ')[0].rstrip(':,;')} …"
 
 
 LEAST_POINTS = 5

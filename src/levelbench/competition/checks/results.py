@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
@@ -161,16 +162,28 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield from _after_and_before(entry)
 
 
+def _effort(curve: SubmittedCurve, time_s: float) -> float | None:
+    """Samples, or epochs, up to a time of a run; ``None`` if they are not stated."""
+    column = curve.samples or curve.epoch or ()
+    at = bisect_right(curve.time_s, time_s) - 1
+    return column[at] if len(column) == len(curve.time_s) and at >= 0 else None
+
+
 def _after_and_before(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """A run that missed must have tried as long as the slowest that arrived; otherwise it may have been stopped.
 
-    Under the rule ``first``, also reports whether a run that arrived fell back.
+    As many samples (or epochs) are as long: another run may have taken more time for them. Under the rule ``first``,
+    also reports whether a run that arrived fell back.
     """
     target, slowest = entry.submission.target, max((time for time in entry.times if time is not None), default=0.0)
     sign = sign_of(target.direction)
-    for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
+    timed = list(zip(entry.submission.runs, entry.times, strict=True))
+    needed = [_effort(run.curve, time_s) for run, time_s in timed if time_s is not None]
+    for at, (run, time_s) in enumerate(timed):
         tried = run.curve.time_s[-1] if run.curve.time_s else slowest
-        if time_s is None and run.status == "done" and tried < slowest:
+        whole = _effort(run.curve, tried)
+        as_much = whole is not None and all(each is not None and whole >= each for each in needed)
+        if time_s is None and run.status == "done" and tried < slowest and not as_much:
             found = f"it missed the target and ends at {tried:.6g} s; the slowest run that arrived took {slowest:.6g} s"
             yield entry.warning("B144", f"runs[{at}].curve.time_s", found)
         if time_s is not None and entry.crossing == "first":
