@@ -102,7 +102,10 @@ def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
     task = entry.task
     if task is None:
         found = f"it is {shown(submission.task)}; {rules.id} has {', '.join(each.task for each in rules.tasks)}"
-        yield entry.error("B111", "task", found)
+        if entry.imported:
+            yield entry.warning("B111", "task", found, "nothing: it is not ranked")
+        else:
+            yield entry.error("B111", "task", found)
     elif submission.target != task.target:
         stated, wanted = map(msgspec.structs.asdict, (submission.target, task.target))
         wrong = [

@@ -114,9 +114,14 @@ _PHASES = 0.01
 """The timeline guarantees that phases sum to the time within 1 %."""
 
 
+def _has_no_target(entry: CheckedEntry) -> bool:
+    """Whether an import is of a task that its rules lack: then only the other system knows when a run arrived."""
+    return entry.imported and entry.task is None
+
+
 def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Each run's claims agree with its curve, if the rules are known."""
-    if entry.rules is None:
+    if entry.rules is None or _has_no_target(entry):
         return
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
         if run.status == "failed":
@@ -142,7 +147,7 @@ def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
 def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Enough runs arrive for the ruleset's figure to exist; under the rule ``first``, whether a run fell back."""
     rules, runs = entry.rules, entry.submission.runs
-    if rules is None or not runs:
+    if rules is None or not runs or _has_no_target(entry):
         return
     n, k = len(runs), sum(time is not None for time in entry.times)
     missed = f"{k} of {plural(n, 'run')} reached {entry.submission.target.threshold:g} ({entry.crossing})"

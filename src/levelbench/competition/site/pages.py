@@ -431,6 +431,10 @@ def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
     return f"{brief(value / unit.size)} {unit.symbol}"
 
 
+def _of_a_million(usd: float) -> str:
+    return f"${brief(1e6 * usd)}"
+
+
 def inference_section(measured: Sequence[Inference], target: Target) -> Html:
     """Each measurement as a list of facts."""
     blocks = []
@@ -449,7 +453,10 @@ def inference_section(measured: Sequence[Inference], target: Target) -> Html:
                 ("Batch", None if each.batch is None else str(each.batch)),
                 ("On the clock besides the network", ", ".join(each.includes) or "not stated"),
                 ("Valid", {None: None, True: "yes", False: "no"}[each.valid]),
-                ("Cost of an answer, as stated", None if each.cost_usd is None else f"${brief(each.cost_usd)}"),
+                (
+                    "Cost of a million answers, as stated",
+                    None if each.cost_usd is None else _of_a_million(each.cost_usd),
+                ),
             ]
         )
         blocks.append(fill("<h3>{scenario}</h3>{found}", scenario=each.scenario, found=found))

@@ -141,9 +141,24 @@ def test_a_log_that_cannot_be_read_is_a_problem_and_a_doubt(tree):
     assert found.origin.doubts[0].startswith("result_2.txt cannot be read")
 
 
-def test_a_benchmark_that_is_unknown_is_a_problem(tree, make_lines, text_of):
-    _, problems = read_results(tree({"o/results/s/b/result_0.txt": text_of(make_lines(benchmark="mine"))}))
-    assert "'mine' is not a benchmark of MLPerf, and the log states no target" in problems[0]
+@pytest.mark.parametrize("name", ["gnmt", "transformer", "minigo", "mask", "deepseek_v3", "gpt-oss", "mine"])
+def test_an_unknown_benchmark_is_read_with_a_doubt_and_is_not_ranked(tmp_path, make_lines, text_of, name):
+    for run in range(5):
+        lines = make_lines(benchmark=name, seed=run, values=(0.5, 0.6 + run / 100))
+        lines[-1]["time_ms"] += 1000 * run
+        (tmp_path / f"result_{run}.txt").write_text(text_of(lines))
+    found = the_only(tmp_path)
+    assert found.origin.doubts[0] == f"unknown benchmark '{name}': its target is not known, and it is not ranked"
+    assert [run.time_to_target_s for run in found.runs] == [30.0, 31.0, 32.0, 33.0, 34.0]
+    assert {(each.code, each.severity) for each in check(found) if each.severity != "note"} >= {("B111", "warning")}
+    assert not [each for each in check(found) if each.severity == "error"]
+    assert scored(found, ruleset("mlperf-training-like-1.0")).time.value is None
+
+
+def test_a_log_without_a_benchmark_is_a_problem(tree, make_lines, text_of):
+    lines = [each for each in make_lines(benchmark="mine") if each["key"] != "submission_benchmark"]
+    _, problems = read_results(tree({"o/results/s/b/result_0.txt": text_of(lines)}))
+    assert "it names no benchmark, and states no target" in problems[0]
 
 
 def test_the_first_rounds_target_is_the_one_in_the_log(log_of, tmp_path):
