@@ -102,4 +102,4 @@ def test_a_ranking_as_a_table_has_what_the_page_has(by_hand):
         (1, "1 to 2", "", []), (2, "1 to 2", "not distinguishable from the one above, p = 0.3", ["d"]),
     ]  # fmt: skip
     text = to_markdown(ranking_table(ranking))
-    assert "| 2 | 1 to 2 | b, b author | 20 s | no, p = 0.3 | unsigned |  | d |" in text
+    assert "| 2 | 1 to 2 | b, b author | 20 s | no, p = 0.3 |  |  | d |" in text

@@ -359,12 +359,12 @@ def machine_mark(submission: Submission) -> str:
 def _traits(submission: Submission) -> dict[str, str]:
     """What may set an entry apart from others of its author and model."""
     traits = {
-        "framework": submission.framework,
         "hardware": submission.hardware.description,
+        "framework": submission.framework,
+        **{name: str(value)[:60] for name, value in submission.settings.items()},
         "commit": (submission.code.commit or "")[:10],
         "code": (submission.provenance.source_digest or "")[:10],
         "version": submission.provenance.version or "",
-        **{name: str(value)[:60] for name, value in submission.settings.items()},
     }
     return {name: text for name, text in traits.items() if text}
 

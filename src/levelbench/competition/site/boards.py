@@ -236,12 +236,13 @@ def differences(entries: Sequence[EntryPayload]) -> list[dict[str, str]]:
     found = []
     for entry in entries:
         key = entry.author, entry.model, entry.mode
-        own = {name: entry.differs.get(name, "not stated") for name in sorted(names[key])}
-        found.append({} if len(alike[key]) == 1 else dict(own.items() - shared[key]))
-    return [dict(sorted(each.items())) for each in found]
+        own = {**entry.differs, **dict.fromkeys(sorted(names[key] - entry.differs.keys()), "not stated")}
+        lone = len(alike[key]) == 1
+        found.append({} if lone else {name: text for name, text in own.items() if (name, text) not in shared[key]})
+    return found
 
 
-_MOST_TRAITS = 6
+_MOST_TRAITS, _MOST_SAID = 6, 140
 
 
 def said_of(entry: EntryPayload, figure: FigurePayload | None) -> list[str]:
@@ -250,7 +251,9 @@ def said_of(entry: EntryPayload, figure: FigurePayload | None) -> list[str]:
     more = len(entry.differs) - _MOST_TRAITS
     differs += f"; and {more} more" if more > 0 else ""
     reason = figure.reason if figure is not None else ""
-    return [*filter(None, [reason]), *entry.doubts, *([f"differs in {differs}"] if differs else [])]
+    read = entry.origin.doubts if entry.origin is not None else []
+    first = [read[0][:_MOST_SAID] + (f" (and {len(read) - 1} more)" if len(read) > 1 else "")] if read else []
+    return [*filter(None, [reason]), *entry.doubts, *first, *([f"differs in {differs}"] if differs else [])]
 
 
 class RankingRow(Struct):
@@ -319,7 +322,7 @@ def ranking_table(ranking: BoardRanking, *, short: bool = False) -> Table:
         (TableColumn("entry", "entry"), lambda row: f"{row.model}, {row.author}"),
         (TableColumn("figure", "figure"), lambda row: row.figure),
         (TableColumn("against", "differs from above"), lambda row: _short_test(row.against)),
-        (TableColumn("signed", "signature"), lambda row: row.signed),
+        (TableColumn("signed", "signature"), lambda row: row.signed if row.machine or row.signed != "unsigned" else ""),
         (TableColumn("machine", "machine"), lambda row: row.machine),
         (TableColumn("said", "note"), lambda row: "; ".join(_cut(each, most) for each in row.said)),
         notes=[
