@@ -294,7 +294,10 @@ def aggregate(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigur
     if rules.rule == "first-run":
         first = seconds[0]
         return absent("the run did not reach the target") if first is None else BoardFigure(first, how="one run")
-    return _olympic(seconds, rules) if rules.rule == "olympic" else _median(seconds, rules.best_of)
+    if rules.rule == "median":
+        return _median(seconds, rules.best_of)
+    found = _olympic(seconds, rules)
+    return found if found.value is None else msgspec.structs.replace(found, sample=tuple(seconds))
 
 
 def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
@@ -328,19 +331,19 @@ def _trimmed(seconds: Sequence[float | None], drop: int) -> BoardFigure:
     It uses t with h - 1 degrees of freedom for the h runs kept, and the standard deviation of the sample in which each
     dropped run counts as the nearest one kept.
     """
-    n, missed, sample = len(seconds), sum(time is None for time in seconds), tuple(seconds)
+    n, missed = len(seconds), sum(time is None for time in seconds)
     mean = olympic_mean(seconds, drop)
     if mean is None:
         return absent(f"{missed} of {n} runs did not reach the target, and {drop} may")
     how = f"Olympic mean of {n} runs, {drop} left out at each end"
     kept = sorted(math.inf if time is None else time for time in seconds)[drop : n - drop]
     if len(kept) < 2:
-        return BoardFigure(mean, how=how, sample=sample)
+        return BoardFigure(mean, how=how)
     winsorised = [kept[0]] * drop + kept + [kept[-1]] * drop
     spread = float(np.std(winsorised, ddof=1)) / ((1.0 - 2.0 * drop / n) * math.sqrt(n))
     reach = t_quantile(0.5 + 0.5 * _LEVEL, len(kept) - 1) * spread
     how += "; 95 % interval of a trimmed mean"
-    return BoardFigure(mean, max(0.0, mean - reach), mean + reach, how, sample)
+    return BoardFigure(mean, max(0.0, mean - reach), mean + reach, how)
 
 
 def _median(seconds: Sequence[float | None], best_of: int) -> BoardFigure:
