@@ -217,3 +217,25 @@ def test_times_that_no_two_cores_could_reach_are_refused_without_a_statement():
     (finding,) = [each for each in check(entry, limits=known_limits) if each.code == "B190"]
     assert (finding.severity, finding.field) == ("error", "runs[0].curve.time_s")
     assert finding.found.endswith("the peak of 2 cores at 6 GHz is 7.68e+11")
+
+
+@pytest.mark.parametrize("changes", [
+    {"hardware": Hardware("2 cores of a processor")},
+    {"hardware": Hardware("a machine"), "provenance": Provenance(environment={"machine.cores_allowed": "2"})},
+])  # fmt: skip
+def test_cores_are_counted_wherever_an_entry_states_them(changes):
+    assert known_limits(on_cores(**changes)).machine == "2 cores at 6 GHz"
+
+
+def test_an_accelerator_is_known_from_its_own_field_if_the_description_does_not_name_it():
+    limits = known_limits(
+        on_cores(hardware=Hardware("our machine", accelerators=8, accelerator="Tesla V100-SXM2-16GB"))
+    )
+    assert limits.machine == "8 x V100-SXM2"
+
+
+def test_an_entry_that_hides_its_hardware_is_reported():
+    curve = SubmittedCurve([1.0, 2.0], [0.9, 0.97], samples=[1079, 2158])
+    entry = on_cores(runs=[SubmittedRun(curve, seed=0)], hardware=Hardware("a machine"))
+    (finding,) = [each for each in check(entry, limits=known_limits) if each.code == "B191"]
+    assert (finding.severity, finding.field) == ("warning", "hardware")

@@ -286,7 +286,7 @@ def build_site(
             click.echo()
             shared.print_tables(*tables)
             for how in dict.fromkeys(each.how for each in built.rankings):
-                click.echo(f"\n{how}")
+                click.echo(f"\n{one_line(how)}")
     wrong = built.errors or built.not_shown or (strict and built.warnings)
     return 1 if wrong else 0
 

@@ -157,6 +157,7 @@ def known_limits(submission: Submission) -> MachineLimits:
     )
 
 
+_CORES = re.compile(r"\b([0-9]{1,5}) cores?\b", re.I)
 _FASTEST_HZ = 6e9
 """No core of a processor keeps more than this."""
 _A_CYCLE = {"amx": 2048, "avx512_bf16": 128, "avx512": 64, "avx2": 32, "": 64}
@@ -170,17 +171,16 @@ _LARGER = 4.0
 def _most_of_cores(submission: Submission) -> tuple[float | None, str]:
     """What the cores of an entry without accelerators could reach at most, at any clock and in its precision."""
     hardware, facts = submission.hardware, submission.provenance.environment
-    if (
-        hardware.accelerators
-        or not hardware.cores
-        or not str(submission.settings.get("device", "cpu")).startswith("cpu")
-    ):
+    on_cores = str(submission.settings.get("device", "cpu")).startswith("cpu")
+    said, allowed = _CORES.search(hardware.description), facts.get("machine.cores_allowed", "")
+    count = hardware.cores or (int(allowed[:9]) if allowed.isdecimal() else 0) or (int(said[1]) if said else 0)
+    if hardware.accelerators or not count or not on_cores:
         return None, ""
     stated = facts.get("machine.instructions", "")
     kinds = ["avx512", "avx2"] if "float32" in str(submission.settings.get("precision", "float32")) else list(_A_CYCLE)
     known = [_A_CYCLE[kind] for kind in kinds if kind and kind in stated]
     cycle = max(known, default=_A_CYCLE[""] if len(kinds) == 2 else _A_CYCLE["amx"])
-    cores = hardware.cores * (hardware.nodes or 1)
+    cores = count * (hardware.nodes or 1)
     return cores * cycle * _FASTEST_HZ, f"{cores:g} cores at {_FASTEST_HZ / 1e9:g} GHz"
 
 
@@ -256,6 +256,8 @@ def _peak(submission: Submission) -> tuple[float | None, str]:
     if submission.submitted < _SECOND_TPU:
         described = _ONLY_TPU.sub("Cloud TPU v2-8", described)
     found = lookup(described, hardware.accelerators or None)
+    if found is None and hardware.accelerators and hardware.accelerator:
+        found = lookup(f"{hardware.accelerators} x {hardware.accelerator}", hardware.accelerators)
     if found is None or not found.count_stated or not found.is_accelerator:
         return None, ""
     # Nothing is trained in integers.

@@ -402,6 +402,11 @@ def _unchecked(entry: CheckedEntry, limits: bool, works: bool) -> Iterator[Entry
         do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
         yield entry.warning("B191", "runs.curve", "neither samples nor epochs are stated", do)
         return
+    hardware = entry.submission.hardware
+    if not limits and entry.submission.origin is None and not (hardware.cores or hardware.accelerators):
+        do = "make the entry with levelbench board submit"
+        yield entry.warning("B191", "hardware", "neither cores nor accelerators are stated", do)
+        return
     lacks = [*(["the machine's ceiling"] if not limits else []), *(["the cost of a sample"] if not works else [])]
     if lacks:
         do = "measure with levelbench network in the same store, or give --flops-per-sample"
