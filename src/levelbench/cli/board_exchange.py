@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["export", "import_entries", "import_tables", "profile_scores", "ranked", "read_entries", "shortened"]
 
 _MILLION = 1_000_000
+_BY_VALUE = "in the order of values, as its own rules have it; differences are not tested"
 _WIDEST = 24
 """The longest name, so that a ranking fits into 80 columns."""
 
@@ -151,7 +152,7 @@ def _ranking_table(ranking: dict[str, Any]) -> Table:
         (Column("figure", ranking["head"]), lambda row: row["text"]),
         *map(cut, ("model", "hardware", "submitted")),
         notes=(
-            "in the order of values, as its own rules have it; differences are not tested",
+            _BY_VALUE,
             *(f"left out: {each['file'] or each['model']}: {each['reason']}" for each in ranking.get("left_out", ())),
         ),
     )
@@ -320,7 +321,8 @@ def _print_import_json(
     kind: str, submissions: Sequence[Submission], problems: list[str], top: int, written: list[str] | None
 ) -> None:
     rankings = [
-        {name: value for name, value in each.items() if name != "head"} for each in ranked(kind, submissions, top)
+        {**{name: value for name, value in each.items() if name != "head"}, "how": _BY_VALUE}
+        for each in ranked(kind, submissions, top)
     ]
     entries = [
         {

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.competition.site.leaderboards import DAY, inference, measure
 
-from levelbench.competition.site.boards import filled, leaders_of, ranking_table, rankings, standing
+from levelbench.competition.site.boards import TWIN, filled, leaders_of, ranking_table, rankings, standing
 from levelbench.competition.site.build import build
 from levelbench.competition.site.pages import index_page, task_page
 from levelbench.report.tables import to_markdown
@@ -103,3 +103,12 @@ def test_a_ranking_as_a_table_has_what_the_page_has(by_hand):
     ]  # fmt: skip
     text = to_markdown(ranking_table(ranking))
     assert "| 2 | 1 to 2 | b, b author | 20 s | no, p = 0.3 |  |  | d |" in text
+
+
+@pytest.mark.parametrize("by_test", [True, False])
+def test_entries_of_one_author_that_state_the_same_are_doubted_where_a_test_decides(by_hand, by_test):
+    rules = msgspec.structs.replace(by_hand.board([]).ruleset, by_test=by_test)
+    stated = [("a", "0.1"), ("b", "0.1"), ("c", "0.2")]
+    entries = [by_hand.entry(name, model="mlp", author="Ada", differs={"lr": lr}) for name, lr in stated]
+    board = filled(by_hand.board([], ruleset=rules), entries)
+    assert {each.slug: each.doubts == [TWIN] for each in board.entries} == {"a": by_test, "b": by_test, "c": False}

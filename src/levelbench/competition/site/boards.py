@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice, product
 from operator import attrgetter, itemgetter
@@ -209,7 +210,17 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
             dated = [(entries[at].date, value) for at, value in zip(having, held, strict=True)]
             records[column] += [(day, sign * value, having[at]) for day, value, at in progress(dated)]
     differs = differences(entries)
-    ranked = [msgspec.structs.replace(entries[at], figures=figures[at], differs=differs[at]) for at in ordered]
+    # Published boards are shown as they were.
+    same = Counter(_traits_of(entry) for entry in entries if board.ruleset.by_test)
+    ranked = [
+        msgspec.structs.replace(
+            entries[at],
+            figures=figures[at],
+            differs=differs[at],
+            doubts=[*entries[at].doubts, *([TWIN] if same[_traits_of(entries[at])] > 1 else [])],
+        )
+        for at in ordered
+    ]
     now = {at: place for place, at in enumerate(ordered)}
     modes: list[Literal["training", "inference"]] = ["training", "inference"]
     present = {entry.mode for entry in ranked}
@@ -221,6 +232,13 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
             column: sorted((day, value, now[at]) for day, value, at in found) for column, found in records.items()
         },
     )
+
+
+TWIN = "another entry of this author states the same model, settings, hardware and code: the better one may be luck"
+
+
+def _traits_of(entry: EntryPayload) -> tuple[object, ...]:
+    return entry.author, entry.model, entry.mode, entry.division, *sorted(entry.differs.items())
 
 
 def differences(entries: Sequence[EntryPayload]) -> list[dict[str, str]]:
