@@ -265,3 +265,12 @@ def test_joined_logs_of_ranks_that_repeat_each_other_are_read(tree, make_lines, 
     (entry,), problems = read_results(tree({"someone/results/box/resnet/result_0.txt": joined}))
     assert (len(entry.runs), problems) == (5, [])
     assert entry.runs[0].time_to_target_s == pytest.approx(30.003)
+
+
+def test_a_benchmark_that_is_evaluated_after_its_run_is_read(tmp_path, make_lines, make_event, text_of):
+    # As minigo of v0.6: run_stop is followed by the evaluations of all models, in order.
+    lines = [each for each in make_lines(benchmark="minigo") if each["key"] != "eval_accuracy"]
+    later = [make_event(200_000 + 1000 * at, "eval_accuracy", 0.4 + at / 10, epoch_num=at) for at in range(3)]
+    (tmp_path / "result_0.txt").write_text(text_of([*lines, *later]))
+    (run,) = the_only(tmp_path).runs
+    assert (run.time_to_target_s, run.curve.time_s) == (30.0, [])
