@@ -161,3 +161,19 @@ def test_the_cores_of_an_entry_are_called_cores(folder, tmp_path, call):
     call("board", "build", folder, "-o", tmp_path / "site")
     pages = "".join(each.read_text() for each in (tmp_path / "site").rglob("*.html"))
     assert "AMD EPYC, 2 cores" in pages
+
+
+def test_the_rankings_are_printed_and_say_by_which_rule(folder, tmp_path, call):
+    _, out, _ = call("board", "build", folder, "-o", tmp_path / "site", "--top", "1")
+    assert "CIFAR-10: time" in out
+    assert "the first 1 of 2 entries" in out
+    assert "in the order of their values, as the rules dawnbench-1.0 say" in " ".join(out.split())
+    assert "CIFAR-10: time" not in call("board", "build", folder, "-o", tmp_path / "site", "--top", "0")[1]
+
+
+def test_the_rankings_are_part_of_the_json(folder, tmp_path, call):
+    _, out, _ = call("board", "build", folder, "-o", tmp_path / "site", "--json")
+    (time, _) = json.loads(out)["rankings"]
+    assert (time["column"], time["entries"]) == ("time", 2)
+    assert [(row["rank"], row["figure"]) for row in time["rows"]] == [(1, "0:00:02"), (2, "0:00:09")]
+    assert "| 1 | net, An author | 0:00:02 |" in (tmp_path / "site" / "leaderboard.md").read_text()

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.competition.exchange.mlperf.conftest import good_events, written
 
 HEAD = "epoch\thours\ttop1Accuracy\n"
 CURVE = HEAD + "1\t0.01\t90.5\n2\t0.02\t94.0\n3\t0.03\t93.9\n"
@@ -40,7 +41,7 @@ def test_the_leaderboard_is_printed_with_its_figures_as_the_site_had_them(call, 
     code, out, err = call("board", "import", "dawnbench", clone)
     assert (code, err) == (0, "")
     assert "3 entries of dawnbench" in out
-    for figure in ("0:00:54", "0:01:12", "$0.06", "28.69 ms", "$0.07"):
+    for figure in ("0:00:54", "0:01:12", "$0.06", "28.69 ms", "$7.17"):
         assert figure in out
 
 
@@ -243,8 +244,14 @@ def test_a_ranking_fits_eighty_columns_in_one_table(call, clone, monkeypatch):
 def test_a_small_cost_keeps_its_digits_and_says_of_how_many_answers_it_is(call, clone):
     entry(clone, "d_x_y_z", mode="inference", **{**ANSWERED, "cost": 1.2345e-7})
     _, out, _ = call("board", "import", "dawnbench", clone, "--no-doubts")
-    assert "$0.0012" in out
-    assert "inference cost of 10,000 answers" in out
+    assert "$0.123" in out
+    assert "inference cost of 1,000,000 answers" in out
+    (cost,) = [
+        each
+        for each in json.loads(call("board", "import", "dawnbench", clone, "--json")[1])["rankings"]
+        if each["column"] == "inference cost" and len(each["rows"])
+    ]
+    assert (cost["rows"][0]["value"], cost["rows"][0]["published"]) == (pytest.approx(0.12345), "$0.0012")
 
 
 def test_one_is_an_entry_and_not_entries(call, clone):
@@ -253,3 +260,26 @@ def test_one_is_an_entry_and_not_entries(call, clone):
     _, out, _ = call("board", "import", "dawnbench", clone)
     assert "1 entry of dawnbench" in out
     assert "1 entries" not in out
+
+
+def test_mlperf_results_have_the_runs_that_missed_and_the_olympic_mean_in_text_and_json(call, tmp_path):
+    folder = tmp_path / "someone" / "results" / "box" / "resnet"
+    folder.mkdir(parents=True)
+    for run in range(5):
+        lines = good_events(benchmark="resnet", seed=run, values=(0.5, 0.6 if run == 2 else 0.76))
+        lines[-1]["time_ms"] += 1000 * run
+        lines[-1]["metadata"]["status"] = "aborted" if run == 2 else "success"
+        (folder / f"result_{run}.txt").write_text(written(lines))
+    code, out, _ = call("board", "import", "mlperf", tmp_path, "--no-doubts")
+    assert (code, "4/5" in out, "32.67" in out) == (0, True, True)
+    (entry,) = json.loads(call("board", "import", "mlperf", tmp_path, "--json")[1])["entries"]
+    assert (entry["runs"], entry["reached"], entry["failed"]) == (5, 4, 0)
+    assert entry["olympic_s"] == pytest.approx(98 / 3)
+
+
+def test_an_unknown_benchmark_is_read_and_its_mean_says_why_it_is_missing(call, tmp_path):
+    (tmp_path / "result_0.txt").write_text(written(good_events(benchmark="gnmt")))
+    code, out, _ = call("board", "import", "mlperf", tmp_path)
+    assert code == 0
+    assert "not ranked: the benchmark is unknown" in out
+    assert "unknown benchmark 'gnmt': its target is not known, and it is not ranked" in out

@@ -8,11 +8,13 @@ from tests.competition.test_ceilings import head
 from tests.competition.test_ceilings import write as write_heads
 from tests.records.stores import resealed
 
+from levelbench import __version__
 from levelbench.cli.board_limits import known_limits
 from levelbench.competition.entries import (
     Author,
     Hardware,
     Origin,
+    Provenance,
     Submission,
     SubmittedCurve,
     SubmittedRun,
@@ -160,3 +162,80 @@ def test_a_check_of_a_leaderboard_or_of_one_entry_knows_the_hardware(call, tmp_p
     for place in (tmp_path / "board", path):
         found = json.loads(call("board", "check", place, "--no-lint", "--json")[1])["findings"]
         assert "B190" in {each["code"] for each in found}
+
+
+def on_cores(**parts):
+    """An entry of the digits recipe on two cores."""
+    base = Submission(
+        schema=1, ruleset="levelbench-1.0", task="digits", mode="training", author=Author("Ada"), model="mlp",
+        submitted="2026-11-21", framework="numpy", hardware=Hardware("2 cores", accelerators=0, cores=2),
+        target=Target("top1", 0.96), settings={"recipe": "mlp"},
+    )  # fmt: skip
+    return msgspec.structs.replace(base, **parts)
+
+
+@pytest.mark.parametrize(("instructions", "precision", "a_cycle"), [
+    ("avx2 fma avx512f", None, 64), ("avx2 fma", None, 32), ("", None, 64), ("avx2 avx512f amx_bf16", None, 64),
+    ("avx2 avx512f amx_bf16", "bfloat16", 2048), ("avx512f avx512_bf16", "bfloat16", 128), ("", "bfloat16", 2048),
+])  # fmt: skip
+def test_cores_have_a_ceiling_that_nobody_has_to_state(instructions, precision, a_cycle):
+    environment = {"machine.instructions": instructions}
+    settings = {"recipe": "mlp", **({"precision": precision} if precision else {})}
+    limits = known_limits(on_cores(settings=settings, provenance=Provenance(environment=environment)))
+    assert (limits.flop_s, limits.machine) == (2 * a_cycle * 6e9, "2 cores at 6 GHz")
+
+
+@pytest.mark.parametrize("changes", [
+    {"hardware": Hardware("1 GPU", accelerators=1, cores=2)}, {"hardware": Hardware("a machine")},
+    {"settings": {"recipe": "mlp", "device": "cuda"}},
+])  # fmt: skip
+def test_cores_say_nothing_of_an_accelerator_and_nothing_if_they_are_not_counted(changes):
+    assert known_limits(on_cores(**changes)).flop_s is None
+
+
+def test_the_cost_of_the_recipe_that_an_entry_names_is_known():
+    limits = known_limits(on_cores())
+    assert limits.flops_per_sample == pytest.approx(3 * MLP, rel=0.1)
+    assert (limits.network, limits.certain, limits.fast) == ("the recipe mlp", False, 1.0)
+    smaller = known_limits(on_cores(settings={"recipe": "mlp", "hidden": 32}))
+    assert smaller.flops_per_sample == pytest.approx(3 * MLP / 4, rel=0.1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"recipe": "another"}, {"recipe": "mlp", "hidden": "many"}])
+def test_a_recipe_that_is_not_known_or_has_other_settings_has_no_cost(settings):
+    assert known_limits(on_cores(settings=settings)).flops_per_sample is None
+
+
+def test_no_entry_asks_for_a_network_of_any_size():
+    huge = known_limits(on_cores(settings={"recipe": "mlp", "hidden": 10**12}))
+    assert huge.flops_per_sample == known_limits(on_cores()).flops_per_sample
+
+
+def test_times_that_no_two_cores_could_reach_are_refused_without_a_statement():
+    curve = SubmittedCurve([5.5e-5, 1.1e-4], [0.9, 0.97], samples=[1079, 2158])
+    entry = on_cores(runs=[SubmittedRun(curve, seed=0)], provenance=Provenance(version=__version__))
+    (finding,) = [each for each in check(entry, limits=known_limits) if each.code == "B190"]
+    assert (finding.severity, finding.field) == ("error", "runs[0].curve.time_s")
+    assert finding.found.endswith("the peak of 2 cores at 6 GHz is 7.68e+11")
+
+
+@pytest.mark.parametrize("changes", [
+    {"hardware": Hardware("2 cores of a processor")},
+    {"hardware": Hardware("a machine"), "provenance": Provenance(environment={"machine.cores_allowed": "2"})},
+])  # fmt: skip
+def test_cores_are_counted_wherever_an_entry_states_them(changes):
+    assert known_limits(on_cores(**changes)).machine == "2 cores at 6 GHz"
+
+
+def test_an_accelerator_is_known_from_its_own_field_if_the_description_does_not_name_it():
+    limits = known_limits(
+        on_cores(hardware=Hardware("our machine", accelerators=8, accelerator="Tesla V100-SXM2-16GB"))
+    )
+    assert limits.machine == "8 x V100-SXM2"
+
+
+def test_an_entry_that_hides_its_hardware_is_reported():
+    curve = SubmittedCurve([1.0, 2.0], [0.9, 0.97], samples=[1079, 2158])
+    entry = on_cores(runs=[SubmittedRun(curve, seed=0)], hardware=Hardware("a machine"))
+    (finding,) = [each for each in check(entry, limits=known_limits) if each.code == "B191"]
+    assert (finding.severity, finding.field) == ("warning", "hardware")

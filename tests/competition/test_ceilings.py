@@ -64,7 +64,7 @@ def test_a_ceiling_that_is_stated_too_high_gives_way_to_the_known_peak(clean):
 
 def test_an_entry_that_states_neither_is_compared_with_what_is_known_and_only_warned(clean):
     gone = {"settings": {}, "provenance.environment": {}, "runs[0].curve.samples": clean.remove}
-    limits = MachineLimits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56", 1079)
+    limits = MachineLimits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56", samples_per_epoch=1079)
     assert found(clean, gone, limits=lambda entry: limits) == []
     (finding,) = found(clean, {**gone, "runs[0]": faster(0.1)}, limits=lambda entry: limits)
     assert (finding.severity, finding.do) == ("warning", "check whether its network is resnet56, or correct the times")
@@ -176,3 +176,23 @@ def test_the_limits_of_an_entry_may_come_from_the_caller(clean, tmp_path):
     limits = MachineLimits(1.0, "1 x V100", 1e9, "resnet56")
     _, findings = checked_folder(tmp_path, today=clean.today, limits=lambda entry: limits)
     assert {each.code for each in findings} == {"B190"}
+
+
+def test_a_network_without_convolutions_has_no_fast_algorithm_that_could_explain_it(clean):
+    limits = MachineLimits(fast=1.0)
+    (finding,) = found(clean, {**TIGHT, "runs[2]": faster(1 / 3)}, limits=lambda entry: limits)
+    assert finding.severity == "error"
+
+
+def test_the_recipe_that_an_entry_names_is_certain(clean):
+    gone = {"settings": {}, "provenance.environment": {}, "runs[0]": faster(0.1)}
+    limits = MachineLimits(PEAK, "2 cores", TIGHT["settings.flops_per_sample"], "the recipe mlp", certain=True)
+    (finding,) = found(clean, gone, limits=lambda entry: limits)
+    assert finding.severity == "error"
+
+
+def test_a_curve_without_samples_and_epochs_cannot_be_checked_and_says_so(clean):
+    gone = {"runs[0].curve.samples": clean.remove, "runs[0].curve.epoch": clean.remove, "settings": {}}
+    limits = MachineLimits()
+    findings = clean.find(clean.make("training", gone), limits=lambda entry: limits)
+    assert [(each.severity, each.field) for each in findings if each.code == "B191"] == [("warning", "runs.curve")]

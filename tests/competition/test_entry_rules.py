@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.competition.planting import GONE, faster, stopped
 
-GONE = object()
+from levelbench.competition.checks import MachineLimits
+from levelbench.competition.checks.identity import skeleton
 
 
 def times(*values):
@@ -97,3 +99,49 @@ def test_runs_that_are_judged_at_their_end_end_at_one_place(clean):
 
 def test_neither_ruleset_nor_crossing_need_be_known(clean):
     assert clean.codes(clean.make("training", {"ruleset": "a", "crossing": "b"})) == {"B110"}
+
+
+HONEST = {
+    "as it is": {},
+    "seeds from 100 on": {f"runs[{at}].seed": 100 + at for at in range(5)},
+    "seeds in another order": {f"runs[{at}].seed": 4 - at for at in range(5)},
+    "another learning rate": {"settings.lr": 0.02},
+    "a larger batch": {"settings.batch": 256},
+    "twice as fast": {f"runs[{at}]": faster(0.5) for at in range(5)},
+    "ten times as slow": {f"runs[{at}]": faster(10.0) for at in range(5)},
+    "one slow run": {"runs[2]": faster(3.0)},
+    "one quick run": {"runs[2]": faster(0.4)},
+    "a run that missed": {"runs[1]": stopped(6)},
+    "a run that missed in less time": {"runs[1]": lambda run: stopped(6)(faster(0.8)(run))},
+    "a failed run": {"runs[4].status": "failed", "runs[4].reached": False, "runs[4].time_to_target_s": GONE},
+    "without energy": {f"runs[{at}].{name}": GONE for at in range(5) for name in ("energy_j", "energy_method")},
+    "without a price": {"price": GONE},
+    "without a ceiling": {"provenance.environment": {"machine.cpu": "a processor"}},
+    "without the cost of a sample": {"settings": {"lr": 0.05}},
+    "more cores": {"hardware.cores": 64, "hardware.description": "64 cores of a processor"},
+    "an accelerator": {"hardware": {"description": "1 A100", "accelerators": 1, "accelerator": "A100"}},
+    "another framework": {"framework": "torch"},
+    "another author": {"author.name": "Grace Hopper"},
+    "a team": {"author.name": "Team 2"},
+    "a name of one word": {"author.name": "Plato"},
+    "a name with an initial": {"author.name": "A. M. Turing"},
+    "the closed division": {"division": "closed", "settings.recipe": "mlp"},
+    "many trials before": {"tuning.trials": 500},
+    "notes": {"notes": "The machine was idle."},
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_entry_has_neither_an_error_nor_a_warning(clean, name):
+    entry = clean.make("training", with_removals(clean, HONEST[name]))
+    limits = MachineLimits(flop_s=5e10, machine="2 cores", flops_per_sample=1e5, network="the recipe mlp", certain=True)
+    findings = clean.find(entry, limits=lambda each: limits)
+    assert [each for each in findings if each.severity != "note"] == []
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("Ada Lovelace", "Ada Lovelass"), ("Team 1", "Team 2"), ("Ada Lovelace", "Bob Lovelace"), ("A. Smith", "B. Smith"),
+    ("Lab 10", "Lab 01x"), ("Kim Lee", "Kim Leek"), ("***", "+++"), ("\u674e\u660e", "\u738b\u660e"),
+])  # fmt: skip
+def test_names_that_a_reader_tells_apart_do_not_look_alike(one, other):
+    assert skeleton(one) != skeleton(other)

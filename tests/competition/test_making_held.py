@@ -6,9 +6,11 @@ import hashlib
 from datetime import date
 
 import msgspec
+import pytest
 from tests.competition.made import ENVIRONMENT, records
 
-from levelbench.competition.entries import Hardware, TuningEffort, curve_digest
+from levelbench.competition.checks.identity import ONLY_THESE
+from levelbench.competition.entries import Hardware, TuningEffort, curve_digest, file_digest
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import make
 
@@ -26,7 +28,7 @@ def test_an_entry_is_compared_with_its_records(put, terms):
     first = entry.runs[0]
     curve = msgspec.structs.replace(first.curve, time_s=[each / 20 for each in first.curve.time_s])
     forged = msgspec.structs.replace(
-        first, curve=curve, phases_s={}, seed=9, curve_digest=curve_digest(curve), time_to_target_s=None
+        first, curve=curve, phases_s={}, seed=5, curve_digest=curve_digest(curve), time_to_target_s=None
     )
     changed = msgspec.structs.replace(entry, runs=[forged, *entry.runs[1:]])
     assert judged(changed, paths) == [("B183", f"runs[0].{name}") for name in ("curve", "phases_s", "seed")]
@@ -65,6 +67,19 @@ def test_hardware_that_is_not_that_of_the_entrys_own_environment_is_found(put, t
     assert found(processor="A", cores=2, memory_bytes=1000, accelerators=0) == []
     wrong = found(processor="B", cores=4, memory_bytes=2000, accelerators=1)
     assert wrong == [f"hardware.{name}" for name in ("accelerators", "cores", "memory_bytes", "processor")]
+
+
+@pytest.mark.parametrize(("day", "notes", "severity"), [
+    ("2026-11-30", "", "error"), ("2026-11-30", f"{ONLY_THESE}, since the power failed.", "warning"),
+    ("2000-01-02", "", "note"),
+])  # fmt: skip
+def test_a_record_that_is_left_out_is_an_error_unless_it_is_later_or_has_a_reason(put, terms, day, notes, severity):
+    paths = [put(seed) for seed in range(6)]
+    entry = make(records(*paths[:5]), msgspec.structs.replace(terms, tuning=TuningEffort(0), submitted=day))
+    entry = msgspec.structs.replace(entry, notes=notes)
+    held = {file_digest(path): str(path) for path in paths}
+    found = check(entry, records=held, today=date(2026, 12, 1))
+    assert [each.severity for each in found if each.code == "B184"] == [severity]
 
 
 def test_records_of_the_group_that_an_entry_leaves_out_are_reported(put, terms):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -105,3 +106,34 @@ def test_a_sketch_says_the_same_wherever_it_is_made():
     assert sketch(whole) == sketch(SubmittedCurve([float(each) for each in whole.time_s], [*whole.quality]))
     assert len(sketch(whole)) % 8 == 0
     assert rivals([]) == rivals([b"", b""]) == {}
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5, 2.0])
+@pytest.mark.parametrize("kept", [slice(None, None, 2), slice(1, None, 2), slice(2, None, 3)])
+def test_a_copy_with_points_left_out_is_found(kept, scale):
+    whole = curve(1)
+    thinned = SubmittedCurve([scale * time for time in whole.time_s[kept]], whole.quality[kept])
+    for first, second, factor in ((whole, thinned, scale), (thinned, whole, 1 / scale)):
+        found = like(first, second)
+        assert found is not None
+        assert (found.agree, found.scale) == (found.points, pytest.approx(factor))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_a_copy_with_points_put_between_is_found(scale):
+    whole = curve(1)
+
+    def between(column):
+        pairs = pairwise(column)
+        return [value for a, b in pairs for value in (a, (a + b) / 2)] + [column[-1]]
+
+    found = like(whole, SubmittedCurve([scale * time for time in between(whole.time_s)], between(whole.quality)))
+    assert found is not None
+    assert found.points == 30
+
+
+@hypothesis_settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 1 / 359]))
+def test_honest_runs_that_are_evaluated_at_other_intervals_are_not_copies(seed, grid):
+    curves = [curve(seed + at, points=points, grid=grid) for at, points in enumerate((12, 24, 36, 9))]
+    assert not any(match(first, second) for first in curves for second in curves if first is not second)

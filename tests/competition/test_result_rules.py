@@ -67,7 +67,7 @@ CASES = {
                 runs[0],
                 {
                     **runs[0],
-                    "seed": 9,
+                    "seed": 2,
                     "record_id": "b",
                     "record_digest": DIGEST,
                     "curve": {
@@ -81,7 +81,8 @@ CASES = {
         },
         {"notes": "two runs"},
     ),
-    "seeds": ("B152", "training", {"runs[1].seed": 0}, {"runs[1].seed": 99}),
+    "chosen seeds": ("B186", "training", {"runs[1].seed": 4242}, {"runs[0].seed": 1, "runs[1].seed": 5}),
+    "seeds": ("B152", "training", {"runs[1].seed": 0}, {"runs[0].seed": 1, "runs[1].seed": 5}),
     "no seed": ("B153", "training", {"runs[1].seed": GONE}, {"runs[1].seed": 0, "runs[0].seed": 1}),
     "same record": (
         "B154",
@@ -225,3 +226,12 @@ def test_a_fault_is_found_by_its_rule_alone(clean, name):
 def test_a_value_just_inside_the_rules_has_no_finding(clean, name):
     _, kind, _, innocent = CASES[name]
     assert codes(clean, kind, innocent) == set()
+
+
+def test_a_run_that_missed_in_less_time_but_saw_as_many_samples_did_not_give_up_early(clean):
+    def missed(run):
+        return stopped(6)(faster(0.5)(run))
+
+    assert codes(clean, "training", {"runs[1]": missed}) == set()
+    without = {"runs[1].curve.samples": GONE, "runs[1].curve.epoch": GONE}
+    assert "B144" in codes(clean, "training", {"runs[1]": missed, **without})

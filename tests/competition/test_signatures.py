@@ -151,7 +151,10 @@ def test_one_key_of_two_authors_is_refused(board):
         signatures.read_authors(folder / signatures.AUTHORS)
 
 
-@pytest.mark.parametrize("name", ["ada lovelace", "Ada  Lovelace ", "\uff21da Lovelace", "Ada\u00a0Lovelace"])
+@pytest.mark.parametrize("name", [
+    "ada lovelace", "Ada  Lovelace ", "\uff21da Lovelace", "Ada\u00a0Lovelace", "Lovelace, Ada", "Lovelace Ada",
+    "Ada Lov\u00e9lace", "Ada-Lovelace", "AdaLovelace", "Ada M. Lovelace",
+])  # fmt: skip
 def test_a_name_that_looks_like_a_signed_authors_is_an_error(board, clean, name):
     folder, path, _, _, keys = board
     list_authors(folder, Ada_Lovelace=keys["ada"])

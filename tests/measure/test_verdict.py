@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from levelbench.measure.statistics import welch_log_ratio
-from levelbench.measure.verdict import Verdict, VerdictKind, format_verdict, verdict
+from levelbench.measure.verdict import Verdict, VerdictKind, format_verdict, slower_p, verdict
 
 NUMPY = [10.0, 10.1, 9.9, 10.05, 9.95]
 times = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=8)
@@ -543,3 +543,29 @@ def test_the_interval_of_unequal_spreads_covers_where_runs_were_given_up(n):
 def test_thousands_of_runs_to_settle_it_are_separated():
     found = made("UNCLEAR", 1.01, 0.9, 1.1, more=1189)
     assert "about 1,189 more runs each to settle it" in format_verdict(found, "a", "b")
+
+
+ONES = [1.0, 1.02, 0.98, 1.01, 0.99]
+
+
+def test_the_p_value_for_many_comparisons_is_that_of_the_verdicts_test():
+    slower = [1.1 * time for time in ONES]
+    assert slower_p(ONES, slower) == welch_log_ratio(ONES, slower).p_value < 0.001
+    assert verdict(ONES, slower).kind is VerdictKind.SLOWER
+
+
+@pytest.mark.parametrize("b", [[0.9 * time for time in ONES], [1.004, 1.0041, 1.0042, 1.0043, 1.0044]])
+def test_what_is_not_slower_by_the_verdict_has_a_p_value_of_1(b):
+    a = ONES if b[0] < 1 else [1.0, 1.0001, 1.0002, 1.0003, 1.0004]
+    assert slower_p(a, b) == 1.0
+
+
+def test_runs_that_never_arrive_are_compared_by_the_log_rank_test():
+    few = [*(3 * time for time in ONES[:2]), None, None, None]
+    assert slower_p(ONES, few) < 0.05
+    assert slower_p(few, ONES) == 1.0
+
+
+def test_too_few_runs_have_no_p_value():
+    with pytest.raises(ValueError, match="3 or more"):
+        slower_p(ONES, ONES[:2])

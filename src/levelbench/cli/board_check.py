@@ -225,7 +225,7 @@ def _linter_findings(entry: Submission, file: str, known: Mapping[str, Ruleset])
         yield made(each.code, file, each.field, f"{each.name}: {each.found}", each.do)
 
 
-_MOST_LINES = 20
+_MOST_LINES, _MOST_RANKINGS = 20, 12
 
 
 @click.command("build")
@@ -233,6 +233,7 @@ _MOST_LINES = 20
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the site.")
 @click.option("--ruleset", help="Score all entries under this ruleset instead of the one that each names.")
 @click.option("--base-url", help="Address of the site; with it there is a feed. [default: url in board.toml]")
+@click.option("--top", type=click.IntRange(min=0), default=5, show_default=True, help="Rows of each ranking to print.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option("--force", is_flag=True, hidden=True, help="No effect: everything is rebuilt each time.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one per processor]")
@@ -242,6 +243,7 @@ def build_site(
     output: Path,
     ruleset: str | None,
     base_url: str | None,
+    top: int,
     strict: bool,
     force: bool,
     jobs: int | None,
@@ -253,12 +255,14 @@ def build_site(
       levelbench board build leaderboard -o site
       levelbench board build leaderboard -o site --ruleset dawnbench-1.0
 
+    Prints the first rows of every ranking; leaderboard.md, .csv and .json in the site have all rows.
     The whole site is rebuilt, and only files that differ are written. An entry with an error is listed as not shown,
     the others are built anyway, and the exit code is 1. Entries that nearly copy others, or are not comparable with
     most of their board, are listed, and shown with that doubt next to their rank.
     """
     from levelbench.cli.board_limits import known_limits
     from levelbench.competition.claims import remarks_on_entry
+    from levelbench.competition.site.boards import ranking_table
     from levelbench.competition.site.build import build
 
     jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
@@ -268,6 +272,7 @@ def build_site(
         ruleset=ruleset,
         base_url=base_url,
         processes=jobs,
+        top=top,
         lint=remarks_on_entry,
         limits=known_limits,
     )
@@ -276,6 +281,12 @@ def build_site(
     else:
         for line in _build_lines(built):
             click.echo(one_line(line))
+        tables = [ranking_table(each, short=True) for each in built.rankings[:_MOST_RANKINGS]]
+        if tables:
+            click.echo()
+            shared.print_tables(*tables)
+            for how in dict.fromkeys(each.how for each in built.rankings):
+                click.echo(f"\n{one_line(how)}")
     wrong = built.errors or built.not_shown or (strict and built.warnings)
     return 1 if wrong else 0
 

@@ -11,7 +11,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.report.numbers import plural
+from levelbench.report.numbers import number, plural
 
 if TYPE_CHECKING:
     from levelbench.competition.entries import Submission
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["export", "import_entries", "import_tables", "profile_scores", "ranked", "read_entries", "shortened"]
 
+_MILLION = 1_000_000
+_BY_VALUE = "in the order of values, as its own rules have it; differences are not tested"
 _WIDEST = 24
 """The longest name, so that a ranking fits into 80 columns."""
 
@@ -31,18 +33,28 @@ def ranked(kind: str, submissions: Sequence[Submission], top: int) -> list[dict[
 
 
 def _by_column(submissions: Sequence[Submission], top: int) -> list[dict[str, Any]]:
-    """DAWNBench's own figures; AlgoPerf's times to the target in the same layout."""
-    from levelbench.competition.exchange.dawnbench import COLUMNS, PRINTED_ANSWERS, leaderboard
+    """DAWNBench's own figures; AlgoPerf's times to the target in the same layout.
+
+    The cost of answers is that of a million, as everywhere; DAWNBench's site printed that of 10,000.
+    """
+    from levelbench.competition.exchange.dawnbench import COLUMNS, leaderboard
 
     found = []
     for task in sorted({each.task for each in submissions}):
         own = [each for each in submissions if each.task == task]
         for column, title in COLUMNS.items():
+            of_answers = column == "inference-cost"
             rows = [
-                {"rank": row.rank, "value": row.value, "text": row.text, **_labels(row.entry)}
+                {
+                    "rank": row.rank,
+                    "value": row.value * _MILLION if of_answers else row.value,
+                    "text": f"${number(row.value * _MILLION)}" if of_answers else row.text,
+                    **({"published": row.text} if of_answers else {}),
+                    **_labels(row.entry),
+                }
                 for row in leaderboard(own, column, top)
             ]
-            of = f" of {PRINTED_ANSWERS:,} answers" if column == "inference-cost" else ""
+            of = f" of {_MILLION:,} answers" if of_answers else ""
             if rows:
                 head = title.rpartition(" ")[2]
                 found.append({"task": task, "column": title, "head": head, "title": f"{title}{of}", "rows": rows})
@@ -139,7 +151,10 @@ def _ranking_table(ranking: dict[str, Any]) -> Table:
         (Column("rank", "rank", ColumnKind.NUMBER), lambda row: row["rank"]),
         (Column("figure", ranking["head"]), lambda row: row["text"]),
         *map(cut, ("model", "hardware", "submitted")),
-        notes=(f"left out: {each['file'] or each['model']}: {each['reason']}" for each in ranking.get("left_out", ())),
+        notes=(
+            _BY_VALUE,
+            *(f"left out: {each['file'] or each['model']}: {each['reason']}" for each in ranking.get("left_out", ())),
+        ),
     )
 
 
@@ -147,9 +162,10 @@ def _entries_table(kind: str, submissions: Sequence[Submission]) -> Table:
     from levelbench.report.tables import Column, ColumnKind, Table, cell_of
 
     count = "measurements" if kind == "loadgen" else "runs"
+    reached = (Column("reached", "reached"), lambda each: f"{_reached(each)}/{len(each.runs)}")
     olympic = (
         Column("olympic_s", "Olympic mean", ColumnKind.TIME_S, digits=4),
-        lambda each: cell_of(_olympic(each), "not enough runs reached the target"),
+        lambda each: cell_of(_olympic(each), _why_unscored(each)),
     )
     return Table.of(
         "entries",
@@ -159,14 +175,29 @@ def _entries_table(kind: str, submissions: Sequence[Submission]) -> Table:
         (Column("model", "model"), lambda each: shortened(each.model)),
         (Column("hardware", "hardware"), lambda each: shortened(each.hardware.description)),
         (Column(count, count, ColumnKind.NUMBER), lambda each: len(each.inference if kind == "loadgen" else each.runs)),
-        *([olympic] if kind == "mlperf" else []),
+        *([reached, olympic] if kind == "mlperf" else []),
     )
 
 
+def _reached(entry: Submission) -> int:
+    return sum(run.reached is True for run in entry.runs)
+
+
+def _why_unscored(entry: Submission) -> str:
+    doubts = entry.origin.doubts if entry.origin is not None else []
+    unknown = any(each.startswith("unknown benchmark") for each in doubts)
+    return "not ranked: the benchmark is unknown" if unknown else "not enough runs reached the target"
+
+
 def _olympic(entry: Submission) -> float | None:
-    """MLPerf's score in seconds, without the fastest and the slowest run, or four each for unet3d."""
+    """MLPerf's score in seconds, without the fastest and the slowest run, or four each for unet3d.
+
+    ``None`` for a benchmark that is unknown: nobody says how many runs are left out.
+    """
     from levelbench.competition.rulesets.scores import olympic_score
 
+    if _why_unscored(entry).startswith("not ranked"):
+        return None
     times = [run.time_to_target_s if run.reached else None for run in entry.runs]
     return olympic_score(times, drop=4 if entry.task == "unet3d" else 1).score_s
 
@@ -290,7 +321,8 @@ def _print_import_json(
     kind: str, submissions: Sequence[Submission], problems: list[str], top: int, written: list[str] | None
 ) -> None:
     rankings = [
-        {name: value for name, value in each.items() if name != "head"} for each in ranked(kind, submissions, top)
+        {**{name: value for name, value in each.items() if name != "head"}, "how": _BY_VALUE}
+        for each in ranked(kind, submissions, top)
     ]
     entries = [
         {
@@ -301,6 +333,9 @@ def _print_import_json(
             "author": each.author.name,
             "runs": len(each.runs),
             "measurements": len(each.inference),
+            "reached": _reached(each),
+            "failed": sum(run.status == "failed" for run in each.runs),
+            **({"olympic_s": _olympic(each)} if kind == "mlperf" else {}),
             "doubts": each.origin.doubts if each.origin else [],
         }
         for each in submissions

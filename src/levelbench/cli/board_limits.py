@@ -116,10 +116,11 @@ def _flops(network: Network) -> float:
 def known_limits(submission: Submission) -> MachineLimits:
     """The peak of the named hardware in the table, and the cost of the network that the model's name identifies.
 
-    For an entry of the closed division also the settings of the task's own recipe.
+    Without an accelerator the peak is what so many cores could reach at most, and the cost that of the recipe that the
+    entry names. For an entry of the closed division also the settings of the task's own recipe.
     """
     from levelbench import __version__
-    from levelbench.competition.checks import MachineLimits
+    from levelbench.competition.checks import STEP, MachineLimits
 
     recipe = _recipe(submission) if submission.division == "closed" else None
     flop_s, machine = _peak(submission)
@@ -128,6 +129,21 @@ def known_limits(submission: Submission) -> MachineLimits:
     known = task in _IMAGES and (task not in _FIXED or submission.ruleset.partition("-")[0] == "mlperf")
     epoch = _EPOCHS[task] if known and submission.origin is not None else None
     if flop_s is None:
+        flop_s, machine = _most_of_cores(submission)
+    named = _own_network(submission) if submission.origin is None else None
+    if named is not None:
+        cost, has_convolutions = named
+        return MachineLimits(
+            flop_s,
+            machine,
+            cost * (STEP if submission.mode == "training" else 1.0),
+            f"the recipe {submission.settings['recipe']}",
+            certain=submission.provenance.version == __version__,
+            fast=_FAST if has_convolutions else 1.0,
+            recipe=recipe,
+            version=__version__,
+        )
+    if flop_s is None:
         return MachineLimits(samples_per_epoch=epoch, recipe=recipe, version=__version__)
     network = _network_of(task, submission.model) if known else ""
     return MachineLimits(
@@ -135,10 +151,79 @@ def known_limits(submission: Submission) -> MachineLimits:
         machine,
         _cost_of(network, submission.mode == "training") if network else None,
         network,
-        epoch,
-        recipe,
-        __version__,
+        samples_per_epoch=epoch,
+        recipe=recipe,
+        version=__version__,
     )
+
+
+_CORES = re.compile(r"\b([0-9]{1,5}) cores?\b", re.I)
+_FASTEST_HZ = 6e9
+"""No core of a processor keeps more than this."""
+_A_CYCLE = {"amx": 2048, "avx512_bf16": 128, "avx512": 64, "avx2": 32, "": 64}
+"""The most operations of a core in a cycle: two fused multiply-adds on full vectors, or a tile of 16 bits (AMX)."""
+_FAST = 4.0
+"""A fast convolution needs this many times fewer multiplications than counted: F(4x4, 3x3) of Lavin & Gray 2016."""
+_LARGER = 4.0
+"""A network is only built for its cost if its settings are at most this many times the recipe's."""
+
+
+def _most_of_cores(submission: Submission) -> tuple[float | None, str]:
+    """What the cores of an entry without accelerators could reach at most, at any clock and in its precision."""
+    hardware, facts = submission.hardware, submission.provenance.environment
+    on_cores = str(submission.settings.get("device", "cpu")).startswith("cpu")
+    said, allowed = _CORES.search(hardware.description), facts.get("machine.cores_allowed", "")
+    count = hardware.cores or (int(allowed[:9]) if allowed.isdecimal() else 0) or (int(said[1]) if said else 0)
+    if hardware.accelerators or not count or not on_cores:
+        return None, ""
+    stated = facts.get("machine.instructions", "")
+    kinds = ["avx512", "avx2"] if "float32" in str(submission.settings.get("precision", "float32")) else list(_A_CYCLE)
+    known = [_A_CYCLE[kind] for kind in kinds if kind and kind in stated]
+    cycle = max(known, default=_A_CYCLE[""] if len(kinds) == 2 else _A_CYCLE["amx"])
+    cores = count * (hardware.nodes or 1)
+    return cores * cycle * _FASTEST_HZ, f"{cores:g} cores at {_FASTEST_HZ / 1e9:g} GHz"
+
+
+def _own_network(submission: Submission) -> tuple[float, bool] | None:
+    """FLOPs of one example through the network of the recipe that the entry names, and whether it has convolutions.
+
+    ``None`` for a task or recipe that is not installed, a network that is not ONNX, and settings far from the recipe's:
+    they come from strangers, and a network of any size could be asked for.
+    """
+    from levelbench.experiments.request import load_task
+
+    try:
+        task = load_task(submission.task) if not submission.task.endswith(".py") else None
+    except LevelbenchError:
+        return None
+    name = submission.settings.get("recipe")
+    if task is None or not isinstance(name, str) or name not in task.recipes:
+        return None
+    chosen = []
+    for key, value in task.settings(name, {}).items():
+        own = submission.settings.get(key, value)
+        if own != value:
+            if type(own) is not type(value):
+                return None
+            if isinstance(own, int | float) and isinstance(value, int | float) and own > _LARGER * max(1, value):
+                continue
+            chosen.append((key, own))
+    return _cost_of_recipe(submission.task, name, tuple(chosen))
+
+
+@cache
+def _cost_of_recipe(task: str, recipe: str, settings: tuple[tuple[str, Setting], ...]) -> tuple[float, bool] | None:
+    from levelbench.experiments.request import load_task
+    from levelbench.networks.native import NativeNetwork
+
+    try:
+        network = load_task(task).assemble(recipe, dict(settings)).network
+    except (LevelbenchError, ValueError, TypeError, ArithmeticError):
+        return None
+    if isinstance(network, NativeNetwork):
+        return None
+    plain = network.for_inference
+    return _flops(plain), any(node.op_type == "Conv" for node in plain.model.graph.node)
 
 
 def _recipe(submission: Submission) -> Mapping[str, Setting] | None:
@@ -171,6 +256,8 @@ def _peak(submission: Submission) -> tuple[float | None, str]:
     if submission.submitted < _SECOND_TPU:
         described = _ONLY_TPU.sub("Cloud TPU v2-8", described)
     found = lookup(described, hardware.accelerators or None)
+    if found is None and hardware.accelerators and hardware.accelerator:
+        found = lookup(f"{hardware.accelerators} x {hardware.accelerator}", hardware.accelerators)
     if found is None or not found.count_stated or not found.is_accelerator:
         return None, ""
     # Nothing is trained in integers.

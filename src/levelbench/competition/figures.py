@@ -4,9 +4,9 @@ Competitions treat a run that never reaches the target differently: for DAWNBenc
 the slowest run (once), for ours it takes infinitely long. How long it tried does not matter, so stopping a bad run
 early gains nothing.
 
-Figures are ranked by value, and a new rank begins where a figure is clearly worse than some figure of the current rank.
-So figures that cannot be told apart share a rank, nobody with a worse value stands before a better one, and a single
-run counts as a point.
+Figures are ranked by value, so a wide interval gains nothing. Where the rules ask for a test, each pair is compared by
+the verdict's own test of the runs, with Holm's correction over all pairs: this says which neighbours are
+distinguishable, and which ranks an entry could have. What has too few runs for a test has no rank.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from msgspec import Struct
 from levelbench.competition.entries import Inference, day_of
 from levelbench.competition.rulesets import Aggregation, InferenceRules
 from levelbench.competition.rulesets.scores import window_median
-from levelbench.measure.statistics import median_interval, olympic_mean, t_quantile
+from levelbench.measure.statistics import holm, median_interval, olympic_mean, t_quantile
 from levelbench.measure.statistics.intervals import median_interval_ranks
+from levelbench.measure.verdict import LEAST_RUNS, slower_p
 from levelbench.records.schema import Target
 from levelbench.report.numbers import plural
 
@@ -218,18 +219,21 @@ class BoardFigure(Struct, frozen=True, gc=False):
 
     ``low`` and ``high`` are a 95 % interval (with fewer than six runs, one of the level stated in ``how``), both
     ``None`` if the sample allows none; a bound may be infinite. ``how`` says how the value was made, or why there is
-    none.
+    none. ``sample`` has what the value is made of, one figure per run, ``None`` for a run that missed the target.
     """
 
     value: float | None
     low: float | None = None
     high: float | None = None
     how: str = ""
+    sample: tuple[float | None, ...] = ()
 
     def times(self, factor: float, how: str = "") -> BoardFigure:
-        """The same figure with value and bounds multiplied by ``factor``, which is above zero."""
-        value, low, high = (None if each is None else each * factor for each in (self.value, self.low, self.high))
-        return BoardFigure(value, low, high, how or self.how)
+        """The same figure with value, bounds and sample multiplied by ``factor``, which is above zero."""
+        value, low, high, *sample = (
+            None if each is None else each * factor for each in (self.value, self.low, self.high, *self.sample)
+        )
+        return BoardFigure(value, low, high, how or self.how, tuple(sample))
 
 
 def absent(reason: str) -> BoardFigure:
@@ -290,7 +294,10 @@ def aggregate(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigur
     if rules.rule == "first-run":
         first = seconds[0]
         return absent("the run did not reach the target") if first is None else BoardFigure(first, how="one run")
-    return _olympic(seconds, rules) if rules.rule == "olympic" else _median(seconds, rules.best_of)
+    if rules.rule == "median":
+        return _median(seconds, rules.best_of)
+    found = _olympic(seconds, rules)
+    return found if found.value is None else msgspec.structs.replace(found, sample=tuple(seconds))
 
 
 def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
@@ -335,7 +342,8 @@ def _trimmed(seconds: Sequence[float | None], drop: int) -> BoardFigure:
     winsorised = [kept[0]] * drop + kept + [kept[-1]] * drop
     spread = float(np.std(winsorised, ddof=1)) / ((1.0 - 2.0 * drop / n) * math.sqrt(n))
     reach = t_quantile(0.5 + 0.5 * _LEVEL, len(kept) - 1) * spread
-    return BoardFigure(mean, max(0.0, mean - reach), mean + reach, f"{how}; 95 % interval of a trimmed mean")
+    how += "; 95 % interval of a trimmed mean"
+    return BoardFigure(mean, max(0.0, mean - reach), mean + reach, how)
 
 
 def _median(seconds: Sequence[float | None], best_of: int) -> BoardFigure:
@@ -357,11 +365,11 @@ def _median(seconds: Sequence[float | None], best_of: int) -> BoardFigure:
     value, how = float(median(ordered)), f"median of {n} {what}s, {len(arrived)} reached the target, the others never"
     ranks = median_interval_ranks(n, _LEVEL)
     if ranks is not None:
-        return BoardFigure(value, ordered[ranks[0] - 1], ordered[ranks[1] - 1], f"{how}; exact 95 % interval")
+        how += "; exact 95 % interval"
+        return BoardFigure(value, ordered[ranks[0] - 1], ordered[ranks[1] - 1], how, tuple(bests))
     # The median exceeds the smallest of n values with probability 1 - 2^-n; nothing is known about its upper end.
-    return BoardFigure(
-        value, ordered[0], math.inf, f"{how}; from the smallest on, {100.0 * (1.0 - 0.5**n):.4g} % interval"
-    )
+    how += f"; from the smallest on, {100.0 * (1.0 - 0.5**n):.4g} % interval"
+    return BoardFigure(value, ordered[0], math.inf, how, tuple(bests))
 
 
 def median_figure(values: Sequence[float], what: str) -> BoardFigure:
@@ -372,48 +380,91 @@ def median_figure(values: Sequence[float], what: str) -> BoardFigure:
     distribution; a mean next to the median of partly missing runs would reward ending a slow run. A single value has no
     interval.
     """
-    n = len(values)
+    n, sample = len(values), tuple(values)
     if n == 1:
-        return BoardFigure(values[0], how=f"one {what}")
+        return BoardFigure(values[0], how=f"one {what}", sample=sample)
     value, how = float(median(values)), f"median of {n} {what}s"
     interval = median_interval(values, _LEVEL)
     if interval is not None:
-        return BoardFigure(value, interval.low, interval.high, f"{how}; exact 95 % interval")
-    level = 100.0 * (1.0 - 0.5 ** (n - 1))
-    return BoardFigure(
-        value, min(values), max(values), f"{how}; from the smallest to the largest, {level:.4g} % interval"
-    )
+        return BoardFigure(value, interval.low, interval.high, f"{how}; exact 95 % interval", sample)
+    how += f"; from the smallest to the largest, {100.0 * (1.0 - 0.5 ** (n - 1)):.4g} % interval"
+    return BoardFigure(value, min(values), max(values), how, sample)
+
+
+MOST_PAIRED = 100
+"""In a larger table only neighbours are tested, since the number of pairs grows with the square."""
+ALPHA = 0.05
+"""How often a table may call equal entries distinguishable."""
 
 
 class Placing(Struct, frozen=True, gc=False):
-    """The place of one figure: ``rank`` from 1, ``None`` without a value; ``shared``: others have the same rank."""
+    """The place of one figure: ``rank`` from 1 by value, ``None`` if it has none; ``shared``: another value is equal.
+
+    ``best`` and ``worst`` are the ranks that the tests leave open, ``None`` if not every pair was tested. ``p_above``
+    is the p value, after Holm's correction, of the test against the figure above it; ``None``: there was no test.
+    ``why`` says why there is a value but no rank.
+    """
 
     rank: int | None
-    shared: bool
+    shared: bool = False
+    best: int | None = None
+    worst: int | None = None
+    p_above: float | None = None
+    why: str = ""
 
 
-def rank(figures: Sequence[BoardFigure]) -> list[Placing]:
-    """The rank of each figure of one column, in the given order. Less is better.
+def rank(figures: Sequence[BoardFigure], *, by_test: bool) -> list[Placing]:
+    """The place of each figure of one column, in the given order. Less is better, equal values share a rank.
 
-    In order of value, each figure shares the rank of the one before, unless some figure of that rank is clearly better:
-    then a new rank opens, 1 + the number of figures before. So a wide interval gains no rank over a better value, and
-    an entry that is clearly better than another always has the smaller rank. The converse need not hold, since "cannot
-    be told apart" is not transitive. One sort: n log n in all.
+    ``by_test``: figures of fewer than three runs have no rank; the others are compared in pairs by the verdict's test
+    of their samples. A figure is distinguishable from one above it if it is slower by that test as well, with a p value
+    below 5 % after Holm's correction over all tests of the column. Otherwise values decide alone.
     """
-    ranks: list[int | None] = [None] * len(figures)
-    # Tuples sort three times as fast as indices with a key.
     known = sorted(
-        (value, *_bounds(value, each), index)
+        (value, index)
         for index, each in enumerate(figures)
         if (value := each.value) is not None and not math.isnan(value)
     )
-    place, least = 1, math.inf
-    for at, (_, low, high, index) in enumerate(known, 1):
-        if low > least:
-            place, least = at, math.inf
-        ranks[index], least = place, min(least, high)
-    times = Counter(ranks)
-    return [Placing(place, place is not None and times[place] > 1) for place in ranks]
+    found = [Placing(None) for _ in figures]
+    if by_test:
+        for _, index in known:
+            n = len(figures[index].sample)
+            if n < LEAST_RUNS:
+                found[index] = Placing(None, why=f"no rank: a test needs {LEAST_RUNS} runs, it has {n}")
+        known = [each for each in known if not found[each[1]].why]
+    times, place = Counter(value for value, _ in known), 0
+    for at, (value, index) in enumerate(known):
+        place = at + 1 if at == 0 or value != known[at - 1][0] else place
+        found[index] = Placing(place, times[value] > 1)
+    if by_test and known:
+        order_of = [index for _, index in known]
+        for index, tested in zip(order_of, _tested([figures[each] for each in order_of]), strict=True):
+            found[index] = msgspec.structs.replace(tested, rank=found[index].rank, shared=found[index].shared)
+    return found
+
+
+def _tested(figures: Sequence[BoardFigure]) -> list[Placing]:
+    """What the tests say about figures in the order of their values."""
+    n = len(figures)
+    paired = n <= MOST_PAIRED
+    pairs = [(a, b) for b in range(n) for a in range(0 if paired else max(0, b - 1), b)]
+    # What is not slower by value is not slower, whatever the test says of the means.
+    p_values = [
+        1.0 if figures[a].value == figures[b].value else slower_p(figures[a].sample, figures[b].sample)
+        for a, b in pairs
+    ]
+    adjusted = dict(zip(pairs, holm(p_values), strict=True))
+    apart = [pair for pair, p_value in adjusted.items() if p_value < ALPHA]
+    before, behind = Counter(b for _, b in apart), Counter(a for a, _ in apart)
+    return [
+        Placing(
+            None,
+            best=1 + before[at] if paired else None,
+            worst=n - behind[at] if paired else None,
+            p_above=adjusted[at - 1, at] if at else None,
+        )
+        for at in range(n)
+    ]
 
 
 def order(figures: Sequence[BoardFigure], ranks: Sequence[Placing], names: Sequence[str]) -> list[int]:
@@ -441,9 +492,3 @@ def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, flo
             best = value
             found.append((day, value, index))
     return found
-
-
-def _bounds(value: float, figure: BoardFigure) -> tuple[float, float]:
-    """The interval, or the point twice; an interval that excludes its own value is extended to it."""
-    low, high = figure.low, figure.high
-    return value if low is None or low > value else low, value if high is None or high < value else high

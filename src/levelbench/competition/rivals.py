@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
+from itertools import chain
 from operator import lt
 from typing import Any, NamedTuple
 
@@ -40,7 +41,13 @@ _SUBJECTS = frozenset(
 )
 """The gate's subjects that all entries of a board should share."""
 _CODE_OF = {"refuse": "B260", "no verdict": "B260", "doubt": "B261", "note": "B262"}
-_SHOWN_AT_RANK = frozenset({"B155", "B241", "B242", "B243", "B244", "B260", "B261"})
+_SHOWN_AT_RANK = frozenset(
+    {
+        *("B120", "B126", "B138", "B144", "B145", "B154", "B155", "B167", "B169", "B184", "B186", "B190"),
+        *("B222", "B237", "B241", "B242", "B243", "B244", "B260", "B261"),
+    }
+)
+"""What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
 
 
 _DIGESTS = ("quality_digest", "data_digest", "source_digest")
@@ -146,8 +153,23 @@ def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
 
 
 def doubts_at_rank(findings: Iterable[EntryFinding]) -> list[str]:
-    """The doubts shown next to an entry's rank: those from the gate, from its own runs, and from other entries."""
-    return list({f"{CODES[each.code]}: {each.found}": None for each in findings if each.code in _SHOWN_AT_RANK})
+    """The doubts shown next to an entry's rank: one line per code, with its first finding and the number of others."""
+    found: dict[str, list[str]] = {}
+    for each in findings:
+        if each.code in _SHOWN_AT_RANK:
+            found.setdefault(each.code, []).append(each.found)
+    return [
+        f"{CODES[code]}: {_brief(said[0])}" + (f" (and {len(said) - 1} more)" if len(said) > 1 else "")
+        for code, said in ((code, list(dict.fromkeys(texts))) for code, texts in found.items())
+    ]
+
+
+_MOST_SAID = 140
+
+
+def _brief(text: str) -> str:
+    """``text`` cut at a word; the entry's page has all of it."""
+    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID].rpartition(' ')[0].rstrip(':,;')} …"
 
 
 LEAST_POINTS = 5
@@ -162,6 +184,9 @@ _SIGNIFICANT, _LEAST_S = 1e4, 1e-9
 """Times are compared in units of the curve's first time."""
 _KEPT_POINTS = 400
 _SKETCH = 6
+_THINNED = 1.3
+"""A curve has at least this many times the points of one in which points were left out."""
+_FAR = (1, 2, 3)
 _AGREE = 0.9
 """The share of points that must agree."""
 _RATIO = 1e-4
@@ -185,7 +210,9 @@ def _begun(curve: SubmittedCurve) -> tuple[list[float], list[float]]:
 def sketch(curve: SubmittedCurve) -> bytes:
     """A few hashes of the curve, 8 bytes each; empty for a curve so plain that agreement may be an accident.
 
-    They cover the rounded points, and runs of four qualities, which survive a scaling of the times. The columns of the
+    They cover the rounded points, and runs of four qualities, which survive a scaling of the times. Three qualities at
+    equal distances of one to three evaluations survive it too if every second or third point was left out, or points
+    were put between. The columns of the
     curve must have the same length, and its times must increase.
     """
     time_s, quality = _begun(curve)
@@ -200,8 +227,10 @@ def sketch(curve: SubmittedCurve) -> bytes:
     # In its own unit the first time is the same for all curves, so the first point would only compare a quality.
     points = sorted(map(hash, zip(time_s[1:], quality[1:], strict=True)))[:_SKETCH]
     steps = sorted(map(hash, zip(quality, quality[1:], quality[2:], quality[3:], strict=False)))[:_SKETCH]
+    # Without the distance, since a point left out doubles it.
+    apart = (sorted(map(hash, zip(quality, quality[far:], quality[2 * far :], strict=False)))[:_SKETCH] for far in _FAR)
     # A truncated copy keeps its beginning.
-    kept = {*points, *steps, hash((time_s[1], quality[1])), hash(tuple(quality[:4]))}
+    kept = {*points, *steps, *chain.from_iterable(apart), hash((time_s[1], quality[1])), hash(tuple(quality[:4]))}
     return array("q", kept).tobytes()
 
 
@@ -227,7 +256,16 @@ def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
 
 def match(earlier: SubmittedCurve, curve: SubmittedCurve) -> CurveMatch | None:
     """The match, if almost all points of the shorter curve are points of the other one, at one scale of time."""
-    (times_before, before), (times, after) = _begun(earlier), _begun(curve)
+    first, second = _begun(earlier), _begun(curve)
+    return _same_places(first, second) or _thinned_match(first, second)
+
+
+_Points = tuple[list[float], list[float]]
+
+
+def _same_places(earlier: _Points, curve: _Points) -> CurveMatch | None:
+    """The match of points at equal places."""
+    (times_before, before), (times, after) = earlier, curve
     points = min(len(times_before), len(times))
     ratios = [b / a for a, b in zip(times_before, times, strict=False)]
     if not ratios:
@@ -240,6 +278,39 @@ def match(earlier: SubmittedCurve, curve: SubmittedCurve) -> CurveMatch | None:
     if agree < _AGREE * points or agree < LEAST_POINTS:
         return None
     return CurveMatch(agree, points, 1.0 if abs(scale - 1) <= _RATIO else scale)
+
+
+def _thinned_match(earlier: _Points, curve: _Points) -> CurveMatch | None:
+    """The match, if points of one curve were left out of the other: each is looked for in the longer one."""
+    swapped = len(earlier[0]) < len(curve[0])
+    (times, longer), (few, shorter) = (curve, earlier) if swapped else (earlier, curve)
+    points = len(few)
+    if len(times) < _THINNED * points or points < LEAST_POINTS:
+        return None
+    # The scale at which each point lies on the next one of its quality, that of the ends, and none.
+    at, ratios = 0, [1.0]
+    for time, quality in zip(few, shorter, strict=True):
+        found = next((i for i in range(at, len(longer)) if abs(longer[i] - quality) <= _SAME), None)
+        if found is not None:
+            at = found + 1
+            ratios.append(time / times[found])
+    scales = {1.0, few[-1] / times[-1], sorted(ratios)[len(ratios) // 2]}
+    agree, scale = max((_on(few, shorter, times, longer, each), each) for each in scales)
+    if agree < _AGREE * points or agree < LEAST_POINTS:
+        return None
+    scale = 1.0 / scale if swapped else scale
+    return CurveMatch(agree, points, 1.0 if abs(scale - 1) <= _RATIO else scale)
+
+
+def _on(
+    few: Sequence[float], shorter: Sequence[float], times: Sequence[float], longer: Sequence[float], scale: float
+) -> int:
+    """How many points of the shorter curve are points of the longer one, whose times are multiplied by ``scale``."""
+    count = 0
+    for time, quality in zip(few, shorter, strict=True):
+        at = bisect_left(times, time / scale * (1.0 - _RATIO))
+        count += at < len(times) and times[at] * scale <= time * (1.0 + _RATIO) and abs(longer[at] - quality) <= _SAME
+    return count
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

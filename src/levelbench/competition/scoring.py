@@ -174,7 +174,8 @@ def _measured(good: Sequence[Inference], scenario: RankedScenario) -> BoardFigur
     found = median_figure(values, "measurement")
     if scenario.name == "server" and len(values) > 1 and min(values) == max(values):
         # The rate was chosen beforehand, so equal rates are not a spread of zero.
-        found = BoardFigure(found.value, how=f"target rate, kept by each of {len(values)} measurements")
+        how = f"target rate, kept by each of {len(values)} measurements"
+        found = BoardFigure(found.value, how=how, sample=found.sample)
     return msgspec.structs.replace(found, how=f"{scenario.title}: {scenario.measure}, {found.how}")
 
 
@@ -316,11 +317,11 @@ def aggregation_words(rules: Aggregation) -> str:
     if rules.best_of > 1:
         return (
             f"The median over studies of the fastest of {rules.best_of} runs each, {rules.runs} runs or more; "
-            "a study that never reaches the target counts as never, and the interval is part of the ranking."
+            "a study that never reaches the target counts as never."
         )
     return (
         f"The median of all runs, {rules.runs} or more; those that never reach the target count as never, "
-        "and the interval is part of the ranking: 95 %, or for five runs the smallest to the largest (93.75 %)."
+        "and the interval is the median's: 95 %, or for five runs the smallest to the largest (93.75 %)."
     )
 
 

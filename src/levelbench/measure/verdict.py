@@ -40,7 +40,7 @@ from levelbench.measure.statistics.values import (
 )
 
 __all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict"]
-__all__ += ["ratio_sentence", "ratio_text", "verdict"]
+__all__ += ["ratio_sentence", "ratio_text", "slower_p", "verdict"]
 
 LEAST_RUNS, _FARTHEST = 3, 1e300
 """Distinct runs of each arm below which there is a ratio but no verdict."""
@@ -159,6 +159,30 @@ def verdict(
     if sessions is not None:
         return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {NOT_INTERLEAVED}")
     return _censored(case, known, spent_a, spent_b)
+
+
+def slower_p(a: Sequence[float | None], b: Sequence[float | None]) -> float:
+    """The p value of the verdict's own test if ``b`` is slower than ``a``, for a correction over many comparisons.
+
+    1 if ``b`` is not the slower one, or if the p value is at most 5 % but the verdict is not SLOWER: the arms are the
+    SAME within the margin, or outliers decide. ``None`` is a run that could never have reached the target, however long
+    it tried. Raises ``ValueError`` as :func:`verdict` does, and for fewer than three runs in an arm.
+    """
+    if min(len(a), len(b)) < LEAST_RUNS:
+        raise ValueError(f"{len(a)} and {len(b)} runs cannot be tested: {LEAST_RUNS} or more of each are needed")
+    never = [[math.inf] * sum(time is None for time in arm) for arm in (a, b)]
+    if any(never):
+        arms = _arm(a, never[0]), _arm(b, never[1])
+        p_value, slower = log_rank_p(*arms), log_rank_sign(*arms) < 0
+    else:
+        found = welch_log_ratio([time for time in a if time is not None], [time for time in b if time is not None])
+        p_value, slower = found.p_value, found.ratio > 1.0
+    if not slower:
+        return 1.0
+    if p_value > 1.0 - _LEVEL:
+        return p_value
+    said = verdict(a, b, censored_at_a=never[0] or None, censored_at_b=never[1] or None)
+    return p_value if said.kind is VerdictKind.SLOWER else 1.0
 
 
 @dataclass(frozen=True)

@@ -287,3 +287,25 @@ def test_no_text_crashes_the_reader_of_summaries(lines):
     except RecordError:
         return
     assert found.scenario
+
+
+@pytest.mark.parametrize("added", ["Result is : INVALID\n", "Mode     : AccuracyOnly\n"])
+def test_a_summary_that_says_two_things_of_one_name_is_refused(added):
+    text = summary().replace("Result is : VALID\n", f"Result is : VALID\n{added}")
+    with pytest.raises(RecordError, match="and again"):
+        parse_summary(text.encode(), "reading it")
+
+
+def test_a_summary_to_which_another_one_was_added_is_refused():
+    with pytest.raises(RecordError, match="MLPerf Results Summary"):
+        parse_summary((summary() + summary(verdict="INVALID")).encode(), "reading it")
+    assert parse_summary((summary() + summary()).encode(), "reading it").valid is True
+
+
+def test_a_detail_log_with_two_values_of_one_result_is_refused():
+    def line(value):
+        fields = {"key": "result_query_count", "value": value, "time_ms": 1.0, "metadata": {}}
+        return f":::MLLOG {json.dumps(fields)}\n"
+
+    with pytest.raises(RecordError, match="'result_query_count' is 100 and again 5000"):
+        loadgen.parse_detail((line(100) + line(5000)).encode(), "reading it")

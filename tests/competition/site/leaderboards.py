@@ -22,7 +22,7 @@ from levelbench.competition.leaderboard import SITE_MARKER
 from levelbench.competition.rulesets import ruleset, task_rules
 from levelbench.competition.site.build import LOCK, STAGING
 
-__all__ = ["DATA", "DAY", "DIGEST", "assert_whole", "files", "inference", "measure", "write"]
+__all__ = ["DATA", "DAY", "DIGEST", "assert_whole", "files", "inference", "measure", "thrice", "write"]
 
 DAY = date(2026, 11, 21)
 TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
@@ -52,6 +52,11 @@ def measure(folder, name, *measured, **parts):
     price = SystemPrice(3.06, "https://example.org/prices", "2026-11-20", True)
     changes |= {"clock": None, "crossing": None, "origin": None, "submitted": "2026-11-21", "price": price}
     return write(folder, name, **{**changes, "inference": list(measured), **parts})
+
+
+def thrice(measured):
+    """The same figures from three processes, which is what a test of differences needs."""
+    return [msgspec.structs.replace(measured, duration_s=measured.duration_s + at / 1000) for at in range(3)]
 
 
 def inference(scenario, **parts):

@@ -1,11 +1,17 @@
 """A board's page in headless Chromium: a reader uses its columns, filters, target and curves."""
 
-import pytest
-from tests.competition.site.browsing import names
+import html
+import re
 
-from levelbench.competition.figures import BoardFigure, aggregate
+import msgspec
+import pytest
+from tests.competition.site.browsing import names, write_site
+
+from levelbench.competition.figures import BoardFigure, aggregate, median_figure
 from levelbench.competition.rulesets import Aggregation
 from levelbench.competition.site import brief, figure_text
+from levelbench.competition.site.boards import filled
+from levelbench.competition.site.pages import task_page
 
 pytest.importorskip("playwright.sync_api")
 
@@ -262,3 +268,29 @@ def test_the_script_writes_what_is_small_or_large_as_the_build_does(board):
     assert shown == [[f"${brief(value * 1e-9)}", f"${brief(value, 5 if value >= 100 else 3)}"] for value in values]
     cents = board().evaluate("(values) => values.map((value) => window.levelbench.dollars(value, true))", values[:4])
     assert cents == [figure_text("cost", BoardFigure(value), "ceil-seconds") for value in values[:4]]
+
+
+def test_the_script_shows_the_same_ranks_as_the_page_without_it(visit, tmp_path, by_hand):
+    def entry(name, *times):
+        figure = median_figure(times, "run")
+        payload = by_hand.figure(figure.value, f"{figure.value} s", low=figure.low, high=figure.high)
+        figures = {"time": msgspec.structs.replace(payload, sample=figure.sample)}
+        return by_hand.entry(name, n=len(times), machine="9c5d1b", figures=figures, steps=[[(0.9, t)] for t in times])
+
+    rules = msgspec.structs.replace(by_hand.board([]).ruleset, by_test=True)
+    made = [entry("a", 1.0, 1.01, 1.02), entry("b", 1.005, 1.02, 1.03), entry("c", 2.0, 2.1, 2.2), entry("lucky", 0.1)]
+    board = filled(by_hand.board([], ruleset=rules), made)
+    page = visit(write_site(tmp_path, board, []) / "task.html")
+    ranks = "[...document.querySelectorAll('#ranking tbody td.rank')].map((each) => each.textContent)"
+    assert names(page) == ["a", "b", "c", "lucky"]
+    assert page.evaluate(ranks) == [text_of(row) for row in static_ranks(task_page(board))]
+    assert "no rank: a test needs 3 runs, it has 1" in page.locator("#ranking tbody tr").last.inner_text()
+    assert page.locator(".badge", has_text="machine 9c5d1b").count() == 4
+
+
+def static_ranks(page):
+    return re.findall(r'<td role="cell" class="rank">(.*?)</td>', page)
+
+
+def text_of(cell):
+    return html.unescape(re.sub(r"<[^>]*>", "", cell))

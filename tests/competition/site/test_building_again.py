@@ -43,7 +43,7 @@ def test_one_changed_entry_makes_its_page_and_the_board_again_and_nothing_else(f
     kinds = sorted(re.sub(DIGEST, ".", name) for name in built.written)
     assert kinds == [
         "cifar10_dawnbench-1.0.html", "data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-second.html",
-        "index.html", "leaderboard.csv", "leaderboard.json",
+        "index.html", "leaderboard.csv", "leaderboard.json", "leaderboard.md",
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 import pytest
-from tests.competition.site.leaderboards import DAY, DIGEST, assert_whole, inference, measure
+from tests.competition.site.leaderboards import DAY, DIGEST, assert_whole, inference, measure, thrice
 
 from levelbench.competition.entries import Author
 from levelbench.competition.site.build import TOO_MANY, build
@@ -21,11 +21,11 @@ def batches(*rates):
 STREAM = {"mean_latency_s": 0.0101, "quantiles_s": {"0.9": 0.011, "0.99": 0.013}}
 SERVER = {"latency_bound_s": 0.015, "target_per_s": 100.0}
 MEASURED = {
-    "single": [inference("single-stream", **STREAM)],
-    "multi": [inference("multi-stream", **STREAM, samples=16_000, throughput_per_s=784.0)],
-    "server": [inference("server", **SERVER)],
-    "offline": batches(98.0, 100.0),
-    "alone": [inference("dawnbench", **STREAM)],
+    "single": thrice(inference("single-stream", **STREAM)),
+    "multi": thrice(inference("multi-stream", **STREAM, samples=16_000, throughput_per_s=784.0)),
+    "server": thrice(inference("server", **SERVER)),
+    "offline": batches(98.0, 99.0, 100.0),
+    "alone": thrice(inference("dawnbench", **STREAM)),
 }
 BOARDS = ["", "_dawnbench", "_multi-stream-8", "_offline", "_server-15ms"]
 
@@ -59,7 +59,9 @@ def ranking(site):
         for entry in board["entries"]:
             (column,) = set(entry["figures"]) - {"inference_cost"}
             figure = entry["figures"][column]
-            found.setdefault(board["page"], []).append((entry["model"], figure["rank"], column, figure["text"]))
+            found.setdefault(board["page"], []).append(
+                (entry["model"], figure["rank"], column, figure["text"].partition(" [")[0])
+            )
     return found
 
 
@@ -71,19 +73,45 @@ def test_each_scenario_is_ranked_by_itself_the_best_first(folder, site):
     assert alone == [("alone-b", 1, "latency", "6.73 ms"), ("alone-a", 2, "latency", "10.1 ms")]
     assert multi == [("multi-b", 1, "latency", "8.67 ms"), ("multi-a", 2, "latency", "13 ms")]
     assert server == [("server-b", 1, "throughput", "150/s"), ("server-a", 2, "throughput", "100/s")]
-    assert [each[:3] for each in offline] == [("offline-b", 1, "throughput"), ("offline-a", 2, "throughput")]
-    assert offline[0][3] == "148.5/s [147.0, 150.0]"
+    assert offline == [("offline-b", 1, "throughput", "148.5/s"), ("offline-a", 2, "throughput", "99/s")]
 
 
-def test_what_the_intervals_cannot_tell_apart_shares_a_rank_of_throughput(folder, site):
-    measure(folder, "offline-c", *batches(99.0, 110.0), author=Author("Cora"))
+def test_what_the_test_cannot_tell_apart_says_so_and_keeps_the_order_of_values(folder, site):
+    measure(folder, "offline-c", *batches(99.0, 100.0, 101.0), author=Author("Cora"))
     assert build(folder, site, today=DAY).not_shown == []
-    offline = ranking(site)["digits_levelbench-1.0_offline.html"]
-    assert [each[:2] for each in offline] == [("offline-b", 1), ("offline-c", 2), ("offline-a", 2)]
+    (board,) = [
+        each
+        for each in json.loads((site / "leaderboard.json").read_text())["boards"]
+        if each["page"].endswith("_offline.html")
+    ]
+    figures = [(each["model"], each["figures"]["throughput"]) for each in board["entries"]]
+    assert [(model, each["rank"], each["best"], each["worst"]) for model, each in figures] == [
+        ("offline-b", 1, 1, 1), ("offline-c", 2, 2, 3), ("offline-a", 3, 2, 3),
+    ]  # fmt: skip
+    assert figures[1][1]["p_above"] < 0.05 < figures[2][1]["p_above"]
+
+
+def test_one_measurement_has_no_rank_and_the_reason_is_in_its_row(folder, site):
+    measure(folder, "offline-lucky", *batches(190.0), author=Author("Cora"))
+    built = build(folder, site, today=DAY)
+    assert built.not_shown == []
+    assert ranking(site)["digits_levelbench-1.0_offline.html"][-1][:2] == ("offline-lucky", None)
+    why = "no rank: a test needs 3 runs, it has 1"
+    page = (site / "digits_levelbench-1.0_offline.html").read_text()
+    assert why in page
+    rows = list(csv.DictReader(io.StringIO((site / "leaderboard.csv").read_text())))
+    (lucky,) = [row for row in rows if row["model"] == "offline-lucky"]
+    assert (lucky["throughput_rank"], why in lucky["said"]) == ("", True)
+    assert why in (site / "leaderboard.md").read_text()
+    (offline,) = [
+        each for each in built.rankings if each.board.endswith("_offline.html") and "throughput" in each.title
+    ]
+    assert offline.rows[-1].said[0] == why
 
 
 def test_servers_are_ranked_with_those_of_their_own_latency_bound(folder, site):
-    measure(folder, "slow", inference("server", latency_bound_s=0.1, target_per_s=100.0), author=Author("Cora"))
+    measured = thrice(inference("server", latency_bound_s=0.1, target_per_s=100.0))
+    measure(folder, "slow", *measured, author=Author("Cora"))
     build(folder, site, today=DAY)
     found = ranking(site)
     assert found["digits_levelbench-1.0_server-100ms.html"] == [("slow", 1, "throughput", "100/s")]
@@ -131,7 +159,7 @@ def test_programs_get_the_scenario_with_its_condition(folder, site):
 
 def test_the_record_of_a_throughput_is_the_highest(folder, site):
     measure(folder, "offline-b", *better("offline"), author=Author("Bob"), submitted="2026-11-22")
-    measure(folder, "offline-c", *batches(120.0), author=Author("Cora"), submitted="2026-11-23")
+    measure(folder, "offline-c", *batches(119.0, 120.0, 121.0), author=Author("Cora"), submitted="2026-11-23")
     build(folder, site, today=DAY.replace(day=24))
     page = (site / "digits_levelbench-1.0_offline.html").read_text()
     points = re.findall(r'aria-label="(\S+): (\S+/s), offline', page)
@@ -145,6 +173,7 @@ def test_an_entry_of_one_scenario_changes_its_own_board_and_no_other(folder, sit
     assert sorted(re.sub(DIGEST, ".", name) for name in built.written) == [
         "data/digits_levelbench-1.0_offline.js", "digits_levelbench-1.0_offline.html",
         "entries/digits-inference-offline-a.html", "leaderboard.csv", "leaderboard.json",
+        "leaderboard.md",
     ]  # fmt: skip
     for path in folder.rglob("server-*.json"):
         path.unlink()

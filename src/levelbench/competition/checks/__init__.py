@@ -89,7 +89,9 @@ class MachineLimits(Struct, frozen=True):
     """What is known about an entry apart from its own statements; ``None`` is unknown.
 
     ``flop_s`` is the peak operations per second of ``machine``. ``flops_per_sample`` is the cost of ``network``, which
-    the entry's model is taken for, and ``samples_per_epoch`` the size of the task's training data. ``recipe`` holds the
+    the entry's model is taken for (``certain``: it is the recipe that the entry names), and ``samples_per_epoch`` the
+    size of the task's training data. ``fast`` is how many times fewer multiplications a fast algorithm may need: 1 for
+    a network without convolutions. ``recipe`` holds the
     settings of the task's recipe that the entry names, as in levelbench ``version``; empty: the task has no recipe of
     that name.
     """
@@ -98,6 +100,8 @@ class MachineLimits(Struct, frozen=True):
     machine: str = ""
     flops_per_sample: float | None = None
     network: str = ""
+    certain: bool = False
+    fast: float = 4.0
     samples_per_epoch: int | None = None
     recipe: Mapping[str, Setting] | None = None
     version: str = ""

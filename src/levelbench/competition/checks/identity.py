@@ -47,12 +47,18 @@ _LIKE_LATIN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", 
 
 
 def skeleton(name: str) -> str:
-    """``name`` without details of how it is written: equal for names that a reader would confuse."""
+    """``name`` without details of how it is written: equal for names that a reader would confuse.
+
+    Accents, punctuation, the order of words ("Lovelace, Ada") and middle initials count as such details too.
+    """
     seen = "".join(
-        each for each in unicodedata.normalize("NFKC", name) if unicodedata.category(each) not in ("Cf", "Cc", "Mn")
+        each for each in unicodedata.normalize("NFKD", name) if unicodedata.category(each) not in ("Cf", "Cc", "Mn")
     )
     seen = UNSEEN.sub("", seen)
-    return " ".join(unicodedata.normalize("NFKC", seen.casefold()).translate(_ALIKE).split())
+    plain = unicodedata.normalize("NFKC", seen.casefold()).translate(_ALIKE)
+    words = [word for word in re.split(r"[\W_]+", plain) if word]
+    full = [word for word in words if len(word) > 1 or f"{word}." not in plain]
+    return "".join(sorted(full if len(full) > 1 else words)) or " ".join(plain.split())
 
 
 def has_mixed_scripts(name: str) -> bool:
@@ -96,7 +102,10 @@ def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
     task = entry.task
     if task is None:
         found = f"it is {shown(submission.task)}; {rules.id} has {', '.join(each.task for each in rules.tasks)}"
-        yield entry.error("B111", "task", found)
+        if entry.imported:
+            yield entry.warning("B111", "task", found, "nothing: it is not ranked")
+        else:
+            yield entry.error("B111", "task", found)
     elif submission.target != task.target:
         stated, wanted = map(msgspec.structs.asdict, (submission.target, task.target))
         wrong = [
@@ -304,12 +313,31 @@ def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield entry.warning("B169", "settings.recipe", "it is not stated", "check whether the task's own recipe ran")
 
 
+_FAR = 100.0
+"""A setting that may change is seldom this many times the recipe's."""
+
+
+def _changed(entry: CheckedEntry, name: str, value: Setting, wanted: Setting) -> EntryFinding:
+    """The finding about a setting that the division may change and that is not the recipe's."""
+    found = f"{name} is {shown(str(value))[1:-1]}, the task's recipe has {shown(str(wanted))[1:-1]}"
+    numbers = [each for each in (value, wanted) if isinstance(each, int | float) and not isinstance(each, bool)]
+    alike = len(numbers) == 2 or type(value) is type(wanted)
+    low, high = (min(numbers), max(numbers)) if len(numbers) == 2 else (1.0, 1.0)
+    near = alike and (0 < high <= _FAR * low or 0 in (low, high))
+    say = entry.note if near else entry.warning
+    return say("B167", f"settings.{name}", found)
+
+
 def _settings(
     entry: CheckedEntry, wanted: Mapping[str, Setting], may_change: frozenset[str], differs: Callable[..., EntryFinding]
 ) -> Iterator[EntryFinding]:
     own = entry.submission.settings
     for name, value in wanted.items():
-        if name in may_change or (name in own and own[name] == value):
+        if name in own and own[name] == value:
+            continue
+        if name in may_change:
+            if name in own:
+                yield _changed(entry, name, own[name], value)
             continue
         field, has = f"settings.{name}", f"the task's recipe has {shown(str(value))}"
         if name in own:
@@ -555,16 +583,20 @@ def _is_same(was: object, is_now: object) -> bool:
 
 
 class _Head(NamedTuple):
-    """What identifies a run: its id and seed, its group of replicates, and its labels."""
+    """What identifies a run: its id and seed, its group of replicates, the day of its start, and its labels."""
 
     id: str
     seed: int
     group: tuple[str, ...]
+    day: str
     labels: dict[str, Any] | None = None
 
 
 def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
-    """Records with the entry's specification, source and machine that the entry lacks."""
+    """Records with the entry's specification, source and machine that the entry lacks.
+
+    All runs count, so a run that was there on the day of the entry must be in it, unless the entry says why not.
+    """
     submission = entry.submission
     stated = {each.record_digest for _, each in _recorded(submission)}
     heads = {digest: _head(records[digest]) for digest in stated if digest is not None and digest in records}
@@ -572,17 +604,25 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
     if not groups:
         return
     have = {(head.id, head.seed) for head in heads.values() if head is not None}
-    missing = []
+    missing: list[str] = []
+    later = True
     for digest, path in records.items():
         head = _head(path) if digest not in stated else None
         # Copies of one record in two folders are one run.
         if head is not None and head.group in groups and (head.id, head.seed) not in have:
             missing.append(f"{head.id} (seed {head.seed})")
+            later = later and head.day > submission.submitted
     if missing:
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         found = f"{len(missing)} with the same specification, source and machine: {', '.join(missing[:_SHOWN])}{more}"
         field = "runs" if submission.runs else "inference"
-        yield entry.warning("B184", field, found)
+        if submission.notes.startswith(ONLY_THESE):
+            yield entry.warning("B184", field, found)
+        elif later:
+            yield entry.note("B184", field, f"made after the day of the entry: {found}")
+        else:
+            do = "make the entry again: levelbench board submit --replace takes all runs"
+            yield entry.error("B184", field, found, do)
 
 
 @lru_cache(maxsize=100_000)
@@ -600,7 +640,7 @@ def _head(path: str) -> _Head | None:
         return None
     machine = machine_of(header.environment)
     if not isinstance(header, Header):
-        return _Head(header.id, header.seed, (header.key, "", machine))
+        return _Head(header.id, header.seed, (header.key, "", machine), header.started[:10])
     specification = header.specification
     labels: dict[str, Any] = {"task": specification.task, "framework": specification.framework}
     labels |= {f"settings.{name}": value for name, value in specification.settings.items()}
@@ -608,4 +648,4 @@ def _head(path: str) -> _Head | None:
     labels |= {f"hardware.{name}": getattr(system, name) for name in _PARTS}
     software = provenance_of(header.environment, version=header.version).software
     labels |= {f"provenance.software.{name}": text for name, text in software.items()}
-    return _Head(header.id, header.seed, (header.key, header.source.whole, machine), labels)
+    return _Head(header.id, header.seed, (header.key, header.source.whole, machine), header.started[:10], labels)

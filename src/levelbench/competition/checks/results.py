@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
@@ -113,9 +114,14 @@ _PHASES = 0.01
 """The timeline guarantees that phases sum to the time within 1 %."""
 
 
+def _has_no_target(entry: CheckedEntry) -> bool:
+    """Whether an import is of a task that its rules lack: then only the other system knows when a run arrived."""
+    return entry.imported and entry.task is None
+
+
 def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Each run's claims agree with its curve, if the rules are known."""
-    if entry.rules is None:
+    if entry.rules is None or _has_no_target(entry):
         return
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
         if run.status == "failed":
@@ -141,7 +147,7 @@ def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
 def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Enough runs arrive for the ruleset's figure to exist; under the rule ``first``, whether a run fell back."""
     rules, runs = entry.rules, entry.submission.runs
-    if rules is None or not runs:
+    if rules is None or not runs or _has_no_target(entry):
         return
     n, k = len(runs), sum(time is not None for time in entry.times)
     missed = f"{k} of {plural(n, 'run')} reached {entry.submission.target.threshold:g} ({entry.crossing})"
@@ -161,16 +167,28 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield from _after_and_before(entry)
 
 
+def _effort(curve: SubmittedCurve, time_s: float) -> float | None:
+    """Samples, or epochs, up to a time of a run; ``None`` if they are not stated."""
+    column = curve.samples or curve.epoch or ()
+    at = bisect_right(curve.time_s, time_s) - 1
+    return column[at] if len(column) == len(curve.time_s) and at >= 0 else None
+
+
 def _after_and_before(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """A run that missed must have tried as long as the slowest that arrived; otherwise it may have been stopped.
 
-    Under the rule ``first``, also reports whether a run that arrived fell back.
+    As many samples (or epochs) are as long: another run may have taken more time for them. Under the rule ``first``,
+    also reports whether a run that arrived fell back.
     """
     target, slowest = entry.submission.target, max((time for time in entry.times if time is not None), default=0.0)
     sign = sign_of(target.direction)
-    for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
+    timed = list(zip(entry.submission.runs, entry.times, strict=True))
+    needed = [_effort(run.curve, time_s) for run, time_s in timed if time_s is not None]
+    for at, (run, time_s) in enumerate(timed):
         tried = run.curve.time_s[-1] if run.curve.time_s else slowest
-        if time_s is None and run.status == "done" and tried < slowest:
+        whole = _effort(run.curve, tried)
+        as_much = whole is not None and all(each is not None and whole >= each for each in needed)
+        if time_s is None and run.status == "done" and tried < slowest and not as_much:
             found = f"it missed the target and ends at {tried:.6g} s; the slowest run that arrived took {slowest:.6g} s"
             yield entry.warning("B144", f"runs[{at}].curve.time_s", found)
         if time_s is not None and entry.crossing == "first":
@@ -198,6 +216,10 @@ def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
         found = "neither epochs nor samples say where the schedule ends"
         do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
         yield entry.warning("B146", "runs.curve", found, do)
+
+
+_SEEDS = 6
+"""The most seeds that a finding lists."""
 
 
 def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -232,6 +254,10 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         for at, run in enumerate(runs):
             if run.seed is None:
                 yield entry.warning("B153", f"runs[{at}].seed", "it is not stated")
+    each_once = len(seeds) == len(runs) > 1
+    if each_once and not entry.imported and max(seeds) - min(seeds) >= len(seeds):
+        found = f"they are {', '.join(map(str, sorted(seeds)[:_SEEDS]))}{', ...' if len(seeds) > _SEEDS else ''}"
+        yield entry.warning("B186", "runs.seed", f"{found}: no run has one of the seeds between")
     before: dict[tuple[str, object], int] = {}
     for at, run in enumerate(runs):
         curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
@@ -340,8 +366,6 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 _OVER = 0.1
 """A measured ceiling is not exact: it may be exceeded by this share."""
-_FAST = 4.0
-"""A fast convolution needs this many times fewer multiplications than counted: F(4x4, 3x3) of Lavin & Gray 2016."""
 
 
 def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -357,29 +381,50 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     works = [] if flops_stated is None else [(flops_stated, "")]
     if known.flops_per_sample is not None and (flops_stated is None or known.flops_per_sample > flops_stated):
         works.append((known.flops_per_sample, known.network))
-    if not limits or not works:
-        return
     rates = {
         f"runs[{at}].curve.time_s": _samples_a_second(run.curve, known.samples_per_epoch)
         for at, run in enumerate(submission.runs)
     }
     for at, each in enumerate(submission.inference):
         rates |= _of_answers(each, f"inference[{at}]")
+    if not limits or not works or not any(rates.values()):
+        if entry.known_facts is not None and not entry.imported:
+            yield from _unchecked(entry, bool(limits), bool(works))
+        return
     for field, samples_s in rates.items():
-        found = (_over(entry, field, flops * samples_s, min(limits), network) for flops, network in works)
+        found = (_over(entry, field, flops * samples_s, min(limits), network, known) for flops, network in works)
         yield from islice(filter(None, found), 1)
 
 
-def _over(entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str], network: str) -> EntryFinding | None:
+def _unchecked(entry: CheckedEntry, limits: bool, works: bool) -> Iterator[EntryFinding]:
+    """Why the speed of an entry cannot be checked. What every record has is missed; the rest is information."""
+    if any(run.curve.time_s and not (run.curve.samples or run.curve.epoch) for run in entry.submission.runs):
+        do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
+        yield entry.warning("B191", "runs.curve", "neither samples nor epochs are stated", do)
+        return
+    hardware = entry.submission.hardware
+    if not limits and entry.submission.origin is None and not (hardware.cores or hardware.accelerators):
+        do = "make the entry with levelbench board submit"
+        yield entry.warning("B191", "hardware", "neither cores nor accelerators are stated", do)
+        return
+    lacks = [*(["the machine's ceiling"] if not limits else []), *(["the cost of a sample"] if not works else [])]
+    if lacks:
+        do = "measure with levelbench network in the same store, or give --flops-per-sample"
+        yield entry.note("B191", "settings", f"unknown: {' and '.join(lacks)}", do)
+
+
+def _over(
+    entry: CheckedEntry, field: str, rate: float, limit: tuple[float, str], network: str, known: MachineLimits
+) -> EntryFinding | None:
     """``network``: the source of the known cost; empty if the cost is stated."""
     flop_s, machine = limit
     if rate <= flop_s * (1 + _OVER):
         return None
     of = f" of {network}" if network else ""
     found = f"{rate:.3g} operations a second{of}; {machine} is {flop_s:.3g}"
-    if rate <= flop_s * _FAST * (1 + _OVER):
+    if rate <= flop_s * known.fast * (1 + _OVER):
         return entry.warning("B190", field, found, "check whether a fast convolution explains it")
-    if network:
+    if network and not known.certain:
         return entry.warning("B190", field, found, f"check whether its network is {network}, or correct the times")
     return entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
 

@@ -59,13 +59,14 @@ class LoadGenSummary(Struct, frozen=True):
 
 def parse_summary(content: bytes, asked: str) -> LoadGenSummary:
     """The summary in a file's bytes; ``RecordError`` for any other file, such as that of an accuracy run."""
-    sections = _sections(content.decode("latin-1"))
+    sections = _sections(content.decode("latin-1"), asked)
     head, stats = sections.get("MLPerf Results Summary", ""), sections.get("Additional Stats", "")
     words = dict(_pairs(head))
     if "Scenario" not in words or "Mode" not in words:
         do = "give the mlperf_log_summary.txt of a performance run"
         raise RecordError(asked, "it gives neither scenario nor mode", do)
     text, _, notes = head.partition("Early Stopping Result:")
+    _require_once(_pairs(text), asked)
     pairs = dict(_pairs(text))
     headline = next((match for name in pairs if (match := _PERCENTILE.fullmatch(name))), None)
     processed = _PROCESSED.search(notes)
@@ -90,13 +91,21 @@ def parse_summary(content: bytes, asked: str) -> LoadGenSummary:
     )
 
 
-def _sections(text: str) -> dict[str, str]:
-    """The parts between lines of equals signs, by title; for repeated titles, the first part."""
+def _require_once(pairs: Iterable[tuple[str, object]], asked: str) -> None:
+    """Refuse a log that says two things of one name: lines of another run were added to it."""
+    first: dict[str, object] = {}
+    for name, value in pairs:
+        if first.setdefault(name, value) != value:
+            found = f"{name!r} is {first[name]!r} and again {value!r}"
+            raise RecordError(asked, found[:300], "give the log as LoadGen wrote it, one run in each")
+
+
+def _sections(text: str, asked: str) -> dict[str, str]:
+    """The parts between lines of equals signs, by title; ``RecordError`` for two different ones of one title."""
     parts = re.split(r"^=+\s*$", text, flags=re.MULTILINE)
-    found: dict[str, str] = {}
-    for title, body in zip(parts[1::2], parts[2::2], strict=False):
-        found.setdefault(title.strip(), body)
-    return found
+    titled = [(title.strip(), body) for title, body in zip(parts[1::2], parts[2::2], strict=False)]
+    _require_once(((title, body.strip()) for title, body in titled if title), asked)
+    return dict(reversed(titled))
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
@@ -130,6 +139,8 @@ class Detail(Struct, frozen=True):
 def parse_detail(content: bytes, asked: str) -> Detail:
     """The log in a file's bytes; ``RecordError`` for a broken line, with its number, or a file without events."""
     events = parse_log(io.BytesIO(content), "", asked).events
+    results = [(event.key, event.value) for event in events if event.key.startswith(("result_", "power_"))]
+    _require_once(results, asked)
     last = {event.key: event.value for event in events}
     numbers = {key: number for key, value in last.items() if (number := number_of(value)) is not None}
     day = None

@@ -44,6 +44,17 @@ class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
     """
     best_of: int = 1
     """Median: the fastest of so many consecutive runs (a study) counts (AlgoPerf); 1: every run."""
+    ranking: Literal["test", "value"] | None = None
+    """``test``: a test of the runs says which entries are distinguishable, and fewer than three runs have no rank.
+
+    ``value``: figures are put in order without a test, as published boards do. ``None``: ``test`` for ``median``, else
+    ``value``.
+    """
+
+    @property
+    def by_test(self) -> bool:
+        """Whether the entries are compared by a test."""
+        return self.ranking == "test" or (self.ranking is None and self.rule == "median")
 
 
 class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
@@ -243,6 +254,8 @@ def _faults(rules: Ruleset) -> list[str]:
     best_of = rules.aggregation.best_of
     if best_of < 1 or (best_of > 1 and rules.aggregation.rule != "median") or rules.aggregation.runs % best_of:
         found.append(f"aggregation.best_of is {best_of}: only median has it, and it must divide the number of runs")
+    if rules.aggregation.rule == "first-run" and rules.aggregation.by_test:
+        found.append('aggregation.ranking is "test": the first run alone cannot be tested')
     names: set[str] = set()
     for at, each in enumerate(rules.tasks):
         for name in {each.task, *each.aliases}:

@@ -20,11 +20,12 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.competition.entries import Submission
-from levelbench.competition.figures import FLAGS, BoardFigure, Column, EntryScore, RankedScenario
+from levelbench.competition.figures import ALPHA, FLAGS, BoardFigure, Column, EntryScore, RankedScenario
 from levelbench.competition.leaderboard import Signed
 from levelbench.competition.rulesets import InferenceRules, Ruleset
 from levelbench.competition.scoring import thinned
 from levelbench.measure.crossing import Climb, sign_of
+from levelbench.measure.statistics.values import p_text
 from levelbench.records.schema import Target
 from levelbench.report.numbers import ABSENT, TIME, choose_unit, number, with_interval
 
@@ -35,12 +36,12 @@ DIVISIONS: tuple[Literal["closed", "open"], ...] = ("closed", "open")
 
 
 # The garbage collector may skip these acyclic objects (``gc=False``): a board has a hundred thousand of them.
-class FigurePayload(Struct, gc=False):
+class FigurePayload(Struct, gc=False, omit_defaults=True):
     """One figure: seconds (``time``, ``latency``), answers per second, US dollars (``cost``) or per million answers.
 
     ``text`` is its printed form (a dash without a value); ``note`` says how it was made, or why it is missing. ``rank``
-    counts from 1 within the division (``None``: unranked, or an entry's own page); ``shared``: others have the same
-    rank ("3=").
+    counts from 1 within the division (``None``: unranked, or an entry's own page); ``shared``: another value is equal
+    ("3="). ``best``, ``worst``, ``p_above`` and ``why`` are as in ``Placing``; ``sample`` is dropped once ranks exist.
     """
 
     value: float | None
@@ -50,6 +51,31 @@ class FigurePayload(Struct, gc=False):
     shared: bool
     text: str
     note: str
+    best: int | None = None
+    worst: int | None = None
+    p_above: float | None = None
+    why: str = ""
+    sample: tuple[float | None, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why it has no value, or no rank; empty if it has one."""
+        return self.note if self.value is None else self.why
+
+    @property
+    def ranks(self) -> str:
+        """The ranks that the tests leave open: ``1 to 3``, or only ``2``; empty without tests."""
+        if self.best is None or self.worst is None:
+            return ""
+        return str(self.best) if self.best == self.worst else f"{self.best} to {self.worst}"
+
+    @property
+    def against(self) -> str:
+        """How it compares with the one above it by the test; empty without one."""
+        if self.p_above is None:
+            return ""
+        apart = "distinguishable" if self.p_above < ALPHA else "not distinguishable"
+        return f"{apart} from the one above, {p_text(self.p_above)}"
 
 
 class PriceFacts(Struct, gc=False):
@@ -121,6 +147,10 @@ class EntryPayload(Struct, gc=False):
     steps: list[list[float]] = []
     doubts: list[str] = []
     """Why its figures may not be comparable with those of other entries: shown next to its rank."""
+    machine: str = ""
+    """The mark of the machine that its records describe, equal for equal machines; empty: none is described."""
+    differs: dict[str, str] = {}
+    """What sets it apart from the board's other entries of its author and model; all of its traits before ranking."""
 
 
 class RulesetFacts(Struct):
@@ -140,6 +170,7 @@ class RulesetFacts(Struct):
     rounding: Literal["ceil-seconds", "significant"]
     best_of: int = 1
     windows: Literal["lower", "upper", "mean"] | None = None
+    by_test: bool = False
 
 
 class BoardPayload(Struct):
@@ -315,7 +346,27 @@ def entry_payload(
         origin=OriginFacts(origin.format, origin.file, list(origin.doubts)) if origin else None,
         times_s=list(score.times_s),
         best_quality=None if best is None else best * sign_of(score.target.direction),
+        machine=machine_mark(submission),
+        differs=_traits(submission),
     )
+
+
+def machine_mark(submission: Submission) -> str:
+    """The first digits of the machine's mark in the entry's environment; empty if there is none."""
+    return submission.provenance.environment.get("machine.id", "")[:6]
+
+
+def _traits(submission: Submission) -> dict[str, str]:
+    """What may set an entry apart from others of its author and model."""
+    traits = {
+        "hardware": submission.hardware.description,
+        "framework": submission.framework,
+        **{name: str(value)[:60] for name, value in submission.settings.items()},
+        "commit": (submission.code.commit or "")[:10],
+        "code": (submission.provenance.source_digest or "")[:10],
+        "version": submission.provenance.version or "",
+    }
+    return {name: text for name, text in traits.items() if text}
 
 
 def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
@@ -324,7 +375,8 @@ def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
     rounding, figures = rules.cost.rounding, ((column, score.figure(column)) for column in columns)
     return {
         column: FigurePayload(
-            each.value, each.low, each.high, None, False, figure_text(column, each, rounding), each.how
+            *(each.value, each.low, each.high, None, False, figure_text(column, each, rounding), each.how),
+            sample=each.sample,
         )
         for column, each in figures
     }

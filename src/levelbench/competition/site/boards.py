@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice, product
 from operator import attrgetter, itemgetter
@@ -18,10 +19,12 @@ from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
+from msgspec import Struct
 
 from levelbench.competition.figures import (
     COLUMNS,
     MORE_IS_BETTER,
+    MOST_PAIRED,
     BoardFigure,
     Column,
     RankedScenario,
@@ -44,8 +47,11 @@ from levelbench.competition.site import (
     slug_of,
 )
 from levelbench.competition.site.parts import origin_words, target_text
+from levelbench.measure.verdict import LEAST_RUNS
 from levelbench.records.schema import Target
-from levelbench.report.tables import clean
+from levelbench.report.numbers import ABSENT
+from levelbench.report.tables import Column as TableColumn
+from levelbench.report.tables import Table, clean, markdown_text, to_markdown
 
 
 def inference_note(payload: BoardPayload) -> str:
@@ -115,6 +121,19 @@ def board_slug(task: str, ruleset: str, scenario: RankedScenario | None = None) 
     return plain if safe and ".." not in plain else slug_of(repr(parts))
 
 
+def ranking_words(rules: RulesetFacts) -> str:
+    """How the entries of a board are ranked, as sentences."""
+    if not rules.by_test:
+        return f"Entries are in the order of their values, as the rules {rules.id} say; differences are not tested."
+    return (
+        "Entries are ranked by value. Each pair is compared by the test of a verdict on their runs, with Holm's "
+        "correction over all pairs: at most one table in twenty calls equal entries distinguishable. Below a rank are "
+        "the ranks that the tests leave open; ≈ marks an entry that is not distinguishable from the one above it. "
+        f"Fewer than {LEAST_RUNS} runs cannot be tested and have no rank."
+        f" In a table of more than {MOST_PAIRED} such entries only neighbours are tested."
+    )
+
+
 TITLES = {
     # The display names of tasks; others keep their own.
     "charlm": "Character language model",
@@ -135,6 +154,7 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
     """The board without entries, for the page of an entry. ``scenario``: set for a separate board."""
     facts = {**msgspec.structs.asdict(rules.aggregation), **msgspec.structs.asdict(rules)}
     facts |= {"aggregation": aggregation_words(rules.aggregation), "aggregation_rule": rules.aggregation.rule}
+    facts["by_test"] = rules.aggregation.by_test
     facts["rounding"] = rules.cost.rounding
     slug = board_slug(task.task, rules.id, scenario)
     compared = scenario or own_scenario(task.inference)
@@ -180,15 +200,27 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
             having = [at for at in of_column if entries[at].division == division]
             given = [entries[at].figures[column] for at in having]
             compared = [_less_is_better(each, sign) for each in given]
-            ranks = rank(compared)
+            ranks = rank(compared, by_test=board.ruleset.by_test)
             for index in order(compared, ranks, [entries[at].id for at in having]):
-                figures[having[index]][column] = msgspec.structs.replace(
-                    given[index], rank=ranks[index].rank, shared=ranks[index].shared
-                )
+                placed = {name: getattr(ranks[index], name) for name in ranks[index].__struct_fields__}
+                figures[having[index]][column] = msgspec.structs.replace(given[index], **placed, sample=())
                 ordered.setdefault(having[index])
-            dated = [(entries[at].date, each.value) for at, each in zip(having, compared, strict=True)]
+            # A value without a rank holds no record either.
+            held = [None if place.rank is None else each.value for each, place in zip(compared, ranks, strict=True)]
+            dated = [(entries[at].date, value) for at, value in zip(having, held, strict=True)]
             records[column] += [(day, sign * value, having[at]) for day, value, at in progress(dated)]
-    ranked = [msgspec.structs.replace(entries[at], figures=figures[at]) for at in ordered]
+    differs = differences(entries)
+    # Published boards are shown as they were.
+    same = Counter(_traits_of(entry) for entry in entries if board.ruleset.by_test)
+    ranked = [
+        msgspec.structs.replace(
+            entries[at],
+            figures=figures[at],
+            differs=differs[at],
+            doubts=[*entries[at].doubts, *([TWIN] if same[_traits_of(entries[at])] > 1 else [])],
+        )
+        for at in ordered
+    ]
     now = {at: place for place, at in enumerate(ordered)}
     modes: list[Literal["training", "inference"]] = ["training", "inference"]
     present = {entry.mode for entry in ranked}
@@ -202,9 +234,151 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
     )
 
 
+TWIN = "another entry of this author states the same model, settings, hardware and code: the better one may be luck"
+
+
+def _traits_of(entry: EntryPayload) -> tuple[object, ...]:
+    return entry.author, entry.model, entry.mode, entry.division, *sorted(entry.differs.items())
+
+
+def differences(entries: Sequence[EntryPayload]) -> list[dict[str, str]]:
+    """For each entry the traits that not all entries of its author, model and mode share; none if it is the only one.
+
+    Whoever submits one model many times, with other settings or on other machines, shows what each row stands for.
+    """
+    alike: dict[tuple[str, str, str], list[EntryPayload]] = {}
+    for entry in entries:
+        alike.setdefault((entry.author, entry.model, entry.mode), []).append(entry)
+    shared = {key: set.intersection(*(set(entry.differs.items()) for entry in group)) for key, group in alike.items()}
+    names = {key: {name for entry in group for name in entry.differs} for key, group in alike.items()}
+    found = []
+    for entry in entries:
+        key = entry.author, entry.model, entry.mode
+        own = {**entry.differs, **dict.fromkeys(sorted(names[key] - entry.differs.keys()), "not stated")}
+        lone = len(alike[key]) == 1
+        found.append({} if lone else {name: text for name, text in own.items() if (name, text) not in shared[key]})
+    return found
+
+
+_MOST_TRAITS, _MOST_SAID = 6, 140
+
+
+def said_of(entry: EntryPayload, figure: FigurePayload | None) -> list[str]:
+    """What stands below an entry's name: why it has no rank, its doubts, and how it differs from its siblings."""
+    differs = "; ".join(f"{name} {text}" for name, text in islice(entry.differs.items(), _MOST_TRAITS))
+    more = len(entry.differs) - _MOST_TRAITS
+    differs += f"; and {more} more" if more > 0 else ""
+    reason = figure.reason if figure is not None else ""
+    read = entry.origin.doubts if entry.origin is not None else []
+    first = [read[0][:_MOST_SAID] + (f" (and {len(read) - 1} more)" if len(read) > 1 else "")] if read else []
+    return [*filter(None, [reason]), *entry.doubts, *first, *([f"differs in {differs}"] if differs else [])]
+
+
+class RankingRow(Struct):
+    """One place of a ranking; ``ranks`` and ``against`` are what the tests say, ``said`` what a reader should know."""
+
+    rank: int | None
+    ranks: str
+    against: str
+    model: str
+    author: str
+    figure: str
+    signed: str
+    machine: str
+    said: list[str]
+
+
+class BoardRanking(Struct):
+    """The ranking of one column of a board in one division, best first; ``how`` says how it was made."""
+
+    board: str
+    title: str
+    column: Column
+    division: str
+    how: str
+    entries: int
+    rows: list[RankingRow]
+
+
+def rankings(board: BoardPayload, top: int) -> list[BoardRanking]:
+    """The first ``top`` rows of each ranking of a board."""
+    found = []
+    for column, division in product(COLUMNS, board.divisions()):
+        having = [each for each in board.entries if each.division == division and column in each.figures]
+        figures = {each.id: each.figures[column] for each in having}
+        having.sort(key=lambda each: _by_rank(figures[each.id], column))
+        rows = [
+            RankingRow(
+                *(figure.rank, figure.ranks, figure.against, each.model, each.author, figure.text),
+                *(each.signed, each.machine, said_of(each, figure)),
+            )
+            for each, figure in ((each, figures[each.id]) for each in having[:top])
+        ]
+        if rows:
+            of = f", {division} division" if len(board.divisions()) > 1 else ""
+            title = f"{board.task_title}: {column.replace('_', ' ')}{of}"
+            how = ranking_words(board.ruleset)
+            found.append(BoardRanking(board.page, title, column, division, how, len(having), rows))
+    return found
+
+
+def _by_rank(figure: FigurePayload, column: Column) -> tuple[float, float]:
+    worth = math.inf if figure.value is None else goodness(column) * figure.value
+    return math.inf if figure.rank is None else figure.rank, worth
+
+
+def ranking_table(ranking: BoardRanking, *, short: bool = False) -> Table:
+    """A ranking as a table; what is said of an entry stands in its row. ``short``: for a terminal, without ``how``."""
+    more = len(ranking.rows) < ranking.entries
+    most = _SHORT if short else None
+    return Table.of(
+        f"{ranking.board.removesuffix('.html')}-{ranking.column}-{ranking.division}",
+        ranking.title,
+        ranking.rows,
+        (TableColumn("rank", "rank"), lambda row: ABSENT if row.rank is None else str(row.rank)),
+        (TableColumn("ranks", "could be"), lambda row: row.ranks),
+        (TableColumn("entry", "entry"), lambda row: f"{row.model}, {row.author}"),
+        (TableColumn("figure", "figure"), lambda row: row.figure),
+        (TableColumn("against", "differs from above"), lambda row: _short_test(row.against)),
+        (TableColumn("signed", "signature"), lambda row: row.signed if row.machine or row.signed != "unsigned" else ""),
+        (TableColumn("machine", "machine"), lambda row: row.machine),
+        (TableColumn("said", "note"), lambda row: "; ".join(_cut(each, most) for each in row.said)),
+        notes=[
+            *([] if short else [ranking.how]),
+            *([f"the first {len(ranking.rows)} of {ranking.entries} entries"] if more else []),
+        ],
+    ).without_empty()
+
+
+_SHORT = 60
+
+
+def _cut(text: str, most: int | None) -> str:
+    return text if most is None or len(text) <= most else f"{text[: most - 2].rstrip()} …"
+
+
+def _short_test(against: str) -> str:
+    """``yes, p < 0.001`` or ``no, p = 0.3``; empty without a test."""
+    distinct, _, p_value = against.partition(", ")
+    return f"{'no' if distinct.startswith('not ') else 'yes'}, {p_value}" if against else ""
+
+
+MOST_LISTED = 100
+"""The most rows of a ranking in ``leaderboard.md``."""
+
+
+def leaderboard_markdown(title: str, boards: Iterable[BoardPayload]) -> bytes:
+    """The rankings of all boards as Markdown."""
+    tables = (to_markdown(ranking_table(each)) for board in boards for each in rankings(board, MOST_LISTED))
+    return "\n".join([f"# {markdown_text(title)}\n", *tables]).encode("utf-8", "replace")
+
+
 def _less_is_better(each: FigurePayload, sign: float) -> BoardFigure:
-    value, low, high = (None if bound is None else sign * bound for bound in (each.value, each.low, each.high))
-    return BoardFigure(value, low, high) if sign > 0 else BoardFigure(value, high, low)
+    if sign > 0:
+        return BoardFigure(each.value, sample=each.sample)
+    # The time of an answer is the reciprocal of their rate.
+    sample = tuple(None if value is None else 1.0 / value for value in each.sample)
+    return BoardFigure(None if each.value is None else -each.value, sample=sample)
 
 
 def leaders_of(board: BoardPayload, columns: Sequence[Column] = COLUMNS) -> list[Leader]:
@@ -236,10 +410,13 @@ def counted(entry: EntryPayload, aggregation: str) -> str:
 
 
 def standing(entry: EntryPayload, column: Column, aggregation: str, more: int) -> str:
-    """``single run``, or ``reached 5/5, [9.1, 10.2]``, and how many others share the first rank."""
-    _, bracket, interval = entry.figures[column].text.partition(" [")
+    """``single run``, or ``reached 5/5, [9.1, 10.2]``; how many have the same value, or cannot be told from it."""
+    figure = entry.figures[column]
+    _, bracket, interval = figure.text.partition(" [")
     within = [f"[{interval}"] if bracket else ["no interval"] * (entry.n > 1)
     shared = [f"shared with {more} more"] * (more > 0)
+    if figure.worst is not None and figure.worst > 1:
+        shared = [f"not distinguishable from {figure.worst - 1} more"]
     return ", ".join([counted(entry, aggregation), *within, *shared])
 
 
@@ -248,13 +425,15 @@ FEW_BYTES = 1 << 18
 
 _CODED = (
     "model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text",
-    "lint",
+    "lint", "machine",
 )  # fmt: skip
 _PLAIN = ("slug", "id", "code_url", "n", "reached", "single_run")
-_FIELDS = (*_PLAIN, *_CODED, "origin", "price", "findings", "best_quality", "figures", "doubts")
+_FIELDS = (*_PLAIN, *_CODED, "origin", "price", "findings", "best_quality", "figures")
 _OF_ENTRY = attrgetter(*_FIELDS)
-_FIGURE = ("value", "low", "high", "rank", "shared", "text")
+_FIGURE = ("value", "low", "high", "rank", "shared", "text", "ranks", "against")
 _OF_FIGURE = attrgetter(*_FIGURE)
+_REPEATED = ("ranks", "against")
+"""Fields of a figure that are short texts, and nearly all alike."""
 _UNSAFE = {b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026"}
 _UNSAFE |= {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
 
@@ -305,7 +484,7 @@ def _columns(entries: Sequence[EntryPayload]) -> dict[str, object]:
         found[name] = _coded(fields.get(name, ()))
     found["origin"] = _coded(origin_words(each) if each else "" for each in fields.get("origin", ()))
     # Joined by line ends, which no finding contains.
-    found["doubts"] = _coded("\n".join(doubts) for doubts in fields.get("doubts", ()))
+    found["doubts"] = _coded("\n".join(said_of(entry, None)) for entry in entries)
     found["usd_per_hour"] = [price and price.usd_per_hour for price in fields.get("price", ())]
     found["errors"] = [findings.errors for findings in fields.get("findings", ())]
     found["warnings"] = [findings.warnings for findings in fields.get("findings", ())]
@@ -315,10 +494,11 @@ def _columns(entries: Sequence[EntryPayload]) -> dict[str, object]:
         having = {at: each[column] for at, each in enumerate(fields.get("figures", ())) if column in each}
         if not having:
             continue
-        # Which entries have a figure, and the figure's fields; a note only without a value.
-        kept = dict(zip(_FIGURE, zip(*map(_OF_FIGURE, having.values()), strict=True), strict=True))
+        # Which entries have a figure, and the figure's fields; a note only without a value or a rank.
+        kept: dict[str, Any] = dict(zip(_FIGURE, zip(*map(_OF_FIGURE, having.values()), strict=True), strict=True))
+        kept |= {name: _coded(kept[name]) for name in _REPEATED}
         where = {"at": list(having)} if len(having) < len(entries) else {}
-        note = _coded(figure.note if figure.value is None else "" for figure in having.values())
+        note = _coded(figure.reason for figure in having.values())
         figures[column] = {**kept, **where, "note": note}
     return {**found, "figures": figures}
 
@@ -333,7 +513,7 @@ def _coded(texts: Iterable[str]) -> tuple[list[str], list[int]]:
 
 _SCENARIO = ("scenario", "latency_bound_s", "samples_per_query")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_BOUNDS = ("value", "low", "high", "rank")
+_BOUNDS = ("value", "low", "high", "rank", "best", "worst", "p_above")
 _TEXTS = ("id", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode")
 _COUNTS = ("n", "reached", "expected_with_restarts_s", "best_s")
 
@@ -360,7 +540,7 @@ def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -
 
 
 def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
-    """All entries as one table (RFC 4180): value, bounds and rank of the five figures have a column each.
+    """All entries as one table (RFC 4180): value, bounds, rank and test of the five figures have a column each.
 
     An entry on several boards has a row for each. ``scenario`` and its condition belong to a separate board and are
     empty on the task's main board. Text that a spreadsheet would run as a formula gets an apostrophe in front. A figure
@@ -369,7 +549,21 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
     out = io.StringIO(newline="")
     table = csv.writer(out)
     figures = [f"{column}_{name}" for column in COLUMNS for name in _BOUNDS]
-    table.writerow(["task", "ruleset", *_SCENARIO, *_TEXTS, "code_url", "usd_per_hour", "signed", *figures, *_COUNTS])
+    table.writerow(
+        [
+            "task",
+            "ruleset",
+            *_SCENARIO,
+            *_TEXTS,
+            "code_url",
+            "usd_per_hour",
+            "signed",
+            "machine",
+            *figures,
+            *_COUNTS,
+            "said",
+        ]
+    )
     for board in boards:
         apart, same = board.scenario, [_cell(board.task), _cell(board.ruleset.id)]
         same += ["", "", ""] if apart is None else [_cell(apart.name), _number(apart.bound_s), _number(apart.samples)]
@@ -379,8 +573,10 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
             bounds = (getattr(figure, name, None) for figure in shown for name in _BOUNDS)
             counts = (getattr(entry, name) for name in _COUNTS)
             price = _number(entry.price.usd_per_hour if entry.price else None)
-            about = [*map(_cell, (*texts, entry.code_url or "")), price, entry.signed]
-            table.writerow([*same, *about, *map(_number, bounds), *map(_number, counts)])
+            about = [*map(_cell, (*texts, entry.code_url or "")), price, entry.signed, entry.machine]
+            reasons = dict.fromkeys(figure.reason for figure in shown if figure is not None and figure.reason)
+            said = _cell("; ".join([*reasons, *said_of(entry, None)]))
+            table.writerow([*same, *about, *map(_number, bounds), *map(_number, counts), said])
     return out.getvalue().encode("utf-8", "replace")
 
 

@@ -47,13 +47,16 @@ from levelbench.competition.scoring import climbs_of, crossing_of, score
 from levelbench.competition.site import BoardPayload, EntryPayload, FindingCounts, NotShown, entry_payload, steps_json
 from levelbench.competition.site.boards import (
     FEW_BYTES,
+    BoardRanking,
     empty_board,
     feed,
     filled,
     joined_steps,
     leaderboard_csv,
     leaderboard_json,
+    leaderboard_markdown,
     leaders_of,
+    rankings,
     script,
     steps_script,
 )
@@ -83,13 +86,14 @@ TOO_MANY = (
 class Built(Struct):
     """The result of a build: entries shown, files read, boards, what is not shown and why, files written and removed.
 
-    ``errors`` and ``warnings`` count the findings about all files. ``near`` are the files with doubts compared with
-    others: (near) copies, and those that are not comparable with the rest of their board. ``kept`` counts unchanged
-    files.
+    ``rankings`` has the first rows of every ranking. ``errors`` and ``warnings`` count the findings about all files.
+    ``near`` are the files with doubts compared with others: (near) copies, and those that are not comparable with the
+    rest of their board. ``kept`` counts unchanged files.
     """
 
     site: str
     boards: list[str] = field(default_factory=list)
+    rankings: list[BoardRanking] = field(default_factory=list)
     entries: int = 0
     read: int = 0
     errors: int = 0
@@ -224,6 +228,7 @@ def build(
     base_url: str | None = None,
     today: date | None = None,
     processes: int = 1,
+    top: int = 5,
     lint: Lint | None = None,
     limits: KnownLimits | None = None,
 ) -> Built:
@@ -231,10 +236,10 @@ def build(
 
     Each entry is scored under the ruleset that it names, or all under ``ruleset``. A broken file is listed as not
     shown, with its findings, and stops nothing. ``base_url`` is the address of the site (default: the ``url`` of
-    ``board.toml``); with an address there is a feed. Many files are distributed over ``processes``, which are spawned:
-    a caller that asks for more than one needs a main guard, and ``lint`` and ``limits`` must be functions of a module.
-    ``lint`` returns what the linter finds in an entry, ``limits`` what is known about its machine and network, as for a
-    check: an entry that is refused is not shown.
+    ``board.toml``); with an address there is a feed. The result has the first ``top`` rows of each ranking. Many files
+    are distributed over ``processes``, which are spawned: a caller that asks for more than one needs a main guard, and
+    ``lint`` and ``limits`` must be functions of a module. ``lint`` returns what the linter finds in an entry,
+    ``limits`` what is known about its machine and network, as for a check: an entry that is refused is not shown.
 
     Raises ``UsageError`` if ``folder`` is not a folder, ``site`` holds something else or ``base_url`` is not a web
     address, ``UnknownNameError`` for an unknown ruleset, ``DefinitionError`` for a broken ``board.toml``,
@@ -262,8 +267,9 @@ def build(
             for written in share(_Workshop.make_page, [(entry.for_page(), off) for entry in shown]):
                 for name, differs in written:
                     place.claim(name, differs)
-        _write_pages(place, _Workshop(*given), day.isoformat(), url, shown, off, built)
+        boards = _write_pages(place, _Workshop(*given), day.isoformat(), url, shown, off, built)
         place.publish()
+    built.rankings = [each for board in boards for each in rankings(board, top)]
     built.written, built.removed, built.kept = place.written, place.removed, place.kept
     return built
 
@@ -377,7 +383,7 @@ def _write_pages(
     shown: Sequence[_Scored],
     off: set[BoardKey],
     built: Built,
-) -> None:
+) -> list[BoardPayload]:
     """Write what covers several entries: boards, the index, and the files for programs."""
     for name, content in assets().items():
         place.put(f"assets/{name}", content)
@@ -403,12 +409,14 @@ def _write_pages(
     title = workshop.settings.title
     place.put("leaderboard.json", leaderboard_json(title, __version__, boards))
     place.put("leaderboard.csv", leaderboard_csv(boards))
+    place.put("leaderboard.md", leaderboard_markdown(title, boards))
     if url:
         place.put("feed.xml", feed(title, url, day, boards))
     cards = [(board, leaders_of(board)) for board in boards]
     files = built.near, built.not_shown
     index = index_page(title, day, built.entries, cards, *files, feed="feed.xml" if url else "")
     place.put("index.html", index.encode("utf-8", "replace"))
+    return boards
 
 
 def _write_board(place: SiteFolder, board: BoardPayload, steps: bytes, links: Sequence[tuple[str, str]]) -> None:

@@ -15,8 +15,24 @@ from itertools import product
 from levelbench.competition.checks import EntryFinding
 from levelbench.competition.entries import Inference, Submission, SubmittedRun
 from levelbench.competition.figures import COLUMNS, FLAGS, Column
-from levelbench.competition.site import DIVISIONS, BoardPayload, EntryPayload, Leader, NotShown, brief, time_text
-from levelbench.competition.site.boards import goodness, inference_facts, inference_note, leaders_of
+from levelbench.competition.site import (
+    DIVISIONS,
+    BoardPayload,
+    EntryPayload,
+    FigurePayload,
+    Leader,
+    NotShown,
+    brief,
+    time_text,
+)
+from levelbench.competition.site.boards import (
+    goodness,
+    inference_facts,
+    inference_note,
+    leaders_of,
+    ranking_words,
+    said_of,
+)
 from levelbench.competition.site.parts import (
     TITLES,
     Scale,
@@ -67,7 +83,7 @@ def index_page(
     """
     cards = many(_card(*each) for each in boards)
     lead = f"{plural(entries, 'entry', 'entries')} on {plural(len(boards), 'board')}, as of {generated or ABSENT}."
-    programs = [("leaderboard.json", "JSON"), ("leaderboard.csv", "CSV")]
+    programs = [("leaderboard.json", "JSON"), ("leaderboard.csv", "CSV"), ("leaderboard.md", "Markdown")]
     programs += [(feed, "feed of new entries")] if feed else []
     links = many(fill("<li>{link}</li>", link=inside("", name, words)) for name, words in programs)
     versions = []
@@ -254,6 +270,7 @@ def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
     return render("ranking",
         column=first, title=title[:1].lower() + title[1:], head=head, rows=rows, more=more,
         note=render("note",
+            ranked=ranking_words(payload.ruleset),
             divisions="Each division is ranked separately. " if divided else "",
             figures=many(
                 fill('<span data-about="{name}"{hidden}>{text}</span>', name=name, text=text,
@@ -275,17 +292,17 @@ def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training:
     """One entry of the static table; the script makes the same cells (``assets/table.js``)."""
     figure = entry.figures[column]
     value, bracket, interval = figure.text.partition(" [")
-    why = figure.note if figure.value is None else ""
     reached = f"{entry.reached}/{entry.n}" if entry.mode == "training" and entry.n else ""
     by = ", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each))
     has_bar = figure.value is not None and 0 < figure.value < math.inf
     return render(
         "row",
         rank=ABSENT if figure.rank is None else f"{figure.rank}{'=' if figure.shared else ''}",
+        tested=_tested(figure),
         link=inside(root, entry.page, entry.model),
         by=by,
         value=value or ABSENT,
-        why=many(fill('<small class="why">{why}</small>', why=each) for each in filter(None, [why, *entry.doubts])),
+        why=many(fill('<small class="why">{why}</small>', why=each) for each in said_of(entry, figure)),
         interval=fill('<small class="range">[{interval}</small>', interval=interval) if bracket else "",
         bar=interval_bar(figure.value or 1.0, figure.low, figure.high, scale) if has_bar else "",
         reached=fill(
@@ -303,6 +320,22 @@ def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training:
         date=entry.date[:10],
         code=outside(entry.code_url, "code") if entry.code_url else "",
         badges=badges(entry),
+    )
+
+
+def _tested(figure: FigurePayload) -> Html:
+    """The ranks that the tests leave open, and whether the figure can be told from the one above it (``≈``: no)."""
+    ranks, against = figure.ranks, figure.against
+    if not ranks and not against:
+        return Html("")
+    mark = "≈ " if against.startswith("not ") else ""
+    said = "; ".join(filter(None, [f"rank {ranks} by the tests" if ranks else "", against]))
+    return fill(
+        '<small class="tested" title="{said}"><span aria-hidden="true">{mark}{ranks}</span>'
+        '<span class="hidden">{said}</span></small>',
+        said=said,
+        mark=mark,
+        ranks=ranks.replace(" to ", "–"),
     )
 
 
@@ -398,6 +431,10 @@ def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
     return f"{brief(value / unit.size)} {unit.symbol}"
 
 
+def _of_a_million(usd: float) -> str:
+    return f"${brief(1e6 * usd)}"
+
+
 def inference_section(measured: Sequence[Inference], target: Target) -> Html:
     """Each measurement as a list of facts."""
     blocks = []
@@ -416,7 +453,10 @@ def inference_section(measured: Sequence[Inference], target: Target) -> Html:
                 ("Batch", None if each.batch is None else str(each.batch)),
                 ("On the clock besides the network", ", ".join(each.includes) or "not stated"),
                 ("Valid", {None: None, True: "yes", False: "no"}[each.valid]),
-                ("Cost of an answer, as stated", None if each.cost_usd is None else f"${brief(each.cost_usd)}"),
+                (
+                    "Cost of a million answers, as stated",
+                    None if each.cost_usd is None else _of_a_million(each.cost_usd),
+                ),
             ]
         )
         blocks.append(fill("<h3>{scenario}</h3>{found}", scenario=each.scenario, found=found))

@@ -192,9 +192,11 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
     errors, warnings = entry.findings.errors, entry.findings.warnings
     if errors:
         found.append(("bad", plural(errors, "error")))
-    if entry.signed != "unsigned" or always:
+    if entry.signed != "unsigned" or entry.machine or always:
         kind = {"signed": "good", "wrong": "bad", "unsigned": "plain"}[entry.signed]
         found.append((kind, "wrong signature" if entry.signed == "wrong" else entry.signed))
+    if entry.machine:
+        found.append(("plain", f"machine {entry.machine}"))
     if entry.single_run:
         found.append(("open", "single run"))
     if warnings:

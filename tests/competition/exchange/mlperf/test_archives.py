@@ -91,3 +91,18 @@ def archived(tmp_path_factory, make_lines, text_of):
     root = tmp_path_factory.mktemp("archived")
     (root / "result_0.txt").write_text(text_of(make_lines(benchmark="resnet")))
     return packed(root, root / "a.tar.gz").read_bytes()
+
+
+def test_two_files_of_one_name_are_refused_and_a_repeated_one_is_not(tmp_path, make_lines, text_of):
+    def archive(*texts):
+        with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as made:
+            for name, text in zip(("round/result_0.txt", "./round//result_0.txt"), texts, strict=True):
+                member = tarfile.TarInfo(name)
+                member.size = len(text)
+                made.addfile(member, io.BytesIO(text.encode()))
+        return tmp_path / "a.tar.gz"
+
+    slow, quick = (text_of(make_lines(benchmark="resnet", values=values)) for values in ((0.5, 0.76), (0.76,)))
+    assert len(the_only(archive(slow, slow)).runs) == 1
+    with pytest.raises(RecordError, match=r"two files called round/result_0\.txt"):
+        read_results(archive(slow, quick))

@@ -141,9 +141,24 @@ def test_a_log_that_cannot_be_read_is_a_problem_and_a_doubt(tree):
     assert found.origin.doubts[0].startswith("result_2.txt cannot be read")
 
 
-def test_a_benchmark_that_is_unknown_is_a_problem(tree, make_lines, text_of):
-    _, problems = read_results(tree({"o/results/s/b/result_0.txt": text_of(make_lines(benchmark="mine"))}))
-    assert "'mine' is not a benchmark of MLPerf, and the log states no target" in problems[0]
+@pytest.mark.parametrize("name", ["gnmt", "transformer", "minigo", "mask", "deepseek_v3", "gpt-oss", "mine"])
+def test_an_unknown_benchmark_is_read_with_a_doubt_and_is_not_ranked(tmp_path, make_lines, text_of, name):
+    for run in range(5):
+        lines = make_lines(benchmark=name, seed=run, values=(0.5, 0.6 + run / 100))
+        lines[-1]["time_ms"] += 1000 * run
+        (tmp_path / f"result_{run}.txt").write_text(text_of(lines))
+    found = the_only(tmp_path)
+    assert found.origin.doubts[0] == f"unknown benchmark '{name}': its target is not known, and it is not ranked"
+    assert [run.time_to_target_s for run in found.runs] == [30.0, 31.0, 32.0, 33.0, 34.0]
+    assert {(each.code, each.severity) for each in check(found) if each.severity != "note"} >= {("B111", "warning")}
+    assert not [each for each in check(found) if each.severity == "error"]
+    assert scored(found, ruleset("mlperf-training-like-1.0")).time.value is None
+
+
+def test_a_log_without_a_benchmark_is_a_problem(tree, make_lines, text_of):
+    lines = [each for each in make_lines(benchmark="mine") if each["key"] != "submission_benchmark"]
+    _, problems = read_results(tree({"o/results/s/b/result_0.txt": text_of(lines)}))
+    assert "it names no benchmark, and states no target" in problems[0]
 
 
 def test_the_first_rounds_target_is_the_one_in_the_log(log_of, tmp_path):
@@ -219,3 +234,43 @@ def test_the_round_of_2019_is_scored_as_it_was_published(shared):
     assert [run.curve.epoch[-1] for run in found.runs] == [72, 72, 76, 72, 72]
     assert (found.author.name, found.hardware.description, found.submitted) == ("google", "tpu-v3-2048", "2019-05-23")
     assert "seed-missing: no seed is logged (5 of 5 logs)" in found.origin.doubts
+
+
+@pytest.mark.parametrize(("added", "found"), [
+    ([("eval_accuracy", 60_400, 0.8)], "the evaluation in line 26 is 29.610 s before an earlier line"),
+    ([("run_start", 90_100, None), ("eval_accuracy", 90_200, 0.8), ("run_stop", 90_300, None)], "a second run starts"),
+])  # fmt: skip
+def test_a_log_to_which_lines_were_added_is_not_read(tree, make_lines, make_event, text_of, added, found):
+    place = {"epoch_num": 1, "samples_count": 1}
+    ends = {"run_stop": {"status": "success"}, "eval_accuracy": place}
+    more = [make_event(ms, key, value, **ends.get(key, {})) for key, ms, value in added]
+    forged = text_of([*make_lines(benchmark="resnet", seed=0, values=(0.5, 0.76)), *more])
+    (entry,), problems = read_results(tree({"someone/results/box/resnet/result_0.txt": forged}))
+    assert (len(entry.runs), len(problems)) == (4, 1)
+    assert found in problems[0]
+
+
+def test_a_run_stop_before_evaluations_that_were_logged_earlier_is_not_read(tree, make_lines, make_event, text_of):
+    lines = [each for each in make_lines(benchmark="resnet", values=(0.5, 0.76)) if each["key"] != "run_stop"]
+    stop = make_event(75_100, "run_stop", kind="INTERVAL_END", status="success")
+    (entry,), (problem,) = read_results(tree({"someone/results/box/resnet/result_0.txt": text_of([*lines, stop])}))
+    assert len(entry.runs) == 4
+    assert "run_stop in line 25 is before evaluations" in problem
+
+
+def test_joined_logs_of_ranks_that_repeat_each_other_are_read(tree, make_lines, text_of):
+    lines = make_lines(benchmark="resnet", seed=0, values=(0.5, 0.76))
+    other = [{**each, "time_ms": each["time_ms"] + 3} for each in lines]
+    joined = text_of([*lines, *other])
+    (entry,), problems = read_results(tree({"someone/results/box/resnet/result_0.txt": joined}))
+    assert (len(entry.runs), problems) == (5, [])
+    assert entry.runs[0].time_to_target_s == pytest.approx(30.003)
+
+
+def test_a_benchmark_that_is_evaluated_after_its_run_is_read(tmp_path, make_lines, make_event, text_of):
+    # As minigo of v0.6: run_stop is followed by the evaluations of all models, in order.
+    lines = [each for each in make_lines(benchmark="minigo") if each["key"] != "eval_accuracy"]
+    later = [make_event(200_000 + 1000 * at, "eval_accuracy", 0.4 + at / 10, epoch_num=at) for at in range(3)]
+    (tmp_path / "result_0.txt").write_text(text_of([*lines, *later]))
+    (run,) = the_only(tmp_path).runs
+    assert (run.time_to_target_s, run.curve.time_s) == (30.0, [])

@@ -43,6 +43,7 @@ from levelbench.competition.exchange.mlperf.logs import (
     parse_log,
     read_log,
     read_tree,
+    require_one_run,
 )
 from levelbench.competition.rulesets.scores import ReferencePoint, scaling_of
 from levelbench.errors import LevelbenchError, RecordError
@@ -87,7 +88,9 @@ def _read_group(tree: Tree, folder: PurePosixPath, names: Sequence[PurePosixPath
     doubts: list[str] = []
     for name in names:
         try:
-            logs.append(parse_log(io.BytesIO(tree[name]), name.name, f"reading the MLPerf log {name}"))
+            log = parse_log(io.BytesIO(tree[name]), name.name, f"reading the MLPerf log {name}")
+            require_one_run(log, f"reading the MLPerf log {name}")
+            logs.append(log)
         except LevelbenchError as error:
             problems.append(str(error))
             doubts.append(f"{name.name} cannot be read: {error.found}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from levelbench.competition.exchange.mlperf.logs import Event, LogEvaluation, TrainingLog, number_of
+from levelbench.competition.exchange.mlperf.logs import CLOCK_SET_S, Event, LogEvaluation, TrainingLog, number_of
 
 FORMATS = frozenset(
     {"fp64", "fp32", "tf32", "fp16", "fp8", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16"}
@@ -179,8 +179,6 @@ def _rules_for(log: TrainingLog) -> tuple[KeyRule, ...]:
 Severity = Literal["error", "warning", "note"]
 
 _Place = Event | LogEvaluation | None
-_CLOCK_SET_S = 1.0
-"""Ranks share a log but not a clock: their lines may be out of order by less than this."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +251,7 @@ def _own(log: TrainingLog) -> Iterator[LogFinding]:
     """What the official checker does not notice: clocks and curves that go back, values that are not numbers."""
     latest, reported = 0, False
     for event in log.events:
-        if not reported and (latest - event.time_ns) / 1e9 > _CLOCK_SET_S and event.time_ns:
+        if not reported and (latest - event.time_ns) / 1e9 > CLOCK_SET_S and event.time_ns:
             reported = True
             found = f"{event.key} is {(latest - event.time_ns) / 1e9:.3f} s before an earlier line"
             yield _finding(log, "time-back", event, found, "log from a clock that is not adjusted during the run")

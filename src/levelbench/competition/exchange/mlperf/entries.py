@@ -262,8 +262,9 @@ _PLAUSIBLE_NS = 1_000_000_000 * 10**9
 def target_of(log: TrainingLog) -> tuple[Target, str]:
     """The target that the log was made for, and the name of its metric in the log.
 
-    The log's own statement counts first (ours write one, v0.5 logs ``eval_target``), then the benchmark's. Raises
-    ``RecordError`` if both are missing.
+    The log's own statement counts first (ours write one, v0.5 logs ``eval_target``), then the benchmark's. If both are
+    missing, nobody can say when the run arrived but the log itself: its last quality stands in for the target. Raises
+    ``RecordError`` for a statement that is not a target, and for a log that names no benchmark.
     """
     stated, asked = log.value(TARGET_KEY), f"reading {log.name}"
     if isinstance(stated, dict):
@@ -276,14 +277,26 @@ def target_of(log: TrainingLog) -> tuple[Target, str]:
             raise RecordError(asked, f"its {TARGET_KEY} is not finite", "correct or remove the line")
         return target, ""
     known = benchmark(log.benchmark)
+    if known is None and not log.benchmark:
+        found = "it names no benchmark, and states no target"
+        raise RecordError(asked, found, f"log submission_benchmark, or the target under {TARGET_KEY}")
     if known is None:
-        found = f"{log.benchmark or 'no benchmark'!r} is not a benchmark of MLPerf, and the log states no target"
-        raise RecordError(asked, found, f"log the target under {TARGET_KEY}")
+        last = next((each for each in reversed(log.evaluations) if math.isfinite(each.value)), None)
+        less = last is not None and last.key == "eval_error"
+        low, high = (0.0, None) if last is None or last.value >= 0 else (last.value, None)
+        return Target(
+            _NOT_STATED, 0.0 if last is None else last.value, "lower" if less else "higher", low, high
+        ), last.metric if last is not None else ""
     target = known.metrics[0].target()
     own = number_of(log.value("eval_target")) if log.dialect == "v0.5" else None
     if own is not None and math.isfinite(own):
         target = msgspec.structs.replace(target, threshold=own)
     return target, known.metrics[0].logged
+
+
+def is_unknown(log: TrainingLog) -> bool:
+    """Whether neither the log nor its benchmark says which quality was to be reached."""
+    return benchmark(log.benchmark) is None and log.value(TARGET_KEY) is None
 
 
 def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
@@ -431,6 +444,8 @@ def _doubts(
     logs: Sequence[TrainingLog], described: Mapping[str, object], agreed: Mapping[str, Setting]
 ) -> Iterator[str]:
     known = benchmark(logs[0].benchmark)
+    if is_unknown(logs[0]):
+        yield f"unknown benchmark {logs[0].benchmark!r}: its target is not known, and it is not ranked"
     if known is not None and len(logs) != known.runs:
         yield f"{len(logs)} runs, but the benchmark requires {known.runs}"
     for what in ("benchmark", "division", "organisation", "platform", "batch_size"):

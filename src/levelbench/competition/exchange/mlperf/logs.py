@@ -305,7 +305,9 @@ def _read_archive(path: Path, logs: re.Pattern[str], asked: str) -> Tree:
             # As a stream without seeking, so that all bytes are counted once.
             with tarfile.open(fileobj=_Limited(stream.read, _ARCHIVE_LIMIT), mode="r|") as archive:  # type: ignore[call-overload]
                 for name, content in _members(archive, logs):
-                    found[name] = content
+                    # Which of two would count is nowhere written, and the last could replace a slow run.
+                    if found.setdefault(name, content) != content:
+                        raise ValueError(f"it has two files called {name}, with different content")
         except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
             reason = str(error) or type(error).__name__
             raise RecordError(
@@ -326,6 +328,39 @@ def _members(archive: tarfile.TarFile, logs: re.Pattern[str]) -> Iterator[tuple[
         content = archive.extractfile(member)
         if content is not None:
             yield name, content.read()
+
+
+CLOCK_SET_S = 1.0
+"""Ranks share a log but not a clock: their lines may be out of order by less than this."""
+
+
+def require_one_run(log: TrainingLog, asked: str) -> None:
+    """Refuse a log to which lines were added after the run: ``RecordError`` with the line.
+
+    These are a second run, a ``run_stop`` before evaluations that were logged earlier, and an evaluation from before an
+    earlier line. Ranks whose logs were joined repeat each other's evaluations, which is no reason.
+    """
+    do = "give the log as the run wrote it, one run in each"
+    latest = last_evaluation = 0
+    stopped: Event | None = None
+    seen: set[tuple[str, str]] = set()
+    for event in log.events:
+        if event.key == "run_start" and stopped is not None and event.time_ns > stopped.time_ns:
+            raise RecordError(asked, f"a second run starts in line {event.line}", do)
+        if event.key == "run_stop":
+            stopped = event if stopped is None or event.time_ns > stopped.time_ns else stopped
+            if last_evaluation - event.time_ns > CLOCK_SET_S * 1e9 and stopped is event:
+                found = f"run_stop in line {event.line} is before evaluations that were logged earlier"
+                raise RecordError(asked, found, do)
+        if event.key in _EVALUATIONS:
+            said = repr(event.value), repr(sorted(event.metadata.items(), key=lambda item: item[0]))
+            if latest - event.time_ns > CLOCK_SET_S * 1e9 and said not in seen:
+                back_s = (latest - event.time_ns) / 1e9
+                found = f"the evaluation in line {event.line} is {back_s:.3f} s before an earlier line"
+                raise RecordError(asked, found, do)
+            seen.add(said)
+            last_evaluation = max(last_evaluation, event.time_ns)
+        latest = max(latest, event.time_ns)
 
 
 class LoggedQuality(Struct, frozen=True, forbid_unknown_fields=True):

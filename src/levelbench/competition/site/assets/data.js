@@ -5,12 +5,15 @@
 "use strict";
 (function (board) {
   const NONE = Object.freeze([]);
-  const CODED = ["model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text", "lint", "origin", "doubts"];
+  const CODED = ["model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text", "lint", "machine", "origin", "doubts"];
 
   const PLAIN = {
     slug: "slug", id: "id", code_url: "code_url", n: "n", reached: "reached", single_run: "single_run",
     usd: "usd_per_hour", errors: "errors", warnings: "warnings", curve: "curve",
   };
+
+  /* A text that is stored as a number. */
+  const textAt = ([texts, coded], at) => texts[coded[at]];
 
   /* Where each entry's figure is in the column, -1 for those that have none. */
   function placesOf(column, count) {
@@ -42,7 +45,8 @@
         const column = columns.figures[name];
         const at = places.get(name)[this.at];
         return { value: column.value[at], low: column.low[at], high: column.high[at], rank: column.rank[at],
-          shared: column.shared[at], text: column.text[at], note: column.note[0][column.note[1][at]] };
+          shared: column.shared[at], text: column.text[at], note: textAt(column.note, at),
+          ranks: textAt(column.ranks, at), against: textAt(column.against, at) };
       }
     }
     const define = (name, get) => Object.defineProperty(Entry.prototype, name, { get });

@@ -64,8 +64,8 @@
     steps.filter((run) => Number.isFinite(crossing(run, threshold, lower))).length;
 
   /* Rank of each value, 1 for the smallest; equal values share one; null without a value. As in the build, no worse value
-   * stands before a better one; but only the build lets overlapping intervals share a rank, since the page has no
-   * intervals at another target. */
+   * stands before a better one; but only the build tests differences, since the page has only the steps of
+   * the runs. */
   board.ranks = function (values) {
     const known = Float64Array.from(values.filter(Number.isFinite)).sort();
     const first = new Map();
@@ -88,7 +88,8 @@
     const { entries, target, ruleset } = payload;
     const lower = target.direction === "lower";
     return entries.map((entry) => {
-      if (!entry.steps.length) return null;
+      // What has too few runs for a test has no rank at any target.
+      if (!entry.steps.length || (ruleset.by_test && entry.steps.length < 3 * (ruleset.best_of || 1))) return null;
       const time = board.timeAt(entry.steps, threshold, lower, ruleset);
       if (column === "time") return time;
       return typeof entry.usd === "number" ? (time * entry.usd) / 3600 : null;

@@ -74,7 +74,9 @@
     const found = [];
     const add = (text, kind) => found.push(el("li", { class: `badge ${kind}` }, text));
     if (entry.errors) add(`${entry.errors} error${entry.errors > 1 ? "s" : ""}`, "bad");
-    if (entry.signed !== "unsigned") add(SIGNED[entry.signed], entry.signed === "wrong" ? "bad" : "good");
+    const kinds = { signed: "good", unsigned: "plain", wrong: "bad" };
+    if (entry.signed !== "unsigned" || entry.machine) add(SIGNED[entry.signed], kinds[entry.signed]);
+    if (entry.machine) add(`machine ${entry.machine}`, "plain");
     if (entry.single_run) add("single run", "open");
     if (entry.warnings) add(`${entry.warnings} warning${entry.warnings > 1 ? "s" : ""}`, "open");
     if (entry.lint) add(`lint: ${entry.lint}`, "plain");
@@ -96,6 +98,15 @@
       el("span", { class: "hidden" }, words));
   }
 
+  /* The ranks that the tests leave open; "≈": not distinguishable from the one above. */
+  function tested(row) {
+    if (!row.ranks && !row.against) return null;
+    const said = [row.ranks && `rank ${row.ranks} by the tests`, row.against].filter(Boolean).join("; ");
+    const mark = row.against.startsWith("not ") ? "≈ " : "";
+    return el("small", { class: "tested", title: said },
+      el("span", { "aria-hidden": "true" }, mark + row.ranks.replace(" to ", "–")), el("span", { class: "hidden" }, said));
+  }
+
   const cell = (kind, label, ...children) =>
     el("td", { role: "cell", class: kind, "data-label": label }, ...children);
 
@@ -112,7 +123,7 @@
     const rank = row.rank === null ? "–" : `${row.rank}${row.shared ? "=" : ""}`;
     const name = el("a", { href: root + board.inside(entry.page), class: "model" }, entry.model);
     const by = [entry.author, entry.organisation].filter((each, at, all) => each && all.indexOf(each) === at).join(", ");
-    const said = [row.value === null ? row.note : "", ...entry.doubts.split("\n")].filter(Boolean);
+    const said = [row.note, ...entry.doubts.split("\n")].filter(Boolean);
     const why = said.map((text) => el("small", { class: "why" }, text));
     const reached = entry.mode === "training" && entry.n ? `${row.reached}/${entry.n}` : "";
     const title = row.move ? null : entry.reached_text;
@@ -122,7 +133,7 @@
         onchange: (event) => onpick(entry.slug, event.target.checked) }) : null;
     return el("tr", { role: "row", "data-slug": entry.slug },
       training ? cell("pick", "", pick) : null,
-      cell("rank", "", rank, row.move ? movement(row.move) : null),
+      cell("rank", "", rank, row.move ? movement(row.move) : tested(row)),
       el("th", { scope: "row", role: "rowheader", class: "entry" }, name, el("small", {}, by), ...why),
       figureCell(row),
       cell("bar", "", bar(row, scale)),

@@ -110,7 +110,8 @@
         const figure = entry.has(column) ? entry.figure(column) : {};
         const value = typeof figure.value === "number" ? figure.value : null;
         return { entry, at, value, low: figure.low, high: figure.high, rank: figure.rank ?? null, shared: figure.shared,
-          text: figure.text || "", note: figure.note || "", reached: entry.reached, move: null };
+          text: figure.text || "", note: figure.note || "", ranks: figure.ranks || "", against: figure.against || "",
+          reached: entry.reached, move: null };
       });
     }
     const before = board.ranksBefore(payload, column);
@@ -123,7 +124,7 @@
     return entries.map((entry, at) => {
       const value = values[at];
       return { entry, at, value: Number.isFinite(value) ? value : null, low: null, high: null, rank: ranks[at],
-        shared: taken.get(place(at)) > 1, note: "",
+        shared: taken.get(place(at)) > 1, note: "", ranks: "", against: "",
         // Only one page of up to ten thousand rows is shown.
         get text() {
           if (value === null) return "";
