@@ -31,6 +31,13 @@ def test_a_ranking_that_turns_round_is_shown_with_its_verdicts(call, turning):
     assert "Pairs that change places" in out
 
 
+def test_the_arm_that_is_named_first_is_the_baseline(call, store):
+    for one, other in (("numpy", "torch"), ("torch", "numpy")):
+        words = [f"digits[framework={each}]" for each in (one, other)]
+        _, out, _ = call("analyze", "threshold", *words, "--store", store, "--targets", "0.91,0.94,0.96")
+        assert f"Time against digits[framework={one}]" in out
+
+
 def test_arms_of_one_order_show_no_flip(call, store):
     code, out, _ = call("analyze", "threshold", "--store", store, "--targets", "0.91,0.94,0.96")
     assert code == 0

@@ -27,7 +27,6 @@ from levelbench.measure.policies import policy
 from levelbench.measure.statistics import Estimate, estimate, kaplan_meier, wilson
 from levelbench.records import Record, group_runs, summarise
 from levelbench.records.schema import Target
-from levelbench.records.summary import in_order
 
 __all__ = ["SHOWN_RULES", "Limit", "Order", "RankFlip", "TargetVerdicts", "ThresholdCell", "ThresholdSweep"]
 __all__ += ["TimedArm", "TimedCurve", "curve_of", "default_targets", "sweep", "verdicts_at"]
@@ -370,9 +369,9 @@ def verdicts_at(
 ) -> tuple[TargetVerdicts, ...]:
     """Verdicts at each target, through the gate of every comparison; all hold jointly at ``level`` (Bonferroni).
 
-    ``clock`` and ``crossing`` replace the runs' own.
+    The baseline is the arm of the first record. ``clock`` and ``crossing`` replace the runs' own.
     """
-    groups = in_order(group_runs([summarise(record, clock=clock, crossing=crossing) for record in records]))
+    groups = group_runs([summarise(record, clock=clock, crossing=crossing) for record in records])
     places = {(group.key, group.source_digest): (at, group.label) for at, group in enumerate(groups)}
     shared, found = 1.0 - (1.0 - level) / len(targets), []
     for target in targets:

@@ -133,13 +133,13 @@ def _arms_of_runs(
     from levelbench.analysis.threshold import TimedArm, curve_of
     from levelbench.cli.reporting import doubt_lines, require_sound
     from levelbench.records import group_runs, read_record
-    from levelbench.records.summary import in_order
 
     if given["task"] is not None:
         raise UsageError("--task without a board", "runs name their task", "select the runs of one task")
     store = shared.open_store(store_path)
     view = {name: given[name] for name in ("clock", "crossing")}
-    groups = in_order(group_runs(shared.apply_view(shared.readable_runs(store, words), store, **view)))
+    viewed = group_runs(shared.apply_view(shared.readable_runs(store, words), store, **view))
+    groups = shared.as_named(viewed, store, words)
     caveats = require_sound(groups, "a sweep of targets", store_path)
     scales = {
         (each.specification.task, each.specification.target.metric, each.specification.target.split) for each in groups

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Price = tuple[str, Selector | None, float]
 
-__all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_as_read", "check_plot"]
+__all__ = ["OPTION_GROUPS", "Grouped", "answer_options", "apply_view", "as_far_as_read", "as_named", "check_plot"]
 __all__ += ["check_statistics", "check_writable", "code_until_clear", "data_option", "debug_option", "each_run"]
 __all__ += ["effect_option", "emit_json", "emit_json_list", "error_parts", "fail_on", "json_option"]
 __all__ += [
@@ -400,6 +400,24 @@ def each_run(store: Store, words: tuple[str, ...] | list[str]) -> Iterator[RunSu
 def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
     """The same as a list, oldest first."""
     return sorted(each_run(store, words), key=lambda run: run.started)
+
+
+def as_named(groups: Sequence[RunGroup], store: Store, words: tuple[str, ...]) -> list[RunGroup]:
+    """The groups in the order of the words that select them, so that the first word names the baseline.
+
+    Groups of one word, or without words, are in the order of measurement (:func:`records.summary.in_order`).
+    """
+    from levelbench.records.summary import in_order
+
+    place: dict[str, int] = {}
+    for at, word in enumerate(words if len(words) > 1 else ()):
+        for record in store.each_found(word):
+            place.setdefault(record.header.id, at)
+
+    def named(group: RunGroup) -> int:
+        return min(place.get(run.id, 0) for run in (*group.runs, *group.unfinished))
+
+    return sorted(in_order(groups), key=named)
 
 
 def readable_runs(store: Store, words: tuple[str, ...]) -> list[RunSummary]:

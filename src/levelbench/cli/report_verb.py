@@ -95,7 +95,6 @@ def written(
     from levelbench.cli.reporting import refuse_copies, write, write_folder
     from levelbench.errors import UsageError
     from levelbench.records import group_runs, read_record
-    from levelbench.records.summary import in_order
 
     shared.check_statistics(given["margin"], given["level"])
     if given["folder"] is not None and given["output"] is not None:
@@ -105,16 +104,11 @@ def written(
     if not found:
         raise UsageError(f"a report on {store.path}", "it has no runs", "run something first: levelbench run digits")
     viewed = shared.apply_view(found, store, **{name: given[name] for name in _VIEW})
-    groups = in_order(group_runs(viewed))
+    groups = shared.as_named(group_runs(viewed), store, runs)
     left_out = _left_out(viewed, groups)
     if not groups:
         ended = f"none of its runs has ended ({'; '.join(left_out)})"
         raise UsageError(f"a report on {' '.join(runs) or store.path}", ended, "let a run end: levelbench run")
-    if len(runs) > 1:
-        named = {
-            run.id: at for at in reversed(range(len(runs))) for run in shared.select_runs(store, runs[at : at + 1])
-        }
-        groups.sort(key=lambda group: named[(*group.runs, *group.unfinished)[0].id])
     groups = shared.priced(groups, prices)
     refuse_copies(groups, f"a report on {store.path}")
     records = [read_record(Path(run.path)) for group in groups for run in (*group.runs, *group.unfinished)]
