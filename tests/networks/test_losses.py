@@ -127,6 +127,83 @@ def test_mse_is_the_mean_of_the_squares():
     assert loss_of(network, found, targets) == pytest.approx(((found - targets) ** 2).mean(), rel=1e-6)
 
 
+def huber(x, t, delta):
+    size = np.abs(x - t)
+    return np.where(size <= delta, size**2 / 2, delta * (size - delta / 2))
+
+
+def binary(x, t, _):
+    p = 1 / (1 + np.exp(-x))
+    return -t * np.log(p) - (1 - t) * np.log(1 - p)
+
+
+def focal(x, t, gamma):
+    p = 1 / (1 + np.exp(-x))
+    q = np.where(t == 1, p, 1 - p)
+    return -((1 - q) ** gamma) * np.log(q)
+
+
+FORMULAS = {
+    "huber": (huber, {"delta": 0.7}, 0.7),
+    "binary-cross-entropy": (binary, {}, 0.0),
+    "focal": (focal, {"gamma": 1.5}, 1.5),
+}
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_a_loss_of_numbers_and_its_gradient_are_those_of_its_formula(kind):
+    formula, options, parameter = FORMULAS[kind]
+    x, t = RANDOM.standard_normal((6, 4)).astype(np.float32) * 2, RANDOM.integers(0, 2, (6, 4)).astype(np.float32)
+    network = identity(("batch", 4)).with_loss(kind, **options)
+    assert loss_of(network, x, t) == pytest.approx(formula(x.astype(float), t, parameter).mean(), rel=1e-5)
+    executor = BACKEND.executor(network)
+    executor.forward(x, t)
+    # The only parameter multiplies the outputs.
+    by_one = [formula((1 + step) * x.astype(float), t, parameter).mean() for step in (1e-5, -1e-5)]
+    assert float(executor.backward()["one"][0]) == pytest.approx((by_one[0] - by_one[1]) / 2e-5, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["binary-cross-entropy", "focal"])
+def test_losses_of_logits_stay_finite_at_any_size(kind):
+    x, t = np.float32([[-1e4, 1e4, -1e4, 1e4]]), np.float32([[0, 1, 1, 0]])
+    network = identity(("batch", 4)).with_loss(kind)
+    assert loss_of(network, x, t) == pytest.approx(5000, rel=1e-5)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax", "onnxruntime"])
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_every_framework_computes_the_same_loss_of_numbers(framework, kind):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    backend = open_framework(framework)
+    x, t = RANDOM.standard_normal((2, 5, 4)).astype(np.float32)
+    t = (t > 0).astype(np.float32)
+    network = identity(("batch", 4)).with_loss(kind, **FORMULAS[kind][1])
+    expected = loss_of(network, x, t)
+    if framework == "onnxruntime":
+        whole = network.with_outputs([network.loss]).replace(loss=None)
+        (found,) = backend.executor(whole).infer(backend.array(x), backend.array(t))
+    else:
+        found = backend.executor(network).forward(backend.array(x), backend.array(t))
+    assert float(backend.host(found)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_huber_and_binary_cross_entropy_are_pytorchs():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    functional = torch.nn.functional
+    x, t = RANDOM.standard_normal((2, 5, 4)).astype(np.float32)
+    given, share = torch.from_numpy(x), torch.sigmoid(torch.from_numpy(t))
+    found = loss_of(identity(("batch", 4)).with_loss("huber", delta=0.5), x, t)
+    assert found == pytest.approx(float(functional.huber_loss(given, torch.from_numpy(t), delta=0.5)), rel=1e-5)
+    found = loss_of(identity(("batch", 4)).with_loss("binary-cross-entropy"), x, share.numpy())
+    assert found == pytest.approx(float(functional.binary_cross_entropy_with_logits(given, share)), rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"delta": 0.0}, {"gamma": 0.5}])
+def test_an_impossible_shape_of_a_loss_is_refused(options):
+    with pytest.raises(UsageError, match="Give a delta above 0 and a gamma of 1 or more"):
+        identity(("batch", 3)).with_loss("huber", **options)
+
+
 def test_random_labels_are_classes():
     labels = identity(("batch", 3)).with_loss().make_inputs(200)["labels"]
     assert set(labels.tolist()) == {0, 1, 2}
@@ -144,7 +221,7 @@ def test_names_in_use_are_not_changed():
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
-        (lambda: identity(("batch", 3)).with_loss("hinge"), UsageError, "cross-entropy, mse"),
+        (lambda: identity(("batch", 3)).with_loss("hinge"), UsageError, "cross-entropy, mse, huber"),
         (lambda: identity(("batch", 3)).with_loss(output="z"), UsageError, "Give y"),
         (lambda: identity(("batch", 3)).with_loss().with_loss(), DefinitionError, "it has one"),
         (lambda: identity(("batch",)).with_loss(), DefinitionError, "batch, classes"),

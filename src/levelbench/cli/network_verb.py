@@ -44,7 +44,9 @@ _ONE, _SEVERAL = 5, 3
     help="Inference, or a training step (loss and gradients).",
 )
 @click.option(
-    "--loss", type=click.Choice(["cross-entropy", "mse"]), help="Loss to train with.  [default: the network's own]"
+    "--loss",
+    type=click.Choice(["cross-entropy", "mse", "huber", "binary-cross-entropy", "focal"]),
+    help="Loss to train with.  [default: the network's own]",
 )
 @click.option(
     "--transform",

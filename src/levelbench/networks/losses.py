@@ -19,33 +19,54 @@ from levelbench.networks.values import Shape, Value, element_type, free_name, va
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
 
-LOSSES = ("cross-entropy", "soft-cross-entropy", "mse")
+LOSSES = ("cross-entropy", "soft-cross-entropy", "mse", "huber", "binary-cross-entropy", "focal")
+"""The first two are of classes; all others compare each number of the output with one of ``targets``."""
 _ON = "training_mode.on"
 
 
-def with_loss(network: Network, kind: str, output: str | None, axis: int | None, smoothing: float = 0.0) -> Network:
+def with_loss(
+    network: Network,
+    kind: str,
+    output: str | None,
+    axis: int | None,
+    smoothing: float = 0.0,
+    *,
+    delta: float = 1.0,
+    gamma: float = 2.0,
+) -> Network:
     """The network with an additional input, ``labels`` or ``targets``, and the scalar output ``loss``.
 
     ``cross-entropy`` is the mean of -log softmax(output)[label], with classes on ``axis``: by default the last up to
     rank 3, and axis 1 for images; labels are int64 with the shape of the other axes. ``soft-cross-entropy`` is the mean
     of -sum(labels * log softmax(output)) over classes, with labels of the output's shape and type: the share of each
     class. ``smoothing`` is the share of each label that is spread evenly over all classes (Szegedy et al. 2016, section
-    7). ``mse`` is the mean of the squared differences to targets of the output's shape. ``output`` is a name; default:
-    the first output.
+    7).
+
+    The others are means over all numbers of the output, with ``targets`` of its shape: ``mse`` of the squared
+    differences; ``huber`` of half of them up to ``delta`` and of delta (|difference| - delta / 2) beyond (Huber 1964);
+    ``binary-cross-entropy`` of -t log p - (1 - t) log(1 - p), where p is the logistic function of the output and t the
+    target from 0 to 1; ``focal`` of -(1 - q)^gamma log q, where q is p for a target of 1 and 1 - p for one of 0 (Lin et
+    al. 2017, equation 4). ``output`` is a name; default: the first output.
     """
     graph, value = LossSplice(network), _chosen(network, output)
     if value.shape is None or not value.dtype:
         raise DefinitionError(f"a loss of {value.name!r}", "its shape is unknown", "save the model with shapes")
-    if not 0 <= smoothing < 1 or (smoothing and kind == "mse"):
-        found = f"smoothing={smoothing:g}" if kind != "mse" else "targets of mse are not classes that can be smoothed"
+    of_classes = kind in LOSSES[:2]
+    if not 0 <= smoothing < 1 or (smoothing and not of_classes):
+        found = f"smoothing={smoothing:g}" if of_classes else f"targets of {kind} are not classes that can be smoothed"
         do = "give smoothing from 0 to below 1, and only for classes"
         raise UsageError(f"loss {kind!r} of {value.name!r}", found, do)
     if kind == "cross-entropy":
         _cross_entropy(graph, value, axis, smoothing)
     elif kind == "soft-cross-entropy":
         _soft_cross_entropy(graph, value, axis, smoothing)
-    elif kind == "mse":
-        _squares(graph, value)
+    elif kind in LOSSES:
+        if not (delta > 0 and gamma >= 1):
+            found, do = f"delta={delta:g}, gamma={gamma:g}", "give a delta above 0 and a gamma of 1 or more"
+            raise UsageError(f"loss {kind!r} of {value.name!r}", found, do)
+        targets = graph.input("targets", value.dtype, value.shape or ())
+        each = _OF_NUMBERS[kind](graph, value, targets, gamma if kind == "focal" else delta)
+        graph.node("ReduceMean", [each], graph.loss, keepdims=0)
     else:
         raise UsageError(f"loss {kind!r}", "there is no such loss", f"give one of {', '.join(LOSSES)}")
     return graph.network(value.dtype)
@@ -197,11 +218,40 @@ def _smoothed(graph: LossSplice, loss: str, log_softmax: str, smoothing: float, 
     graph.node("Sub", [kept, spread], graph.loss)
 
 
-def _squares(graph: LossSplice, value: Value) -> None:
-    targets = graph.input("targets", value.dtype, value.shape or ())
+def _squares(graph: LossSplice, value: Value, targets: str, _: float) -> str:
     difference = graph.node("Sub", [value.name, targets], "loss.difference")
-    square = graph.node("Mul", [difference, difference], "loss.square")
-    graph.node("ReduceMean", [square], graph.loss, keepdims=0)
+    return graph.node("Mul", [difference, difference], "loss.square")
+
+
+def _huber(graph: LossSplice, value: Value, targets: str, delta: float) -> str:
+    """C (|d| - c / 2) with c = min(|d|, delta)."""
+    size = graph.node("Abs", [graph.node("Sub", [value.name, targets], "loss.difference")], "loss.size")
+    cut = graph.node("Min", [size, graph.constant(delta, value.dtype, "loss.delta")], "loss.cut")
+    rest = graph.node("Sub", [size, graph.scaled(cut, 0.5, value.dtype, "loss.half")], "loss.rest")
+    return graph.node("Mul", [cut, rest], "loss.huber")
+
+
+def _binary(graph: LossSplice, value: Value, targets: str, _: float) -> str:
+    """log(1 + exp(x)) - t x, which neither overflows nor takes the logarithm of zero."""
+    product = graph.node("Mul", [value.name, targets], "loss.product")
+    return graph.node("Sub", [graph.node("Softplus", [value.name], "loss.softplus"), product], "loss.binary")
+
+
+def _focal(graph: LossSplice, value: Value, targets: str, gamma: float) -> str:
+    """(1 - q)^gamma log(1 + exp(-s)) with s the output for a target of 1, and minus the output for 0."""
+    # -s = (1 - 2 t) x
+    sign = graph.node(
+        "Sub",
+        [graph.constant(1.0, value.dtype, "loss.one"), graph.scaled(targets, 2.0, value.dtype, "loss.twice")],
+        "loss.sign",
+    )
+    wrong = graph.node("Mul", [sign, value.name], "loss.wrong")
+    power = graph.constant(gamma, value.dtype, "loss.gamma")
+    weight = graph.node("Pow", [graph.node("Sigmoid", [wrong], "loss.miss"), power], "loss.weight")
+    return graph.node("Mul", [weight, graph.node("Softplus", [wrong], "loss.softplus")], "loss.focal")
+
+
+_OF_NUMBERS = {"mse": _squares, "huber": _huber, "binary-cross-entropy": _binary, "focal": _focal}
 
 
 def training(network: Network) -> Network:
