@@ -294,6 +294,17 @@ def test_what_was_timed_again_is_shown_as_it_was_last(time, still):
     assert "n = 3." in time("sleep", verb="show")[1]
 
 
+def test_processes_that_are_removed_and_made_again_are_a_doubt(time, still, tmp_path):
+    time(FAST, "--vs", SLOW, "-n", 4)
+    for path in (tmp_path / "store").glob("commands/*/*/*-s1-*"):
+        path.unlink()
+    out = " ".join(time(FAST, SLOW, verb="compare")[1].split())
+    assert "doubt: 4 processes of sleep 0.1 were asked for, and 3 of them count" in out
+    out = " ".join(time(FAST, "--vs", SLOW, "-n", 4, "--resume")[1].split())
+    assert "doubt: processes 1 of sleep 0.1 began after later ones" in out
+    assert "were asked for" not in out
+
+
 @pytest.mark.parametrize("words", [("--clock", "wall"), ("--trace", "t.json")])
 def test_commands_have_neither_clock_nor_trace(time, still, words):
     time(FAST, "-n", 1)

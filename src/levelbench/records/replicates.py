@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed
-from levelbench.records.doubts import counted_doubts, in_steps
+from levelbench.records.doubts import counted_doubts, in_steps, made_again
 from levelbench.records.reader import Record
 from levelbench.records.summary import RunGroup, RunSummary, summarise
 
@@ -76,6 +76,10 @@ def looks(sides: Sides) -> Iterator[Caveat]:
     """Runs that were added after a look at the results, or repeated until the results pleased."""
     for group, runs in sides.each:
         for doubt in in_steps(group.label, "runs", runs):
+            yield Caveat("looks", "doubt", doubt)
+        # Why these were made again is known.
+        known = {run.seed for run in (*group.unfinished, *group.repeats)} | {run.seed for run in runs if run.replaced}
+        for doubt in made_again(group.label, "runs", runs, known):
             yield Caveat("looks", "doubt", doubt)
         again = [run.replaced for run in runs if run.replaced]
         if again:
