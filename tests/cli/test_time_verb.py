@@ -423,10 +423,19 @@ def test_recorded_commands_are_compared_as_time_compares_them(time, still):
     assert (code, json.loads(out)["entries"][1]["verdict"]["kind"]) == (0, "FASTER")
 
 
+def test_of_a_program_that_was_edited_the_newest_processes_are_compared(time, tmp_path):
+    for seconds in (0.3, 0.01):
+        (tmp_path / "a.sh").write_text(f"sleep {seconds}\n")
+        time("sh a.sh", "--vs", SLOW, "-n", 3)
+    code, out, _ = time("--json", "sh a.sh", SLOW, verb="compare")
+    assert code != 2
+    assert max(json.loads(out)["entries"][0]["wall"]["values"].values()) < 0.3
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("sleep", SLOW), "it selects processes of 2 commands or machines: 'sleep 0.02', 'sleep 0.1'"),
+        (("sleep", SLOW), "it selects processes of 2 commands: 'sleep 0.02', 'sleep 0.1'"),
         ((FAST, FAST), "both select the same processes"),
         ((FAST, SLOW, "--why"), "these are timed processes, which have no phases"),
         ((FAST, "other"), "there are no runs in"),
