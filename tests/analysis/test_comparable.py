@@ -665,6 +665,21 @@ def test_programs_that_read_different_data_files_are_doubted_whatever_the_files_
     assert found.startswith("note: they read different data files (a.npz against a.npz)")
 
 
+@pytest.mark.parametrize(
+    ("other", "weight"),
+    [
+        ({"x_4.npz": "4"}, "note"),
+        ({"x_3.npz": "5"}, "doubt"),
+        ({"y_4.npz": "4"}, "doubt"),
+    ],
+)
+def test_more_files_of_a_kind_that_both_sides_read_are_a_note(run, group, other, weight):
+    read = {f"x_{at}.npz": str(at) for at in range(4)}
+    sides = (group(name, [run(1.0, data_read=each)]) for name, each in (("a", read), ("b", {**read, **other})))
+    (found,) = (each for each in comparable(*sides).caveats if each.subject == "data files")
+    assert found.weight == weight
+
+
 def test_runs_of_one_side_that_read_changed_data_are_a_doubt(run, group):
     runs = [run(1.0, seed=seed, data_read={"a.npz": str(seed)}) for seed in range(2)]
     found = comparable(group("a", runs), group("b", [run(1.1, seed=seed) for seed in range(2)])).caveats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,8 @@ from levelbench.records.summary import RunGroup, RunSummary
 if TYPE_CHECKING:
     from levelbench.measure.environment import Difference
 
-__all__ = ["SHOWN", "Caveat", "Sides", "Weight", "distinct_texts", "ended", "fact", "listed", "shortened"]
+__all__ = ["SHOWN", "Caveat", "Sides", "Weight", "distinct_texts", "ended", "fact", "kind_of", "listed"]
+__all__ += ["other_texts", "shortened"]
 
 Weight = Literal["refuse", "no verdict", "doubt", "note"]
 SHOWN = 4
@@ -114,6 +116,11 @@ def other_texts(read: Iterable[Mapping[str, str]]) -> list[str]:
     for name, digest in (item for each in read for item in each.items()):
         digests.setdefault(name, set()).add(digest)
     return sorted(name for name, found in digests.items() if len(found) > 1)
+
+
+def kind_of(name: str) -> str:
+    """What names such as ``train_1.npy`` and ``train_2.npy`` have in common: all but numbers and hashes."""
+    return re.sub(r"[0-9a-f]*\d[0-9a-f]*|[0-9a-f]{8,}", "#", name)
 
 
 def fact(tree: object, *path: str) -> object:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
 from levelbench.measure.crossing import RULES
 from levelbench.measure.policies import POLICIES
-from levelbench.records.caveats import Caveat, Sides, distinct_texts, fact, listed, other_texts, shortened
+from levelbench.records.caveats import (
+    Caveat,
+    Sides,
+    distinct_texts,
+    fact,
+    kind_of,
+    listed,
+    other_texts,
+    shortened,
+)
 from levelbench.records.schema import DatasetFacts, key_of
 from levelbench.records.summary import RunSummary
 
@@ -227,13 +238,25 @@ def data_files(sides: Sides) -> Iterator[Caveat]:
             yield Caveat("data files", "doubt", text)
         read.append({digest: name for each in known for name, digest in each.items()})
     one, other = read
-    alone = [sorted(mine[each] for each in mine.keys() - theirs) for mine, theirs in ((one, other), (other, one))]
-    if one and other and any(alone):
-        words = " against ".join(listed(each) if each else "nothing more" for each in alone)
-        scored = {run.scored_by for run in sides.runs} == {"held-out"}
+    alone = [[mine[each] for each in mine.keys() - theirs] for mine, theirs in ((one, other), (other, one))]
+    if not (one and other and any(alone)):
+        return
+    # Shards of one set, or images of one folder: a side that is at its target sooner reads fewer of them.
+    kinds = Counter(kind_of(PurePath(one[each]).name) for each in one.keys() & other.keys())
+    both = {*alone[0]} & {*alone[1]}
+    more = [each for side in alone for each in side if kinds[kind_of(PurePath(each).name)] < _SHARDS or each in both]
+    words = " against ".join(listed(sorted(each)) if each else "nothing more" for each in alone)
+    scored = {run.scored_by for run in sides.runs} == {"held-out"}
+    if more:
         unknown = "whether both learn from" + (" the same" if scored else " and are scored on the same") + " is unknown"
-        text = f"they read different data files ({words}): {unknown}"
-        yield Caveat("data files", "note" if scored else "doubt", text)
+    else:
+        unknown = "they have others of these kinds in common, and one may have needed fewer"
+    text = f"they read different data files ({words}): {unknown}"
+    yield Caveat("data files", "note" if scored or not more else "doubt", text)
+
+
+_SHARDS = 3
+"""So many files of one kind that both sides read are one set."""
 
 
 def arguments(sides: Sides) -> Iterator[Caveat]:
