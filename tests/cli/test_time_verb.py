@@ -399,6 +399,29 @@ def test_processes_with_settings_elsewhere_that_changed_since_are_measured_again
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize(("file", "where"), [("conf/c.json", "repo/.git"), ("module.py", "PYTHONPATH")])
+def test_processes_that_read_what_changed_in_their_repository_or_on_the_path_are_measured_again(
+    time, tmp_path, monkeypatch, file, where
+):
+    work = tmp_path / "repo/src"
+    work.mkdir(parents=True)
+    if where == "PYTHONPATH":
+        monkeypatch.setenv(where, "..")
+    else:
+        (tmp_path / where).mkdir()
+    monkeypatch.chdir(work)
+    (tmp_path / "repo" / file).parent.mkdir(exist_ok=True)
+    # The path is put together, so that no text names it.
+    (work / "run.sh").write_text(f'd=..; cat "$d"/{file} >/dev/null')
+    call = ("sh run.sh", "-n", 2, "--resume")
+    (tmp_path / "repo" / file).write_text("1")
+    assert "2 to go" in time(*call)[1]
+    assert "0 to go" in time(*call)[1]
+    (tmp_path / "repo" / file).write_text("12")
+    assert f"what it reads has changed since: ../{file}" in time(*call)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 def test_processes_whose_text_names_a_variable_that_changed_since_are_measured_again(time, tmp_path, monkeypatch):
     (tmp_path / "run.sh").write_text('echo "$LB_RATE"')
     call = ("sh run.sh", "-n", 2, "--resume")

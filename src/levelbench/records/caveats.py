@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from levelbench.records.summary import RunGroup, RunSummary
@@ -118,9 +119,9 @@ def other_texts(read: Iterable[Mapping[str, str]]) -> list[str]:
     return sorted(name for name, found in digests.items() if len(found) > 1)
 
 
-def kind_of(name: str) -> str:
-    """What names such as ``train_1.npy`` and ``train_2.npy`` have in common: all but numbers and hashes."""
-    return re.sub(r"[0-9a-f]*\d[0-9a-f]*|[0-9a-f]{8,}", "#", name)
+def kind_of(path: PurePath | str) -> str:
+    """The same for paths that differ in numbers alone, as ``checkpoint-500/model.pt``, and for names by digests."""
+    return re.sub(r"[0-9a-f]{8,}|\d+", "#", str(path))
 
 
 def fact(tree: object, *path: str) -> object:
