@@ -6,12 +6,14 @@ import json
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from tests.experiments.campaigns import NUMPY, Quiet, carry_out, plan_of
 
 from levelbench.experiments.own_code import data_digests
 from levelbench.experiments.request import resolve
 from levelbench.records import group_runs
+from levelbench.training import datasets
 
 _RECIPE = """
 import json
@@ -160,6 +162,37 @@ def reading(epochs: int = 1):
     time.sleep(0.05)
     return Recipe(zoo.mlp(64, 8, 10), Shuffled(64), Momentum(0.05), epochs=epochs)
 """
+
+
+_READS_DATA = """
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+
+
+def read():
+    kept = np.load(HERE / "kept.npz")
+    return kept["x"], kept["y"]
+
+
+task = Task("reads", data=datasets.from_arrays("reads", read), quality=Top1(target=0.9))
+
+
+@task.recipe
+def reading(epochs: int = 1):
+    np.load(HERE / "scales.npy")
+    return Recipe(zoo.mlp(64, 8, 10), Shuffled(64), Momentum(0.05), epochs=epochs)
+"""
+
+
+def test_data_files_that_a_recipe_reads_are_recorded_and_no_file_whose_inputs_are_known(task_with, runs, tmp_path):
+    split = datasets.digits.load().train
+    np.savez(tmp_path / "kept.npz", x=split.inputs, y=split.labels)
+    np.save(tmp_path / "scales.npy", np.ones(9))
+    (run,) = runs(resolve(task_with(_READS_DATA), {"recipe": "reading"}, NUMPY))
+    assert [*run.end.environment_after["data_read"]] == ["scales.npy"]
 
 
 def test_what_threads_of_the_data_go_on_to_read_is_no_setting(task_with, runs, tmp_path):

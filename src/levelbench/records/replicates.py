@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed
+from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed, other_texts
 from levelbench.records.doubts import counted_doubts, in_steps, made_again
 from levelbench.records.reader import Record
 from levelbench.records.summary import RunGroup, RunSummary, summarise
@@ -212,7 +212,9 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     """Each reason to doubt the runs of ``groups`` once, with how many runs of which group it concerns."""
     suspects = [[run.suspect for run in ended(group)] for group in groups]
     found = counted_doubts([each.label for each in groups], suspects, "runs")
-    shared = [caveat for group in groups for look in (_equal_results, _carried_over) for caveat in look(group)]
+    shared = [
+        caveat for group in groups for look in (_read_changed, _equal_results, _carried_over) for caveat in look(group)
+    ]
     return [*(Caveat("doubts", "doubt", each) for each in found), *shared]
 
 
@@ -227,6 +229,16 @@ def began_at(records: Iterable[Record]) -> float | None:
         return None
     known = first.header.environment.get(BEGAN_AT)
     return known if isinstance(known, int | float) else summarise(first).first_quality
+
+
+def _read_changed(group: RunGroup) -> Iterator[Caveat]:
+    """Texts and data that have changed between runs of one program or recipe, unless something prepares them."""
+    runs = ended(group)
+    read = {"files read": [run.files_read for run in runs], "data files": [run.data_read for run in runs]}
+    for subject, known in read.items() if runs and "prepare" not in runs[0].settings else ():
+        if changed := other_texts(known):
+            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
+            yield Caveat(subject, "doubt", text)
 
 
 _LEAST_RUNS = 3

@@ -18,14 +18,13 @@ from levelbench.records.caveats import (
     fact,
     kind_of,
     listed,
-    other_texts,
     shortened,
 )
 from levelbench.records.schema import DatasetFacts, key_of
 from levelbench.records.summary import RunSummary
 
 __all__ = ["arguments", "checksums_of_records", "contradictions", "contradictions_of", "data", "data_of", "definition"]
-__all__ += ["rules", "settings_without_effect", "signatures", "texts_read", "view"]
+__all__ += ["rules", "settings_without_effect", "signatures", "view"]
 
 _KEY_DIGITS = 64
 
@@ -219,23 +218,11 @@ def settings_without_effect(sides: Sides) -> Iterator[Caveat]:
         yield Caveat("settings", "note", f"{text}: {listed(differing)} does not change what is learned")
 
 
-def texts_read(sides: Sides) -> Iterator[Caveat]:
-    """Texts that have changed between runs of one program, unless something prepares them before each."""
-    for group, runs in sides.each:
-        changed = other_texts([run.files_read for run in runs])
-        if changed and "prepare" not in runs[0].settings:
-            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
-            yield Caveat("files read", "doubt", text)
-
-
 def data_files(sides: Sides) -> Iterator[Caveat]:
     """Data files that programs read by themselves, of which no task knows; equal ones may have different names."""
     read = []
-    for group, runs in sides.each:
-        known = [run.data_read for run in runs if run.status == "done"]
-        if changed := other_texts(known):
-            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
-            yield Caveat("data files", "doubt", text)
+    for _, runs in sides.each:
+        known = (run.data_read for run in runs if run.status == "done")
         read.append({digest: name for each in known for name, digest in each.items()})
     one, other = read
     alone = [[mine[each] for each in mine.keys() - theirs] for mine, theirs in ((one, other), (other, one))]
