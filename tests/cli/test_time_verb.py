@@ -422,6 +422,17 @@ def test_processes_that_read_what_changed_in_their_repository_or_on_the_path_are
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_processes_that_read_data_that_changed_since_are_measured_again(time, tmp_path):
+    (tmp_path / "run.sh").write_text("cat x.npy >/dev/null")
+    call = ("sh run.sh", "-n", 2, "--resume")
+    (tmp_path / "x.npy").write_bytes(b"\0" * 100)
+    assert "2 to go" in time(*call)[1]
+    assert "0 to go" in time(*call)[1]
+    (tmp_path / "x.npy").write_bytes(b"\0" * 99 + b"\1")
+    assert "what it reads has changed since: x.npy" in time(*call)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 def test_processes_whose_text_names_a_variable_that_changed_since_are_measured_again(time, tmp_path, monkeypatch):
     (tmp_path / "run.sh").write_text('echo "$LB_RATE"')
     call = ("sh run.sh", "-n", 2, "--resume")

@@ -26,7 +26,7 @@ from levelbench.errors import CheckFailedError, UsageError
 from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
 from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
-from levelbench.experiments.own_code import changed_files, settings_outside, settings_path
+from levelbench.experiments.own_code import changed_files, data_digests, settings_outside, settings_path
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
 from levelbench.measure.environment import capture, capture_after, doubts
@@ -227,6 +227,9 @@ class Preparation:
         changed = changed_files(files, lambda name: settings_path(name, command.folder))
         here = settings_outside(map(command.folder.joinpath, files), command.text.split(), command.folder)
         changed += sorted(name for name in {*here, *read} - files.keys() if here.get(name) != read.get(name))
+        data = after.get("data_read") or {}
+        now = data_digests((Path(os.path.normpath(command.folder / name)) for name in data), command.folder)
+        changed += sorted(name for name, digest in data.items() if now.get(name) != digest)
         self._read(command).update(read if not changed else {})
         return f"what it reads has changed since: {listed(changed)}" if changed else ""
 

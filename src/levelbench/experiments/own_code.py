@@ -370,14 +370,21 @@ def data_digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
         kinds.setdefault(kind_of(path.name), []).append(path)
     chosen = (path for files in kinds.values() for path in files[:_MOST_OF_A_KIND])
     for path in sorted(islice(chosen, _MOST_FILES)):
-        with suppress(OSError), path.open("rb") as file:
-            size = path.stat().st_size
-            digest = hashlib.sha256(str(size).encode())
-            for at in range(_PARTS):
-                file.seek(max(0, size - _PART_BYTES) * at // (_PARTS - 1))
-                digest.update(file.read(_PART_BYTES))
-            found[os.path.relpath(path, folder)] = digest.hexdigest()
+        with suppress(OSError):
+            state = path.stat()
+            found[os.path.relpath(path, folder)] = _digest_of_parts(path, state.st_size, state.st_mtime_ns)
     return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _digest_of_parts(path: Path, size: int, changed_ns: int) -> str:
+    """A digest of the size and some parts of a file that was changed last at this time."""
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for at in range(_PARTS):
+            file.seek(max(0, size - _PART_BYTES) * at // (_PARTS - 1))
+            digest.update(file.read(_PART_BYTES))
+    return digest.hexdigest()
 
 
 _MOST_OF_A_KIND, _MOST_FILES, _PARTS, _PART_BYTES = 20, 256, 16, 1 << 16
