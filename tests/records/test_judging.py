@@ -55,7 +55,7 @@ def test_every_doubt_is_given_once_with_the_processes_of_each_arm():
 
 def test_processes_that_were_added_after_a_look_are_a_doubt():
     def arm(*asked, effect=None):
-        every = {"planned_effect": effect, "started": ""}
+        every = {"planned_effect": effect, "started": "", "environment": {}}
         headers = [SimpleNamespace(seed=at, planned_runs=n, **every) for at, n in enumerate(asked)]
         return [SimpleNamespace(header=each, end=None) for each in headers]
 
@@ -65,13 +65,12 @@ def test_processes_that_were_added_after_a_look_are_a_doubt():
 
 
 def test_processes_that_began_after_later_ones_of_their_command_are_a_doubt():
-    def told(started, planned=4, known=()):
-        made = [
-            SimpleNamespace(seed=seed, started=each, planned_runs=planned, planned_effect=None)
-            for seed, each in enumerate(started)
-        ]
+    def told(started, planned=4, known=(), picked=False):
+        every = {"planned_runs": planned, "planned_effect": None, "environment": {"seed_picked": picked}}
+        made = [SimpleNamespace(seed=seed, started=each, **every) for seed, each in enumerate(started)]
         return made_again("a", "processes", made, known)
 
     assert told("1234") == told("1934", known=[1]) == told("1934", planned=0) == []
+    assert told("1934", planned=0, picked=True) == told("1934")
     (doubt,) = told("1934")
     assert doubt.startswith("processes 1 of a began after later ones, as where some were removed and made again")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 __all__ = ["counted_doubts", "in_steps", "made_again", "process_doubts", "without_figures"]
@@ -50,6 +50,8 @@ class _Planned(Protocol):
     def planned_effect(self) -> float | None: ...
     @property
     def started(self) -> str: ...
+    @property
+    def environment(self) -> Mapping[str, object]: ...
 
 
 def in_steps(name: str, several: str, made: Iterable[_Planned]) -> list[str]:
@@ -81,14 +83,13 @@ def made_again(name: str, several: str, made: Iterable[_Planned], known: Collect
     the result. ``known`` are the seeds of which an earlier run says why it was made again, as one that failed does.
     """
     ordered = sorted(made, key=lambda run: run.seed)
-    again, later, first = list[int](), list[_Planned](), ""
+    again, later, first = list[int](), list[tuple[_Planned, int]](), ""
     for run in reversed(ordered):
-        if first < run.started and any(
-            each.started < run.started and run.seed > each.seed - each.planned_runs for each in later
-        ):
+        if first < run.started and any(each.started < run.started and run.seed > before for each, before in later):
             again.append(run.seed)
-        elif run.planned_runs:
-            later.append(run)
+        # A tracked program without a given seed takes the first free one.
+        elif run.planned_runs or run.environment.get("seed_picked"):
+            later.append((run, run.seed - run.planned_runs if run.planned_runs else -1))
             first = min(first or run.started, run.started)
     again = sorted({*again} - {*known})
     # Where several commands shared the seeds, that is what is said.
