@@ -612,7 +612,7 @@ def test_a_run_that_began_after_later_ones_is_a_doubt_unless_it_is_known_why(run
     if "unfinished" in why:
         left = replace(left, unfinished=(run(1.0, seed=1, status="interrupted"),))
     found = comparable(left, group("b", [run(1.1, seed=seed) for seed in range(3)])).caveats
-    expected = [] if why else ["runs 1 of a began after later ones, as where some were removed and made again"]
+    expected = [] if why else ["run 1 of a began after later ones, as where some were removed and made again"]
     assert [each.sentence.partition(":")[0] for each in found if each.subject == "looks"] == expected
 
 

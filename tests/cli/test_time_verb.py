@@ -301,7 +301,7 @@ def test_processes_that_are_removed_and_made_again_are_a_doubt(time, still, tmp_
     out = " ".join(time(FAST, SLOW, verb="compare")[1].split())
     assert "doubt: 4 processes of sleep 0.1 were asked for, and 3 of them count" in out
     out = " ".join(time(FAST, "--vs", SLOW, "-n", 4, "--resume")[1].split())
-    assert "doubt: processes 1 of sleep 0.1 began after later ones" in out
+    assert "doubt: process 1 of sleep 0.1 began after later ones" in out
     assert "were asked for" not in out
 
 

@@ -103,7 +103,7 @@ def test_runs_that_were_removed_and_made_again_are_refused_without_a_reason(
         head = make_header(seed=seed, started=f"2026-03-01T12:0{minute}:00.000+00:00", target=TARGET)
         head = msgspec.structs.replace(head, environment=ENVIRONMENT, planned_runs=3)
         make_run(tmp_path / "store", head, make_events((0.9 + 0.001 * seed, 0.961, 0.97), 1.0 + 0.01 * seed))
-    with pytest.raises(UsageError, match="runs 1 of this group began after later ones"):
+    with pytest.raises(UsageError, match="run 1 of this group began after later ones"):
         entries_of(["digits"], Store(tmp_path / "store"), terms)
 
 

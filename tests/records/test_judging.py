@@ -73,4 +73,4 @@ def test_processes_that_began_after_later_ones_of_their_command_are_a_doubt():
     assert told("1234") == told("1934", known=[1]) == told("1934", planned=0) == []
     assert told("1934", planned=0, picked=True) == told("1934")
     (doubt,) = told("1934")
-    assert doubt.startswith("processes 1 of a began after later ones, as where some were removed and made again")
+    assert doubt.startswith("process 1 of a began after later ones, as where some were removed and made again")

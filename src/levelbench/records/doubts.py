@@ -96,7 +96,8 @@ def made_again(name: str, several: str, made: Iterable[_Planned], known: Collect
     if not again or in_steps(name, several, ordered):
         return []
     which = ", ".join(map(str, again[:_SHOWN])) + f" and {len(again) - _SHOWN} more" * (len(again) > _SHOWN)
-    text = f"{several} {which} of {name} began after later ones, as where some were removed and made again"
+    noun = several if len(again) > 1 else {"runs": "run", "processes": "process"}[several]
+    text = f"{noun} {which} of {name} began after later ones, as where some were removed and made again"
     return [f"{text}: choosing which to repeat chooses the result, so measure all of them again"]
 
 
