@@ -192,7 +192,9 @@ def of_one_group(group: RunGroup) -> list[Caveat]:
 def against(groups: Sequence[RunGroup]) -> list[Caveat]:
     """What speaks against the runs of groups that are shown and not compared: copies, missing runs, doubts."""
     alone = [Sides(each, replace(each, runs=(), unfinished=(), repeats=())) for each in groups]
-    found = [each for sides in alone for check in (_few_copies, unfinished, removed_runs) for each in check(sides)]
+    found = [
+        each for sides in alone for check in (_few_copies, unfinished, removed_runs, looks) for each in check(sides)
+    ]
     return [*found, *doubts_of(groups)]
 
 
