@@ -612,6 +612,19 @@ def test_runs_that_were_added_after_a_look_are_a_doubt(run, group, planned, effe
     assert [text[: len(start)] for text, start in zip(found, expected, strict=True)] == expected
 
 
+@pytest.mark.parametrize("why", [{}, {"replaced": 1}, {"unfinished": True}])
+def test_a_run_that_began_after_later_ones_is_a_doubt_unless_it_is_known_why(run, group, why):
+    starts = {0: "12:00", 1: "12:09", 2: "12:02"}
+    counts = {1: why.get("replaced", 0)}
+    made = [(seed, {"started": f"2026-01-01T{at}", "replaced": counts.get(seed, 0)}) for seed, at in starts.items()]
+    left = group("a", [run(1.0, seed=seed, planned_runs=3, **each) for seed, each in made])
+    if "unfinished" in why:
+        left = replace(left, unfinished=(run(1.0, seed=1, status="interrupted"),))
+    found = comparable(left, group("b", [run(1.1, seed=seed) for seed in range(3)])).caveats
+    expected = [] if why else ["run 1 of a began after later ones, as where some were removed and made again"]
+    assert [each.sentence.partition(":")[0] for each in found if each.subject == "looks"] == expected
+
+
 def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
     def doubts(seeds, **replaced):
         left = group("a", [run(1.0, seed=seed, planned_runs=5, **replaced) for seed in seeds])
@@ -659,6 +672,21 @@ def test_programs_that_read_different_data_files_are_doubted_whatever_the_files_
     ]
     (found,) = told({"a.npz": "1"}, {"a.npz": "2"}, scored_by="held-out")
     assert found.startswith("note: they read different data files (a.npz against a.npz)")
+
+
+@pytest.mark.parametrize(
+    ("other", "weight"),
+    [
+        ({"x_4.npz": "4"}, "note"),
+        ({"x_3.npz": "5"}, "doubt"),
+        ({"y_4.npz": "4"}, "doubt"),
+    ],
+)
+def test_more_files_of_a_kind_that_both_sides_read_are_a_note(run, group, other, weight):
+    read = {f"x_{at}.npz": str(at) for at in range(4)}
+    sides = (group(name, [run(1.0, data_read=each)]) for name, each in (("a", read), ("b", {**read, **other})))
+    (found,) = (each for each in comparable(*sides).caveats if each.subject == "data files")
+    assert found.weight == weight
 
 
 def test_runs_of_one_side_that_read_changed_data_are_a_doubt(run, group):

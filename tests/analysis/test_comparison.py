@@ -67,6 +67,19 @@ def test_arms_that_ran_one_after_the_other_get_no_verdict(run, group):
     assert (found.verdict.kind, found.verdict.reason) == ("UNCLEAR", "not interleaved: run them together, with --fresh")
 
 
+@pytest.mark.parametrize(
+    ("started", "do"),
+    [("", "run them together, with --fresh"), ("in place", "let levelbench time start both in turns")],
+)
+def test_what_to_do_for_arms_that_were_not_interleaved_depends_on_what_starts_them(run, group, started, do):
+    environment = {"machine": {"id": "m1"}, "started": started}
+    first, second = (
+        [run(seconds + at / 100, seed=seed, environment=environment) for at, seed in enumerate(seeds)]
+        for seconds, seeds in ((1.0, range(5)), (3.0, range(5, 10)))
+    )
+    assert f"not interleaved: {do}" in compare(group("a", first), group("b", second)).answer()[0]
+
+
 def test_runs_that_missed_are_kept_as_censored(run, group):
     found = compare(group("a", arm(run, 1.0)), group("b", [*arm(run, 1.0)[:4], run(None, seed=4)]))
     assert "4/5" in found.verdict.reason

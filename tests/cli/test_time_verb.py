@@ -294,6 +294,17 @@ def test_what_was_timed_again_is_shown_as_it_was_last(time, still):
     assert "n = 3." in time("sleep", verb="show")[1]
 
 
+def test_processes_that_are_removed_and_made_again_are_a_doubt(time, still, tmp_path):
+    time(FAST, "--vs", SLOW, "-n", 4)
+    for path in (tmp_path / "store").glob("commands/*/*/*-s1-*"):
+        path.unlink()
+    out = " ".join(time(FAST, SLOW, verb="compare")[1].split())
+    assert "doubt: 4 processes of sleep 0.1 were asked for, and 3 of them count" in out
+    out = " ".join(time(FAST, "--vs", SLOW, "-n", 4, "--resume")[1].split())
+    assert "doubt: process 1 of sleep 0.1 began after later ones" in out
+    assert "were asked for" not in out
+
+
 @pytest.mark.parametrize("words", [("--clock", "wall"), ("--trace", "t.json")])
 def test_commands_have_neither_clock_nor_trace(time, still, words):
     time(FAST, "-n", 1)
@@ -388,6 +399,40 @@ def test_processes_with_settings_elsewhere_that_changed_since_are_measured_again
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize(("file", "where"), [("conf/c.json", "repo/.git"), ("module.py", "PYTHONPATH")])
+def test_processes_that_read_what_changed_in_their_repository_or_on_the_path_are_measured_again(
+    time, tmp_path, monkeypatch, file, where
+):
+    work = tmp_path / "repo/src"
+    work.mkdir(parents=True)
+    if where == "PYTHONPATH":
+        monkeypatch.setenv(where, "..")
+    else:
+        (tmp_path / where).mkdir()
+    monkeypatch.chdir(work)
+    (tmp_path / "repo" / file).parent.mkdir(exist_ok=True)
+    # The path is put together, so that no text names it.
+    (work / "run.sh").write_text(f'd=..; cat "$d"/{file} >/dev/null')
+    call = ("sh run.sh", "-n", 2, "--resume")
+    (tmp_path / "repo" / file).write_text("1")
+    assert "2 to go" in time(*call)[1]
+    assert "0 to go" in time(*call)[1]
+    (tmp_path / "repo" / file).write_text("12")
+    assert f"what it reads has changed since: ../{file}" in time(*call)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_processes_that_read_data_that_changed_since_are_measured_again(time, tmp_path):
+    (tmp_path / "run.sh").write_text("cat x.npy >/dev/null")
+    call = ("sh run.sh", "-n", 2, "--resume")
+    (tmp_path / "x.npy").write_bytes(b"\0" * 100)
+    assert "2 to go" in time(*call)[1]
+    assert "0 to go" in time(*call)[1]
+    (tmp_path / "x.npy").write_bytes(b"\0" * 99 + b"\1")
+    assert "what it reads has changed since: x.npy" in time(*call)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 def test_processes_whose_text_names_a_variable_that_changed_since_are_measured_again(time, tmp_path, monkeypatch):
     (tmp_path / "run.sh").write_text('echo "$LB_RATE"')
     call = ("sh run.sh", "-n", 2, "--resume")
@@ -412,10 +457,19 @@ def test_recorded_commands_are_compared_as_time_compares_them(time, still):
     assert (code, json.loads(out)["entries"][1]["verdict"]["kind"]) == (0, "FASTER")
 
 
+def test_of_a_program_that_was_edited_the_newest_processes_are_compared(time, tmp_path):
+    for seconds in (0.3, 0.01):
+        (tmp_path / "a.sh").write_text(f"sleep {seconds}\n")
+        time("sh a.sh", "--vs", SLOW, "-n", 3)
+    code, out, _ = time("--json", "sh a.sh", SLOW, verb="compare")
+    assert code != 2
+    assert max(json.loads(out)["entries"][0]["wall"]["values"].values()) < 0.3
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("sleep", SLOW), "it selects processes of 2 commands or machines: 'sleep 0.02', 'sleep 0.1'"),
+        (("sleep", SLOW), "it selects processes of 2 commands: 'sleep 0.02', 'sleep 0.1'"),
         ((FAST, FAST), "both select the same processes"),
         ((FAST, SLOW, "--why"), "these are timed processes, which have no phases"),
         ((FAST, "other"), "there are no runs in"),

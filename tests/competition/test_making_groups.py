@@ -7,7 +7,7 @@ import shutil
 
 import msgspec
 import pytest
-from tests.competition.made import ENVIRONMENT, records
+from tests.competition.made import ENVIRONMENT, TARGET, records
 
 from levelbench.competition.entries import TuningEffort
 from levelbench.competition.making import entries_of
@@ -94,6 +94,17 @@ def test_a_selection_of_some_seeds_is_refused_without_a_reason(put, terms, tmp_p
     ((_, entry),) = entries_of(["digits[seed=1]"], store, because)
     assert entry.notes == "Only some runs were submitted: the rules want one"
     assert [run.seed for run in entry.runs] == [1]
+
+
+def test_runs_that_were_removed_and_made_again_are_refused_without_a_reason(
+    make_header, make_events, make_run, terms, tmp_path
+):
+    for seed, minute in ((0, 1), (1, 9), (2, 2)):
+        head = make_header(seed=seed, started=f"2026-03-01T12:0{minute}:00.000+00:00", target=TARGET)
+        head = msgspec.structs.replace(head, environment=ENVIRONMENT, planned_runs=3)
+        make_run(tmp_path / "store", head, make_events((0.9 + 0.001 * seed, 0.961, 0.97), 1.0 + 0.01 * seed))
+    with pytest.raises(UsageError, match="run 1 of this group began after later ones"):
+        entries_of(["digits"], Store(tmp_path / "store"), terms)
 
 
 def test_runs_of_another_machine_are_another_group(put, terms, tmp_path):

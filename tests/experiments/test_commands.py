@@ -234,6 +234,16 @@ def test_a_crash_that_ends_with_exit_code_0_is_a_doubt(tmp_path):
         ("Error: trying again\ndone", ""),
         ("UserWarning: slower without No module named 'x'", ""),
         ("epoch 3 error: 0.1", ""),
+        ("Error: 0.0532 on held-out data", ""),
+        ("MeanSquaredError: 12 %", ""),
+        ("error: nan\nerror: 3e-7", ""),
+        ("Error: 404 Not Found", "Error"),
+        ("train.py: error: no data", "error"),
+        ("ImportError('no GPU')", "ImportError"),
+        ("2026-01-02 03:04:05,678 ERROR no GPU found", "ERROR"),
+        ("[ERROR] no GPU found", "ERROR"),
+        ("2026-01-02 03:04:05,678 INFO no ERROR found", ""),
+        ("Exception ignored in: <function f>\nTraceback (most recent call last):\n  File 'a'\nKeyError: 1", ""),
     ],
 )
 def test_a_program_whose_last_words_are_an_error_and_that_ends_well_is_a_doubt(tmp_path, said, doubted):

@@ -263,6 +263,11 @@ def test_a_line_that_may_have_been_meant_is_named_where_none_was_read(run):
     assert "it printed no accuracy under that name and not of training, and 'final acc | 0.95' was not read" in err
 
 
+def test_a_line_of_training_is_not_said_to_be_read_by_the_name_that_was_given(run):
+    _, _, err = run('print("train accuracy 0.95")', "--target", "accuracy=0.9", "-n", 1)
+    assert "'train accuracy 0.95' was not read; its last line" in err
+
+
 def test_programs_of_which_some_do_not_say_that_their_quality_is_of_held_out_data_are_a_doubt(run, records, tmp_path):
     lines = "import time\nfor e in range(6):\n    time.sleep(.01)\n    print(f'{name} {{2 - .3 * e}}', flush=True)\n"
     (tmp_path / "b.py").write_text(lines.format(name="step loss:"))

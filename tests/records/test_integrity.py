@@ -236,6 +236,15 @@ def test_more_time_or_processor_time_than_the_machine_had_is_found(found, make_h
     assert told == [] if said is None else told[0].startswith(said)
 
 
+@pytest.mark.parametrize(("kernel_s", "told"), [(3.6, False), (600.0, False), (1.75, True)])
+def test_a_clock_that_is_faster_than_the_kernels_is_found(found, make_header, make_events, kernel_s, told):
+    before = {**counters(100.0, 1.0, 1.0), "uptime_from_s": 100.0, "uptime_to_s": 100.01}
+    after = {**counters(103.5, 5.0, 6.0), "uptime_from_s": 99.99 + kernel_s, "uptime_to_s": 100.0 + kernel_s}
+    head = msgspec.structs.replace(make_header(), environment={"machine": MACHINE, "load": {"counters": before}})
+    said = found(events=make_events(environment_after={"load": {"counters": after}}), header=head)
+    assert said == ["3.5 s passed by its clock, and 1.75 s by the kernel's"] * told
+
+
 def test_an_evaluation_that_reaches_the_target_is_the_last_one(found, make_header, make_events):
     rows = make_events(stopped_by="target reached")
     places = [at for at, each in enumerate(rows) if isinstance(each, Evaluation)]

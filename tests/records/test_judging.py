@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from levelbench.records.doubts import counted_doubts, process_doubts
+from levelbench.records.doubts import counted_doubts, made_again, process_doubts
 from levelbench.records.figures import pair, planned_effect, verdicts
 
 
@@ -55,9 +55,22 @@ def test_every_doubt_is_given_once_with_the_processes_of_each_arm():
 
 def test_processes_that_were_added_after_a_look_are_a_doubt():
     def arm(*asked, effect=None):
-        headers = [SimpleNamespace(seed=at, planned_runs=n, planned_effect=effect) for at, n in enumerate(asked)]
+        every = {"planned_effect": effect, "started": "", "environment": {}}
+        headers = [SimpleNamespace(seed=at, planned_runs=n, **every) for at, n in enumerate(asked)]
         return [SimpleNamespace(header=each, end=None) for each in headers]
 
     (doubt,) = process_doubts(["a", "b"], [arm(3, 3, 3), arm(3, 3, 3, 4, 5)])
     assert doubt.startswith("the processes of b were made in several steps (3, then 4, then 5 processes were asked for")
     assert process_doubts(["a"], [arm(3, 4, 5, effect=0.05)]) == []
+
+
+def test_processes_that_began_after_later_ones_of_their_command_are_a_doubt():
+    def told(started, planned=4, known=(), picked=False):
+        every = {"planned_runs": planned, "planned_effect": None, "environment": {"seed_picked": picked}}
+        made = [SimpleNamespace(seed=seed, started=each, **every) for seed, each in enumerate(started)]
+        return made_again("a", "processes", made, known)
+
+    assert told("1234") == told("1934", known=[1]) == told("1934", planned=0) == []
+    assert told("1934", planned=0, picked=True) == told("1934")
+    (doubt,) = told("1934")
+    assert doubt.startswith("process 1 of a began after later ones, as where some were removed and made again")

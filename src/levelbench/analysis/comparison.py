@@ -66,7 +66,11 @@ class Comparison:
         if self.verdict is None:
             return [f"no verdict on {self.b.label} against {self.a.label}"]
         why = [] if self.attribution is None else [f"  why: {'; '.join(self.attribution.lines())}"]
-        return [format_verdict(self.verdict, self.a.label, self.b.label), *why, *self._cost()]
+        sentence = format_verdict(self.verdict, self.a.label, self.b.label)
+        # Programs are not started by levelbench run, whose option that is.
+        if {run.environment.get("started") for run in (*self.a.runs, *self.b.runs)} & {"in place", "from outside"}:
+            sentence = sentence.replace(NOT_INTERLEAVED, "not interleaved: let levelbench time start both in turns")
+        return [sentence, *why, *self._cost()]
 
     def _cost(self) -> list[str]:
         """How the costs compare, if both sides have a price and it is not the same."""

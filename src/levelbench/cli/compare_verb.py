@@ -97,18 +97,23 @@ def _timed_sides(store_path: Path, *words: str) -> list[list[CommandRecord]]:
     """
     from msgspec import structs
 
+    from levelbench.measure.environment import machine_of
     from levelbench.records.commands import CommandRecord
     from levelbench.records.process_selection import arms_among, named_processes
 
     sides = []
     for word in words:
         arms = [arm for each in arms_among(named_processes(CommandRecord, store_path, [word])) for arm in each]
-        names = sorted(arm[0].header.specification.name for arm in arms)
-        if len(arms) > 1:
-            found = f"it selects processes of {len(arms)} commands or machines: {', '.join(map(repr, names[:3]))}"
+        names = sorted({arm[0].header.specification.name for arm in arms})
+        if len({machine_of(arm[0].header.environment) for arm in arms}) > 1:
+            found = "they were measured on different machines"
+            raise UsageError(f"the processes {word!r}", found, "name the folder of each machine's records")
+        if len(names) > 1:
+            found = f"it selects processes of {len(names)} commands: {', '.join(map(repr, names[:3]))}"
             do = f"name one, as in levelbench compare {shlex.quote(names[0])} {shlex.quote(names[1])}"
             raise UsageError(f"the processes {word!r}", found, do)
-        sides += arms
+        # A program that was edited is another one, and the newest is meant.
+        sides += sorted(arms, key=lambda arm: max(record.header.started for record in arm))[-1:]
     ids = [{record.header.id for record in arm} for arm in sides]
     if len(sides) < len(words):
         return []

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +49,7 @@ from levelbench.measure.environment.software import harmless
 from levelbench.measure.policies import policy
 from levelbench.measure.statistics.early_stopping import nearest_rank, stream_estimate
 from levelbench.records.comparable import one_kind
+from levelbench.records.doubts import made_again
 from levelbench.records.inference import InferenceRecord, InferenceSpecification, other_seeds, runs_for_inference
 from levelbench.records.inference_summary import QUANTILES, score
 from levelbench.records.integrity import require_consistent
@@ -411,6 +413,10 @@ def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
     if said := removed(planned, [each.seed for each in heads]):
         do = "make the others (levelbench run), or give --only-these --because TEXT"
         raise UsageError(asked, said, do)
+    counts = Counter(each.seed for each in heads)
+    known = {each.seed for each in heads if each.replaced or counts[each.seed] > 1}
+    if again := made_again("this group", "runs", [each.header for each in chosen.records], known):
+        raise UsageError(asked, again[0], "make them again (--fresh), or give --only-these --because TEXT")
     if not chosen.missing:
         return
     names = [f"{each.header.id} (seed {each.header.seed}, {each.status})" for each in chosen.missing]

@@ -280,14 +280,13 @@ class _Run:
         after = capture_after()
         if settings := self._settings_files(late):
             after["settings_files"] = settings
-        if (file := file_of(self.job.reference)) is not None and not is_ours(self.job.reference):
-            after["data_read"] = data_digests(filter(is_data, {*loaded, *read}), file.parent)
         if counters := after.get("load", {}).get("counters"):
             # The other ranks on this machine are not load from elsewhere.
             counters["own_s"] += together.others_cpu_s
         if together.facts:
             after["team"] = together.facts
         end = _end(outcome, dataset, totals, wall_ns, self.environment, after, before_ns)
+        after |= self._data_read(end.dataset, {*loaded}, {*read})
         end.suspect.extend(together.doubts)
         end.suspect.extend(self._went_on())
         end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *besides, *self.job.doubts])
@@ -348,6 +347,18 @@ class _Run:
             if Path(path).suffix != ".py" or (file is not None and Path(path).resolve() not in known)
         }
         return named_settings(unknown, reference, [Path(each) for each in apart if each])
+
+    def _data_read(self, facts: DatasetFacts | None, loaded: set[Path], read: set[Path]) -> dict[str, object]:
+        """The data files that the task of a file read, of which ``loaded`` by ``load()``, with their digests.
+
+        Where all inputs are known, what was loaded says no more, and may be the same data written in another way.
+        """
+        file = file_of(self.job.reference)
+        if file is None or is_ours(self.job.reference):
+            return {}
+        sizes, known = ({}, {}) if facts is None else (facts.sizes, facts.whole_inputs)
+        whole = bool(known) and all(name in known for name, size in sizes.items() if size)
+        return {"data_read": data_digests(filter(is_data, read - loaded if whole else read | loaded), file.parent)}
 
     def _went_on(self) -> list[str]:
         """Doubts about a run that several processes made one after the other."""

@@ -26,7 +26,7 @@ from levelbench.errors import CheckFailedError, UsageError
 from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
 from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
-from levelbench.experiments.own_code import changed_files, settings_outside, settings_path
+from levelbench.experiments.own_code import changed_files, data_digests, settings_outside, settings_path
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
 from levelbench.measure.environment import capture, capture_after, doubts
@@ -78,8 +78,16 @@ _FAILED = re.compile(
     re.MULTILINE,
 )
 """What a program or a shell says of one that failed; elsewhere than in a script it may be a warning."""
-_GAVE_UP = re.compile(r"(?:[\w.]*(?:Error|Exception)|[Ee]rror|[Ff]atal|FATAL|ERROR)\b\s*:|No module named ")
+_GAVE_UP = re.compile(
+    # As a logger prints it: "2026-01-02 03:04:05,678 ERROR no GPU", "[ERROR] no GPU".
+    r"[\[(\d][\d\s:,.\-+/TZ\[\]()]*(?P<level>ERROR|CRITICAL|FATAL)\b"
+    r"|(?:[\w./-]+: )?(?P<error>[\w.]*(?:Error|Exception)|[Ee]rror|[Ff]atal|FATAL|ERROR)\b(?:\s*:|\()"
+    # An error may also be a quality: "Error: 0.053".
+    r"(?!\s*[-+]?(?:\d*\.\d|\d+(?:e|\s*(?:%|$))|0\b|nan\b|inf\b))|(?P<module>No module named) "
+)
 """Begins the last line of one that caught its own error."""
+_IGNORED = re.compile(r"^Exception ignored in.*\n(?:Traceback.*\n)?(?:[ \t].*\n)*.*$", re.MULTILINE)
+"""What Python prints of an error while objects are deleted, which ends nothing."""
 _SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
@@ -231,6 +239,9 @@ class Preparation:
         changed = changed_files(files, lambda name: settings_path(name, command.folder))
         here = settings_outside(map(command.folder.joinpath, files), command.text.split(), command.folder)
         changed += sorted(name for name in {*here, *read} - files.keys() if here.get(name) != read.get(name))
+        data = after.get("data_read") or {}
+        now = data_digests((Path(os.path.normpath(command.folder / name)) for name in data), command.folder)
+        changed += sorted(name for name, digest in data.items() if now.get(name) != digest)
         self._read(command).update(read if not changed else {})
         return f"what it reads has changed since: {listed(changed)}" if changed else ""
 
@@ -441,10 +452,11 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
         found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
     # Most scripts have no set -e, and fail nowhere: of those it has to look as if something had failed.
     unheard = any(_fails_silently(*each) for each in (inline, script) if each is not None)
-    last = ended.errors.rstrip().rpartition("\n")[2]
-    crash = _CRASHED.search(ended.errors) or (_FAILED.search(ended.errors) if unheard else None) or _GAVE_UP.match(last)
+    errors = _IGNORED.sub("", ended.errors)
+    crash = _CRASHED.search(errors) or (_FAILED.search(errors) if unheard else None)
+    crash = crash or _GAVE_UP.match(errors.rstrip().rpartition("\n")[2])
     if not ended.exit_code and crash is not None:
-        line = crash[0].strip(": ")
+        line = crash[crash.lastgroup or 0].strip(": ")
         found.append(f"it ended with exit code 0 and printed {line!r}: look whether it did all of its work")
     return found
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import re
 import struct
 from bisect import bisect_right
 from collections import Counter, deque
@@ -29,6 +28,7 @@ from levelbench.experiments.own_code import (
     source_behind,
     texts_among,
 )
+from levelbench.records.caveats import kind_of
 from levelbench.records.schema import redact
 
 __all__ = ["IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
@@ -183,8 +183,8 @@ class Earlier:
 class LeftFiles:
     """Files that lie in the folder of a program when it starts, in those that its words name, and next to named files.
 
-    ``passed_over``, packages and caches are not looked at, and in hidden folders only for settings. A context manager
-    around one run of the program.
+    ``passed_over``, packages and caches are not looked at, and only for settings what is hidden, elsewhere in the
+    repository or on ``PYTHONPATH``. A context manager around one run of the program.
     ``earlier`` knows what other runs left. For a program that began before this, ``begun_ns`` is when (since 1970). A
     ``light`` look sees files that are read and written, not in which order where both happens through one descriptor.
     Of what is not ``training``, only what earlier runs left is of interest.
@@ -212,7 +212,10 @@ class LeftFiles:
                 elif at and place.is_file() and not place.resolve().is_relative_to(folder.resolve()):
                     self._roots.append(place.parent)
                     self._flat.add(place.parent)
-        self._folder, self.incomplete, self._hidden = folder, False, set[Path]()
+        self._folder, self.incomplete = folder, False
+        # Only for settings, as hidden ones; not on the clock of a program that has begun.
+        self._around = list(_around(folder, self._flat)) if self._words and begun_ns is None else []
+        self._hidden = set(self._around)
         self._earlier, self._begun_ns = earlier or Earlier(), begun_ns
         self._was_read, self._training = set[Path](), training
         self._reading, self._writing = (_READ_LIGHT, _WRITTEN_LIGHT) if light else (_READ, _WRITTEN)
@@ -236,7 +239,7 @@ class LeftFiles:
         """The files, by their paths, with what changes when they are written; those of outer folders first."""
         found: dict[Path, _State] = {}
         seen: set[tuple[int, int]] = set()
-        todo, hidden = deque(self._roots), deque[Path]()
+        todo, hidden = deque(self._roots), deque(self._around)
         full = False
         while (todo or hidden) and not full:
             place = (todo or hidden).popleft()
@@ -289,7 +292,7 @@ class LeftFiles:
         }
         kinds: dict[str, list[Path]] = {}
         for path in changed:
-            kinds.setdefault(_kind_of(path), []).append(path)
+            kinds.setdefault(kind_of(path), []).append(path)
         self.torn = tuple(self._name(path) for path in sorted(read) if self._earlier.torn(path, before[path]))
         found = self._went_on(before, read, now, kinds)
         if not found and (found := self._spared(before, read, changed, kinds)):
@@ -356,12 +359,12 @@ class LeftFiles:
         kinds: Mapping[str, list[Path]],
     ) -> list[str]:
         """Whether it wrote anew what it had read, or the next of its kind."""
-        alike = Counter(map(_kind_of, read))
+        alike = Counter(map(kind_of, read))
         for path in sorted(read):
             if not self._training and not self._earlier.left(path, before[path]):
                 continue
             again = path in now and now[path] != before[path]
-            others = [] if alike[_kind_of(path)] > 1 else kinds.get(_kind_of(path), [])
+            others = [] if alike[kind_of(path)] > 1 else kinds.get(kind_of(path), [])
             for written in [path] if again else others:
                 if not _alike(before[path].size, now[written].size) or not _may_hold_weights(written):
                     continue
@@ -382,7 +385,7 @@ class LeftFiles:
         """Whether it read what an earlier run had left, and neither changed that nor added one of its kind to it."""
         for path in sorted(read):
             left = path not in changed and self._earlier.left(path, before[path])
-            if left and before[path].size >= _LEAST_BYTES and _kind_of(path) not in kinds and _may_hold_weights(path):
+            if left and before[path].size >= _LEAST_BYTES and kind_of(path) not in kinds and _may_hold_weights(path):
                 return [
                     f"it read {self._name(path)}, which {self._earlier.said}: if that is a checkpoint or a cache, it "
                     "spared this run work that the first one did"
@@ -393,14 +396,18 @@ class LeftFiles:
         return os.path.relpath(path, self._folder)
 
 
+def _around(folder: Path, others: Iterable[Path]) -> Iterator[Path]:
+    """Where else a program reads modules and settings: ``PYTHONPATH``, and the repositories that the folders lie in."""
+    for each in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        yield folder / each
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - raises nothing without a home
+    for place in {folder.resolve(), *(each.resolve() for each in others)}:
+        yield from [each for each in (place, *place.parents) if each != home and (each / ".git").exists()][:1]
+
+
 def _alike(old: int, new: int) -> bool:
     """Whether two sizes may be those of the same weights; results that are added to grow."""
     return abs(new - old) <= _ALIKE * max(old, new)
-
-
-def _kind_of(path: Path) -> str:
-    """The same for ``checkpoint-500/model.pt`` and ``checkpoint-1000/model.pt``, and for names that are digests."""
-    return re.sub(r"[0-9a-f]{8,}|\d+", "0", str(path))
 
 
 def _may_hold_weights(path: Path) -> bool:

@@ -13,10 +13,12 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import source_from_cache
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
 from levelbench import plugins
+from levelbench.records.caveats import kind_of
 
 __all__ = [
     "changed_files",
@@ -378,29 +380,31 @@ def texts_among(paths: Iterable[Path]) -> dict[str, str]:
 def data_digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
     """Data files by their paths from ``folder``, each with a digest of its size and of some parts of it.
 
-    Of a folder with many files it is one digest of their names and sizes.
+    Of many files of one kind, such as the images of a folder, a choice stands for all: other runs choose the same.
     """
-    found, folders = dict[str, str](), dict[Path, list[Path]]()
-    for path in paths:
-        folders.setdefault(path.parent, []).append(path)
-    for place, files in folders.items():
-        if len(files) > _MANY_FILES:
-            listing = repr([(each.name, each.stat().st_size) for each in sorted(files)])
-            name = f"{os.path.relpath(place, folder)}/ ({len(files)} files)"
-            found[name] = hashlib.sha256(listing.encode()).hexdigest()
-            continue
-        for path in sorted(files):
-            with suppress(OSError), path.open("rb") as file:
-                size = path.stat().st_size
-                digest = hashlib.sha256(str(size).encode())
-                for at in range(_PARTS):
-                    file.seek(max(0, size - _PART_BYTES) * at // (_PARTS - 1))
-                    digest.update(file.read(_PART_BYTES))
-                found[os.path.relpath(path, folder)] = digest.hexdigest()
+    found, kinds = dict[str, str](), dict[str, list[Path]]()
+    for path in sorted(paths, key=lambda path: (hashlib.sha256(path.name.encode()).digest(), path)):
+        kinds.setdefault(kind_of(path.name), []).append(path)
+    chosen = (path for files in kinds.values() for path in files[:_MOST_OF_A_KIND])
+    for path in sorted(islice(chosen, _MOST_FILES)):
+        with suppress(OSError):
+            state = path.stat()
+            found[os.path.relpath(path, folder)] = _digest_of_parts(path, state.st_size, state.st_mtime_ns)
     return found
 
 
-_MANY_FILES, _PARTS, _PART_BYTES = 20, 16, 1 << 16
+@lru_cache(maxsize=1 << 12)
+def _digest_of_parts(path: Path, size: int, changed_ns: int) -> str:
+    """A digest of the size and some parts of a file that was changed last at this time."""
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for at in range(_PARTS):
+            file.seek(max(0, size - _PART_BYTES) * at // (_PARTS - 1))
+            digest.update(file.read(_PART_BYTES))
+    return digest.hexdigest()
+
+
+_MOST_OF_A_KIND, _MOST_FILES, _PARTS, _PART_BYTES = 20, 256, 16, 1 << 16
 
 
 def changed_files(then: Mapping[str, str], place: Callable[[str], Path]) -> list[str]:

@@ -465,7 +465,8 @@ class ProgramRuns(Kind[Arm, Record]):
         found = f"it {'printed' if place is None else f'wrote to {place}'} no {metric}"
         if not printed.missed:
             return found
-        name = f": --target {printed.missed_name}={threshold:g} reads it" if printed.missed_name else ""
+        named = printed.missed_name not in ("", metric)
+        name = f": --target {printed.missed_name}={threshold:g} reads it" if named else ""
         return f"{found} under that name and not of training, and {printed.missed!r} was not read{name}"
 
     def _read_elsewhere(self, printed: Printed) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from levelbench.records.summary import RunGroup, RunSummary
@@ -12,7 +14,8 @@ from levelbench.records.summary import RunGroup, RunSummary
 if TYPE_CHECKING:
     from levelbench.measure.environment import Difference
 
-__all__ = ["SHOWN", "Caveat", "Sides", "Weight", "distinct_texts", "ended", "fact", "listed", "shortened"]
+__all__ = ["SHOWN", "Caveat", "Sides", "Weight", "distinct_texts", "ended", "fact", "kind_of", "listed"]
+__all__ += ["other_texts", "shortened"]
 
 Weight = Literal["refuse", "no verdict", "doubt", "note"]
 SHOWN = 4
@@ -114,6 +117,11 @@ def other_texts(read: Iterable[Mapping[str, str]]) -> list[str]:
     for name, digest in (item for each in read for item in each.items()):
         digests.setdefault(name, set()).add(digest)
     return sorted(name for name, found in digests.items() if len(found) > 1)
+
+
+def kind_of(path: PurePath | str) -> str:
+    """The same for paths that differ in numbers alone, as ``checkpoint-500/model.pt``, and for names by digests."""
+    return re.sub(r"[0-9a-f]{8,}|\d+", "#", str(path))
 
 
 def fact(tree: object, *path: str) -> object:

@@ -201,7 +201,8 @@ def summarise_commands(
     )
     names = [each.name for each in entries]
     doubts = process_doubts(names, arms)
-    doubts += [each for name, records in zip(names, arms, strict=True) for each in _other_texts(name, records)]
+    for name, records in zip(names, arms, strict=True):
+        doubts += [*_other_texts(name, records), *_missing(name, records)]
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
     imported = any(each.header.environment.get("started") == "imported" for records in arms for each in records)
     do = "let levelbench time start them, with --vs" if imported else "measure them together, without --resume"
@@ -242,6 +243,19 @@ def _other_texts(name: str, records: Sequence[CommandRecord]) -> list[str]:
     if not changed or records[0].header.specification.prepare:
         return []
     return [f"processes of {name} read different versions of {listed(changed)}: measure all of them again"]
+
+
+def _missing(name: str, records: Sequence[CommandRecord]) -> list[str]:
+    """A doubt if processes that were asked for are not among these: leaving out the slow ones chooses the result."""
+    heads = [each.header for each in records]
+    most = max((each.planned_runs for each in heads if not each.planned_effect), default=0)
+    # With --until-clear only the maximum is planned, but there are no gaps.
+    seeds = {each.seed for each in heads}
+    most = max(most, max(seeds) + 1 if any(each.planned_effect for each in heads) else 0)
+    if len(seeds) >= most:
+        return []
+    text = f"{most} processes of {name} were asked for, and {len(seeds)} of them count"
+    return [f"{text}: choosing processes chooses the result, and --resume makes the missing ones"]
 
 
 def _after_the_first(entry: CommandEntry, starts: Mapping[int, float]) -> list[str]:

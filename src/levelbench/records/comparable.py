@@ -102,7 +102,6 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     same_work.data,
     same_work.definition,
     same_work.signatures,
-    same_work.texts_read,
     same_work.data_files,
     same_work.arguments,
     same_work.settings_without_effect,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-__all__ = ["counted_doubts", "in_steps", "process_doubts", "without_figures"]
+__all__ = ["counted_doubts", "in_steps", "made_again", "process_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -48,6 +48,10 @@ class _Planned(Protocol):
     def planned_runs(self) -> int: ...
     @property
     def planned_effect(self) -> float | None: ...
+    @property
+    def started(self) -> str: ...
+    @property
+    def environment(self) -> Mapping[str, object]: ...
 
 
 def in_steps(name: str, several: str, made: Iterable[_Planned]) -> list[str]:
@@ -72,10 +76,39 @@ def in_steps(name: str, several: str, made: Iterable[_Planned]) -> list[str]:
     return [f"{text}: --until-clear allows for repeated looks"]
 
 
+def made_again(name: str, several: str, made: Iterable[_Planned], known: Collection[int] = ()) -> list[str]:
+    """The doubt about runs (or processes) that began after those which their command makes after them.
+
+    So do runs that were removed, as slow ones may be, and made again: whoever repeats until the times please chooses
+    the result. ``known`` are the seeds of which an earlier run says why it was made again, as one that failed does.
+    """
+    ordered = sorted(made, key=lambda run: run.seed)
+    again, later, first = list[int](), list[tuple[_Planned, int]](), ""
+    for run in reversed(ordered):
+        if first < run.started and any(each.started < run.started and run.seed > before for each, before in later):
+            again.append(run.seed)
+        # A tracked program without a given seed takes the first free one.
+        elif run.planned_runs or run.environment.get("seed_picked"):
+            later.append((run, run.seed - run.planned_runs if run.planned_runs else -1))
+            first = min(first or run.started, run.started)
+    again = sorted({*again} - {*known})
+    # Where several commands shared the seeds, that is what is said.
+    if not again or in_steps(name, several, ordered):
+        return []
+    which = ", ".join(map(str, again[:_SHOWN])) + f" and {len(again) - _SHOWN} more" * (len(again) > _SHOWN)
+    noun = several if len(again) > 1 else {"runs": "run", "processes": "process"}[several]
+    text = f"{noun} {which} of {name} began after later ones, as where some were removed and made again"
+    return [f"{text}: choosing which to repeat chooses the result, so measure all of them again"]
+
+
+_SHOWN = 5
+
+
 def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]]) -> list[str]:
     """The doubts about the processes of each arm, given their records."""
     suspects = [[[] if each.end is None else each.end.suspect for each in arm] for arm in arms]
     found = counted_doubts(names, suspects)
     for name, arm in zip(names, arms, strict=True):
-        found += in_steps(name, "processes", [each.header for each in arm])
+        headers = [each.header for each in arm]
+        found += [*in_steps(name, "processes", headers), *made_again(name, "processes", headers)]
     return found

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed
-from levelbench.records.doubts import counted_doubts, in_steps
+from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed, other_texts
+from levelbench.records.doubts import counted_doubts, in_steps, made_again
 from levelbench.records.reader import Record
 from levelbench.records.summary import RunGroup, RunSummary, summarise
 
@@ -76,6 +76,10 @@ def looks(sides: Sides) -> Iterator[Caveat]:
     """Runs that were added after a look at the results, or repeated until the results pleased."""
     for group, runs in sides.each:
         for doubt in in_steps(group.label, "runs", runs):
+            yield Caveat("looks", "doubt", doubt)
+        # Why these were made again is known.
+        known = {run.seed for run in (*group.unfinished, *group.repeats)} | {run.seed for run in runs if run.replaced}
+        for doubt in made_again(group.label, "runs", runs, known):
             yield Caveat("looks", "doubt", doubt)
         again = [run.replaced for run in runs if run.replaced]
         if again:
@@ -188,7 +192,9 @@ def of_one_group(group: RunGroup) -> list[Caveat]:
 def against(groups: Sequence[RunGroup]) -> list[Caveat]:
     """What speaks against the runs of groups that are shown and not compared: copies, missing runs, doubts."""
     alone = [Sides(each, replace(each, runs=(), unfinished=(), repeats=())) for each in groups]
-    found = [each for sides in alone for check in (_few_copies, unfinished, removed_runs) for each in check(sides)]
+    found = [
+        each for sides in alone for check in (_few_copies, unfinished, removed_runs, looks) for each in check(sides)
+    ]
     return [*found, *doubts_of(groups)]
 
 
@@ -208,7 +214,9 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     """Each reason to doubt the runs of ``groups`` once, with how many runs of which group it concerns."""
     suspects = [[run.suspect for run in ended(group)] for group in groups]
     found = counted_doubts([each.label for each in groups], suspects, "runs")
-    shared = [caveat for group in groups for look in (_equal_results, _carried_over) for caveat in look(group)]
+    shared = [
+        caveat for group in groups for look in (_read_changed, _equal_results, _carried_over) for caveat in look(group)
+    ]
     return [*(Caveat("doubts", "doubt", each) for each in found), *shared]
 
 
@@ -223,6 +231,16 @@ def began_at(records: Iterable[Record]) -> float | None:
         return None
     known = first.header.environment.get(BEGAN_AT)
     return known if isinstance(known, int | float) else summarise(first).first_quality
+
+
+def _read_changed(group: RunGroup) -> Iterator[Caveat]:
+    """Texts and data that have changed between runs of one program or recipe, unless something prepares them."""
+    runs = ended(group)
+    read = {"files read": [run.files_read for run in runs], "data files": [run.data_read for run in runs]}
+    for subject, known in read.items() if runs and "prepare" not in runs[0].settings else ():
+        if changed := other_texts(known):
+            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
+            yield Caveat(subject, "doubt", text)
 
 
 _LEAST_RUNS = 3

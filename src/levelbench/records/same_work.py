@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
 from levelbench.measure.crossing import RULES
 from levelbench.measure.policies import POLICIES
-from levelbench.records.caveats import Caveat, Sides, distinct_texts, fact, listed, other_texts, shortened
+from levelbench.records.caveats import (
+    Caveat,
+    Sides,
+    distinct_texts,
+    fact,
+    kind_of,
+    listed,
+    shortened,
+)
 from levelbench.records.schema import DatasetFacts, key_of
 from levelbench.records.summary import RunSummary
 
 __all__ = ["arguments", "checksums_of_records", "contradictions", "contradictions_of", "data", "data_of", "definition"]
-__all__ += ["rules", "settings_without_effect", "signatures", "texts_read", "view"]
+__all__ += ["rules", "settings_without_effect", "signatures", "view"]
 
 _KEY_DIGITS = 64
 
@@ -208,32 +218,32 @@ def settings_without_effect(sides: Sides) -> Iterator[Caveat]:
         yield Caveat("settings", "note", f"{text}: {listed(differing)} does not change what is learned")
 
 
-def texts_read(sides: Sides) -> Iterator[Caveat]:
-    """Texts that have changed between runs of one program, unless something prepares them before each."""
-    for group, runs in sides.each:
-        changed = other_texts([run.files_read for run in runs])
-        if changed and "prepare" not in runs[0].settings:
-            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
-            yield Caveat("files read", "doubt", text)
-
-
 def data_files(sides: Sides) -> Iterator[Caveat]:
     """Data files that programs read by themselves, of which no task knows; equal ones may have different names."""
     read = []
-    for group, runs in sides.each:
-        known = [run.data_read for run in runs if run.status == "done"]
-        if changed := other_texts(known):
-            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
-            yield Caveat("data files", "doubt", text)
+    for _, runs in sides.each:
+        known = (run.data_read for run in runs if run.status == "done")
         read.append({digest: name for each in known for name, digest in each.items()})
     one, other = read
-    alone = [sorted(mine[each] for each in mine.keys() - theirs) for mine, theirs in ((one, other), (other, one))]
-    if one and other and any(alone):
-        words = " against ".join(listed(each) if each else "nothing more" for each in alone)
-        scored = {run.scored_by for run in sides.runs} == {"held-out"}
+    alone = [[mine[each] for each in mine.keys() - theirs] for mine, theirs in ((one, other), (other, one))]
+    if not (one and other and any(alone)):
+        return
+    # Shards of one set, or images of one folder: a side that is at its target sooner reads fewer of them.
+    kinds = Counter(kind_of(PurePath(one[each]).name) for each in one.keys() & other.keys())
+    both = {*alone[0]} & {*alone[1]}
+    more = [each for side in alone for each in side if kinds[kind_of(PurePath(each).name)] < _SHARDS or each in both]
+    words = " against ".join(listed(sorted(each)) if each else "nothing more" for each in alone)
+    scored = {run.scored_by for run in sides.runs} == {"held-out"}
+    if more:
         unknown = "whether both learn from" + (" the same" if scored else " and are scored on the same") + " is unknown"
-        text = f"they read different data files ({words}): {unknown}"
-        yield Caveat("data files", "note" if scored else "doubt", text)
+    else:
+        unknown = "they have others of these kinds in common, and one may have needed fewer"
+    text = f"they read different data files ({words}): {unknown}"
+    yield Caveat("data files", "note" if scored or not more else "doubt", text)
+
+
+_SHARDS = 3
+"""So many files of one kind that both sides read are one set."""
 
 
 def arguments(sides: Sides) -> Iterator[Caveat]:

@@ -13,7 +13,7 @@ import statistics
 import threading
 from collections.abc import Iterator
 
-from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.clocks import HOST, Clock, uptime_ns
 from levelbench.measure.environment.machine import HERE, Facts, Roots, fields, integer, text
 from levelbench.measure.meters import resources
 from levelbench.measure.meters.base import NoReading
@@ -88,14 +88,17 @@ def _counters(roots: Roots, clock: Clock) -> Counters:
         ticks = cpu_ticks(roots.proc)
     except NoReading:
         return None
-    a_second = os.sysconf("SC_CLK_TCK")
-    return {
+    a_second, before = os.sysconf("SC_CLK_TCK"), uptime_ns() if clock is HOST else None
+    found = {
         "at_s": clock.now_ns() * _NS,
         "own_s": own_cpu_s(),
         "busy_s": ticks.busy / a_second,
         "idle_s": ticks.idle / a_second,
         "steal_s": ticks.steal / a_second,
     }
+    if before is not None and (after := uptime_ns()) is not None:
+        found |= {"uptime_from_s": before[0] * _NS, "uptime_to_s": after[1] * _NS}
+    return found
 
 
 def _passed(before: Counters, after: Counters) -> float | None:
