@@ -357,6 +357,7 @@ def test_one_late_pair_undoes_a_small_difference_and_not_a_large_one(run, group)
     assert judged(0.95).kind == "FASTER"
 
 
+@pytest.mark.slow
 def test_a_faster_step_that_late_evaluations_make_up_for_is_seldom_called_faster(run, group):
     random, false = np.random.default_rng(4), 0
     for _ in range(300):

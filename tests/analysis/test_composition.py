@@ -193,6 +193,7 @@ def test_runs_of_several_machines_are_refused_unless_it_is_wished(study):
     assert compose(groups, OFF, across_machines=True).kind is CompositionKind.COMPOSABLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("truth", "wrong"),
     [

@@ -27,6 +27,7 @@ def test_a_row_is_below_its_level_only_beyond_chance():
     assert Outcome("x", 910, 1000, None).below(1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANALYSES)
 def test_every_analysis_that_is_timed_analyses_made_up_runs(name):
     assert ANALYSES[name](200)() is not None

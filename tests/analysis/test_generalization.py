@@ -148,6 +148,7 @@ def test_what_is_no_comparison_is_refused(sets, arms, margin, words):
         generalization("top1", sets, arms, margin=margin)
 
 
+@pytest.mark.slow
 def test_equal_arms_are_never_called_different_more_often_than_stated():
     rng, wrong = np.random.default_rng(7), 0
     for _ in range(400):

@@ -70,6 +70,7 @@ def lint(package, *words):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_is_listed_explained_and_asked_for_like_ours(package):
     assert "ACME101  no-title-in-capitals" in lint(package, "--rules").stdout
     assert "Capitals take longer to read" in lint(package, "--explain", "ACME101").stdout

@@ -31,6 +31,7 @@ def made(tmp_path):
     return "analyze", "batch-size", "digits", "--sizes", "32,128", "-n", "2", *QUICK, "--store", tmp_path / "made"
 
 
+@pytest.mark.slow
 def test_runs_are_made_at_each_size_with_a_scaled_rate_and_not_made_again(call, made):
     code, out, err = call(*made, "--json")
     assert code == 0

@@ -198,6 +198,7 @@ def test_a_figure_that_nothing_can_draw_is_refused_before_a_run(study, call, tmp
     assert "matplotlib is not installed" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "words", "found"),
     [

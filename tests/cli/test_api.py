@@ -49,6 +49,7 @@ def test_tasks_may_be_given_one_by_one(measured, store):
     assert repr(again.store) == f"Store({str(store)!r})"
 
 
+@pytest.mark.slow
 def test_progress_goes_to_standard_error_and_can_be_left_out(measured, store, capsys):
     for progress in (True, False):
         levelbench.run("digits[lr=0.1]", n=3, framework="numpy", store=store, progress=progress)
@@ -98,6 +99,7 @@ def test_a_group_and_a_selector_are_not_compared(measured):
         levelbench.compare(measured.groups[0], TASKS[1])
 
 
+@pytest.mark.slow
 def test_a_report_is_a_file_or_a_folder(measured, store, tmp_path):
     assert levelbench.report(store=store) == store / "report.html"
     assert levelbench.report(TASKS[0], path=tmp_path / "one.html", store=store).read_text().count("<h2>digits") == 1

@@ -79,6 +79,7 @@ def test_the_rate_of_a_class_of_pytorchs_kind_is_halved_too(write, capsys):
     assert "a factor of 0.5 is not half the rate" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "suggested"), [("Lion", "lion"), ("Rprop", "torch.optim.Rprop"), ("Mine", "adam")])
 def test_without_a_reference_its_namesake_is_suggested(write, capsys, name, suggested):
     check(write(RIGHT.replace('reference = "momentum"', "").replace("Mine", name)), as_json=True)
@@ -127,6 +128,7 @@ def test_a_reference_of_the_command_line_wins(write):
     assert check(write(RIGHT), reference="sgd") == 1
 
 
+@pytest.mark.slow
 def test_json_has_every_finding_and_every_step_and_the_divergence_is_drawn_beside(write, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert check(write(WRONG), as_json=True, plot=tmp_path / "way.svg") == 1

@@ -70,6 +70,7 @@ def test_a_right_scheme_ends_with_0(check):
     assert "Mine on numpy: nothing found wrong" in out
 
 
+@pytest.mark.slow
 def test_a_wrong_one_ends_with_1_and_says_what_and_where(check):
     code, out, _ = check(WRONG)
     assert code == 1
@@ -91,6 +92,7 @@ def test_json_has_every_finding(check):
     }
 
 
+@pytest.mark.slow
 def test_a_name_with_settings_is_checked(call, monkeypatch):
     monkeypatch.setattr(schemes, "check_scheme", partial(schemes.check_scheme, only=("well formed",)))
     code, out, _ = call("check", "all-reduce[bucket_mb=2.0,overlap=false]", "--ranks", "2")

@@ -54,6 +54,7 @@ def corpus(tmp_path, monkeypatch):
     return write
 
 
+@pytest.mark.slow
 def test_faults_that_are_found_and_right_parts_that_pass_end_with_0(call, corpus):
     corpus()
     code, out, err = call("check", "--self-test", "operators", "--json")

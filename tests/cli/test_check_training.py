@@ -90,6 +90,7 @@ def test_a_bundled_task_is_checked_by_its_name_with_one_recipe_and_settings(call
     assert "recipe=mlp" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words", "code", "says"),
     [

@@ -77,6 +77,7 @@ def test_a_wrong_gradient_is_a_finding_and_exit_code_1(check):
     assert "the gradient of input 0 'x' is wrong" in out
 
 
+@pytest.mark.slow
 def test_findings_are_json_and_the_deviation_is_drawn_beside(check, tmp_path):
     pytest.importorskip("matplotlib")
     code, out, err = check(OFF, "--json", "--heatmap", tmp_path / "map.png")
@@ -100,6 +101,7 @@ def test_an_operator_that_does_not_end_is_a_finding(check):
     assert "did not end within 2 s" in out
 
 
+@pytest.mark.slow
 def test_a_write_beyond_the_end_in_cpp_is_a_finding(check):
     if shutil.which("g++") is None:
         pytest.skip("there is no C++ compiler")

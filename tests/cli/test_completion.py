@@ -29,6 +29,7 @@ def complete(tmp_path):
     return ask
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "found"),
     [

@@ -72,6 +72,7 @@ def test_fresh_seeds_are_none_of_the_recorded_ones(recorded):
     assert code == {"consistent": 0, "inconsistent": 1, "cannot tell": 4}[found["kind"]]
 
 
+@pytest.mark.slow
 def test_code_that_a_record_holds_is_run_only_where_it_is_asked_for(call, tmp_path, monkeypatch):
     def as_in_a_new_process():
         monkeypatch.setattr(digits.task, "_recipes", dict(before[0]))
@@ -98,6 +99,7 @@ def test_runs_of_several_specifications_are_refused(recorded):
     assert (code, "they are of 2 specifications" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_honest_entry_is_consistent_with_its_re_run_and_gets_a_badge(entry, recorded):
     code, out, _ = recorded("board", "verify", entry, "--same-seeds", "--most", 3, "--badge", "verified/a.json")
     assert code == 0

@@ -177,6 +177,7 @@ def test_the_recipes_that_a_file_adds_are_what_is_run_and_their_label_says_so(ca
     assert all_of_them["plan"]["done_before"] == 1
 
 
+@pytest.mark.slow
 def test_a_budget_in_seconds_ends_a_run(call, tmp_path):
     words = ("run", "digits", "--framework", "numpy", "-n", "1", "--target", "1.0", "--budget", "0.02")
     found = json.loads(call(*words, "--store", tmp_path, "--json", "--no-report")[1])
@@ -206,6 +207,7 @@ def test_a_report_that_cannot_be_written_loses_neither_the_table_nor_the_json(ca
     assert len(found["runs"]) == 2
 
 
+@pytest.mark.slow
 def test_what_the_task_raised_is_shown_under_debug(call, tmp_path):
     path = tmp_path / "late.py"
     path.write_text(

@@ -135,6 +135,7 @@ def test_until_clear_goes_on_as_long_as_it_takes(time, still):
     assert "SLOWER" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "code"), [((), 4), (("--fail-on", "slower"), 0)])
 def test_until_clear_ends_with_code_4_where_its_budget_ended_it(time, more, code):
     # Each is slow in turn, so that no five pairs show a difference.
@@ -353,6 +354,7 @@ def test_processes_that_read_what_has_changed_since_are_measured_again(time, tmp
     assert "0 to go" in time(*call)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize(

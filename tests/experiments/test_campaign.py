@@ -125,6 +125,7 @@ def test_an_unclaimed_run_in_progress_is_not_made_twice(arm, store):
         launch(Job(slow.reference, slow.specification, slow.key, 0, new_id(), str(store.path)), look)
 
 
+@pytest.mark.slow
 def test_two_concurrent_commands_make_each_run_once(arm, store):
     both = [plan_of([arm], range(1), store) for _ in range(2)]
     first, second = (carry_out(plan, store, None, Quiet())[0, 0] for plan in both)
@@ -133,6 +134,7 @@ def test_two_concurrent_commands_make_each_run_once(arm, store):
     assert not list((store.path / ".claims").iterdir())
 
 
+@pytest.mark.slow
 def test_a_recipe_file_that_scores_on_training_data_is_refused_and_doubted(task_file, store, tmp_path):
     text = task_file.read_text()
     (line,) = (each for each in text.splitlines() if "Task(" in each or "data=" in each)
@@ -185,6 +187,7 @@ def test_a_mixture_that_returns_validation_examples_is_doubted_and_an_honest_one
     assert doubts == [[], ["50% of the examples that Mine made for the first batch are validation examples"]]
 
 
+@pytest.mark.slow
 def test_a_run_is_repeated_when_a_module_next_to_its_task_file_has_changed(tmp_path, store, task_text, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     path, beside = tmp_path / "with_own.py", tmp_path / "beside_it.py"

@@ -22,6 +22,7 @@ from levelbench.records import new_id
 from levelbench.training.checkpoints import checkpoint_of
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 def test_a_run_does_not_outlive_a_parent_that_is_killed(arm, store, tmp_path):
     slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
@@ -47,6 +48,7 @@ def test_a_run_does_not_outlive_a_parent_that_is_killed(arm, store, tmp_path):
     assert store.rows()[0].status == "interrupted"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cold")
 def test_a_killed_run_is_reported_as_killed_and_can_be_resumed(arm, store):
     def kill(turn, stage, elapsed_s=0.0, events=(), steps=None):
@@ -146,6 +148,7 @@ def from_files(hidden: int = 16, epochs: int = 300) -> Recipe:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["lr.txt", "$MY_LR"])
 def test_a_killed_run_whose_settings_have_changed_starts_over(task_file, store, monkeypatch, changed):
     settings = task_file.with_name("lr.txt")

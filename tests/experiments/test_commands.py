@@ -324,6 +324,7 @@ def test_work_in_a_session_of_its_own_is_a_doubt(tmp_path):
         os.kill(int(kept.read_text()), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes lose their parent")
 @pytest.mark.parametrize("work_s", [0.3, 3.0])
 def test_a_command_that_puts_its_work_into_a_daemon_gets_no_verdict(tmp_path, work_s):
@@ -496,6 +497,7 @@ def test_a_helper_that_ends_right_after_its_program_is_told_from_work_that_was_l
     assert [each for each in doubts_of(command, ended) if "ended right after it" in each]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [("sleep 0.1", "sleep 0.1 & true"), ("sleep 0.1 & true", "sleep 0.1")])
 def test_a_command_that_leaves_its_work_to_the_background_gets_no_verdict(tmp_path, texts):
     found = measured(tmp_path, *texts, times=5).entries[1].verdict
@@ -553,6 +555,7 @@ def test_a_text_that_changes_between_the_processes_that_read_it_is_a_doubt(tmp_p
     assert not any("different versions of own" in each or "of cache" in each for each in summary.suspect)
 
 
+@pytest.mark.slow
 def test_the_ratio_of_times_is_split_into_work_and_time_for_it(tmp_path):
     summary = measured(tmp_path, *(f"{PYTHON} -c 'import time; time.sleep({s})'" for s in (0.0, 0.3)))
     assert summary.entries[1].verdict.n_b == 3

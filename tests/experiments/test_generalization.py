@@ -167,6 +167,7 @@ def test_files_that_are_missing_or_damaged_are_named(models, tmp_path):
         list(evaluation_sets(models, ["x.npy"]))
 
 
+@pytest.mark.slow
 def test_another_shape_is_referred_to_transfer(models):
     with pytest.raises(UsageError, match="--transfer"):
         list(evaluation_sets(models, ["synthetic"]))

@@ -163,6 +163,7 @@ def test_what_a_package_does_while_the_file_imports_it_is_not_the_files_doing(ta
     assert seen.imports_cpu_s >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("through_a_helper", [False, True], ids=["by the file", "by a module next to it"])
 def test_a_package_in_any_site_folder_is_no_code_of_the_file(task_with, tmp_path, monkeypatch, through_a_helper):
     site = tmp_path / "elsewhere" / "lib" / "python3.11" / "site-packages"
@@ -282,6 +283,7 @@ def test_a_run_is_made_again_where_a_file_of_settings_has_changed(task_with, sto
     assert len(group_runs([first, second])) == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_replaces_others_knows_how_the_first_began_unless_its_settings_have_changed(
     task_with, store, tmp_path
 ):
@@ -375,6 +377,7 @@ def test_code_and_texts_that_the_run_writes_itself_are_not_settings(task_with, s
     assert "settings_files" not in record.end.environment_after
 
 
+@pytest.mark.slow
 def test_code_that_was_edited_while_a_run_was_made_counts_for_no_later_run(task_with, store, tmp_path):
     (tmp_path / "own.py").write_text("LR = 0.05\n")
     edit = "importlib.import_module('o' + 'wn'); import subprocess; subprocess.run(['touch', str(HERE / 'own.py')])"
@@ -407,6 +410,7 @@ def asking(hidden: int = 8, epochs: int = 1) -> Recipe:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_step", [False, True], ids=["recipe", "step"])
 @pytest.mark.parametrize(
     ("what", "program"),
@@ -594,6 +598,7 @@ task.quality = Signing(target=0.9)
     return task_with(more)
 
 
+@pytest.mark.slow
 def test_processor_time_for_a_signature_is_seen_like_that_at_import(task_with, store):
     body = "import time\n        until = time.process_time() + 0.4\n        while time.process_time() < until: pass"
     record = carry_out(plan_of([resolve(signing(task_with, body), {}, NUMPY)], range(1), store), store, None, Quiet())
@@ -657,6 +662,7 @@ def given(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
 """
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_the_same_for_every_seed_is_a_doubt(task_with, store):
     recipe = resolve(task_with(_GIVEN), {}, dataclasses.replace(NUMPY, recipe="given"))
     record = carry_out(plan_of([recipe], range(1), store), store, None, Quiet())[0, 0]
@@ -690,6 +696,7 @@ def disguised(hidden: int = 32, lr: float = 0.05, epochs: int = 2) -> Recipe:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "disturb",
     [
@@ -827,6 +834,7 @@ def test_code_of_levelbench_that_a_recipe_replaces_is_a_doubt(task_with, store, 
     assert not any("replaced by code" in each for each in honest.end.suspect)
 
 
+@pytest.mark.slow
 def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store):
     from levelbench.measure.timeline import Timeline
     from levelbench.operators.frameworks import open_framework
@@ -876,6 +884,7 @@ def test_a_run_is_made_again_where_an_environment_variable_that_the_task_reads_h
     assert len(group_runs([first, second])) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -892,6 +901,7 @@ def test_the_environment_variables_that_a_task_reads_are_found_in_its_text(task_
     assert list(variables_of(task, task.recipes[0])) == names
 
 
+@pytest.mark.slow
 def test_a_run_is_made_again_where_a_single_row_of_the_data_has_changed(task_with, store, tmp_path):
     more = """
 from dataclasses import replace
@@ -918,6 +928,7 @@ task.data = Own()
     assert any("the data have changed since: inputs of train" in line for line in plan.lines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("checksums", "doubted"), [({}, True), ({"pixels": "0" * 64}, False)], ids=["without checksums", "with checksums"]
 )

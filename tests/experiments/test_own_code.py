@@ -68,6 +68,7 @@ def test_a_history_that_a_run_reads_and_adds_to_is_no_setting(arm, runs, tmp_pat
     assert len(group_runs(runs(arm(line, where), (0, 1)))) == 1
 
 
+@pytest.mark.slow
 def test_settings_that_a_run_writes_back_as_they_were_are_settings(arm, runs, store, tmp_path):
     settings = tmp_path / "kept.json"
     settings.write_text(json.dumps({"lr": 1, "n": 2}))

@@ -284,6 +284,7 @@ def test_a_line_with_two_different_ones_is_refused():
         Printed(ACCURACY).read("A accuracy: 0.5 B accuracy: 0.9")
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_no_line_is_too_odd(line):
     found = Printed(ACCURACY).read(line + "\n:::MLLOG " + line)
@@ -657,6 +658,7 @@ def test_a_checkpoint_in_a_folder_that_the_command_names_is_seen(run, records, t
     assert any("model.pt" in each for record in records() for each in record.end.suspect)
 
 
+@pytest.mark.slow
 @needs_inotify
 def test_a_checkpoint_that_the_command_names_is_seen_wherever_it_lies(run, records, tmp_path_factory):
     place = tmp_path_factory.mktemp("elsewhere") / "model.pt"
@@ -673,6 +675,7 @@ def test_a_checkpoint_that_the_command_names_is_seen_wherever_it_lies(run, recor
     assert any("model.pt" in each for record in records() for each in record.end.suspect)
 
 
+@pytest.mark.slow
 @needs_inotify
 def test_more_than_the_kernel_notes_is_said(tmp_path):
     (tmp_path / "many").mkdir()
@@ -1009,6 +1012,7 @@ def test_labels_that_are_no_classes_are_refused(run, tmp_path, labels):
     assert "no classes" in err
 
 
+@pytest.mark.slow
 def test_programs_scored_on_other_data_get_no_verdict(run, records, tmp_path):
     from levelbench.records.comparable import comparable
 

@@ -87,6 +87,7 @@ def test_what_a_program_predicts_is_not_in_the_phases_of_its_training(time_progr
     assert record.end.phases_ns["train"] == last.phases_ns["train"]
 
 
+@pytest.mark.slow
 def test_time_before_a_program_reports_is_preparation(time_program):
     _, record = time_program("time.sleep(0.3)\n" + textwrap.dedent(SLEEP + LOOP))
     assert record.end.phases_ns["prepare"] >= 300 * MS
@@ -113,6 +114,7 @@ def test_a_program_that_reaches_its_target_is_ended_in_the_middle_of_a_phase(tim
     assert summarise(record).contradictions == []
 
 
+@pytest.mark.slow
 def test_a_forked_child_and_other_threads_report_nothing(time_program):
     text = """
         import threading

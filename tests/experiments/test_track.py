@@ -729,6 +729,7 @@ def tracked_doubts(folder: Path, runs: int = 2, **parts: str) -> list[list[str]]
     return [[each for each in record.end.suspect if "it read" in each] for record in records]
 
 
+@pytest.mark.slow
 @needs_inotify
 @pytest.mark.parametrize("place", ["before", "within"])
 def test_a_tracked_run_that_goes_on_from_a_checkpoint_of_the_run_before_is_a_doubt(tmp_path, request, place):

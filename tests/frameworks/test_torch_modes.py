@@ -57,6 +57,7 @@ def test_a_compiled_network_takes_batches_of_any_size(torch_backend):
         torch.testing.assert_close(compiled.infer(*inputs), eager.infer(*inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_indices_may_count_from_the_end(torch_backend, mode):
     network = words()
@@ -187,6 +188,7 @@ def test_a_buffer_that_is_computed_with_is_updated_without_spoiling_the_gradient
         assert executor.buffers["v"].tolist() == [3 + step, 4 + step]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_buffers_that_replace_each_other_are_swapped(torch_backend, mode):
     executor = torch_backend.executor(counting(("Identity", "v"), ("Identity", "m")), mode=mode)

@@ -461,6 +461,7 @@ def failing(random, n, spread, share):
     return [None if random.random() < share else math.exp(random.normal() * spread) for _ in range(n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "spreads", "share"), [(30, (0.05, 0.3), 0.05), (50, (0.05, 0.3), 0.03)])
 def test_unequal_spreads_with_failures_of_one_rate_are_no_difference(n, spreads, share):
     random, trials, wrong = np.random.default_rng(3), 60, 0

@@ -166,6 +166,7 @@ def harmless(make, group):
     return page_with("digits", make, group)
 
 
+@pytest.mark.slow
 @needs_matplotlib
 @pytest.mark.parametrize("payload", [PAYLOADS[4], " ".join(PAYLOADS)], ids=["formula", "all"])
 def test_nothing_that_comes_from_outside_becomes_markup_beside_drawings(payload, make, group, harmless):

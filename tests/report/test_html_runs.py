@@ -35,6 +35,7 @@ def test_the_page_of_two_groups_of_twenty_runs_is_below_a_megabyte(make, group):
     assert len(report_page(groups, compared(groups)).encode()) < 1_000_000
 
 
+@pytest.mark.slow
 def test_many_groups_with_long_curves_stay_below_a_megabyte(make, group):
     runs = [make(settings={"lr": lr / 100}, seed=seed, rate=0.01, epochs=120) for lr in range(9) for seed in range(5)]
     assert len(report_page(group(runs), []).encode()) < 1_000_000
@@ -50,6 +51,7 @@ def altered(record, **changes):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -125,6 +125,7 @@ def test_all_recipes_are_trained_here():
     assert set(SMALL) == set(RECIPES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "recipe"), RECIPES)
 def test_a_recipes_network_learns_a_batch_by_heart(torch_backend, task, recipe):
     made = TASKS[task].assemble(recipe, TASKS[task].settings(recipe, SMALL[task, recipe]))

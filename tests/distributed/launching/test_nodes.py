@@ -141,6 +141,7 @@ def node(tmp_path, python):
         assert marked(each.job) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("restarts", "seconds"), [(True, "0.2"), (False, "0.1")])
 def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restarts, seconds):
     monkeypatch.setattr(launchers, "_MEET_S", 0.2)

@@ -96,6 +96,7 @@ def test_each_scenario_leaves_every_latency_and_the_quality_of_its_answers(
     assert ("queueing" in record.facts.includes) == (settings.name == "server")
 
 
+@pytest.mark.slow
 def test_processes_query_in_different_orders_and_give_the_same_answers(model, examples, tmp_path):
     spec = specification(model, examples)
     one, other = (measured(spec, tmp_path / "store", seed)[0] for seed in (0, 1))
@@ -157,6 +158,7 @@ def test_the_highest_rate_is_that_of_the_fastest_run_within_the_bound():
     assert any(not each.valid for each in tried)
 
 
+@pytest.mark.slow
 def test_an_impossible_bound_is_reported_before_any_rate_is_tried(model, examples, tmp_path):
     settings = scenario("server", bound_s=1e-9, find_peak=True)
     record, _ = measured(specification(model, examples, settings), tmp_path / "store")

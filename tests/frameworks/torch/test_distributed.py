@@ -97,6 +97,7 @@ def test_the_state_of_ddp_is_the_same_on_all_ranks(ranks):
     assert [found["ddp, of another"] for found in ranks] == ["", ""]
 
 
+@pytest.mark.slow
 def test_ddp_with_power_sgd_says_why_it_cannot_be_kept():
     from levelbench.frameworks.torch.distributed.steppers import DdpStepper
 

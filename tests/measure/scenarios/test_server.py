@@ -224,6 +224,7 @@ def test_no_query_is_issued_before_its_time_on_a_real_clock():
     assert (result.latencies_ns >= result.lateness_ns).all()
 
 
+@pytest.mark.slow
 def test_an_exception_in_a_worker_thread_ends_the_run_with_its_cause():
     def fault(number):
         if number == 20:

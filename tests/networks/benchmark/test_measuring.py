@@ -61,6 +61,7 @@ def test_the_stages_begin_in_order(make_specification, measured):
     assert tuple(seen) == STAGES
 
 
+@pytest.mark.slow
 def test_the_facts_are_those_of_the_network_and_the_batch(make_specification, measured):
     (one,) = only(measured(make_specification(batch=1))[1], NetworkFacts)
     (eight,) = only(measured(make_specification(batch=8))[1], NetworkFacts)

@@ -161,6 +161,7 @@ def test_a_recurrent_network_is_split_on_its_second_axis(backend):
     assert [each.op_type for each in done.network.nodes].count("LSTM") > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert-tiny", "gpt2-tiny"])
 def test_a_transformer_of_the_zoo_is_split_and_stays_the_same(name, backend):
     network = zoo.build(name)

@@ -62,6 +62,7 @@ def test_a_framework_computes_what_the_reference_computes(framework, name):
         assert_close(backend.host(mine), theirs, 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "name"),
     [

@@ -199,6 +199,7 @@ def test_a_file_without_the_header_is_an_error(source):
         load_file(source(PLAIN % 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("member", "text"),
     [

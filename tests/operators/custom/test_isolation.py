@@ -46,6 +46,7 @@ def test_a_segfault_is_reported_with_its_signal_and_stage(compiled_operators):
     assert "host.py" in error.value.trace
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_stopped_at_the_time_limit(compiled_operators):
     with pytest.raises(CheckFailedError, match="its forward did not finish in 2 s"):
         run_isolated(compiled_operators["Endless"], (X,), timeout_s=2.0)

@@ -39,6 +39,7 @@ def test_the_operator_takes_under_60_lines(words):
     assert block(words).count("\n") < 60
 
 
+@pytest.mark.slow
 def test_the_two_agree_each_in_its_own_process(folder):
     run(folder, "run_isolated(")
 
@@ -53,6 +54,7 @@ def test_the_check_finds_the_cpp_and_the_python_operator_equal(folder):
     assert re.search(r"^forward +passed", done.stdout, flags=re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
 def test_a_network_learns_through_it(folder, name, empty_registry, monkeypatch, capsys):
     pytest.importorskip(name)
@@ -65,6 +67,7 @@ def test_a_network_learns_through_it(folder, name, empty_registry, monkeypatch, 
     assert all(float(last) < float(first) / 4 for first, last in losses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_the_cpp_operator_accepts_short_types_when_they_are_listed(folder, dtype, monkeypatch, request):
     monkeypatch.setenv("XDG_CACHE_HOME", str(request.config.cache.mkdir("levelbench")))

@@ -22,6 +22,7 @@ def failed_probes(optimizer, reference=None):
     return {each.probe for each in check_optimizer(optimizer, reference, steps=STEPS).report.failed}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "reference", "probe"), FAULTS, ids=lambda each: type(each).__name__)
 def test_a_planted_fault_is_caught_by_the_probe_that_it_is_for(optimizer, reference, probe):
     assert probe in failed_probes(optimizer, reference)
@@ -73,6 +74,7 @@ def test_the_divergence_is_reported_step_by_step():
     assert (small.linf > 1e-3).all()
 
 
+@pytest.mark.slow
 def test_a_fault_that_shows_after_900_steps_is_caught_by_the_long_run():
     checked = check_optimizer(MomentumLostLate(), "adam")
     assert "reference: long" in {each.probe for each in checked.report.failed}
