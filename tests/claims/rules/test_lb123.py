@@ -33,9 +33,18 @@ GUILTY = {
         {"title": "1.3 times faster (best of 5)", REPORTED: None, "sides[1].reported": None},
         ("warning", REPORTED),
     ),
+    "a rate that is the best of five": (
+        {REPORTED: "best", "sides[0].time_s": None, "sides[0].quality.value": None},
+        ("warning", REPORTED),
+    ),
+    "up to, of sides without a time": (
+        {"title": "Up to 24 times the throughput", "sides[0].time_s": None, "sides[1].time_s": None},
+        ("warning", "title"),
+    ),
     "the fastest of many calls": ({REPORTED: "best", "sides[0].time_of": "call"}, ("warning", REPORTED)),
 }
 INNOCENT = {
+    "up to, with a time and which it is": {"title": "Up to 1.3 times faster"},
     "the mean of five": {},
     "the median of five": {REPORTED: "median", "sides[0].time_s": sorted(TIMES)[2]},
     "one run and it says so": {REPORTED: "single", MADE: 1, **ONE},

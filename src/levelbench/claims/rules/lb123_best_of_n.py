@@ -27,6 +27,7 @@ __all__ = ["expected_extreme", "rule"]
 
 _DO = "report the median or mean of all runs with its interval, and add the best if you like"
 _BEST = re.compile(r"\b(?:best|fastest|quickest)[- ](?:of|run|out of)\b", re.IGNORECASE)
+_UP_TO = re.compile(r"\bup to (?:an? )?[\d.,]+ ?(?:x\b|times|%|-?fold)", re.IGNORECASE)
 _SAME = 1e-3
 """A claimed figure is a run's if they agree within printed rounding, and the runs differ by far more."""
 
@@ -50,10 +51,19 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         yield guilty(
             "sides[0].reported", found, f'state reported = "best", or which it is; {_DO}', claim.where, "warning"
         )
+    upto = _UP_TO.search(claim.title)
+    if upto is not None and not any(side.time_s is not None and side.reported for _, side in sides(claim)):
+        found = f"the claim says '{upto[0]}': the best of several cases, which says nothing of the others"
+        yield guilty("title", found, "give the median or all of the cases, and their number", claim.where, "warning")
     for field, side in sides(claim):
-        if side.time_s is None and side.quality.value is None:
-            continue
         n = _made(side)
+        if side.time_s is None and side.quality.value is None:
+            # Its figure is a rate or a ratio, of which no runs can be shown.
+            if side.reported == "best" and upto is None:
+                of = "an unstated number of runs" if n is None else plural(n, "run")
+                found = f"what is given for '{side.name}' is the best of {of}"
+                yield guilty(f"{field}.reported", found, _DO, side.where, "warning")
+            continue
         if n is None:
             what = f"how many runs of '{side.name}' were made for the given figure"
             if side.reported == "best":

@@ -14,15 +14,27 @@ _LEVEL = 0.05
 _SAME = re.compile(
     r"\b(?:no (?:significant |measurable |noticeable |real )?(?:difference|overhead|loss|slowdown|cost|penalty)|"
     r"without (?:any )?(?:loss|overhead|slowdown|penalty)|negligible|on par|as (?:fast|good|accurate) as|the same|"
-    r"equally|equal to|identical|comparable|matches|indistinguishable|for free)\b",
+    r"equally|equal to|identical|comparable|matches|indistinguishable|cannot be told from|for free)\b",
     re.IGNORECASE,
 )
 _BOUND = "give the interval of the ratio, and the size below which a difference does not matter: it has to lie inside"
 _MORE = "say that no difference was found, or make more runs: levelbench compare says how many"
 
 
+_NONE = re.compile(
+    r"\b(?:(?:no|without) (?:any |significant |measurable |noticeable )?(?:loss|overhead|slowdown|penalty|degradation)|"
+    r"(?:at|with) no loss|negligible|equally (?:fast|good|accurate)|indistinguishable|cannot be told from|"
+    r"without losing)\b",
+    re.IGNORECASE,
+)
+"""What says that there is no difference, and not under which condition another one is claimed."""
+
+
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     said = _SAME.search(claim.title)
+    if (none := _NONE.search(claim.title)) and not any(_bounded(pair) for pair in pairs(claim)):
+        found = f"the claim says '{none[0]}', and gives neither a test nor an interval in which a difference may lie"
+        yield guilty("title", found, _BOUND, claim.where, "warning")
     for pair in pairs(claim):
         p_value = pair.comparison.p_value
         if p_value is None:
@@ -31,6 +43,14 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             yield impossible
         elif p_value >= _LEVEL and pair.comparison.interval is None:
             yield from _nothing_found(pair, p_value, said[0] if said else "")
+
+
+def _bounded(pair: ComparedPair) -> bool:
+    """Whether a difference of the two sides has a bound, or a test that is judged by itself."""
+    comparison = pair.comparison
+    if comparison.p_value is not None or comparison.interval is not None:
+        return True
+    return any(side.quality.low is not None or side.interval is not None for side in (pair.new, pair.base))
 
 
 def _of_one_run(pair: ComparedPair, p_value: float) -> Diagnostic | None:
