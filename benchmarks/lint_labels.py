@@ -22,10 +22,10 @@ from levelbench.measure.statistics import wilson
 CLAIMS = Path(__file__).parents[1] / "docs" / "evidence" / "published-claims"
 
 
-def found(path: Path) -> set[str]:
-    """The rules with an error or a warning about a claim file."""
-    findings = (each for claim in read(path) for each in findings_of(claim))
-    return {each.code for each in findings if each.severity in ("error", "warning")}
+def found(path: Path) -> tuple[set[str], set[str]]:
+    """The rules with an error or a warning about a claim file, and those that say anything, "not stated" included."""
+    findings = [each for claim in read(path) for each in findings_of(claim)]
+    return {each.code for each in findings if each.severity != "not-stated"}, {each.code for each in findings}
 
 
 def main() -> None:
@@ -35,9 +35,9 @@ def main() -> None:
     details = parser.parse_args().details
     one, other = (json.loads((CLAIMS / f"reader-{name}.json").read_text()) for name in ("one", "two"))
     files = sorted(CLAIMS.glob("*.toml"))
-    right, false, missed, both, apart = (Counter[str]() for _ in range(5))
+    right, false, asked, both, apart = (Counter[str]() for _ in range(5))
     for path in files:
-        said = found(path)
+        said, spoken = found(path)
         for rule in shipped_rules():
             code = rule.code
             labels = code in one[path.stem], code in other[path.stem]
@@ -47,20 +47,23 @@ def main() -> None:
             both[code] += labels[0]
             right[code] += labels[0] and code in said
             false[code] += code in said and not labels[0]
-            missed[code] += labels[0] and code not in said
+            asked[code] += labels[0] and code in spoken
             if details and (code in said) != labels[0]:
                 print(f"{path.stem}: {code} {'found, and no reader says so' if code in said else 'missed'}")
-    print("| rule | claims that use it | found | precision | recall | readers disagree |")
-    print("|---|---|---|---|---|---|")
+    print("| rule | claims that use it | found | precision | recall | found or asked | readers disagree |")
+    print("|---|---|---|---|---|---|---|")
     for code in sorted(both, key=lambda code: (-both[code], code)):
         told = right[code] + false[code]
         if told or both[code] or apart[code]:
             precision = f"{right[code]} of {told}" if told else "–"
             recall = f"{right[code]} of {both[code]}" if both[code] else "–"
-            print(f"| {code} | {both[code]} | {told} | {precision} | {recall} | {apart[code]} |")
+            spoken_of = f"{asked[code]} of {both[code]}" if both[code] else "–"
+            print(f"| {code} | {both[code]} | {told} | {precision} | {recall} | {spoken_of} | {apart[code]} |")
     hit, told, all_ = sum(right.values()), sum(right.values()) + sum(false.values()), sum(both.values())
     shares = [
-        f"{k} of {n} [{wilson(k, n).low:.2f}, {wilson(k, n).high:.2f}]" for k, n in ((hit, told), (hit, all_)) if n
+        f"{k} of {n} [{wilson(k, n).low:.2f}, {wilson(k, n).high:.2f}]"
+        for k, n in ((hit, told), (hit, all_), (sum(asked.values()), all_))
+        if n
     ]
     print(f"| all of {len(files)} claims | {all_} | {told} | {' | '.join(shares)} | {sum(apart.values())} |")
 
