@@ -56,7 +56,7 @@ ROUNDS: Final = 5
 def spawn(module: str, arguments: Sequence[str], output: int, pass_fds: Sequence[int]) -> Child:
     """Start ``python -m module`` with ``arguments``, as a new interpreter that prints to the descriptor ``output``."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-P", "-m", module, *arguments],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
