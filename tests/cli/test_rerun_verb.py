@@ -221,6 +221,8 @@ def test_other_threads_are_named():
     assert _other_conditions([{"numpy": "2"}], [{"numpy": "2"}]) == ""
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("cold")
 def test_files_of_the_working_folder_are_not_imported_by_a_run(recorded, tmp_path):
     (tmp_path / "msgspec.py").write_text("open('ran', 'w')")
     code, _, _ = recorded("rerun", "digits", "--most", 3)

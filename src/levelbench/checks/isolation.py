@@ -219,7 +219,7 @@ def _started(answers: int, printed: int, variables: Mapping[str, str]) -> Child:
             "levelbench.checks.isolation", [], stdout=answers, stderr=printed, environment=environment, session=True
         )
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "levelbench.checks.isolation"],
+        [sys.executable, "-m", "levelbench.checks.isolation"],
         stdin=subprocess.PIPE,
         stdout=answers,
         stderr=printed,

@@ -74,7 +74,7 @@ def measure_communicator(
         folder = Path(name)
         (folder / JOB).write_bytes(msgspec.json.encode(job))
         (folder / POINTS).touch()
-        command = [sys.executable, "-P", "-m", "levelbench.experiments.communicators", str(folder)]
+        command = [sys.executable, "-m", "levelbench.experiments.communicators", str(folder)]
         with engine.start(command, ranks, folder, {}, **(options or {})) as running:
             points = _follow(running, folder / POINTS, on_point)
             if (failure := running.failure()) is None:
