@@ -26,6 +26,34 @@ def small(lr: float = 0.1):
     return Recipe(zoo.mlp(64, 32, 10), Shuffled(64), Momentum(lr), epochs=20)
 """
 
+RULES = """
+id = "mine-1.0"
+name = "mine"
+version = "1.0"
+date = "2026-01-01"
+source = "https://example.org/rules"
+clock = "wall"
+crossing = "confirmed"
+
+[aggregation]
+rule = "median"
+runs = 3
+
+[[divisions]]
+name = "open"
+may_change = []
+
+[[tasks]]
+task = "digits"
+[tasks.target]
+metric = "top1"
+threshold = 0.96
+direction = "higher"
+low = 0.0
+high = 1.0
+split = "validation"
+"""
+
 
 @pytest.fixture
 def call(tmp_path, capsys, monkeypatch):
@@ -115,6 +143,28 @@ def test_an_honest_entry_has_the_samples_of_its_re_run_and_gets_a_badge(entry, r
     with Path("verified/a.json").open() as file:
         badge = json.load(file)
     assert (badge["kind"], badge["entry"], badge["runs"]) == ("samples consistent", entry.name, [3, 3])
+
+
+def test_a_site_shows_the_badge_of_this_very_entry(recorded, tmp_path):
+    (tmp_path / "rules.toml").write_text(RULES)
+    words = ("--author", "Ann Lee", "--email", "ann@example.org", "--ruleset", "rules.toml", "-o", "board")
+    assert recorded("board", "submit", "digits", *words)[0] == 0
+    (entry,) = (tmp_path / "board" / "digits").rglob("*.json")
+    recorded("board", "verify", entry, "--same-seeds", "--most", 3, "--badge", "verified/a.json")
+    build = "board", "build", "board", "-o", "site", "--verified", "verified"
+    assert recorded(*build)[0] == 0
+    (page,) = (tmp_path / "site" / "entries").glob("*.html")
+    assert "re-run: samples consistent, samples 1.00 times [" in page.read_text()
+    entry.write_text(entry.read_text() + "\n")
+    recorded(*build)
+    assert "re-run:" not in page.read_text()
+
+
+def test_a_file_that_is_no_badge_is_named(call, tmp_path):
+    (tmp_path / "verified").mkdir()
+    (tmp_path / "verified" / "a.json").write_text("[]")
+    code, _, err = call("board", "build", tmp_path, "-o", "site", "--verified", "verified")
+    assert (code, "it is not one of board verify --badge" in err) == (2, True)
 
 
 def test_an_entry_whose_curves_rise_sooner_than_they_do_is_inconsistent(entry, recorded):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from levelbench.records import Record, RunSummary
     from levelbench.report.tables import Table
 
-__all__ = ["command", "verify"]
+__all__ = ["command", "read_badges", "verify"]
 
 _EXIT = {"consistent": 0, "inconsistent": 1, "samples consistent": 4, "cannot tell": 4}
 _STEP = 5
@@ -470,6 +471,31 @@ def _claims(submission: Submission) -> list[ClaimedRun]:
     if not found:
         raise UsageError("verifying an entry", "none of its runs has finished", "verify an entry with finished runs")
     return found
+
+
+def read_badges(folder: Path) -> dict[str, str]:
+    """What the badges of a folder say, by the SHA-256 of the entry's file; of several of one entry, the newest."""
+    if not folder.is_dir():
+        raise UsageError(f"--verified {folder}", "it is not a folder", "give the folder of the files of --badge")
+    found: dict[str, tuple[str, str]] = {}
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            badge = json.loads(path.read_text(encoding="utf-8"))
+            ratios = (("samples", badge["samples"]), ("time per sample", badge["pace"]))
+            parts = [
+                f"{name} {each['ratio']:.2f} times [{each['low']:.2f}, {each['high']:.2f}]"
+                for name, each in ratios
+                if each is not None and None not in (each["ratio"], each["low"], each["high"])
+            ]
+            words = ", ".join([f"re-run: {badge['kind']}", *parts, badge["date"], badge["machine"]])
+            digest, day = str(badge["entry_digest"]), str(badge["date"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"the badge {path}", f"it is not one of board verify --badge ({error!r})", "remove the file"
+            ) from error
+        if day >= found.get(digest, ("", ""))[0]:
+            found[digest] = day, words
+    return {digest: words for digest, (_, words) in found.items()}
 
 
 def _write_badge(path: Path, entry: Path, answer: _Answer) -> None:
