@@ -199,7 +199,7 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
         found.append(("plain", f"machine {entry.machine}"))
     if entry.rerun:
         ended = {"re-run: consistent": "good", "re-run: inconsistent": "bad"}
-        found.append((ended.get(entry.rerun.partition(",")[0], "open"), entry.rerun))
+        found.append((f"{ended.get(entry.rerun.partition(',')[0], 'open')} long", entry.rerun))
     if entry.single_run:
         found.append(("open", "single run"))
     if warnings:
