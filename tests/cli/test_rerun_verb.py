@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from levelbench.cli import main
-from levelbench.cli.rerun_verb import _other_conditions
+from levelbench.cli.rerun_verb import _other_conditions, read_badges
 from levelbench.competition.entries import encode, read_submission
 from levelbench.tasks import digits
 
@@ -158,6 +158,13 @@ def test_a_site_shows_the_badge_of_this_very_entry(recorded, tmp_path):
     entry.write_text(entry.read_text() + "\n")
     recorded(*build)
     assert "re-run:" not in page.read_text()
+
+
+def test_a_badge_says_that_other_code_was_run(entry, recorded):
+    changed(entry, provenance={"source_digest": "0" * 64})
+    recorded("board", "verify", entry, "--same-seeds", "--most", 3, "--badge", "verified/a.json")
+    (words,) = read_badges(Path("verified")).values()
+    assert words.startswith("re-run: samples consistent with other code, samples 1.00 times [")
 
 
 def test_a_file_that_is_no_badge_is_named(call, tmp_path):

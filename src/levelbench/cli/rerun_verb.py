@@ -152,7 +152,7 @@ def verify(entry: Path, as_json: bool, **given: Any) -> int:
         notes.append("the code is not what the entry was made with: a difference may come from that")
     answer = _until_told(arm, first, claim, given, as_json)
     if given["badge"] is not None:
-        _write_badge(given["badge"], entry, answer)
+        _write_badge(given["badge"], entry, answer, claim.other_code)
     return _show(f"entry {entry.name}", answer, notes, given, as_json)
 
 
@@ -487,7 +487,8 @@ def read_badges(folder: Path) -> dict[str, str]:
                 for name, each in ratios
                 if each is not None and None not in (each["ratio"], each["low"], each["high"])
             ]
-            words = ", ".join([f"re-run: {badge['kind']}", *parts, badge["date"], badge["machine"]])
+            ended = f"re-run: {badge['kind']}{' with other code' if badge['other_code'] else ''}"
+            words = ", ".join([ended, *parts, badge["date"], badge["machine"]])
             digest, day = str(badge["entry_digest"]), str(badge["date"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
@@ -498,7 +499,7 @@ def read_badges(folder: Path) -> dict[str, str]:
     return {digest: words for digest, (_, words) in found.items()}
 
 
-def _write_badge(path: Path, entry: Path, answer: _Answer) -> None:
+def _write_badge(path: Path, entry: Path, answer: _Answer, other_code: bool) -> None:
     """The answer for a board: which entry, when, where, and the ratios."""
     from levelbench.competition.entries import file_digest
     from levelbench.measure.environment import capture, machine_of
@@ -512,6 +513,7 @@ def _write_badge(path: Path, entry: Path, answer: _Answer) -> None:
         "date": environment["time"][:10],
         "machine": environment["machine"].get("cpu", ""),
         "machine_id": machine_of(environment),
+        "other_code": other_code,
         **dataclasses.asdict(answer.found),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
