@@ -230,8 +230,12 @@ def test_a_task_file_is_of_the_recorded_task(recorded, tmp_path):
 
 @pytest.mark.parametrize(
     "parts",
-    [{"task": "theirs.py"}, {"settings": {"ranks": 2, "scheme": "theirs.py:Foo"}}],
-    ids=["as its task", "as its scheme"],
+    [
+        {"task": "theirs.py"},
+        {"settings": {"ranks": 2, "scheme": "theirs.py:Foo"}},
+        {"settings": {"ranks": 2, "engine": "mpi", "engine.options": "hosts=theirs"}},
+    ],
+    ids=["as its task", "as its scheme", "as options of its engine"],
 )
 def test_a_file_that_only_the_entry_names_is_not_run(entry, recorded, tmp_path, parts):
     (tmp_path / "theirs.py").write_text("open('ran', 'w')")
@@ -250,6 +254,15 @@ def test_a_file_that_only_the_entry_names_is_not_run(entry, recorded, tmp_path, 
 def test_an_entry_of_another_measurement_is_refused(entry, recorded, parts, said):
     code, _, err = recorded("board", "verify", changed(entry, **parts))
     assert (code, said in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_an_entry_of_ranks_is_run_on_ranks(call, tmp_path):
+    assert call("run", "digits", "--ranks", 2, "-n", 3, "--no-report")[0] == 0
+    call("board", "submit", "digits", "--author", "Ann Lee", "--force", "-o", "board")
+    (path,) = (tmp_path / "board").rglob("*.json")
+    _, out, err = call("board", "verify", path, "--same-seeds", "--most", 3)
+    assert "same seeds: 3 of 3 with the same quality at the target to the last digit" in out, err
 
 
 @pytest.mark.parametrize(

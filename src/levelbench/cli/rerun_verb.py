@@ -91,7 +91,8 @@ def command(runs: str, store_path: Path, as_json: bool, **given: Any) -> int:
 
         specification = records[0].header.specification
         if given["task_file"] is None and not given["recorded_code"]:
-            _need_no_file(f"levelbench rerun {runs}", {**specification.settings, **specification.team()})
+            words = {**specification.settings, **specification.team()}
+            _need_no_file(f"levelbench rerun {runs}", words, "add --recorded-code")
         task = load_task(reference)
         _need_task(f"levelbench rerun {runs}", specification.task, task.name)
         arm = Arm(reference, specification, source_of(task, specification.recipe))
@@ -389,12 +390,15 @@ _FACTS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _need_no_file(asked: str, settings: Mapping[str, object]) -> None:
-    """Refuse settings that name a file, whose code would run as the user."""
+def _need_no_file(asked: str, settings: Mapping[str, object], consent: str) -> None:
+    """Refuse settings that name a file, whose code would run as the user, or what an engine is to start elsewhere."""
+    if "engine.options" in settings:
+        found = f"its engine has options ({settings['engine.options']}), which may start programs or reach other hosts"
+        raise UsageError(asked, found, f"read them, and {consent}")
     for name, value in settings.items():
         if isinstance(value, str) and ".py" in value:
             found = f"its setting {name} names a file with code ({value}), which would run here as you"
-            raise UsageError(asked, found, "read that file and the task's, and give the task's with --task-file FILE")
+            raise UsageError(asked, found, f"read it, and {consent}")
 
 
 def _need_task(asked: str, wanted: str, found: str) -> None:
@@ -413,7 +417,7 @@ def _arm_of(submission: Submission, file: Path | None) -> Arm:
         # The name of a task may be the path of a file, and nobody has agreed to run that.
         if submission.task not in names("task"):
             raise UsageError(asked, "no task of that name is installed", "read its file and give it: --task-file FILE")
-        _need_no_file(asked, stated)
+        _need_no_file(asked, stated, "give the task's file: --task-file FILE")
     for name, types in _FACTS.items():
         if name in stated and not isinstance(stated[name], types):
             raise UsageError(
@@ -427,7 +431,7 @@ def _arm_of(submission: Submission, file: Path | None) -> Arm:
         **{name: value for name, value in stated.items() if name in _FACTS},
     )
     settings = {name: value for name, value in stated.items() if name not in {*_FACTS, FLOPS}}
-    arm = resolve(submission.task if file is None else str(file), settings, options)
+    arm = resolve(submission.task if file is None else str(file), _scheme_folded(settings), options)
     _need_task(asked, submission.task, arm.specification.task)
     stated_target, made = submission.target, arm.specification.target
     for name in ("metric", "split", "direction"):
@@ -435,6 +439,19 @@ def _arm_of(submission: Submission, file: Path | None) -> Arm:
         if claimed != own:
             raise UsageError(asked, f"its {name} is {claimed}, and the task's is {own}", "correct the entry")
     return arm
+
+
+def _scheme_folded(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with those of the scheme (``scheme.NAME``) and the engine's options in its brackets."""
+    from levelbench.records.selection import format_item
+
+    parts = {name.removeprefix("scheme."): value for name, value in settings.items() if name.startswith("scheme.")}
+    found = {name: value for name, value in settings.items() if not name.startswith(("scheme.", "engine."))}
+    if parts and "scheme" in found:
+        found["scheme"] = format_item(str(found["scheme"]), parts)
+    if "engine.options" in settings:
+        found["engine"] = f"{found.get('engine', 'process')}[{settings['engine.options']}]"
+    return found
 
 
 def _claim_of(submission: Submission, arm: Arm) -> _Claim:
