@@ -25,6 +25,17 @@ from levelbench.networks import zoo
 def small(lr: float = 0.1):
     return Recipe(zoo.mlp(64, 32, 10), Shuffled(64), Momentum(lr), epochs=20)
 """
+TASK_OF_ITS_OWN = """
+from levelbench.networks import zoo
+from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
+
+task = Task("own", data=datasets.digits, quality=Top1(target=0.9), description="{}")
+
+
+@task.recipe
+def mlp(lr: float = 0.1):
+    return Recipe(zoo.mlp(64, 32, 10), Shuffled(64), Momentum(lr), epochs=20)
+"""
 
 RULES = """
 id = "mine-1.0"
@@ -134,6 +145,16 @@ def test_runs_of_several_specifications_are_refused(recorded):
     recorded("run", "digits[lr=0.1]", "--framework", "numpy", "-n", 1, "--no-report")
     code, _, err = recorded("rerun", "digits")
     assert (code, "they are of 2 specifications" in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_runs_of_two_versions_of_the_code_are_refused(call, tmp_path):
+    own = tmp_path / "own.py"
+    for recipe in ("small", "small  # as before"):
+        own.write_text(TASK_OF_ITS_OWN.format(recipe))
+        assert call("run", "own.py", "--framework", "numpy", "-n", 1, "--no-report")[0] == 0
+    code, _, err = call("rerun", "own", "--task-file", "own.py")
+    assert (code, "they are of 2 versions of the code" in err) == (2, True)
 
 
 def test_an_honest_entry_has_the_samples_of_its_re_run_and_gets_a_badge(entry, recorded):

@@ -168,6 +168,12 @@ def _one_specification(records: list[Record], words: str) -> list[Record]:
     if len(keys) > 1:
         found = f"they are of {len(keys)} specifications"
         raise UsageError(f"levelbench rerun {words}", found, "select those of one, as in 'digits[lr=0.1]'")
+    sources = sorted({each.header.source.whole[:8] for each in finished})
+    if len(sources) > 1:
+        found = f"they are of {len(sources)} versions of the code: {', '.join(sources)}"
+        raise UsageError(
+            f"levelbench rerun {words}", found, f"select those of one, as in 'digits[source={sources[0]}]'"
+        )
     specification = finished[0].header.specification
     if specification.scored_by is not None:
         found = "a program of its own made them, and a record does not hold a program"
