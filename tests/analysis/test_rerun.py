@@ -47,7 +47,7 @@ def test_a_time_per_sample_that_nobody_gets_again_is_inconsistent_on_one_machine
     assert found.reason == "re-runs need more than 1.25 times as much: time per sample"
     elsewhere = reproduction(claimed, again, same_machine=False)
     assert elsewhere.pace is None
-    assert elsewhere.reason.endswith("times are not judged, since the machines differ")
+    assert elsewhere.reason.endswith("times are not judged, since the machines differ or are not known")
     assert elsewhere.kind != "inconsistent"
 
 
@@ -55,6 +55,37 @@ def test_samples_that_nobody_reaches_the_target_with_are_inconsistent_on_any_mac
     rng = np.random.default_rng(3)
     claimed, again = outcomes(rng, range(5), samples=0.5), outcomes(rng, range(100, 105))
     assert answer(claimed, again, same_machine=False) == "inconsistent"
+
+
+def test_times_that_were_not_judged_are_not_called_consistent():
+    rng = np.random.default_rng(1)
+    claimed, again = outcomes(rng, range(8), pace=0.1), outcomes(rng, range(100, 108))
+    assert answer(claimed, again, same_machine=False) == "samples consistent"
+
+
+def test_a_claim_is_not_accused_because_of_other_code():
+    rng = np.random.default_rng(3)
+    claimed, again = outcomes(rng, range(5), samples=0.5), outcomes(rng, range(100, 105))
+    found = reproduction(claimed, again, same_machine=True, other_code=True)
+    assert found.kind == "cannot tell"
+    assert found.reason.endswith("but the code is not what was recorded")
+
+
+def test_times_under_other_conditions_do_not_accuse_but_samples_do():
+    rng = np.random.default_rng(2)
+    again = outcomes(rng, range(100, 105))
+    assert answer(outcomes(rng, range(5), pace=0.5), again, conditions="other threads") == "cannot tell"
+    assert answer(outcomes(rng, range(5), samples=0.4), again, conditions="other threads") == "inconsistent"
+
+
+def test_slow_re_runs_on_a_busy_machine_do_not_accuse():
+    rng = np.random.default_rng(2)
+    claimed, again = outcomes(rng, range(5)), outcomes(rng, range(100, 110), pace=2)
+    busy = [replace(each, doubted=True) for each in again]
+    found = reproduction(claimed, busy, same_machine=True)
+    assert found.kind == "cannot tell"
+    assert found.reason.endswith("but the times of 10 of 10 re-runs are in doubt")
+    assert answer(claimed, [*busy[:4], *again[4:]]) == "inconsistent"
 
 
 def test_one_claimed_run_is_judged_by_the_spread_of_its_re_runs():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.competition.site.leaderboards import DAY, write
 
+from levelbench.competition.checks import note, warning
 from levelbench.competition.entries import Author, Provenance, SubmittedCurve, SubmittedRun
 from levelbench.competition.leaderboard import checked_folder
-from levelbench.competition.rivals import BoardFacts, compared_with_board
+from levelbench.competition.rivals import BoardFacts, compared_with_board, doubts_at_rank
 from levelbench.competition.site.build import build
 
 BOARD = ("levelbench-1.0", "digits", "training")
@@ -105,3 +106,11 @@ def test_one_run_in_two_records_is_an_error_of_the_later_entry(folder, parts):
         write(folder, name, runs=runs, submitted=day, origin=None, ruleset="dawnbench-1.0", author=Author(name))
     found = {(each.file, each.severity) for each in checked_folder(folder, today=DAY)[1] if each.code == "B244"}
     assert found == {("cifar10/training/original.json", "warning"), ("cifar10/training/edited.json", "error")}
+
+
+def test_what_every_record_has_and_an_entry_leaves_out_is_next_to_its_rank():
+    left_out = [warning("B178", "a", "runs[0].record_digest", "it is not stated")]
+    left_out.append(warning("B191", "a", "runs.curve", "neither samples nor epochs are stated"))
+    said = doubts_at_rank(left_out)
+    assert [each.rpartition(": ")[2] for each in said] == ["it is not stated", "neither samples nor epochs are stated"]
+    assert doubts_at_rank([note("B191", "a", "settings", "unknown: the cost of a sample")]) == []

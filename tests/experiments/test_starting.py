@@ -38,9 +38,10 @@ def test_importing_a_framework_leaves_no_threads(framework):
 @pytest.fixture
 def echo(tmp_path, monkeypatch):
     """Starts a process on NumPy with a starter; returns its parent's process group and its hashes."""
-    monkeypatch.chdir(tmp_path)
     text = "from levelbench.measure.forking import how_started\nprint(how_started(), hash('levelbench'))\n"
     (tmp_path / "echo.py").write_text(text)
+    # Nothing is imported from the working folder.
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     def start(starter):
         with tempfile.TemporaryFile("w+") as output:

@@ -5,6 +5,9 @@ the seed and not with the machine, the second hardly varies at all on one machin
 on one machine differ too: other neighbours, another frequency, another layout of memory. So a re-run may need up to
 ``TOLERANCE`` times as much, and its whole interval has to lie beyond that before it is called inconsistent. It is
 called consistent once its interval excludes ``FORGED``; in between more runs are needed.
+
+Nobody is accused where something else explains the difference: other code, other threads or versions, a busy machine.
+And nobody is trusted with times that could not be judged: on another machine only the samples are called consistent.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ __all__ = ["FORGED", "LEVEL", "TOLERANCE", "ClaimedRun", "Ratio", "Reproduction"
 __all__ += ["reproduction", "same_seeds"]
 
 TOLERANCE, FORGED, LEVEL = 1.25, 1.5, 0.99
-Kind = Literal["consistent", "inconsistent", "cannot tell"]
+Kind = Literal["consistent", "inconsistent", "samples consistent", "cannot tell"]
 Reached = tuple[float, bool]
 """A value, and whether the run had reached the target with it; else it had been given up."""
 _FEW = 3
@@ -34,7 +37,7 @@ class ClaimedRun:
     """What one run claims, or what its re-run did.
 
     ``time_s`` and ``samples`` are those of the target or, if it was not ``reached``, those when it was given up.
-    ``digests`` identify its losses and qualities; empty if unknown.
+    ``digests`` identify its losses and qualities; empty if unknown. ``doubted`` is whether its time is open to doubt.
     """
 
     seed: int
@@ -43,6 +46,7 @@ class ClaimedRun:
     samples: float
     quality: float | None = None
     digests: tuple[str, ...] = ()
+    doubted: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,19 @@ class Reproduction:
     runs: tuple[int, int]
 
 
-def reproduction(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun], *, same_machine: bool) -> Reproduction:
-    """Judge re-runs; ``UsageError`` if one of the sides has no runs."""
+def reproduction(
+    claimed: Sequence[ClaimedRun],
+    again: Sequence[ClaimedRun],
+    *,
+    same_machine: bool,
+    other_code: bool = False,
+    conditions: str = "",
+) -> Reproduction:
+    """Judge re-runs; ``UsageError`` if one of the sides has no runs.
+
+    With ``other_code`` no difference is held against the claim, and none in times under other ``conditions`` (threads,
+    versions: a clause that says which).
+    """
     if not claimed or not again:
         raise UsageError("a reproduction", "one of the sides has no runs", "run it again")
     # Runs of one seed have the same luck, so what is left is the machine.
@@ -94,10 +109,29 @@ def reproduction(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun], *, 
     fewer = reached[1] * len(claimed) < reached[0] * len(again) and rarer < 1 - LEVEL
     judged = {"samples to the target": samples, **({"time per sample": pace} if same_machine else {})}
     kind, reason = _answer(judged, fewer)
+    if kind == "inconsistent":
+        only_times = not fewer and samples.kind != "inconsistent"
+        excuse = "the code is not what was recorded" if other_code else ""
+        if only_times and not excuse:
+            excuse = conditions or _disturbed(sides[0], sides[1])
+        if excuse:
+            kind, reason = "cannot tell", f"{reason}, but {excuse}"
     if not same_machine:
-        reason += "; times are not judged, since the machines differ"
+        kind = "samples consistent" if kind == "consistent" else kind
+        reason += "; times are not judged, since the machines differ or are not known"
     counts = (reached[0], reached[1]), (len(claimed), len(again))
     return Reproduction(kind, reason, samples, pace if same_machine else None, *counts)
+
+
+def _disturbed(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun]) -> str:
+    """Why slow re-runs prove nothing: those whose time is not in doubt are too few, or not as slow."""
+    calm = [each for each in again if not each.doubted]
+    if len(calm) == len(again):
+        return ""
+    sides = [[(each.time_s / each.samples, True) for each in side] for side in (claimed, calm)]
+    if len(calm) >= _FEW and _ratio(*sides, paired=False).kind == "inconsistent":
+        return ""
+    return f"the times of {len(again) - len(calm)} of {len(again)} re-runs are in doubt"
 
 
 def _answer(judged: Mapping[str, Ratio], fewer: bool) -> tuple[Kind, str]:

@@ -234,6 +234,7 @@ _MOST_LINES, _MOST_RANKINGS = 20, 12
 @click.option("--ruleset", help="Score all entries under this ruleset instead of the one that each names.")
 @click.option("--base-url", help="Address of the site; with it there is a feed. [default: url in board.toml]")
 @click.option("--top", type=click.IntRange(min=0), default=5, show_default=True, help="Rows of each ranking to print.")
+@click.option("--verified", type=click.Path(path_type=Path), help="Folder of your own badges of board verify, to show.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option("--force", is_flag=True, hidden=True, help="No effect: everything is rebuilt each time.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one per processor]")
@@ -244,6 +245,7 @@ def build_site(
     ruleset: str | None,
     base_url: str | None,
     top: int,
+    verified: Path | None,
     strict: bool,
     force: bool,
     jobs: int | None,
@@ -261,6 +263,7 @@ def build_site(
     most of their board, are listed, and shown with that doubt next to their rank.
     """
     from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.rerun_verb import read_badges
     from levelbench.competition.claims import remarks_on_entry
     from levelbench.competition.site.boards import ranking_table
     from levelbench.competition.site.build import build
@@ -275,6 +278,7 @@ def build_site(
         top=top,
         lint=remarks_on_entry,
         limits=known_limits,
+        reruns=read_badges(verified) if verified is not None else None,
     )
     if as_json:
         shared.emit_json(built)

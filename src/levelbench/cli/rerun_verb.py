@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,14 +19,14 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.rerun import ClaimedRun, Reproduction
-    from levelbench.competition.entries import Submission
+    from levelbench.competition.entries import Provenance, Submission
     from levelbench.experiments.request import Arm
     from levelbench.records import Record, RunSummary
     from levelbench.report.tables import Table
 
-__all__ = ["command", "verify"]
+__all__ = ["command", "read_badges", "verify"]
 
-_EXIT = {"consistent": 0, "inconsistent": 1, "cannot tell": 4}
+_EXIT = {"consistent": 0, "inconsistent": 1, "samples consistent": 4, "cannot tell": 4}
 _STEP = 5
 
 _runs_option = click.option(
@@ -72,22 +73,44 @@ def command(runs: str, store_path: Path, as_json: bool, **given: Any) -> int:
 
     The runs must have one specification. More are made until re-runs certainly need less than 1.5 times as much
     (consistent) or more than 1.25 times as much (inconsistent, exit code 1), or --most are there (cannot tell, exit
-    code 4). Times are judged on one machine only, samples to the target everywhere.
+    code 4). Times are judged on one machine only; on another one the samples to the target may be consistent (also 4).
     """
     from levelbench.records import summarise
+    from levelbench.records.comparable import one_kind
+    from levelbench.records.store import distinct
 
-    records = _one_specification(shared.open_store(store_path).find(runs), runs)
-    claimed = [summarise(each) for each in records]
-    seeds = sorted(run.seed for run in claimed)
+    store = shared.open_store(store_path)
+    selected = list(distinct(store.each_found(runs)))
+    # To leave out a damaged record silently would change the answer.
+    store.require_readable(runs)
+    records = _one_specification(selected, runs)
+    summaries = [summarise(each) for each in records]
+    seeds = sorted(run.seed for run in summaries)
     with _reference(records[0], given["task_file"], given["recorded_code"]) as (reference, notes):
         from levelbench.experiments.request import Arm, load_task, source_of
 
         specification = records[0].header.specification
-        arm = Arm(reference, specification, source_of(load_task(reference), specification.recipe))
-        if arm.source.whole != records[0].header.source.whole:
+        if given["task_file"] is None and not given["recorded_code"]:
+            words = {**specification.settings, **specification.team()}
+            _need_no_file(f"levelbench rerun {runs}", words, "add --recorded-code")
+        task = load_task(reference)
+        _need_task(f"levelbench rerun {runs}", specification.task, task.name)
+        arm = Arm(reference, specification, source_of(task, specification.recipe))
+        claim = _Claim(
+            _outcomes(summaries),
+            _machine(summaries),
+            frozenset(run.id for run in summaries),
+            [_conditions(run.environment, specification.framework) for run in summaries],
+            any(each.header.source.whole != arm.source.whole for each in records),
+        )
+        if claim.other_code:
             notes = [*notes, "the code is not what was recorded: a difference may come from that"]
+        if len(records) < len(selected):
+            left = len(selected) - len(records)
+            notes = [*notes, f"{left} of {len(selected)} selected runs are left out: they have not finished"]
+        notes += [f"a recorded run is in doubt: {each.sentence}" for each in one_kind(summaries)]
         first = seeds[-1] + 1 if given["fresh_seeds"] else seeds[0]
-        answer = _until_told(arm, first, _outcomes(claimed), _machine(claimed), given, as_json)
+        answer = _until_told(arm, first, claim, given, as_json)
     return _show(f"recorded runs of {runs}", answer, notes, given, as_json)
 
 
@@ -118,18 +141,19 @@ def verify(entry: Path, as_json: bool, **given: Any) -> int:
     submission = read_submission(entry)
     _need_training(submission, entry)
     arm = _arm_of(submission, given["task_file"])
-    claimed = _claims(submission)
-    used = [each.seed for each in claimed]
+    claim = _claim_of(submission, arm)
+    used = [each.seed for each in claim.runs]
     first = max(used) + 1 + secrets.randbelow(10**6) if given["seed"] is None else given["seed"]
     if given["same_seeds"]:
+        if any(run.seed is None for run in submission.runs):
+            raise UsageError("--same-seeds", "the entry does not state its seeds", "verify it without --same-seeds")
         first = min(used)
-    machine = submission.provenance.environment.get("machine.id", "") if submission.provenance else ""
     notes = [f"seeds from {first} on" + ("" if given["same_seeds"] else f" (--seed {first} resumes)")]
-    if submission.provenance and arm.source.whole != submission.provenance.source_digest:
+    if claim.other_code:
         notes.append("the code is not what the entry was made with: a difference may come from that")
-    answer = _until_told(arm, first, claimed, machine, given, as_json)
+    answer = _until_told(arm, first, claim, given, as_json)
     if given["badge"] is not None:
-        _write_badge(given["badge"], entry, answer)
+        _write_badge(given["badge"], entry, answer, claim.other_code)
     return _show(f"entry {entry.name}", answer, notes, given, as_json)
 
 
@@ -144,6 +168,12 @@ def _one_specification(records: list[Record], words: str) -> list[Record]:
     if len(keys) > 1:
         found = f"they are of {len(keys)} specifications"
         raise UsageError(f"levelbench rerun {words}", found, "select those of one, as in 'digits[lr=0.1]'")
+    sources = sorted({each.header.source.whole[:8] for each in finished})
+    if len(sources) > 1:
+        found = f"they are of {len(sources)} versions of the code: {', '.join(sources)}"
+        raise UsageError(
+            f"levelbench rerun {words}", found, f"select those of one, as in 'digits[source={sources[0]}]'"
+        )
     specification = finished[0].header.specification
     if specification.scored_by is not None:
         found = "a program of its own made them, and a record does not hold a program"
@@ -199,9 +229,47 @@ def _outcomes(runs: Sequence[RunSummary]) -> list[ClaimedRun]:
                 float((run.samples_to_target if reached else last.samples) or last.samples),
                 evaluation.quality.get(run.target.split),
                 (run.losses_digest, run.qualities_digest),
+                bool(run.suspect),
             )
         )
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Claim:
+    """What was claimed, and how it was measured: facts of each run, as far as they are known."""
+
+    runs: list[ClaimedRun]
+    machine: str
+    ids: frozenset[str]
+    conditions: list[dict[str, str]]
+    other_code: bool
+
+
+_SETTINGS = ("threads.settings.", "threads.niceness", "malloc.", "machine.cores", "machine.cgroup", "machine.governor")
+
+
+def _conditions(environment: Mapping[str, Any], framework: str) -> dict[str, str]:
+    from levelbench.competition.making import provenance_of
+
+    return _conditions_in(provenance_of(environment, version=""), framework)
+
+
+def _conditions_in(provenance: Provenance, framework: str) -> dict[str, str]:
+    """What makes the same code slower or faster on one machine: settings of threads and memory, and versions."""
+    settings = {name: text for name, text in provenance.environment.items() if name.startswith(_SETTINGS)}
+    computes = ("python", framework, f"{framework}lib", "blas")
+    return {**settings, **{name: provenance.software[name] for name in computes if name in provenance.software}}
+
+
+def _other_conditions(claimed: Sequence[dict[str, str]], again: Sequence[dict[str, str]]) -> str:
+    """A clause that says what differs, or nothing."""
+    found = []
+    for name in sorted({name for each in (*claimed, *again) for name in each}):
+        old, new = (sorted({each.get(name, "not set") for each in side}) for side in (claimed, again))
+        if claimed and old != new:
+            found.append(f"{name.removeprefix('threads.settings.')} was {' or '.join(old)} and is {' or '.join(new)}")
+    return f"{'; '.join(found[:3])} (set it alike)" if found else ""
 
 
 def _machine(runs: Sequence[RunSummary]) -> str:
@@ -221,9 +289,7 @@ class _Answer:
     """The doubts of each re-run that has any."""
 
 
-def _until_told(
-    arm: Arm, first: int, claimed: list[ClaimedRun], machine: str, given: dict[str, Any], as_json: bool
-) -> _Answer:
+def _until_told(arm: Arm, first: int, claim: _Claim, given: dict[str, Any], as_json: bool) -> _Answer:
     """Make runs from the seed ``first`` on until it is told, or the most are made."""
     from levelbench.analysis.rerun import reproduction
     from levelbench.cli.watching import measure_runs
@@ -232,16 +298,27 @@ def _until_told(
 
     store = shared.open_store(given["into"])
     most = given["most"]
-    count = min(most, given["count"] or min(max(len(claimed), 3), 10))
+    count = min(most, given["count"] or min(max(len(claim.runs), 3), 10))
     while True:
         kind = Training(store, given["data"])
         _, records = measure_runs(kind, [arm], count, folder=store.path, first_seed=first, as_json=as_json)
         runs = [summarise(each) for each in records.values() if each.status == "done"]
+        if any(run.id in claim.ids for run in runs):
+            found_there = "it holds the claimed runs themselves, which would be compared with themselves"
+            raise UsageError(f"re-runs in {given['into']}", found_there, "choose another folder: --into FOLDER")
         again = _outcomes(runs)
-        found = reproduction(claimed, again, same_machine=bool(machine) and machine == _machine(runs))
+        found = reproduction(
+            claim.runs,
+            again,
+            same_machine=bool(claim.machine) and claim.machine == _machine(runs),
+            other_code=claim.other_code,
+            conditions=_other_conditions(
+                claim.conditions, [_conditions(run.environment, run.framework) for run in runs]
+            ),
+        )
         if found.kind != "cannot tell" or count >= most:
             doubted = ["; ".join(run.suspect) for run in runs if run.suspect]
-            return _Answer(found, claimed, again, range(first, first + count), doubted)
+            return _Answer(found, claim.runs, again, range(first, first + count), doubted)
         count = min(most, count + _STEP)
 
 
@@ -291,7 +368,7 @@ def _table(answer: _Answer, level: float) -> Table:
         ("samples", lambda each: each.samples, answer.found.samples),
         ("time per sample, us", lambda each: 1e6 * each.time_s / each.samples, answer.found.pace),
     ):
-        cell: Cell = Absent("the machines differ" if ratio is None else "too few runs")
+        cell: Cell = Absent("not on one machine" if ratio is None else "too few runs")
         if ratio is not None and ratio.ratio is not None:
             cell = Number(ratio.ratio, ratio.low, ratio.high)
         rows.append((Text(title), Number(mean(answer.claimed, value)), Number(mean(answer.again, value)), cell))
@@ -312,14 +389,46 @@ def _need_training(submission: Submission, entry: Path) -> None:
         raise UsageError(f"verifying {entry}", found, "verify an entry that board submit has made")
 
 
-_FACTS = {"recipe", "device", "evaluate_every", "budget_epochs", "budget_s", "budget_samples", "budget_j", "plateau"}
+_FACTS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("recipe", "device", "evaluate_every"), (str,)),
+    **dict.fromkeys(("budget_epochs", "budget_s", "budget_j"), (int, float)),
+    **dict.fromkeys(("budget_samples", "plateau"), (int,)),
+}
+
+
+def _need_no_file(asked: str, settings: Mapping[str, object], consent: str) -> None:
+    """Refuse settings that name a file, whose code would run as the user, or what an engine is to start elsewhere."""
+    if "engine.options" in settings:
+        found = f"its engine has options ({settings['engine.options']}), which may start programs or reach other hosts"
+        raise UsageError(asked, found, f"read them, and {consent}")
+    for name, value in settings.items():
+        if isinstance(value, str) and ".py" in value:
+            found = f"its setting {name} names a file with code ({value}), which would run here as you"
+            raise UsageError(asked, found, f"read it, and {consent}")
+
+
+def _need_task(asked: str, wanted: str, found: str) -> None:
+    if wanted != found:
+        raise UsageError(asked, f"the file is of the task {found}, not {wanted}", f"give the file of {wanted}")
 
 
 def _arm_of(submission: Submission, file: Path | None) -> Arm:
     from levelbench.competition.checks import FLOPS
     from levelbench.experiments.request import Options, resolve
+    from levelbench.plugins import names
 
+    asked = f"verifying an entry of {submission.task}"
     stated: dict[str, Any] = dict(submission.settings)
+    if file is None:
+        # The name of a task may be the path of a file, and nobody has agreed to run that.
+        if submission.task not in names("task"):
+            raise UsageError(asked, "no task of that name is installed", "read its file and give it: --task-file FILE")
+        _need_no_file(asked, stated, "give the task's file: --task-file FILE")
+    for name, types in _FACTS.items():
+        if name in stated and not isinstance(stated[name], types):
+            raise UsageError(
+                asked, f"its setting {name} is {stated[name]!r}", "correct the entry: levelbench board check"
+            )
     options = Options(
         framework=submission.framework,
         target=submission.target.threshold,
@@ -327,8 +436,39 @@ def _arm_of(submission: Submission, file: Path | None) -> Arm:
         clock=submission.clock,
         **{name: value for name, value in stated.items() if name in _FACTS},
     )
-    settings = {name: value for name, value in stated.items() if name not in _FACTS | {FLOPS}}
-    return resolve(submission.task if file is None else str(file), settings, options)
+    settings = {name: value for name, value in stated.items() if name not in {*_FACTS, FLOPS}}
+    arm = resolve(submission.task if file is None else str(file), _scheme_folded(settings), options)
+    _need_task(asked, submission.task, arm.specification.task)
+    stated_target, made = submission.target, arm.specification.target
+    for name in ("metric", "split", "direction"):
+        claimed, own = getattr(stated_target, name), getattr(made, name)
+        if claimed != own:
+            raise UsageError(asked, f"its {name} is {claimed}, and the task's is {own}", "correct the entry")
+    return arm
+
+
+def _scheme_folded(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with those of the scheme (``scheme.NAME``) and the engine's options in its brackets."""
+    from levelbench.records.selection import format_item
+
+    parts = {name.removeprefix("scheme."): value for name, value in settings.items() if name.startswith("scheme.")}
+    found = {name: value for name, value in settings.items() if not name.startswith(("scheme.", "engine."))}
+    if parts and "scheme" in found:
+        found["scheme"] = format_item(str(found["scheme"]), parts)
+    if "engine.options" in settings:
+        found["engine"] = f"{found.get('engine', 'process')}[{settings['engine.options']}]"
+    return found
+
+
+def _claim_of(submission: Submission, arm: Arm) -> _Claim:
+    provenance = submission.provenance
+    return _Claim(
+        _claims(submission),
+        provenance.environment.get("machine.id", "") if provenance else "",
+        frozenset(run.record_id for run in submission.runs if run.record_id),
+        [_conditions_in(provenance, submission.framework)] if provenance else [],
+        provenance is not None and arm.source.digest != provenance.source_digest,
+    )
 
 
 def _claims(submission: Submission) -> list[ClaimedRun]:
@@ -342,19 +482,47 @@ def _claims(submission: Submission) -> list[ClaimedRun]:
         curve = run.curve
         if run.status != "done" or not curve.time_s:
             continue
-        if curve.samples is None:
-            raise UsageError(
-                "verifying an entry", "its curves do not count samples", "ask for the records: levelbench rerun"
-            )
+        lengths = {len(curve.time_s), len(curve.quality), len(curve.samples or ())}
+        if curve.samples is None or len(lengths) > 1 or min(*curve.samples, *curve.time_s) <= 0:
+            found_there = "its curves do not count samples and time at every point, above zero"
+            raise UsageError("verifying an entry", found_there, "ask for the records: levelbench rerun")
         rule = submission.crossing or "confirmed"
         time_s = climb_of(curve.time_s, curve.quality, rule, target.direction).time_at(target.threshold)
         at = len(curve.time_s) - 1 if time_s is None else curve.time_s.index(time_s)
         reached = time_s is not None
         found.append(ClaimedRun(run.seed or 0, reached, curve.time_s[at], curve.samples[at], curve.quality[at]))
+    if not found:
+        raise UsageError("verifying an entry", "none of its runs has finished", "verify an entry with finished runs")
     return found
 
 
-def _write_badge(path: Path, entry: Path, answer: _Answer) -> None:
+def read_badges(folder: Path) -> dict[str, str]:
+    """What the badges of a folder say, by the SHA-256 of the entry's file; of several of one entry, the newest."""
+    if not folder.is_dir():
+        raise UsageError(f"--verified {folder}", "it is not a folder", "give the folder of the files of --badge")
+    found: dict[str, tuple[str, str]] = {}
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            badge = json.loads(path.read_text(encoding="utf-8"))
+            ratios = (("samples", badge["samples"]), ("time per sample", badge["pace"]))
+            parts = [
+                f"{name} {each['ratio']:.2f} times [{each['low']:.2f}, {each['high']:.2f}]"
+                for name, each in ratios
+                if each is not None and None not in (each["ratio"], each["low"], each["high"])
+            ]
+            ended = f"re-run: {badge['kind']}{' with other code' if badge['other_code'] else ''}"
+            words = ", ".join([ended, *parts, badge["date"], badge["machine"]])
+            digest, day = str(badge["entry_digest"]), str(badge["date"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"the badge {path}", f"it is not one of board verify --badge ({error!r})", "remove the file"
+            ) from error
+        if day >= found.get(digest, ("", ""))[0]:
+            found[digest] = day, words
+    return {digest: words for digest, (_, words) in found.items()}
+
+
+def _write_badge(path: Path, entry: Path, answer: _Answer, other_code: bool) -> None:
     """The answer for a board: which entry, when, where, and the ratios."""
     from levelbench.competition.entries import file_digest
     from levelbench.measure.environment import capture, machine_of
@@ -368,7 +536,7 @@ def _write_badge(path: Path, entry: Path, answer: _Answer) -> None:
         "date": environment["time"][:10],
         "machine": environment["machine"].get("cpu", ""),
         "machine_id": machine_of(environment),
-        "runs": len(answer.again),
+        "other_code": other_code,
         **dataclasses.asdict(answer.found),
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -48,6 +48,8 @@ _SHOWN_AT_RANK = frozenset(
     }
 )
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
+_SHOWN_IF_WARNED = frozenset({"B178", "B191"})
+"""What every record has and this entry leaves out, so that nothing can be checked: its digest, its samples."""
 
 
 _DIGESTS = ("quality_digest", "data_digest", "source_digest")
@@ -156,7 +158,7 @@ def doubts_at_rank(findings: Iterable[EntryFinding]) -> list[str]:
     """The doubts shown next to an entry's rank: one line per code, with its first finding and the number of others."""
     found: dict[str, list[str]] = {}
     for each in findings:
-        if each.code in _SHOWN_AT_RANK:
+        if each.code in _SHOWN_AT_RANK or (each.code in _SHOWN_IF_WARNED and each.severity == "warning"):
             found.setdefault(each.code, []).append(each.found)
     return [
         f"{CODES[code]}: {_brief(said[0])}" + (f" (and {len(said) - 1} more)" if len(said) > 1 else "")

@@ -48,7 +48,7 @@ class Bystander:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "levelbench.experiments.bystander"],
+                [sys.executable, "-P", "-m", "levelbench.experiments.bystander"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

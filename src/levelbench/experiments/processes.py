@@ -54,9 +54,9 @@ ROUNDS: Final = 5
 
 
 def spawn(module: str, arguments: Sequence[str], output: int, pass_fds: Sequence[int]) -> Child:
-    """Start ``python -m module`` with ``arguments``, as a new interpreter that prints to the descriptor ``output``."""
+    """Start ``python -P -m module`` with ``arguments``: a new interpreter that prints to the descriptor ``output``."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-P", "-m", module, *arguments],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
@@ -92,7 +92,7 @@ class Starter(AbstractContextManager["Starter"]):
 
             for framework in dict.fromkeys(name for name, _ in self._arms):
                 imports = load_framework(framework).imports
-                self._servers[framework] = ForkServer([self._module, *imports])
+                self._servers[framework] = ForkServer([self._module, *imports], safe_path=True)
             # They import in parallel; nothing is measured meanwhile.
             for server in self._servers.values():
                 server.wait_ready()

@@ -63,7 +63,7 @@ def run_team(
     one_of_several = name == "torchrun" and nodes_of(options, os.environ) > 1
     alone = nullcontext() if one_of_several else only_one(job)
     with alone, job_folder(job) as folder:
-        command = [sys.executable, "-m", "levelbench.experiments.rank", str(folder)]
+        command = [sys.executable, "-P", "-m", "levelbench.experiments.rank", str(folder)]
         look = _Look(Inbox(folder, distribution.ranks), Pulse.at(folder / PULSE), on_progress, folder / ANSWERS)
         try:
             with ENGINES[name].start(command, distribution.ranks, folder, {}, **options) as running:

@@ -158,15 +158,15 @@ class _Request(NamedTuple):
 class ForkServer(AbstractContextManager["ForkServer"]):
     """A process that imports the modules ``imports`` and from which others are forked; it ends with the ``with`` block.
 
-    Call ``wait_ready`` before the first ``start``.
+    Call ``wait_ready`` before the first ``start``. With ``safe_path`` nothing is imported from the working folder.
     """
 
-    def __init__(self, imports: Sequence[str]) -> None:
+    def __init__(self, imports: Sequence[str], *, safe_path: bool = False) -> None:
         self._turn = threading.Lock()
         self._link, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, *(["-P"] if safe_path else []), "-m", __name__, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

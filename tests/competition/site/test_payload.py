@@ -191,7 +191,7 @@ def test_the_names_of_the_payload_are_those_that_the_script_reads():
     assert set(data["columns"]) == {
         "slug", "id", "code_url", "n", "reached", "single_run", "model", "author", "organisation", "framework",
         "hardware", "date", "division", "mode", "signed", "reached_text", "origin", "usd_per_hour", "errors",
-        "warnings", "curve", "figures", "lint", "doubts", "machine",
+        "warnings", "curve", "figures", "lint", "doubts", "machine", "rerun",
     }  # fmt: skip
     assert set(data["columns"]["figures"]["time"]) == {
         "value", "low", "high", "rank", "shared", "text", "note", "ranks", "against",

@@ -79,6 +79,12 @@ def test_the_signature_and_the_mark_of_the_machine_stand_side_by_side(by_hand):
     assert page.count(badge) == page.count("unsigned") == 1
 
 
+def test_how_a_re_run_ended_is_beside_the_mark_of_the_machine(by_hand):
+    words = "re-run: inconsistent, samples 2.01 times [1.80, 2.20], 2026-11-28, A CPU"
+    page = task_page(by_hand.board([by_hand.entry("a", rerun=words), by_hand.entry("b")]))
+    assert page.count(f'<li class="badge bad long">{words}</li>') == page.count("re-run:") == 1
+
+
 def test_entries_of_one_author_and_model_say_what_differs(by_hand):
     def entry(name, author, **traits):
         return by_hand.entry(name, model="mlp", author=author, differs={"batch": "64", **traits})

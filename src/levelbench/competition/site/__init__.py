@@ -149,6 +149,8 @@ class EntryPayload(Struct, gc=False):
     """Why its figures may not be comparable with those of other entries: shown next to its rank."""
     machine: str = ""
     """The mark of the machine that its records describe, equal for equal machines; empty: none is described."""
+    rerun: str = ""
+    """How the organiser's re-run of this very file ended, with ratios, date and machine; empty: there was none."""
     differs: dict[str, str] = {}
     """What sets it apart from the board's other entries of its author and model; all of its traits before ranking."""
 

@@ -425,7 +425,7 @@ FEW_BYTES = 1 << 18
 
 _CODED = (
     "model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text",
-    "lint", "machine",
+    "lint", "machine", "rerun",
 )  # fmt: skip
 _PLAIN = ("slug", "id", "code_url", "n", "reached", "single_run")
 _FIELDS = (*_PLAIN, *_CODED, "origin", "price", "findings", "best_quality", "figures")

@@ -137,11 +137,18 @@ class _Workshop:
     """What a process needs to read entries of one leaderboard and to make their pages."""
 
     def __init__(
-        self, folder: Path, today: date, limits: KnownLimits | None, only: str | None, lint: Lint | None, site: Path
+        self,
+        folder: Path,
+        today: date,
+        limits: KnownLimits | None,
+        only: str | None,
+        lint: Lint | None,
+        site: Path,
+        reruns: Mapping[str, str],
     ) -> None:
         self.leaderboard = Leaderboard(folder, today, limits=limits)
         self.settings, _ = board_settings(folder, self.leaderboard.known)
-        self.only, self.lint, self.site = only, lint, site
+        self.only, self.lint, self.site, self.reruns = only, lint, site, reruns
         self._boards: dict[BoardKey, BoardPayload] = {}
 
     def board(self, key: BoardKey) -> BoardPayload:
@@ -190,7 +197,7 @@ class _Workshop:
                 scored.linted = self.lint(submission, read.file, self.leaderboard.known)
         said = "" if scored.linted is None else scored.linted.words()
         for _, payload in scored.sides:
-            payload.lint = said
+            payload.lint, payload.rerun = said, self.reruns.get(scored.sha256.hex(), "")
         return scored
 
     def make_page(self, given: tuple[_Scored, set[BoardKey]]) -> list[tuple[str, bool]]:
@@ -231,6 +238,7 @@ def build(
     top: int = 5,
     lint: Lint | None = None,
     limits: KnownLimits | None = None,
+    reruns: Mapping[str, str] | None = None,
 ) -> Built:
     """Build the site of the leaderboard in ``folder`` as the folder ``site``.
 
@@ -240,6 +248,7 @@ def build(
     are distributed over ``processes``, which are spawned: a caller that asks for more than one needs a main guard, and
     ``lint`` and ``limits`` must be functions of a module. ``lint`` returns what the linter finds in an entry,
     ``limits`` what is known about its machine and network, as for a check: an entry that is refused is not shown.
+    ``reruns`` says how the organiser's re-runs ended, by the SHA-256 of the entry's file.
 
     Raises ``UsageError`` if ``folder`` is not a folder, ``site`` holds something else or ``base_url`` is not a web
     address, ``UnknownNameError`` for an unknown ruleset, ``DefinitionError`` for a broken ``board.toml``,
@@ -259,7 +268,7 @@ def build(
     with held(site, folder) as place:
         around: list[EntryFinding] = list(leaderboard.problems)
         paths = list(_paths(folder, site, around))
-        given = (folder, day, limits, ruleset, lint, site)
+        given = (folder, day, limits, ruleset, lint, site, reruns or {})
         with shared_out(len(paths), processes, _Workshop, given) as share:
             entries = list(share(_Workshop.score, paths))
             built = Built(str(site), read=len(paths))

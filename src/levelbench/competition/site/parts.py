@@ -197,6 +197,9 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
         found.append((kind, "wrong signature" if entry.signed == "wrong" else entry.signed))
     if entry.machine:
         found.append(("plain", f"machine {entry.machine}"))
+    if entry.rerun:
+        ended = {"re-run: consistent": "good", "re-run: inconsistent": "bad"}
+        found.append((f"{ended.get(entry.rerun.partition(',')[0], 'open')} long", entry.rerun))
     if entry.single_run:
         found.append(("open", "single run"))
     if warnings:

@@ -5,7 +5,7 @@
 "use strict";
 (function (board) {
   const NONE = Object.freeze([]);
-  const CODED = ["model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text", "lint", "machine", "origin", "doubts"];
+  const CODED = ["model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text", "lint", "machine", "rerun", "origin", "doubts"];
 
   const PLAIN = {
     slug: "slug", id: "id", code_url: "code_url", n: "n", reached: "reached", single_run: "single_run",

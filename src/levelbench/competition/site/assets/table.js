@@ -77,6 +77,8 @@
     const kinds = { signed: "good", unsigned: "plain", wrong: "bad" };
     if (entry.signed !== "unsigned" || entry.machine) add(SIGNED[entry.signed], kinds[entry.signed]);
     if (entry.machine) add(`machine ${entry.machine}`, "plain");
+    const ended = { "re-run: consistent": "good", "re-run: inconsistent": "bad" };
+    if (entry.rerun) add(entry.rerun, `${ended[entry.rerun.split(",")[0]] || "open"} long`);
     if (entry.single_run) add("single run", "open");
     if (entry.warnings) add(`${entry.warnings} warning${entry.warnings > 1 ? "s" : ""}`, "open");
     if (entry.lint) add(`lint: ${entry.lint}`, "plain");
