@@ -305,6 +305,27 @@ def test_processes_that_are_removed_and_made_again_are_a_doubt(time, still, tmp_
     assert "were asked for" not in out
 
 
+@pytest.mark.slow
+def test_the_last_processes_of_one_command_that_are_removed_and_made_again_are_a_doubt(time, tmp_path):
+    time(FAST, "--vs", SLOW, "-n", 4)
+    for path in (tmp_path / "store").glob("commands/*/*/*-s[23]-*"):
+        if f'"{SLOW}"' in path.read_text():
+            path.unlink()
+    out = " ".join(time(FAST, "--vs", SLOW, "-n", 4, "--resume")[1].split())
+    assert f"doubt: process 2 of {SLOW} began after later ones of the others" in out
+
+
+@pytest.mark.slow
+def test_processes_that_resume_makes_again_for_a_reason_are_no_doubt(time, tmp_path):
+    program = tmp_path / "a.sh"
+    program.write_text(f"n=$(wc -l < {tmp_path}/counted); echo >> {tmp_path}/counted; sleep 0.1; test $n != 1")
+    (tmp_path / "counted").touch()
+    time(f"sh {program}", "-n", 3, "--ignore-failure")
+    out = " ".join(time(f"sh {program}", "-n", 3, "--resume")[1].split())
+    assert "again: 1: the process before failed" in out
+    assert "began after" not in out
+
+
 @pytest.mark.parametrize("words", [("--clock", "wall"), ("--trace", "t.json")])
 def test_commands_have_neither_clock_nor_trace(time, still, words):
     time(FAST, "-n", 1)
