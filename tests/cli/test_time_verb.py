@@ -75,6 +75,13 @@ def test_commands_without_quotes_are_refused(time, words):
     assert "put each command in quotes: levelbench time 'python a.py' --vs 'python b.py'" in err
 
 
+@pytest.mark.parametrize("after", [("--vs", "--", "false"), ("--vs", "false")])
+def test_another_command_after_two_dashes_is_refused_instead_of_joined_to_the_first(time, after):
+    code, _, err = time("--", "true", *after)
+    assert code == 2
+    assert "everything after -- is one command" in err
+
+
 def test_an_option_of_a_command_without_quotes_is_refused_with_the_quotes(time):
     code, _, err = time("python a.py", "--vs", "python", "b.py", "--lr", "0.1")
     assert code == 2
