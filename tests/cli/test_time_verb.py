@@ -323,14 +323,15 @@ def test_the_last_processes_of_one_command_that_are_removed_and_made_again_are_a
 
 
 @pytest.mark.slow
-def test_processes_that_resume_makes_again_for_a_reason_are_no_doubt(time, tmp_path):
-    program = tmp_path / "a.sh"
-    program.write_text(f"n=$(wc -l < {tmp_path}/counted); echo >> {tmp_path}/counted; sleep 0.1; test $n != 1")
-    (tmp_path / "counted").touch()
+@pytest.mark.parametrize(("ends", "why"), [("false", "failed"), ("kill -9 $$", "was killed")])
+def test_a_process_that_resume_makes_again_is_a_doubt_only_if_it_was_killed(time, tmp_path, ends, why):
+    program, counted = tmp_path / "a.sh", tmp_path / "counted"
+    program.write_text(f"n=$(wc -l < {counted}); echo >> {counted}; sleep 0.1; test $n != 1 || {ends}")
+    counted.touch()
     time(f"sh {program}", "-n", 3, "--ignore-failure")
     out = " ".join(time(f"sh {program}", "-n", 3, "--resume")[1].split())
-    assert "again: 1: the process before failed" in out
-    assert "began after" not in out
+    assert f"again: 1: the process before {why}" in out
+    assert ("began after" in out) is (why == "was killed")
 
 
 @pytest.mark.parametrize("words", [("--clock", "wall"), ("--trace", "t.json")])
