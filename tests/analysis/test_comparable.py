@@ -625,6 +625,18 @@ def test_a_run_that_began_after_later_ones_is_a_doubt_unless_it_is_known_why(run
     assert [each.sentence.partition(":")[0] for each in found if each.subject == "looks"] == expected
 
 
+@pytest.mark.parametrize("replaced", [0, 1])
+def test_the_last_runs_of_one_side_that_no_longer_took_turns_are_a_doubt_unless_it_is_known_why(run, group, replaced):
+    def side(label, starts):
+        made = [{"started": f"2026-01-01T12:{at:02d}:00", "planned_runs": 4} for at in starts]
+        again = [{"replaced": replaced * (at > 9)} for at in starts]
+        return group(label, [run(1.0 + s / 9, seed=s, **made[s], **again[s]) for s in range(4)])
+
+    found = comparable(side("a", [0, 3, 4, 7]), side("b", [1, 2, 11, 12])).caveats
+    expected = [] if replaced else ["run 2 of b began after later ones of the others, though earlier ones took turns"]
+    assert [each.sentence.partition(", as")[0] for each in found if each.subject == "looks"] == expected
+
+
 def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
     def doubts(seeds, **replaced):
         left = group("a", [run(1.0, seed=seed, planned_runs=5, **replaced) for seed in seeds])

@@ -75,6 +75,13 @@ def test_commands_without_quotes_are_refused(time, words):
     assert "put each command in quotes: levelbench time 'python a.py' --vs 'python b.py'" in err
 
 
+@pytest.mark.parametrize("after", [("--vs", "--", "false"), ("--vs", "false")])
+def test_another_command_after_two_dashes_is_refused_instead_of_joined_to_the_first(time, after):
+    code, _, err = time("--", "true", *after)
+    assert code == 2
+    assert "everything after -- is one command" in err
+
+
 def test_an_option_of_a_command_without_quotes_is_refused_with_the_quotes(time):
     code, _, err = time("python a.py", "--vs", "python", "b.py", "--lr", "0.1")
     assert code == 2
@@ -304,6 +311,28 @@ def test_processes_that_are_removed_and_made_again_are_a_doubt(time, still, tmp_
     out = " ".join(time(FAST, "--vs", SLOW, "-n", 4, "--resume")[1].split())
     assert "doubt: process 1 of sleep 0.1 began after later ones" in out
     assert "were asked for" not in out
+
+
+@pytest.mark.slow
+def test_the_last_processes_of_one_command_that_are_removed_and_made_again_are_a_doubt(time, tmp_path):
+    time(FAST, "--vs", SLOW, "-n", 4)
+    for path in (tmp_path / "store").glob("commands/*/*/*-s[23]-*"):
+        if f'"{SLOW}"' in path.read_text():
+            path.unlink()
+    out = " ".join(time(FAST, "--vs", SLOW, "-n", 4, "--resume")[1].split())
+    assert f"doubt: process 2 of {SLOW} began after later ones of the others" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ends", "why"), [("false", "failed"), ("kill -9 $$", "was killed")])
+def test_a_process_that_resume_makes_again_is_a_doubt_only_if_it_was_killed(time, tmp_path, ends, why):
+    program, counted = tmp_path / "a.sh", tmp_path / "counted"
+    program.write_text(f"n=$(wc -l < {counted}); echo >> {counted}; sleep 0.1; test $n != 1 || {ends}")
+    counted.touch()
+    time(f"sh {program}", "-n", 3, "--ignore-failure")
+    out = " ".join(time(f"sh {program}", "-n", 3, "--resume")[1].split())
+    assert f"again: 1: the process before {why}" in out
+    assert ("began after" in out) is (why == "was killed")
 
 
 @pytest.mark.parametrize("words", [("--clock", "wall"), ("--trace", "t.json")])

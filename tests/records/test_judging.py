@@ -2,7 +2,9 @@
 
 from types import SimpleNamespace
 
-from levelbench.records.doubts import counted_doubts, made_again, process_doubts
+import pytest
+
+from levelbench.records.doubts import counted_doubts, made_again, out_of_turn, process_doubts
 from levelbench.records.figures import pair, planned_effect, verdicts
 
 
@@ -74,3 +76,25 @@ def test_processes_that_began_after_later_ones_of_their_command_are_a_doubt():
     assert told("1934", planned=0, picked=True) == told("1934")
     (doubt,) = told("1934")
     assert doubt.startswith("process 1 of a began after later ones, as where some were removed and made again")
+
+
+@pytest.mark.parametrize(
+    ("starts", "wall_s", "known", "doubted"),
+    [
+        pytest.param(([0, 3, 4, 7], [1, 2, 5, 6]), 1, (), False, id="in turn"),
+        pytest.param(([0, 3, 4, 7], [1, 2, 8, 9]), 1, (), True, id="the last two made again"),
+        pytest.param(([0, 3, 4, 7], [1, 2, 8, 9]), 1, (2,), False, id="for a known reason"),
+        pytest.param(([0, 3, 4, 7], [11, 12, 13, 14]), 1, (), False, id="an arm that was begun later"),
+        pytest.param(([0, 1, 2, 5], [3, 4, 6, 7]), 1, (), False, id="an arm that was added to another"),
+        pytest.param(([0, 3, 6, 9], [1, 11, 21, 31]), 5, (), False, id="two commands at once"),
+    ],
+)
+def test_the_last_processes_of_an_arm_that_no_longer_took_turns_are_a_doubt(starts, wall_s, known, doubted):
+    every = {"planned_runs": 4, "planned_effect": None, "environment": {}}
+    arms = [
+        [SimpleNamespace(seed=seed, started=f"2026-01-01T12:00:{at:02d}", **every) for seed, at in enumerate(arm)]
+        for arm in starts
+    ]
+    found = out_of_turn(["a", "b"], "processes", arms, [[wall_s] * 4] * 2, [(), known])
+    expected = ["process 2 of b began after later ones of the others, though earlier ones took turns"]
+    assert [each.partition(",")[0] for each in found] == [each.partition(",")[0] for each in expected * doubted]

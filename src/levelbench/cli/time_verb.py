@@ -49,6 +49,9 @@ class _Quoted(shared.Grouped):
         if not marked and len(words) > 1 and any(len(each.split()) == 1 for each in others):
             found = f"{', '.join(map(repr, words))} would be one command, compared with {', '.join(map(repr, others))}"
             raise UsageError("--vs without quotes", found, _IN_QUOTES)
+        if marked and "--vs" in words:
+            found = f"everything after -- is one command: {shlex.join(words)}"
+            raise UsageError("--vs after --", found, _IN_QUOTES)
         return rest
 
 

@@ -42,6 +42,7 @@ from levelbench.records.commands import (
     CommandWriter,
     slow_first,
 )
+from levelbench.records.doubts import AGAIN
 from levelbench.records.processes import ProcessEnd
 from levelbench.records.schema import redact
 from levelbench.records.writer import path_part
@@ -81,9 +82,11 @@ _FAILED = re.compile(
 _GAVE_UP = re.compile(
     # As a logger prints it: "2026-01-02 03:04:05,678 ERROR no GPU", "[ERROR] no GPU".
     r"[\[(\d][\d\s:,.\-+/TZ\[\]()]*(?P<level>ERROR|CRITICAL|FATAL)\b"
-    r"|(?:[\w./-]+: )?(?P<error>[\w.]*(?:Error|Exception)|[Ee]rror|[Ff]atal|FATAL|ERROR)\b(?:\s*:|\()"
-    # An error may also be a quality: "Error: 0.053".
-    r"(?!\s*[-+]?(?:\d*\.\d|\d+(?:e|\s*(?:%|$))|0\b|nan\b|inf\b))|(?P<module>No module named) "
+    r"|(?:[\w./-]+: )?(?P<error>[\w.]*(?:Error|Exception)|[Ee]rror|[Ff]atal|FATAL|ERROR)\b"
+    # An error may also be a quality, as "Error: 0.053" or "error(val)=0.05", and "error: none" is none.
+    r"(?:\s*:|\((?!\w*\)\s*[:=]\s*[\d.]))"
+    r"(?!\s*[<~]?\s*[-+]?(?:\d*\.\d|\d+(?:e|\s*(?:%|$|±))|0\b|nan\b|inf\b)|\s*(?:none|n/a)$)"
+    r"|(?P<module>No module named) "
 )
 """Begins the last line of one that caught its own error."""
 _IGNORED = re.compile(r"^Exception ignored in.*\n(?:Traceback.*\n)?(?:[ \t].*\n)*.*$", re.MULTILINE)
@@ -92,6 +95,7 @@ _SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
 _CHANGED = "{} changed after the first process here, so that they are not of one program: measure again"
+_KILLED, _ENDED_BEFORE = "it was killed by", "the process before was killed"
 _REMOVE, _WRITE_BEFORE = "let --prepare remove it before each process", ", or --warmup 1 write it before all"
 
 
@@ -308,7 +312,9 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
     def why_not(self, record: CommandRecord, wanted: CommandSpecification, environment: Mapping[str, object]) -> str:
         """Another machine or levelbench, or a failure."""
         if record.outcome is None or (record.outcome.reason and not self._ignore):
-            return "the process before failed"
+            # One that somebody ended may have been a slow one.
+            killed = record.outcome is not None and record.outcome.reason.startswith(_KILLED)
+            return _ENDED_BEFORE if killed else "the process before failed"
         after = {} if record.end is None else record.end.environment_after
         return disagreement(
             record.header.version, record.header.environment, environment, ()
@@ -338,7 +344,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             command = self._commands[key_of(plan.arms[turn.arm])]
             self._preparation.prepare(command)
             begin()
-            return self._record(command, turn.seed, len(plan.seeds))
+            return self._record(command, turn, len(plan.seeds))
 
         yield make
 
@@ -356,13 +362,14 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
     def _run(self, command: Command) -> EndedCommand:
         return carry_out_command(command, command.specification.timeout_s, show=self._show)
 
-    def _record(self, command: Command, seed: int, wanted: int) -> tuple[CommandRecord, CheckFailedError | None]:
+    def _record(self, command: Command, turn: Turn, wanted: int) -> tuple[CommandRecord, CheckFailedError | None]:
         environment, changed = capture(command.folder, self._store), self._preparation.changed(command)
+        environment |= {AGAIN: turn.why} if turn.why not in ("", _ENDED_BEFORE) else {}
         identity = new_id()
         with CommandWriter.start(
             self._store,
             command.specification,
-            seed=seed,
+            seed=turn.seed,
             identity=identity,
             environment=environment,
             planned=(self._effect, wanted),
@@ -402,7 +409,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             return record, None
         said = ended.errors.splitlines()
         found = f"{reason}{': ' + said[-1] if said else ''}"
-        asked = f"process {seed + 1} of {command.specification.name!r}"
+        asked = f"process {turn.seed + 1} of {command.specification.name!r}"
         do = "let it print with --show-output" + ("; give it more time: --timeout" if ended.timed_out else "")
         do += which_python(command, ended.errors)
         return record, CheckFailedError(asked, found, do)
@@ -508,7 +515,7 @@ def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:
     if ended.timed_out:
         return f"it did not end within {timeout_s:g} s"
     if ended.exit_code < 0:
-        return f"it was killed by {signal_name(-ended.exit_code)}"
+        return f"{_KILLED} {signal_name(-ended.exit_code)}"
     return f"it ended with exit code {ended.exit_code}" if ended.exit_code else ""
 
 

@@ -17,7 +17,7 @@ from levelbench.errors import RecordError
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict, VerdictKind
 from levelbench.records.caveats import listed, other_texts
-from levelbench.records.doubts import process_doubts
+from levelbench.records.doubts import AGAIN, out_of_turn, process_doubts
 from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
 from levelbench.records.integrity import beyond_cores, beyond_counters
 from levelbench.records.processes import (
@@ -200,7 +200,10 @@ def summarise_commands(
         "turn",
     )
     names = [each.name for each in entries]
-    doubts = process_doubts(names, arms)
+    headers = [[each.header for each in records] for records in arms]
+    walls_s = [[_wall_s(each) for each in records] for records in arms]
+    known = [{each.seed for each in arm if each.environment.get(AGAIN)} for arm in headers]
+    doubts = [*process_doubts(names, arms), *out_of_turn(names, "processes", headers, walls_s, known)]
     for name, records in zip(names, arms, strict=True):
         doubts += [*_other_texts(name, records), *_missing(name, records)]
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
@@ -218,6 +221,11 @@ def summarise_commands(
         )
         explained.append(_withheld(found, pair & failed, "failed in every process: how long its work takes is unknown"))
     return CommandSummary((first, *explained), level, margin, (*doubts, *again), do)
+
+
+def _wall_s(record: CommandRecord) -> float:
+    wall = record.measurements.get("wall")
+    return (wall.value if wall is not None else None) or 0.0
 
 
 def _left_work(record: CommandRecord) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
 from typing import Any, Protocol
 
-__all__ = ["counted_doubts", "in_steps", "made_again", "process_doubts", "without_figures"]
+__all__ = ["AGAIN", "counted_doubts", "in_steps", "made_again", "out_of_turn", "process_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -95,20 +97,72 @@ def made_again(name: str, several: str, made: Iterable[_Planned], known: Collect
     # Where several commands shared the seeds, that is what is said.
     if not again or in_steps(name, several, ordered):
         return []
-    which = ", ".join(map(str, again[:_SHOWN])) + f" and {len(again) - _SHOWN} more" * (len(again) > _SHOWN)
-    noun = several if len(again) > 1 else {"runs": "run", "processes": "process"}[several]
-    text = f"{noun} {which} of {name} began after later ones, as where some were removed and made again"
-    return [f"{text}: choosing which to repeat chooses the result, so measure all of them again"]
+    return [
+        f"{_which(again, several)} of {name} began after later ones, as where some were removed and made again{_AGAIN}"
+    ]
 
 
+def out_of_turn(
+    names: Sequence[str],
+    several: str,
+    arms: Sequence[Sequence[_Planned]],
+    walls_s: Sequence[Sequence[float]],
+    known: Sequence[Collection[int]],
+) -> list[str]:
+    """The doubts about the last runs (or processes) of arms that no longer took turns, as those before them did.
+
+    So do slow ones at the end that were removed and made again, which :func:`made_again` cannot see. Those of several
+    commands at once, which overlap (``walls_s`` says how long each took), and of different plans are left out.
+    """
+    every = [run for arm in arms for run in arm]
+    if len({run.planned_runs for run in every}) != 1 or not every[0].planned_runs:
+        return []
+    starts = [datetime.fromisoformat(run.started).timestamp() for run in every]
+    spans = sorted(zip(starts, (each for walls in walls_s for each in walls), strict=True))
+    if any(later < began + wall_s - _ROUNDED_S for (began, wall_s), (later, _) in pairwise(spans)):
+        return []
+    found = []
+    for name, arm, apart in zip(names, arms, known, strict=True):
+        others = sorted((run for other in arms if other is not arm for run in other), key=lambda run: run.seed)
+        late, first = set[int](), ""
+        for run in sorted(arm, key=lambda run: -run.seed):
+            while others and others[-1].seed > run.seed:
+                first = min(first or others[-1].started, others.pop().started)
+            if first and first < run.started:
+                late.add(run.seed)
+        again = sorted(late - {*apart})
+        in_turn = [run.seed for run in arm if run.seed not in late]
+        # An arm that was begun later took no turns at all, and the first that were removed began after later ones.
+        if not again or not in_turn or min(in_turn) > again[0] or made_again(name, several, arm, apart):
+            continue
+        if not in_steps(name, several, arm):
+            text = f"{_which(again, several)} of {name} began after later ones of the others, though earlier ones took"
+            found.append(f"{text} turns, as where some were removed and made again{_AGAIN}")
+    return found
+
+
+def _which(seeds: Sequence[int], several: str) -> str:
+    noun = several if len(seeds) > 1 else {"runs": "run", "processes": "process"}[several]
+    more = f" and {len(seeds) - _SHOWN} more" * (len(seeds) > _SHOWN)
+    return f"{noun} {', '.join(map(str, seeds[:_SHOWN]))}{more}"
+
+
+_AGAIN = ": choosing which to repeat chooses the result, so measure all of them again"
+_ROUNDED_S = 0.01
+"""Starts are recorded to the millisecond."""
 _SHOWN = 5
+
+
+AGAIN = "made_again"
+"""In the environment of a process whose seed has an earlier one that does not count: why."""
 
 
 def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]]) -> list[str]:
     """The doubts about the processes of each arm, given their records."""
     suspects = [[[] if each.end is None else each.end.suspect for each in arm] for arm in arms]
     found = counted_doubts(names, suspects)
-    for name, arm in zip(names, arms, strict=True):
-        headers = [each.header for each in arm]
-        found += [*in_steps(name, "processes", headers), *made_again(name, "processes", headers)]
+    headers = [[each.header for each in arm] for arm in arms]
+    known = [{each.seed for each in arm if each.environment.get(AGAIN)} for arm in headers]
+    for name, arm, apart in zip(names, headers, known, strict=True):
+        found += [*in_steps(name, "processes", arm), *made_again(name, "processes", arm, apart)]
     return found

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed, other_texts
-from levelbench.records.doubts import counted_doubts, in_steps, made_again
+from levelbench.records.doubts import counted_doubts, in_steps, made_again, out_of_turn
 from levelbench.records.reader import Record
 from levelbench.records.summary import RunGroup, RunSummary, summarise
 
@@ -77,9 +77,7 @@ def looks(sides: Sides) -> Iterator[Caveat]:
     for group, runs in sides.each:
         for doubt in in_steps(group.label, "runs", runs):
             yield Caveat("looks", "doubt", doubt)
-        # Why these were made again is known.
-        known = {run.seed for run in (*group.unfinished, *group.repeats)} | {run.seed for run in runs if run.replaced}
-        for doubt in made_again(group.label, "runs", runs, known):
+        for doubt in made_again(group.label, "runs", runs, _known_again(group, runs)):
             yield Caveat("looks", "doubt", doubt)
         again = [run.replaced for run in runs if run.replaced]
         if again:
@@ -87,6 +85,15 @@ def looks(sides: Sides) -> Iterator[Caveat]:
             weight: Weight = "doubt" if max(again) > 1 else "note"
             times = f", one of them {max(again)}" if max(again) > 1 else ""
             yield Caveat("fresh runs", weight, f"{text}{times}: levelbench list runs --all shows what they replaced")
+    labels, arms = [group.label for group, _ in sides.each], [runs for _, runs in sides.each]
+    known, walls_s = [_known_again(*each) for each in sides.each], [[run.wall_s for run in arm] for arm in arms]
+    for doubt in out_of_turn(labels, "runs", arms, walls_s, known):
+        yield Caveat("looks", "doubt", doubt)
+
+
+def _known_again(group: RunGroup, runs: Sequence[RunSummary]) -> set[int]:
+    """The seeds of runs of which an earlier one says why they were made again."""
+    return {run.seed for run in (*group.unfinished, *group.repeats)} | {run.seed for run in runs if run.replaced}
 
 
 def removed(planned: Iterable[int], seeds: Iterable[int]) -> str:
