@@ -11,6 +11,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
@@ -241,6 +242,12 @@ def on_files(files: Any, config: Any) -> Any:
     for path, made in GENERATED.items():
         files.append(File.generated(config, path, content=made()))
     return files
+
+
+def on_post_build(config: Any) -> None:
+    """MkDocs: copy the Markdown of the board in the gallery, which is no page of the site."""
+    place = Path("gallery", "board", "leaderboard.md")
+    shutil.copy(DOCS / place, Path(config["site_dir"]) / place)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

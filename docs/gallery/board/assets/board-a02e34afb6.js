@@ -151,8 +151,8 @@
     steps.filter((run) => Number.isFinite(crossing(run, threshold, lower))).length;
 
   /* Rank of each value, 1 for the smallest; equal values share one; null without a value. As in the build, no worse value
-   * stands before a better one; but only the build lets overlapping intervals share a rank, since the page has no
-   * intervals at another target. */
+   * stands before a better one; but only the build tests differences, since the page has only the steps of
+   * the runs. */
   board.ranks = function (values) {
     const known = Float64Array.from(values.filter(Number.isFinite)).sort();
     const first = new Map();
@@ -175,7 +175,8 @@
     const { entries, target, ruleset } = payload;
     const lower = target.direction === "lower";
     return entries.map((entry) => {
-      if (!entry.steps.length) return null;
+      // What has too few runs for a test has no rank at any target.
+      if (!entry.steps.length || (ruleset.by_test && entry.steps.length < 3 * (ruleset.best_of || 1))) return null;
       const time = board.timeAt(entry.steps, threshold, lower, ruleset);
       if (column === "time") return time;
       return typeof entry.usd === "number" ? (time * entry.usd) / 3600 : null;
@@ -199,12 +200,15 @@
 "use strict";
 (function (board) {
   const NONE = Object.freeze([]);
-  const CODED = ["model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text", "lint", "origin", "doubts"];
+  const CODED = ["model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text", "lint", "machine", "rerun", "origin", "doubts"];
 
   const PLAIN = {
     slug: "slug", id: "id", code_url: "code_url", n: "n", reached: "reached", single_run: "single_run",
     usd: "usd_per_hour", errors: "errors", warnings: "warnings", curve: "curve",
   };
+
+  /* A text that is stored as a number. */
+  const textAt = ([texts, coded], at) => texts[coded[at]];
 
   /* Where each entry's figure is in the column, -1 for those that have none. */
   function placesOf(column, count) {
@@ -236,7 +240,8 @@
         const column = columns.figures[name];
         const at = places.get(name)[this.at];
         return { value: column.value[at], low: column.low[at], high: column.high[at], rank: column.rank[at],
-          shared: column.shared[at], text: column.text[at], note: column.note[0][column.note[1][at]] };
+          shared: column.shared[at], text: column.text[at], note: textAt(column.note, at),
+          ranks: textAt(column.ranks, at), against: textAt(column.against, at) };
       }
     }
     const define = (name, get) => Object.defineProperty(Entry.prototype, name, { get });
@@ -394,7 +399,8 @@
         const figure = entry.has(column) ? entry.figure(column) : {};
         const value = typeof figure.value === "number" ? figure.value : null;
         return { entry, at, value, low: figure.low, high: figure.high, rank: figure.rank ?? null, shared: figure.shared,
-          text: figure.text || "", note: figure.note || "", reached: entry.reached, move: null };
+          text: figure.text || "", note: figure.note || "", ranks: figure.ranks || "", against: figure.against || "",
+          reached: entry.reached, move: null };
       });
     }
     const before = board.ranksBefore(payload, column);
@@ -407,7 +413,7 @@
     return entries.map((entry, at) => {
       const value = values[at];
       return { entry, at, value: Number.isFinite(value) ? value : null, low: null, high: null, rank: ranks[at],
-        shared: taken.get(place(at)) > 1, note: "",
+        shared: taken.get(place(at)) > 1, note: "", ranks: "", against: "",
         // Only one page of up to ten thousand rows is shown.
         get text() {
           if (value === null) return "";
@@ -496,7 +502,11 @@
     const found = [];
     const add = (text, kind) => found.push(el("li", { class: `badge ${kind}` }, text));
     if (entry.errors) add(`${entry.errors} error${entry.errors > 1 ? "s" : ""}`, "bad");
-    if (entry.signed !== "unsigned") add(SIGNED[entry.signed], entry.signed === "wrong" ? "bad" : "good");
+    const kinds = { signed: "good", unsigned: "plain", wrong: "bad" };
+    if (entry.signed !== "unsigned" || entry.machine) add(SIGNED[entry.signed], kinds[entry.signed]);
+    if (entry.machine) add(`machine ${entry.machine}`, "plain");
+    const ended = { "re-run: consistent": "good", "re-run: inconsistent": "bad" };
+    if (entry.rerun) add(entry.rerun, `${ended[entry.rerun.split(",")[0]] || "open"} long`);
     if (entry.single_run) add("single run", "open");
     if (entry.warnings) add(`${entry.warnings} warning${entry.warnings > 1 ? "s" : ""}`, "open");
     if (entry.lint) add(`lint: ${entry.lint}`, "plain");
@@ -518,6 +528,15 @@
       el("span", { class: "hidden" }, words));
   }
 
+  /* The ranks that the tests leave open; "≈": not distinguishable from the one above. */
+  function tested(row) {
+    if (!row.ranks && !row.against) return null;
+    const said = [row.ranks && `rank ${row.ranks} by the tests`, row.against].filter(Boolean).join("; ");
+    const mark = row.against.startsWith("not ") ? "≈ " : "";
+    return el("small", { class: "tested", title: said },
+      el("span", { "aria-hidden": "true" }, mark + row.ranks.replace(" to ", "–")), el("span", { class: "hidden" }, said));
+  }
+
   const cell = (kind, label, ...children) =>
     el("td", { role: "cell", class: kind, "data-label": label }, ...children);
 
@@ -534,7 +553,7 @@
     const rank = row.rank === null ? "–" : `${row.rank}${row.shared ? "=" : ""}`;
     const name = el("a", { href: root + board.inside(entry.page), class: "model" }, entry.model);
     const by = [entry.author, entry.organisation].filter((each, at, all) => each && all.indexOf(each) === at).join(", ");
-    const said = [row.value === null ? row.note : "", ...entry.doubts.split("\n")].filter(Boolean);
+    const said = [row.note, ...entry.doubts.split("\n")].filter(Boolean);
     const why = said.map((text) => el("small", { class: "why" }, text));
     const reached = entry.mode === "training" && entry.n ? `${row.reached}/${entry.n}` : "";
     const title = row.move ? null : entry.reached_text;
@@ -544,7 +563,7 @@
         onchange: (event) => onpick(entry.slug, event.target.checked) }) : null;
     return el("tr", { role: "row", "data-slug": entry.slug },
       training ? cell("pick", "", pick) : null,
-      cell("rank", "", rank, row.move ? movement(row.move) : null),
+      cell("rank", "", rank, row.move ? movement(row.move) : tested(row)),
       el("th", { scope: "row", role: "rowheader", class: "entry" }, name, el("small", {}, by), ...why),
       figureCell(row),
       cell("bar", "", bar(row, scale)),
