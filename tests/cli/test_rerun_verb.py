@@ -136,6 +136,8 @@ def test_code_that_a_record_holds_is_run_only_where_it_is_asked_for(call, tmp_pa
     as_in_a_new_process()
     code, _, err = call("rerun", "digits[recipe=small]", "--most", 3)
     assert (code, "the record holds the code of its task file, which would run here as you" in err) == (2, True)
+    code, out, _ = call("show", "digits[recipe=small]", "--source")
+    assert (code, out.count("def small(lr: float = 0.1):")) == (0, 1)
     code, out, _ = call("rerun", "digits[recipe=small]", "--most", 3, "--recorded-code")
     assert code == 4
     assert "3 of 3 with the same losses" in out

@@ -57,7 +57,7 @@ _file_option = click.option(
 @_most_option
 @click.option("--fresh-seeds", is_flag=True, help="Use seeds that no recorded run has, instead of the same ones.")
 @_file_option
-@click.option("--recorded-code", is_flag=True, help="Run the code that the record holds. Read it first: show --json.")
+@click.option("--recorded-code", is_flag=True, help="Run the code that the record holds. Read it first: show --source.")
 @_into_option
 @shared.data_option
 @shared.table_options
@@ -197,7 +197,11 @@ def _reference(record: Record, file: Path | None, trusted: bool) -> Iterator[tup
         raise UsageError("its code", found, "say where it is: --task-file FILE")
     elif not trusted:
         found = "the record holds the code of its task file, which would run here as you"
-        raise UsageError("its code", found, "give your own file (--task-file FILE), or read it and add --recorded-code")
+        raise UsageError(
+            "its code",
+            found,
+            "give your own file (--task-file FILE), or read it (levelbench show --source) and add --recorded-code",
+        )
     else:
         with TemporaryDirectory(prefix="levelbench-rerun-") as folder:
             # The digest keeps it apart from other versions; a path in a foreign record leads nowhere.

@@ -22,6 +22,7 @@ __all__ = ["command"]
 @click.command("show")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--environment", "with_environment", is_flag=True, help="Show the whole environment.")
+@click.option("--source", "with_source", is_flag=True, help="Print only the code that the runs hold, each text once.")
 @click.option(
     "--trace", type=click.Path(path_type=Path), help="Write the runs as a trace for ui.perfetto.dev to this file."
 )
@@ -32,6 +33,7 @@ __all__ = ["command"]
 def command(
     runs: tuple[str, ...],
     with_environment: bool,
+    with_source: bool,
     trace: Path | None,
     store_path: Path,
     as_json: bool,
@@ -47,7 +49,7 @@ def command(
       levelbench show 'python train.py'
       levelbench show 'digits[seed=0]' --trace digits.json
     """
-    from levelbench.errors import LevelbenchError
+    from levelbench.errors import LevelbenchError, UsageError
     from levelbench.records import read_record, summarise
     from levelbench.records.commands import CommandRecord
     from levelbench.records.inference import InferenceRecord
@@ -63,6 +65,10 @@ def command(
         timed = [] if answers else named_processes(CommandRecord, store_path, words)
         if answers or timed:
             _refuse_view(trace, view)
+            if with_source:
+                raise UsageError(
+                    "show --source", "these are timed processes, which hold no code", "leave it out"
+                ) from None
             shown = _show_inference(answers, as_json) if answers else _show_commands(timed, as_json)
             return shown if as_json else _show_files([*answers, *timed], with_environment)
         paths = _paths(_with_superseded(store, words))
@@ -77,6 +83,10 @@ def command(
             record = read_record(path)
             yield record, summarise(record, **view)
 
+    if with_source:
+        for text in dict.fromkeys(read_record(path).header.source.text for path, _ in paths):
+            click.echo(shared.visible(text))
+        return 0
     if trace is not None:
         shared.check_writable(trace)
         _write_trace(trace, [read_record(path) for path, _ in paths])

@@ -79,13 +79,14 @@ class OnnxEngine(Framework):
 
     def compiled(self, model: onnx.ModelProto, what: str) -> Run:
         """:meth:`load`, and ``UnsupportedError`` for what the engine refuses, then or when it runs."""
-        try:
-            with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
-                file = Path(folder) / "model.onnx"
-                file.write_bytes(model.SerializeToString())
+        with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
+            file = Path(folder) / "model.onnx"
+            file.write_bytes(model.SerializeToString())
+            # Each engine has exceptions of its own, of which nothing is known here.
+            try:
                 run = self.load(str(file))
-        except Exception as error:
-            raise self._refusal(what, error) from error
+            except Exception as error:
+                raise self._refusal(what, error) from error
 
         def checked(inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[Any]]:
             try:
