@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -16,6 +18,8 @@ from levelbench.frameworks.engines.tract import framework as tract
 from levelbench.networks import zoo
 from levelbench.operators.conformance import collect_cases, try_case
 from levelbench.operators.node import OperatorNode
+
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
 
 
 class Reference(OnnxEngine):
@@ -101,15 +105,30 @@ def test_what_an_engine_refuses_is_unsupported_in_its_own_words(backend):
         backend.operator(node).forward(np.ones(3, np.float32))
 
 
+@pytest.mark.parametrize("change", [lambda x: pickle.loads(pickle.dumps(x)), lambda x: x.astype(">f4")])
+def test_arrays_of_another_process_or_byte_order_are_taken(backend, change):
+    add = backend.operator(OperatorNode("Add", ("a", "b"), ("c",)))
+    x = backend.array(change(np.arange(3, dtype=np.float32)))
+    assert add.forward(x, x)[0].tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.complex64, [("a", np.float32)], object])
+def test_arrays_of_types_that_engines_lack_are_refused(backend, dtype):
+    with pytest.raises(UnsupportedError, match="only the types of numbers"):
+        backend.array(np.zeros(3, dtype))
+
+
 def test_node_tests_pass(backend):
     found = [try_case(case, backend) for case in collect_cases(["Add", "Conv", "Reshape", "TopK", "LSTM"])]
-    assert [each.name for each in found if each.status == "wrong"] == []
-    assert sum(each.status == "passed" for each in found) > 20
+    assert [(each.name, each.detail) for each in found if each.status == "wrong"] == []
+    refused = {each.detail for each in found if each.status == "unsupported"}
+    assert sum(each.status == "passed" for each in found) > 20, refused
 
 
 def test_a_wrong_answer_becomes_a_report_whose_script_shows_it_without_us(tmp_path):
     (case,) = collect_cases(["Tanh"], "test_tanh_example")
-    assert try_case(case, EngineBackend(Faulty())).status == "wrong"
+    found = try_case(case, EngineBackend(Faulty()))
+    assert found.status == "wrong", found.detail
     assert write_report(Faulty(), case, "it is one too large", tmp_path / "report")
     script = (tmp_path / "report" / "reproduce.py").read_text()
     assert "levelbench" not in script

@@ -215,7 +215,7 @@ def new(result: HostArray, like: Array) -> Array:
 def _native(owned: HostArray, like: Array) -> Array:
     xp = namespace(like)
     # JAX accepts the dtypes of ml_dtypes, which it is built on.
-    if owned.dtype.isbuiltin == 1 or isinstance(getattr(xp, "bfloat16", None), type):
+    if owned.dtype.isbuiltin != 2 or isinstance(getattr(xp, "bfloat16", None), type):
         return xp.asarray(owned, device=like.device)
     return xp.asarray(owned.view(np.int16), device=like.device).view(like.dtype)
 

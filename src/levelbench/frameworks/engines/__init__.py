@@ -269,10 +269,11 @@ class EngineBackend(Float32Backend):
         return _EngineOperator(node, self._engine)
 
     def array(self, host: NDArray[Any]) -> Any:
-        if host.dtype.kind in "OSUTc" or host.dtype.isbuiltin != 1:
+        # Not "isbuiltin == 1": that is 0 of a dtype that came through pickle.
+        if host.dtype.kind in "OSUTVc" or host.dtype.isbuiltin == 2:
             found = "only the types of numbers that NumPy has are passed"
             raise UnsupportedError(f"an array of {host.dtype} on {self._engine.title}", found, "use float32")
-        return np.array(host, order="C")
+        return np.array(host, host.dtype.newbyteorder("="), order="C")
 
     def host(self, array: Any) -> NDArray[Any]:
         return np.array(array)

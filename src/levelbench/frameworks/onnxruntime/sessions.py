@@ -238,8 +238,8 @@ def to_numpy(value: OrtValue) -> NDArray[Any]:
 
 
 def _is_numpys_own(dtype: np.dtype[Any]) -> bool:
-    """Whether NumPy itself defines the type; for ``ml_dtypes``, which registers its types, ``isbuiltin`` is 2."""
-    return dtype.isbuiltin == 1
+    """Whether NumPy itself defines the type; ``isbuiltin`` is 2 for ``ml_dtypes`` and may be 0 after unpickling."""
+    return dtype.isbuiltin != 2
 
 
 def _element_type(dtype: np.dtype[Any]) -> int:
