@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from time import sleep
 
 import pytest
 
@@ -300,6 +301,58 @@ def test_what_was_timed_again_is_shown_as_it_was_last(time, still):
     time(FAST, "-n", 3)
     time(FAST, "-n", 3)
     assert "n = 3." in time("sleep", verb="show")[1]
+
+
+def test_commands_that_are_measured_a_third_time_with_the_same_code_are_a_doubt(time, still):
+    outs = [" ".join(time(FAST, "--vs", SLOW, "-n", 3)[1].split()) for _ in range(3)]
+    doubt = f"doubt: {FAST} and {SLOW} had been measured 2 times in this store, with the same code, before this"
+    assert [doubt in out for out in outs] == [False, False, True]
+    assert doubt in " ".join(time(FAST, SLOW, verb="compare")[1].split())
+
+
+def test_tries_that_are_too_few_for_a_verdict_do_not_count_as_measured_before(time, still):
+    for _ in range(3):
+        time(FAST, "--vs", SLOW, "-n", 1)
+    assert "had been measured" not in time(FAST, "--vs", SLOW, "-n", 3)[1]
+
+
+def test_a_program_that_was_edited_was_not_measured_before(time, tmp_path):
+    for seconds in ("0.01", "0.02", "0.03"):
+        (tmp_path / "inner.sh").write_text(f"sleep {seconds}")
+        (tmp_path / "run.sh").write_text(". ./inner.sh")
+        out = time("sh run.sh", "-n", 3)[1]
+    assert "had been measured" not in out
+
+
+@pytest.mark.parametrize(("ran_s", "doubted"), [(0.5, True), (0.01, False)])
+def test_a_process_that_was_interrupted_after_longer_than_its_repetition_took_is_a_doubt(
+    time, still, monkeypatch, ran_s, doubted
+):
+    carry_out, times = commands.carry_out_command, []
+
+    def interrupted(command, *given, **options):
+        times.append(command.text)
+        if times.count(SLOW) == 2:
+            sleep(ran_s)
+            raise KeyboardInterrupt
+        return carry_out(command, *given, **options)
+
+    monkeypatch.setattr(commands, "carry_out_command", interrupted)
+    code, _, _ = time(FAST, "--vs", SLOW, "-n", 3)
+    assert code == 130
+    monkeypatch.setattr(commands, "carry_out_command", carry_out)
+    out = " ".join(time(FAST, "--vs", SLOW, "-n", 3, "--resume")[1].split())
+    assert (f"doubt: a process of {SLOW} was interrupted after 0.5" in out) is doubted
+    assert "made in its place" in out or not doubted
+
+
+def test_processes_that_are_killed_again_and_again_and_made_anew_are_a_doubt(time, still, tmp_path):
+    time(FAST, "--vs", SLOW, "-n", 3)
+    for seed in (1, 2):
+        (path,) = (each for each in (tmp_path / "store").glob(f"commands/*/*/*-s{seed}-*") if SLOW in each.read_text())
+        path.write_text(path.read_text().splitlines(keepends=True)[0])
+    out = " ".join(time(FAST, "--vs", SLOW, "-n", 3, "--resume")[1].split())
+    assert f"doubt: 2 processes of {SLOW} were killed while they ran, and made again" in out
 
 
 def test_processes_that_are_removed_and_made_again_are_a_doubt(time, still, tmp_path):

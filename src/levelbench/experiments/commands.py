@@ -25,11 +25,13 @@ from levelbench.checks.isolation import signal_name
 from levelbench.errors import CheckFailedError, UsageError
 from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
 from levelbench.experiments.file_events import Earlier, LeftFiles
-from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
+from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
 from levelbench.experiments.own_code import changed_files, data_digests, settings_outside, settings_path
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
+from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.verdict import LEAST_RUNS
 from levelbench.records import Measurement, key_of, new_id
 from levelbench.records.caveats import listed
 from levelbench.records.commands import (
@@ -42,7 +44,7 @@ from levelbench.records.commands import (
     CommandWriter,
     slow_first,
 )
-from levelbench.records.doubts import AGAIN
+from levelbench.records.doubts import AGAIN, BEFORE, CUT_SHORT
 from levelbench.records.processes import ProcessEnd
 from levelbench.records.schema import redact
 from levelbench.records.writer import path_part
@@ -291,6 +293,9 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         self._preparation, self._warmup = Preparation(setup, prepare, show), warmup
         self._ignore, self._show, self._effect = ignore_failure, show, effect
         self._floor_s, self._earlier = 0.0, Earlier()
+        self._cut: dict[tuple[str, int], float | None] = {}
+        """How long interrupted processes ran that are made again, by key and number."""
+        self._before: dict[str, int] = {}
         self._warmed: dict[str, list[str]] = {}
         """Doubts on what was before the processes of a command here: a warm-up, or earlier ones in the store."""
 
@@ -308,6 +313,14 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
     def find(self, wanted: CommandSpecification) -> Iterable[CommandRecord]:
         """In the store."""
         return CommandRecord.find(self._store, key_of(wanted))
+
+    def standing(self, record: CommandRecord, wanted: CommandSpecification, environment: Mapping[str, Any]) -> Standing:
+        """As for others, and remembers how long an interrupted one ran."""
+        if record.status == "interrupted":
+            place, wall = (self.key(wanted), record.header.seed), record.measurements.get("wall")
+            known = [each for each in (self._cut.get(place), None if wall is None else wall.value) if each is not None]
+            self._cut[place] = max(known, default=None)
+        return super().standing(record, wanted, environment)
 
     def why_not(self, record: CommandRecord, wanted: CommandSpecification, environment: Mapping[str, object]) -> str:
         """Another machine or levelbench, or a failure."""
@@ -331,6 +344,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             if not self._warmup:
                 for key, command in self._commands.items():
                     self._remember(command, CommandRecord.find(self._store, key))
+            self._before = self._measured_before(plan)
             self._preparation.set_up(self._commands.values(), watcher.preparing)
             nothing = make_command("true", Path.cwd())
             self._floor_s = min(carry_out_command(nothing).wall_ns for _ in range(5)) * 1e-9
@@ -348,9 +362,22 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
 
         yield make
 
+    def _measured_before(self, plan: Plan[CommandSpecification, CommandRecord]) -> dict[str, int]:
+        """How often each command was measured before, for a verdict, with what it reads as it is now; by its key."""
+        counts = Counter[tuple[str, int]]()
+        for arm, record in plan.earlier:
+            header, wanted = record.header, plan.arms[arm]
+            if header.planned_runs >= LEAST_RUNS and not self.why_not(record, wanted, plan.environment):
+                counts[header.key, header.seed] += 1
+        return {key: max(count for (own, _), count in counts.items() if own == key) for key, _ in counts}
+
     def _remember(self, command: Command, records: Iterable[CommandRecord]) -> None:
         """What earlier commands with this store may have left behind for the processes of this one."""
-        ended = [each for each in records if (wall := each.measurements.get("wall")) is not None and wall.value]
+        ended = [
+            each
+            for each in records
+            if each.end is not None and (wall := each.measurements.get("wall")) is not None and wall.value
+        ]
         ended.sort(key=lambda each: each.header.started)
         self._earlier.add_spans(map(_span_ns, ended))
         if longer := slow_first([each.measurements["wall"].value or 0.0 for each in ended]):
@@ -365,6 +392,9 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
     def _record(self, command: Command, turn: Turn, wanted: int) -> tuple[CommandRecord, CheckFailedError | None]:
         environment, changed = capture(command.folder, self._store), self._preparation.changed(command)
         environment |= {AGAIN: turn.why} if turn.why not in ("", _ENDED_BEFORE) else {}
+        key = key_of(command.specification)
+        environment |= {BEFORE: self._before[key]} if key in self._before else {}
+        environment |= {CUT_SHORT: self._cut[key, turn.seed]} if (key, turn.seed) in self._cut else {}
         identity = new_id()
         with CommandWriter.start(
             self._store,
@@ -377,7 +407,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             with LeftFiles(
                 command.folder, command.text.split(), [self._store], self._earlier, light=True, training=False
             ) as left:
-                ended = self._run(command)
+                with _noted_if_interrupted(writer):
+                    ended = self._run(command)
                 files, read = left.doubts(_REMOVE, ended.writing, _WRITE_BEFORE), left.texts()
                 data = left.data()
             after, reason = capture_after(), failure_of(ended, command.specification.timeout_s)
@@ -413,6 +444,18 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         do = "let it print with --show-output" + ("; give it more time: --timeout" if ended.timed_out else "")
         do += which_python(command, ended.errors)
         return record, CheckFailedError(asked, found, do)
+
+
+@contextmanager
+def _noted_if_interrupted(writer: CommandWriter) -> Iterator[None]:
+    """For how long it ran: only a process that takes long is worth interrupting to somebody who chooses."""
+    began_ns = HOST.now_ns()
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        took_s = (HOST.now_ns() - began_ns) * 1e-9
+        writer.add(Measurement("wall", "s", took_s, "the parent's monotonic clock, until it was interrupted"))
+        raise
 
 
 _NOTING_NS = 5_000_000_000

@@ -17,7 +17,7 @@ from levelbench.errors import RecordError
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict, VerdictKind
 from levelbench.records.caveats import listed, other_texts
-from levelbench.records.doubts import AGAIN, out_of_turn, process_doubts
+from levelbench.records.doubts import AGAIN, interrupted_processes, measured_before, out_of_turn, process_doubts
 from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
 from levelbench.records.integrity import beyond_cores, beyond_counters
 from levelbench.records.processes import (
@@ -87,7 +87,8 @@ _FORMAT = ProcessFormat[CommandHeader, CommandEvent]("command's record", FOLDER,
 class CommandRecord(ProcessRecord[CommandHeader]):
     """The record of one process.
 
-    ``measurements`` are named ``wall``, ``user`` and ``system`` (in s) and ``peak_memory`` (in B).
+    ``measurements`` are named ``wall``, ``user`` and ``system`` (in s) and ``peak_memory`` (in B). An interrupted one
+    has the ``wall`` that it had taken until then.
     """
 
     form = _FORMAT
@@ -204,8 +205,10 @@ def summarise_commands(
     walls_s = [[_wall_s(each) for each in records] for records in arms]
     known = [{each.seed for each in arm if each.environment.get(AGAIN)} for arm in headers]
     doubts = [*process_doubts(names, arms), *out_of_turn(names, "processes", headers, walls_s, known)]
-    for name, records in zip(names, arms, strict=True):
+    doubts += measured_before(names, [[each.environment for each in arm] for arm in headers])
+    for name, records, walls in zip(names, arms, walls_s, strict=True):
         doubts += [*_other_texts(name, records), *_missing(name, records)]
+        doubts += interrupted_processes(name, [each.header.environment for each in records], walls)
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
     imported = any(each.header.environment.get("started") == "imported" for records in arms for each in records)
     do = "let levelbench time start them, with --vs" if imported else "measure them together, without --resume"

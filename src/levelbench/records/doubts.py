@@ -8,7 +8,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Protocol
 
-__all__ = ["AGAIN", "counted_doubts", "in_steps", "made_again", "out_of_turn", "process_doubts", "without_figures"]
+__all__ = ["AGAIN", "BEFORE", "CUT_SHORT", "counted_doubts", "in_steps", "interrupted_processes", "made_again"]
+__all__ += ["measured_before", "out_of_turn", "process_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -155,6 +156,38 @@ _SHOWN = 5
 
 AGAIN = "made_again"
 """In the environment of a process whose seed has an earlier one that does not count: why."""
+BEFORE = "measured_before"
+"""In the environment of a process: how often its arm was measured before, in the same store and with the same code."""
+CUT_SHORT = "interrupted_after_s"
+"""In the environment of a process whose seed has interrupted ones: how long the longest ran; ``None``: unknown."""
+_OFTEN = 2
+
+
+def measured_before(names: Sequence[str], environments: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
+    """The doubt about arms that were measured several times before: somebody may have waited for what pleases."""
+    counts = [max((each.get(BEFORE, 0) for each in arm), default=0) for arm in environments]
+    often = [name for name, count in zip(names, counts, strict=True) if count >= _OFTEN]
+    if not often:
+        return []
+    times = f"{max(counts)} times in this store, with the same code, before this"
+    do = "to measure again until the verdict pleases chooses it; levelbench list commands shows all"
+    return [f"{' and '.join(often)} had been measured {times}: {do}"]
+
+
+def interrupted_processes(name: str, environments: Sequence[Mapping[str, Any]], walls_s: Sequence[float]) -> list[str]:
+    """The doubts about processes of an arm in whose place slower ones were interrupted, or may have been."""
+    found = []
+    cut = [(each[CUT_SHORT], wall_s) for each, wall_s in zip(environments, walls_s, strict=True) if CUT_SHORT in each]
+    # One that had not yet taken longer than that which was made in its place was not a slow one.
+    slow = [(after_s, wall_s) for after_s, wall_s in cut if after_s is not None and after_s > wall_s]
+    if slow:
+        after_s, wall_s = max(slow)
+        text = f"a process of {name} was interrupted after {after_s:.3g} s, and one of {wall_s:.3g} s was made in its"
+        found.append(f"{text} place{_AGAIN}")
+    unknown = sum(1 for after_s, _ in cut if after_s is None)
+    if unknown >= _OFTEN:
+        found.append(f"{unknown} processes of {name} were killed while they ran, and made again{_AGAIN}")
+    return found
 
 
 def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]]) -> list[str]:
