@@ -111,6 +111,12 @@ def told_ceilings(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_operators_that_are_measured_a_third_time_under_the_same_conditions_are_a_doubt(call, tmp_path):
+    words = (*RELU, "-n", "3", "--fresh", "--store", tmp_path / "store")
+    assert ["numpy had been measured 2 times" in call(*words)[1] for _ in range(3)] == [False, False, True]
+
+
 def test_an_operator_of_a_file_is_measured_beside_the_frameworks_own(call, tmp_path, monkeypatch):
     told_ceilings(monkeypatch)
     path = tmp_path / "own.py"

@@ -305,7 +305,7 @@ def test_what_was_timed_again_is_shown_as_it_was_last(time, still):
 
 def test_commands_that_are_measured_a_third_time_with_the_same_code_are_a_doubt(time, still):
     outs = [" ".join(time(FAST, "--vs", SLOW, "-n", 3)[1].split()) for _ in range(3)]
-    doubt = f"doubt: {FAST} and {SLOW} had been measured 2 times in this store, with the same code, before this"
+    doubt = f"doubt: {FAST} and {SLOW} had been measured 2 times in this store, under the same conditions, before this"
     assert [doubt in out for out in outs] == [False, False, True]
     assert doubt in " ".join(time(FAST, SLOW, verb="compare")[1].split())
 

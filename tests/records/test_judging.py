@@ -57,7 +57,7 @@ def test_every_doubt_is_given_once_with_the_processes_of_each_arm():
 
 def test_processes_that_were_added_after_a_look_are_a_doubt():
     def arm(*asked, effect=None):
-        every = {"planned_effect": effect, "started": "", "environment": {}}
+        every = {"planned_effect": effect, "started": "", "environment": {}, "measured_before": 0}
         headers = [SimpleNamespace(seed=at, planned_runs=n, **every) for at, n in enumerate(asked)]
         return [SimpleNamespace(header=each, end=None) for each in headers]
 

@@ -25,13 +25,12 @@ from levelbench.checks.isolation import signal_name
 from levelbench.errors import CheckFailedError, UsageError
 from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
 from levelbench.experiments.file_events import Earlier, LeftFiles
-from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement
+from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement, measured_before
 from levelbench.experiments.own_code import changed_files, data_digests, settings_outside, settings_path
 from levelbench.experiments.processes import need_folder
 from levelbench.experiments.revisions import TreeReads
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
-from levelbench.measure.verdict import LEAST_RUNS
 from levelbench.records import Measurement, key_of, new_id
 from levelbench.records.caveats import listed
 from levelbench.records.commands import (
@@ -44,8 +43,8 @@ from levelbench.records.commands import (
     CommandWriter,
     slow_first,
 )
-from levelbench.records.doubts import AGAIN, BEFORE, CUT_SHORT
-from levelbench.records.processes import ProcessEnd
+from levelbench.records.doubts import AGAIN, CUT_SHORT
+from levelbench.records.processes import Planned, ProcessEnd
 from levelbench.records.schema import redact
 from levelbench.records.writer import path_part
 
@@ -344,7 +343,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             if not self._warmup:
                 for key, command in self._commands.items():
                     self._remember(command, CommandRecord.find(self._store, key))
-            self._before = self._measured_before(plan)
+            before = measured_before(self, plan)
+            self._before = {self.key(wanted): before[arm] for arm, wanted in enumerate(plan.arms)}
             self._preparation.set_up(self._commands.values(), watcher.preparing)
             nothing = make_command("true", Path.cwd())
             self._floor_s = min(carry_out_command(nothing).wall_ns for _ in range(5)) * 1e-9
@@ -361,15 +361,6 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             return self._record(command, turn, len(plan.seeds))
 
         yield make
-
-    def _measured_before(self, plan: Plan[CommandSpecification, CommandRecord]) -> dict[str, int]:
-        """How often each command was measured before, for a verdict, with what it reads as it is now; by its key."""
-        counts = Counter[tuple[str, int]]()
-        for arm, record in plan.earlier:
-            header, wanted = record.header, plan.arms[arm]
-            if header.planned_runs >= LEAST_RUNS and not self.why_not(record, wanted, plan.environment):
-                counts[header.key, header.seed] += 1
-        return {key: max(count for (own, _), count in counts.items() if own == key) for key, _ in counts}
 
     def _remember(self, command: Command, records: Iterable[CommandRecord]) -> None:
         """What earlier commands with this store may have left behind for the processes of this one."""
@@ -393,7 +384,6 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         environment, changed = capture(command.folder, self._store), self._preparation.changed(command)
         environment |= {AGAIN: turn.why} if turn.why not in ("", _ENDED_BEFORE) else {}
         key = key_of(command.specification)
-        environment |= {BEFORE: self._before[key]} if key in self._before else {}
         environment |= {CUT_SHORT: self._cut[key, turn.seed]} if (key, turn.seed) in self._cut else {}
         identity = new_id()
         with CommandWriter.start(
@@ -402,7 +392,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             seed=turn.seed,
             identity=identity,
             environment=environment,
-            planned=(self._effect, wanted),
+            planned=Planned(self._effect, wanted, self._before[key]),
         ) as writer:
             with LeftFiles(
                 command.folder, command.text.split(), [self._store], self._earlier, light=True, training=False

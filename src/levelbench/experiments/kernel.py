@@ -11,6 +11,7 @@ top.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLEAR_WITHIN_S", "Kind", "Looked", "MadeRecord", "Make", "Place", "Plan", "Standing", "Turn"]
 __all__ += ["UntilClear", "Watcher"]
-__all__ += ["carry_out", "disagreement", "go_on", "make_plan", "need_frameworks"]
+__all__ += ["carry_out", "disagreement", "go_on", "make_plan", "measured_before", "need_frameworks"]
 
 Place = tuple[int, int]
 """Identifies a run or process in a plan: the index of its arm, and its seed."""
@@ -301,6 +302,17 @@ def make_plan(
         environment,
         kind.processes,
     )
+
+
+def measured_before(kind: Kind[W, Any], plan: Plan[W, Any]) -> Counter[int]:
+    """How often each arm was measured before, for a verdict and under the conditions of now, apart from this plan."""
+    from levelbench.measure.verdict import LEAST_RUNS
+
+    counts = Counter[Place]()
+    for arm, record in plan.earlier:
+        if record.header.planned_runs >= LEAST_RUNS and not kind.why_not(record, plan.arms[arm], plan.environment):
+            counts[arm, record.header.seed] += 1
+    return Counter({arm: max(count for (own, _), count in counts.items() if own == arm) for arm, _ in counts})
 
 
 def _turn(place: Place, standing: Standing, before: Sequence[Any]) -> Turn:

@@ -16,7 +16,16 @@ from typing import Any, Literal, final
 import msgspec
 from msgspec import structs
 
-from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
+from levelbench.experiments.kernel import (
+    Kind,
+    Make,
+    Plan,
+    Turn,
+    Watcher,
+    disagreement,
+    measured_before,
+    need_frameworks,
+)
 from levelbench.experiments.processes import (
     ProcessNote,
     framework_ceilings,
@@ -28,6 +37,7 @@ from levelbench.experiments.processes import (
 )
 from levelbench.records import key_of, new_id
 from levelbench.records.networks import FOLDER, NetworkArm, NetworkOutcome, NetworkRecord, NetworkSpecification
+from levelbench.records.processes import Planned
 
 __all__ = ["NetworkBenchmarks", "NetworkJob", "NetworkNote", "main"]
 
@@ -40,7 +50,7 @@ class NetworkJob(msgspec.Struct, frozen=True):
 
     ``reference`` is the file of the reference, to be written or read; if it is empty, ``no_reference`` says why.
     ``crashed`` says how an earlier process crashed: that is recorded, and the measurement is not tried again.
-    ``planned`` holds, for the header, the effect for which looks are planned and the number of processes.
+    ``planned`` is for the header.
     """
 
     specification: NetworkSpecification
@@ -53,7 +63,7 @@ class NetworkJob(msgspec.Struct, frozen=True):
     reference: str = ""
     no_reference: str = "there is no reference"
     crashed: str = ""
-    planned: tuple[float | None, int] = (None, 0)
+    planned: Planned = Planned()
 
 
 class NetworkNote(ProcessNote, frozen=True, kw_only=True):
@@ -135,13 +145,15 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
                 first = NetworkJob(plan.arms[case * len(plan.arms) // plan.cases], str(self._store))
                 references[case] = _reference(first, Path(folder) / f"{case}.npz", watcher)
 
+            before = measured_before(self, plan)
+
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[NetworkRecord, None]:
                 job = structs.replace(
                     references[plan.case_of(turn)],
                     specification=plan.arms[turn.arm],
                     seed=turn.seed,
                     ceilings=ceilings,
-                    planned=(self._effect, len(plan.seeds)),
+                    planned=Planned(self._effect, len(plan.seeds), before[turn.arm]),
                 )
 
                 def on_note(note: NetworkNote) -> None:

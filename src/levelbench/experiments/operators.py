@@ -18,7 +18,16 @@ import msgspec
 from msgspec import structs
 
 from levelbench.errors import CheckFailedError
-from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
+from levelbench.experiments.kernel import (
+    Kind,
+    Make,
+    Plan,
+    Turn,
+    Watcher,
+    disagreement,
+    measured_before,
+    need_frameworks,
+)
 from levelbench.experiments.processes import (
     ProcessNote,
     Starter,
@@ -34,6 +43,7 @@ from levelbench.operators.benchmark.measuring import merged
 from levelbench.operators.contract import OperatorBackend
 from levelbench.records import key_of, new_id
 from levelbench.records.benchmarks import FOLDER, OPTIMIZERS, BenchmarkRecord, BenchmarkSpecification, Case
+from levelbench.records.processes import Planned
 
 __all__ = ["BenchmarkJob", "Note", "OperatorBenchmarks", "main", "unmeasured"]
 
@@ -42,7 +52,7 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     """A replicate to measure or, if ``seed`` is ``None``, the framework's ceilings in ``dtype``.
 
     ``crashed`` holds the problems at which an earlier process crashed, and how: they are not tried again.
-    ``planned`` holds, for the header, the effect for which looks are planned and the number of processes. ``file`` is
+    ``planned`` is for the header. ``file`` is
     the user's file of operators or optimizers, ``examples`` the folder with the inputs of operators.
     """
 
@@ -54,7 +64,7 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     ceilings: dict[str, Any] = {}
     own: dict[str, Any] = {}
     crashed: dict[int, str] = {}
-    planned: tuple[float | None, int] = (None, 0)
+    planned: Planned = Planned()
     file: str = ""
     examples: str = ""
 
@@ -169,11 +179,12 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
                 notes = _process(BenchmarkJob(plan.arms[at], store, dtype=dtype), starter)
                 own[framework] = next(note.ceilings for note in notes if note.ceilings is not None)
             ceilings = merged(list(own.values()))
+            before = measured_before(self, plan)
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[BenchmarkRecord, None]:
                 starter.begin(turn.seed)
                 wanted = plan.arms[turn.arm]
-                planned = self._effect, len(plan.seeds)
+                planned = Planned(self._effect, len(plan.seeds), before[turn.arm])
                 job = BenchmarkJob(
                     wanted,
                     store,

@@ -17,7 +17,7 @@ from levelbench.errors import RecordError
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict, VerdictKind
 from levelbench.records.caveats import listed, other_texts
-from levelbench.records.doubts import AGAIN, interrupted_processes, measured_before, out_of_turn, process_doubts
+from levelbench.records.doubts import AGAIN, interrupted_processes, out_of_turn, process_doubts
 from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
 from levelbench.records.integrity import beyond_cores, beyond_counters
 from levelbench.records.processes import (
@@ -205,7 +205,6 @@ def summarise_commands(
     walls_s = [[_wall_s(each) for each in records] for records in arms]
     known = [{each.seed for each in arm if each.environment.get(AGAIN)} for arm in headers]
     doubts = [*process_doubts(names, arms), *out_of_turn(names, "processes", headers, walls_s, known)]
-    doubts += measured_before(names, [[each.environment for each in arm] for arm in headers])
     for name, records, walls in zip(names, arms, walls_s, strict=True):
         doubts += [*_other_texts(name, records), *_missing(name, records)]
         doubts += interrupted_processes(name, [each.header.environment for each in records], walls)

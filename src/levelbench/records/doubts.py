@@ -8,8 +8,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Protocol
 
-__all__ = ["AGAIN", "BEFORE", "CUT_SHORT", "counted_doubts", "in_steps", "interrupted_processes", "made_again"]
-__all__ += ["measured_before", "out_of_turn", "process_doubts", "without_figures"]
+__all__ = ["AGAIN", "CUT_SHORT", "counted_doubts", "in_steps", "interrupted_processes", "made_again"]
+__all__ += ["out_of_turn", "process_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -156,21 +156,18 @@ _SHOWN = 5
 
 AGAIN = "made_again"
 """In the environment of a process whose seed has an earlier one that does not count: why."""
-BEFORE = "measured_before"
-"""In the environment of a process: how often its arm was measured before, in the same store and with the same code."""
 CUT_SHORT = "interrupted_after_s"
 """In the environment of a process whose seed has interrupted ones: how long the longest ran; ``None``: unknown."""
 _OFTEN = 2
 
 
-def measured_before(names: Sequence[str], environments: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
+def _measured_before(names: Sequence[str], counts: Sequence[int]) -> list[str]:
     """The doubt about arms that were measured several times before: somebody may have waited for what pleases."""
-    counts = [max((each.get(BEFORE, 0) for each in arm), default=0) for arm in environments]
     often = [name for name, count in zip(names, counts, strict=True) if count >= _OFTEN]
     if not often:
         return []
-    times = f"{max(counts)} times in this store, with the same code, before this"
-    do = "to measure again until the verdict pleases chooses it; levelbench list commands shows all"
+    times = f"{max(counts)} times in this store, under the same conditions, before this"
+    do = "to measure again until the verdict pleases chooses it"
     return [f"{' and '.join(often)} had been measured {times}: {do}"]
 
 
@@ -198,4 +195,5 @@ def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]]) -> list[
     known = [{each.seed for each in arm if each.environment.get(AGAIN)} for arm in headers]
     for name, arm, apart in zip(names, headers, known, strict=True):
         found += [*in_steps(name, "processes", arm), *made_again(name, "processes", arm, apart)]
-    return found
+    before = [max((each.measured_before for each in arm), default=0) for arm in headers]
+    return [*found, *_measured_before(names, before)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 from msgspec import Struct, structs
@@ -25,7 +25,8 @@ from levelbench.records.schema import SCHEMA, Count, key_of
 from levelbench.records.selection import Value
 from levelbench.records.writer import RecordWriter, path_part
 
-__all__ = ["ENDING", "FileLines", "ProcessEnd", "ProcessFormat", "ProcessHeader", "ProcessRecord", "ProcessWriter"]
+__all__ = ["ENDING", "FileLines", "Planned", "ProcessEnd", "ProcessFormat", "ProcessHeader", "ProcessRecord"]
+__all__ += ["ProcessWriter"]
 
 ENDING = ".jsonlines"
 
@@ -36,7 +37,8 @@ E = TypeVar("E")
 class ProcessHeader(Struct, Generic[S], frozen=True, tag_field="kind"):
     """The first line. ``seed`` is the number of the process; ``ceilings`` are as ``Ceilings.to_dict`` gives them.
 
-    ``planned_effect`` and ``planned_runs`` are as for runs.
+    ``planned_effect`` and ``planned_runs`` are as for runs. ``measured_before`` counts how often its arm was measured
+    before, in the same store and under the same conditions.
     """
 
     schema: int
@@ -50,6 +52,15 @@ class ProcessHeader(Struct, Generic[S], frozen=True, tag_field="kind"):
     ceilings: dict[str, Any] = {}
     planned_effect: float | None = None
     planned_runs: Count = 0
+    measured_before: Count = 0
+
+
+class Planned(NamedTuple):
+    """What the header of a process says of the command that it is a part of; ``before`` is ``measured_before``."""
+
+    effect: float | None = None
+    runs: int = 0
+    before: int = 0
 
 
 class ProcessEnd(Struct, frozen=True, tag="end", tag_field="kind"):
@@ -165,9 +176,9 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
         identity: str,
         environment: dict[str, Any],
         ceilings: dict[str, Any] | None = None,
-        planned: tuple[float | None, int] = (None, 0),
+        planned: Planned | None = None,
     ) -> Self:
-        """Begin the record of a process that starts now; ``planned`` has the header's planned effect and runs."""
+        """Begin the record of a process that starts now."""
         started = utc_now().isoformat(timespec="milliseconds")
         header = cls.form.header(
             SCHEMA,
@@ -179,7 +190,7 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
             environment,
             __version__,
             ceilings or {},
-            *planned,
+            *(planned or Planned()),
         )
         return cls.begin(store, cast(H, header))
 

@@ -56,7 +56,7 @@ from levelbench.records.inference import (
     PeakTrial,
     ScenarioSettings,
 )
-from levelbench.records.processes import ProcessEnd
+from levelbench.records.processes import Planned, ProcessEnd
 from levelbench.records.schema import Measurement, redact
 
 __all__ = ["BELOW_PEAK", "STAGES", "audit_answers", "audit_cache", "audit_seeds", "audited", "drive"]
@@ -305,7 +305,7 @@ def make_inference_record(
     folder: Path | None,
     on_stage: OnStage,
     crashed: str = "",
-    planned: tuple[float | None, int] = (None, 0),
+    planned: Planned | None = None,
 ) -> Path:
     """Measure, write the record and return its path.
 

@@ -20,10 +20,20 @@ import msgspec
 from msgspec import structs
 
 from levelbench.errors import CheckFailedError, UsageError
-from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement, need_frameworks
+from levelbench.experiments.kernel import (
+    Kind,
+    Make,
+    Plan,
+    Turn,
+    Watcher,
+    disagreement,
+    measured_before,
+    need_frameworks,
+)
 from levelbench.experiments.processes import ProcessNote, listen, need_folder, raise_reported, serve, survived
 from levelbench.records import key_of, new_id
 from levelbench.records.inference import FOLDER, InferenceArm, InferenceOutcome, InferenceRecord, InferenceSpecification
+from levelbench.records.processes import Planned
 
 __all__ = ["InferenceBenchmarks", "InferenceJob", "InferenceNote", "check_cores", "check_threads", "limit_cores"]
 __all__ += ["main", "reads_thread_variables", "with_threads", "with_variables"]
@@ -94,7 +104,7 @@ class InferenceJob(msgspec.Struct, frozen=True):
     """What to measure. ``data`` is the folder of the task's data, if the user named one.
 
     ``crashed`` says how an earlier process crashed: that is recorded, and the measurement is not tried again.
-    ``planned`` holds, for the header, the effect for which looks are planned and the number of processes.
+    ``planned`` is for the header.
     """
 
     specification: InferenceSpecification
@@ -103,7 +113,7 @@ class InferenceJob(msgspec.Struct, frozen=True):
     seed: int = 0
     data: str = ""
     crashed: str = ""
-    planned: tuple[float | None, int] = (None, 0)
+    planned: Planned = Planned()
 
 
 class InferenceNote(ProcessNote, frozen=True, kw_only=True):
@@ -188,6 +198,7 @@ class InferenceBenchmarks(Kind[InferenceSpecification, InferenceRecord]):
     ) -> Iterator[Make[InferenceRecord]]:
         """Only the folder is prepared."""
         need_folder(self._store / FOLDER)
+        before = measured_before(self, plan)
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[InferenceRecord, None]:
             job = InferenceJob(
@@ -195,7 +206,7 @@ class InferenceBenchmarks(Kind[InferenceSpecification, InferenceRecord]):
                 str(self._store),
                 seed=turn.seed,
                 data=str(self._folder) if self._folder else "",
-                planned=(self._effect, len(plan.seeds)),
+                planned=Planned(self._effect, len(plan.seeds), before[turn.arm]),
             )
 
             def on_note(note: InferenceNote) -> None:

@@ -64,7 +64,7 @@ from levelbench.records.networks import (
     OperatorSamples,
     ProfileShares,
 )
-from levelbench.records.processes import ProcessEnd
+from levelbench.records.processes import Planned, ProcessEnd
 from levelbench.records.schema import Measurement, Samples
 
 _MOST = 50_000
@@ -463,7 +463,7 @@ def make_record(
     reference: Path | str,
     on_stage: OnStage,
     crashed: str = "",
-    planned: tuple[float | None, int] = (None, 0),
+    planned: Planned | None = None,
 ) -> Path:
     """Measure the case, write the record and return its path.
 

@@ -41,7 +41,7 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode, operator_node, structural
 from levelbench.operators.suites.single import dtype_of, make_inputs, node_of
 from levelbench.records.benchmarks import BenchmarkSpecification, BenchmarkWriter, Case, Problem
-from levelbench.records.processes import ProcessEnd
+from levelbench.records.processes import Planned, ProcessEnd
 from levelbench.records.schema import Samples, redact
 
 
@@ -442,7 +442,7 @@ def make_record(
     on_case: OnCase,
     backend: OperatorBackend | None = None,
     crashed: Mapping[int, str] | None = None,
-    planned: tuple[float | None, int] = (None, 0),
+    planned: Planned | None = None,
     warm: Callable[[OperatorBackend], object] | None = None,
     load: Callable[[], object] | None = None,
     measure: Measure | None = None,
