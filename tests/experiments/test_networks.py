@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tests.experiments.network_runs import plan_of, specification
 
-from levelbench.errors import LevelbenchError
+from levelbench.errors import LevelbenchError, UsageError
 from levelbench.experiments import kernel, networks
 from levelbench.experiments.kernel import carry_out
 from levelbench.experiments.networks import NetworkBenchmarks, NetworkJob, NetworkNote
@@ -17,7 +19,7 @@ from levelbench.experiments.processes import CrashError
 from levelbench.networks.files import save
 from levelbench.networks.zoo import cnn
 from levelbench.records.network_summary import summarise_networks
-from levelbench.records.networks import FOLDER, PHASES, NetworkArm, NetworkCase, NetworkRecord
+from levelbench.records.networks import FOLDER, PHASES, NetworkArm, NetworkCase, NetworkFacts, NetworkRecord
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,51 @@ def test_a_crash_is_recorded_by_the_next_process_and_the_others_continue(monkeyp
     notes = networks._survived(NetworkJob(specification(), "."), lambda: None, lambda note: None)
     assert tried == ["", "its process was killed by signal 11 at first (Segmentation fault)"]
     assert notes[0].path == "y"
+
+
+LIMITED = specification(arm=NetworkArm("numpy", transforms=("microbatch;memory=1000",)))
+
+
+def spare_of(monkeypatch, tmp_path, peak, done=()):
+    """What an arm with a limit of 1,000 bytes leaves of it, where a plan that leaves ``spare`` bytes takes ``peak``."""
+    asked = []
+
+    def process(job):
+        asked.append(job.spare)
+        return [NetworkNote(peak_b=peak(job.spare))]
+
+    monkeypatch.setattr(networks, "_process", process)
+    plan = replace(plan_of([[LIMITED]], 3, tmp_path), done=dict(done))
+    kind = NetworkBenchmarks(tmp_path)
+    return kind._spare(plan, plan.to_go[0], NetworkJob(LIMITED, str(tmp_path)), kernel.Watcher()), asked
+
+
+def test_a_plan_that_stays_within_its_memory_limit_is_kept(monkeypatch, tmp_path):
+    assert spare_of(monkeypatch, tmp_path, lambda spare: 900.0 - spare) == (0, [0])
+
+
+def test_a_plan_that_takes_more_than_its_limit_is_made_again_for_less(monkeypatch, tmp_path):
+    spare, asked = spare_of(monkeypatch, tmp_path, lambda spare: 1200.0 - 0.8 * spare)
+    assert 1200 - 0.8 * spare <= 990
+    assert asked == sorted(asked)
+
+
+def test_where_no_plan_stays_within_the_limit_the_one_that_takes_least_is_measured(monkeypatch, tmp_path):
+    spare, asked = spare_of(monkeypatch, tmp_path, lambda spare: max(1100.0, 1200.0 - spare))
+    assert max(1100, 1200 - spare) == 1100
+    assert len(asked) < 6
+
+    def refused(spare):
+        if spare:
+            raise UsageError("small in 800 B", "no split of the batch needs so little", "raise the limit")
+        return 1200.0
+
+    assert spare_of(monkeypatch, tmp_path, refused)[0] == 0
+
+
+def test_what_earlier_processes_left_of_a_limit_is_left_again(monkeypatch, tmp_path):
+    record = SimpleNamespace(facts=NetworkFacts(spare_bytes=77))
+    assert spare_of(monkeypatch, tmp_path, lambda spare: 1.0, {(0, 0): record}) == (77, [])
 
 
 def test_a_killed_process_is_not_a_crash(monkeypatch):

@@ -9,7 +9,7 @@ from levelbench.errors import UsageError
 from levelbench.records.network_summary import ProfileRow
 from levelbench.records.networks import NetworkArm
 from levelbench.report.network_figures import write_breakdown, write_latency, write_memory_curve
-from levelbench.report.networks import breakdown_tables, memory_limit, operators_table, profile_lines
+from levelbench.report.networks import breakdown_tables, operators_table, profile_lines
 from levelbench.report.tables import to_text
 
 TORCH = NetworkArm("torch")
@@ -128,8 +128,8 @@ def test_the_memory_curve_shows_each_limit(summary_of, tmp_path):
     limited = NetworkArm("torch", transforms=(f"microbatch;memory={2**26}",))
     text = write_memory_curve(summary_of({TORCH: {}, limited: {"memory": 2**25}}, (1,)), tmp_path / "a.svg").read_text()
     assert "<!-- limit 64 MiB -->" in text
-    assert memory_limit(limited) == 2**26
-    assert memory_limit(TORCH) is None
+    assert limited.memory_limit == 2**26
+    assert TORCH.memory_limit is None
 
 
 def test_what_was_not_measured_is_in_no_figure(summary_of, tmp_path):

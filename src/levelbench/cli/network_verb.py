@@ -226,12 +226,8 @@ def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, 
 
 def _beyond(summary: NetworkSummary) -> bool:
     """Whether a transformed network takes more memory than the limit that it was planned for."""
-    from levelbench.report.networks import memory_limit
-
     return any(
-        (limit := memory_limit(arm)) is not None
-        and (taken := entry.memory.estimate) is not None
-        and taken.value > limit
+        (limit := arm.memory_limit) is not None and (taken := entry.memory.estimate) is not None and taken.value > limit
         for _, entries in summary.rows
         for arm, entry in zip(summary.arms, entries, strict=True)
     )

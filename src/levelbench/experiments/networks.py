@@ -6,6 +6,7 @@ imported at the top, so that the start of the framework can be measured.
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, Literal, final
 import msgspec
 from msgspec import structs
 
+from levelbench.errors import LevelbenchError
 from levelbench.experiments.kernel import (
     Kind,
     Make,
@@ -46,16 +48,16 @@ _CHILD = "levelbench.experiments.networks"
 
 
 class NetworkJob(msgspec.Struct, frozen=True):
-    """Measure a replicate, measure the framework's ceilings in ``dtype``, or compute the case's reference.
+    """Measure a replicate, the framework's ceilings in ``dtype`` or the peak memory, or compute the case's reference.
 
     ``reference`` is the file of the reference, to be written or read; if it is empty, ``no_reference`` says why.
     ``crashed`` says how an earlier process crashed: that is recorded, and the measurement is not tried again.
-    ``planned`` is for the header.
+    ``planned`` is for the header; the plan leaves ``spare`` bytes of the arm's memory limit.
     """
 
     specification: NetworkSpecification
     store: str
-    purpose: Literal["measure", "ceilings", "reference"] = "measure"
+    purpose: Literal["measure", "ceilings", "reference", "memory"] = "measure"
     id: str = ""
     seed: int = 0
     dtype: str = "float32"
@@ -64,13 +66,15 @@ class NetworkJob(msgspec.Struct, frozen=True):
     no_reference: str = "there is no reference"
     crashed: str = ""
     planned: Planned = Planned()
+    spare: int = 0
 
 
 class NetworkNote(ProcessNote, frozen=True, kw_only=True):
-    """A line to the parent: also a stage that begins, or the outcome."""
+    """A line to the parent: also a stage that begins, the outcome, or the peak memory in bytes."""
 
     stage: str = ""
     outcome: NetworkOutcome | None = None
+    peak_b: float | None = None
 
 
 def main(arguments: list[str]) -> int:
@@ -86,6 +90,10 @@ def _carry_out(job: NetworkJob, tell: Callable[[ProcessNote], None]) -> None:
         from levelbench.networks.benchmark import reference
 
         reference.save(reference.make(job.specification), Path(job.reference))
+    elif job.purpose == "memory":
+        from levelbench.networks.benchmark.measuring import peak_of
+
+        tell(NetworkNote(peak_b=peak_of(job.specification, job.spare).value))
     else:
         from levelbench.networks.benchmark.measuring import make_record
 
@@ -99,6 +107,7 @@ def _carry_out(job: NetworkJob, tell: Callable[[ProcessNote], None]) -> None:
             lambda path, stage, outcome: tell(NetworkNote(path=str(path), stage=stage, outcome=outcome)),
             job.crashed,
             job.planned,
+            job.spare,
         )
 
 
@@ -112,6 +121,7 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
 
     def __init__(self, store: Path, *, effect: float | None = None) -> None:
         self._store, self._effect = store, effect
+        self._spares: dict[str, int] = {}
 
     def check(self, arms: Sequence[NetworkSpecification]) -> None:
         """Raise ``MissingError`` for a framework or device that is not available."""
@@ -146,6 +156,10 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
                 references[case] = _reference(first, Path(folder) / f"{case}.npz", watcher)
 
             before = measured_before(self, plan)
+            for turn in plan.to_go:
+                wanted = plan.arms[turn.arm]
+                if wanted.arm.memory_limit is not None and self.key(wanted) not in self._spares:
+                    self._spares[self.key(wanted)] = self._spare(plan, turn, references[plan.case_of(turn)], watcher)
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[NetworkRecord, None]:
                 job = structs.replace(
@@ -153,6 +167,7 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
                     specification=plan.arms[turn.arm],
                     seed=turn.seed,
                     ceilings=ceilings,
+                    spare=self._spares.get(self.key(plan.arms[turn.arm]), 0),
                     planned=Planned(self._effect, len(plan.seeds), before[turn.arm]),
                 )
 
@@ -164,6 +179,35 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
                 return NetworkRecord.read(Path(next(note.path for note in notes if note.path))), None
 
             yield make
+
+    def _spare(self, plan: NetworkPlan, turn: Turn, job: NetworkJob, watcher: Watcher[NetworkRecord]) -> int:
+        """How many bytes of its limit an arm has to leave to stay within it: as before, or as measured."""
+        known = [record.facts.spare_bytes for (arm, _), record in plan.done.items() if arm == turn.arm and record.facts]
+        if known:
+            return max(known)
+        wanted = plan.arms[turn.arm]
+        limit, best, spare = wanted.arm.memory_limit or 0, (math.inf, 0), 0
+        for _ in range(_TRIES):
+            watcher.preparing(f"looking whether {wanted.arm.title} stays within its memory")
+            try:
+                notes = _process(structs.replace(job, purpose="memory", specification=wanted, spare=spare))
+            except LevelbenchError:
+                # No plan needs so little, or the framework cannot do it: the measurement itself says so.
+                break
+            peak = next((note.peak_b for note in notes if note.peak_b is not None), None)
+            if peak is None or peak >= best[0]:
+                break
+            best = peak, spare
+            if peak <= limit * (1 - _NOISE):
+                break
+            spare += math.ceil(peak - limit * (1 - 2 * _NOISE))
+        return best[1]
+
+
+_TRIES = 6
+"""A plan is made so often for what the one before took beyond its limit."""
+_NOISE = 0.01
+"""Peaks of equal processes differ by less than this share."""
 
 
 def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -> dict[str, object]:

@@ -7,6 +7,7 @@ the check; quantiles, shares and verdicts are computed on reading. The files are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -78,6 +79,12 @@ class NetworkArm(Struct, frozen=True, forbid_unknown_fields=True):
         device = f" on {self.device}" if self.device != "cpu" else ""
         return self.framework + mode + device + "".join(f" + {each}" for each in self.transforms)
 
+    @property
+    def memory_limit(self) -> int | None:
+        """The memory limit in bytes of one of its transforms."""
+        found = [match for each in self.transforms if (match := re.search(r"\bmemory=(\d+)", each))]
+        return int(found[0][1]) if found else None
+
 
 class NetworkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     """What one process measures; its key is the digest of this alone.
@@ -108,7 +115,7 @@ class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
     ``framework`` is the backend's description of itself, ``mode`` the measured mode, ``dtype`` the type of most of the
     arithmetic. ``flops`` and ``bytes`` are floating-point operations and compulsory bytes, ``activation_bytes`` the
     bytes of all values between operators. ``unknown`` counts the operators of unknown cost. ``transforms`` says what
-    each transform changed.
+    each transform changed; ``spare_bytes`` of a memory limit were left for what an inference takes beyond its plan.
     """
 
     framework: dict[str, Any] = {}
@@ -123,6 +130,7 @@ class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
     activation_bytes: float | None = None
     unknown: dict[str, int] = {}
     transforms: tuple[str, ...] = ()
+    spare_bytes: int = 0
 
 
 class OperatorSamples(Struct, frozen=True, tag="operator", tag_field="kind"):

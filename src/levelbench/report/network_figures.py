@@ -17,7 +17,7 @@ from levelbench.records.network_summary import NetworkEntry, NetworkSummary
 from levelbench.records.networks import NetworkArm, NetworkCase
 from levelbench.report.drawing import INK, MARKERS, RULE, draw, plain_axes, time_unit
 from levelbench.report.markup import DASHES, SERIES
-from levelbench.report.networks import arm_label, case_label, memory_limit, summary_title
+from levelbench.report.networks import arm_label, case_label, summary_title
 from levelbench.report.numbers import BYTES, choose_unit, number
 from levelbench.report.tables import clean
 
@@ -263,7 +263,7 @@ def _draw_memory(
 def _memory_panel(axes: Axes, case: NetworkCase, shown: Sequence[MemoryPoint]) -> None:
     times = [entry.latency[0].estimate.value for _, entry in shown if entry.latency[0].estimate]
     sizes = [entry.memory.estimate.value for _, entry in shown if entry.memory.estimate]
-    limits = [limit for arm, _ in shown if (limit := memory_limit(arm)) is not None]
+    limits = [limit for arm, _ in shown if (limit := arm.memory_limit) is not None]
     unit, size = time_unit(axes.yaxis, times), choose_unit([*sizes, *limits], BYTES)
     for limit in dict.fromkeys(limits):
         axes.axvline(limit / size.size, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))

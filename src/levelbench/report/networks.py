@@ -6,7 +6,6 @@ time its operators one by one has no columns, and a note says why.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import fsum
@@ -33,10 +32,9 @@ from levelbench.report.tables import (
 )
 
 __all__ = ["arm_label", "breakdown_tables", "case_label", "entries_of", "facts_lines", "file_name", "latency_table"]
-__all__ += ["memory_limit", "network_lines", "operators_table", "phases_table", "profile_lines", "records_table"]
+__all__ += ["network_lines", "operators_table", "phases_table", "profile_lines", "records_table"]
 __all__ += ["summary_title", "transform_lines"]
 
-_LIMIT = re.compile(r"\bmemory=(\d+)")
 _GIGA = 1e-9
 _QUANTILES = ("p50", "p90", "p99")
 
@@ -229,12 +227,6 @@ def _setting_label(setting: str) -> str:
         return setting
     unit = choose_unit([float(value)], BYTES)
     return f"{name}={number(int(value) / unit.size)}{unit.symbol}"
-
-
-def memory_limit(arm: NetworkArm) -> int | None:
-    """The memory limit in bytes of a transform of the arm, or ``None``."""
-    found = [match for each in arm.transforms if (match := _LIMIT.search(each))]
-    return int(found[0].group(1)) if found else None
 
 
 def case_label(case: NetworkCase) -> str:
@@ -486,7 +478,7 @@ def _said(arm: NetworkArm, entry: NetworkEntry, base: NetworkEntry) -> list[str]
     if before is not None and after is not None:
         change = (after.value - before.value) / before.value
         said.append(f"peak memory {_bytes(before.value)} → {_bytes(after.value)} ({change:+.0%})")
-        limit = memory_limit(arm)
+        limit = arm.memory_limit
         if limit is not None:
             inside = "inside" if after.value <= limit else "BEYOND"
             said.append(f"{inside} its limit of {_bytes(limit)}")

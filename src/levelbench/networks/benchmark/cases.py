@@ -59,8 +59,11 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def make_case(specification: NetworkSpecification) -> Made:
-    """The network of a specification; ``DefinitionError`` if its file has changed since the plan."""
+def make_case(specification: NetworkSpecification, spare: int = 0) -> Made:
+    """The network of a specification, with so many bytes of a memory limit left for what plans do not see.
+
+    ``DefinitionError`` if its file has changed since the plan.
+    """
     case, arm = specification.case, specification.arm
     if case.kind == "native":
         _same_file(case, Path(case.path.rpartition(":")[0]))
@@ -70,7 +73,7 @@ def make_case(specification: NetworkSpecification) -> Made:
         return Made(native=load_native(case.path, case.options))
     base = build_base(case)
     refuse_fixed_batch(base, case)
-    made = _transformed(base, specification)
+    made = _transformed(base, specification, spare)
     network = made.transformed
     if network is not None and specification.direction == "backward":
         network = trained(network, specification.loss)
@@ -111,14 +114,14 @@ def _same_file(case: NetworkCase, path: Path) -> None:
         raise DefinitionError(f"the file {path}", found, "run the command again")
 
 
-def _transformed(base: Network, specification: NetworkSpecification) -> Made:
+def _transformed(base: Network, specification: NetworkSpecification, spare: int) -> Made:
     """The network after the arm's transforms, with its parameters' values and how far it may differ from ``base``."""
     words = specification.arm.transforms
     if not words:
         return Made(transformed=base)
     from levelbench.networks.transforms import apply_all
 
-    done = apply_all([_transform(word, specification.case) for word in words], base, base.initialise(0))
+    done = apply_all([_transform(word, specification.case, spare) for word in words], base, base.initialise(0))
     last = done[-1]
     gradients = [each.tolerance.gradients for each in done]
     return Made(
@@ -131,12 +134,12 @@ def _transformed(base: Network, specification: NetworkSpecification) -> Made:
     )
 
 
-def _transform(word: str, case: NetworkCase) -> Transform:
+def _transform(word: str, case: NetworkCase, spare: int) -> Transform:
     """The transform of ``name``, ``name:setting`` or ``name:setting;other=value``, with the case's batch and sizes."""
     from levelbench.networks.transforms import parse, settings
 
     known = settings(word.partition(";")[0].partition(":")[0])
-    common = {"batch": case.batch, "sizes": case.sizes}
+    common = {"batch": case.batch, "sizes": case.sizes, "spare": spare}
     return parse(word, **{name: value for name, value in common.items() if name in known})[0]
 
 

@@ -19,7 +19,7 @@ import gc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -372,13 +372,15 @@ def measure_network(
     record: Record,
     on_stage: Callable[[str], None] = lambda stage: None,
     open_backend: Callable[[str, str], OperatorBackend] = open_framework,
+    spare: int = 0,
 ) -> NetworkOutcome:
     """Measure ``specification``, passing each event except the outcome to ``record`` as soon as it is known.
 
-    ``on_stage`` gets each of ``STAGES`` as it begins. Raises ``MissingError`` for a framework that is not installed.
+    ``on_stage`` gets each of ``STAGES`` as it begins; a plan leaves ``spare`` bytes of its memory limit. Raises
+    ``MissingError`` for a framework that is not installed.
     """
     try:
-        return _measured(specification, reference, record, on_stage, open_backend)
+        return _measured(specification, reference, record, on_stage, open_backend, spare)
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one arm must not end the others
         return NetworkOutcome(*failure(error))
 
@@ -389,6 +391,7 @@ def _measured(
     record: Record,
     on_stage: Callable[[str], None],
     open_backend: Callable[[str, str], OperatorBackend],
+    spare: int,
 ) -> NetworkOutcome:
     arm = specification.arm
 
@@ -407,8 +410,10 @@ def _measured(
         raise UnsupportedError(asked, "it runs single operators only", "use another framework")
     mode = backend.chosen_mode(arm.mode or None)
     with phase("build"):
-        made = make_case(specification)
+        made = make_case(specification, spare)
     known = known_of(made, specification, backend.describe(), mode)
+    if spare:
+        known = replace(known, facts=structs.replace(known.facts, spare_bytes=spare))
     record(known.facts)
     _check_fit(known, specification)
     footprint = Footprint(meter_of(backend, arm.device))
@@ -443,6 +448,23 @@ def _measured(
     )
 
 
+def peak_of(specification: NetworkSpecification, spare: int) -> Measurement:
+    """The peak memory of a call, as a process that measures the specification has it: to be called once in one."""
+    arm = specification.arm
+    backend = open_framework(arm.framework, arm.device)
+    if not isinstance(backend, Backend):
+        raise UnsupportedError(
+            f"a network on {arm.framework}", "it runs single operators only", "use another framework"
+        )
+    made = make_case(specification, spare)
+    gc.collect()
+    gc.freeze()
+    footprint = Footprint(meter_of(backend, arm.device))
+    trial = PreparedCase(backend, made, specification, backend.chosen_mode(arm.mode or None))
+    trial.work()
+    return footprint.of(trial.work)
+
+
 def _check_fit(known: Known, specification: NetworkSpecification) -> None:
     """Skip, before anything is drawn, a network whose parameters cannot fit into memory."""
     held = (known.facts.parameter_bytes or 0) * _COPIES[specification.direction]
@@ -464,13 +486,14 @@ def make_record(
     on_stage: OnStage,
     crashed: str = "",
     planned: Planned | None = None,
+    spare: int = 0,
 ) -> Path:
     """Measure the case, write the record and return its path.
 
     ``seed`` is the number of the replicate; parameters and inputs are the same in all. ``reference`` is the file with
     the expected results, or a text that says why there is none. ``on_stage`` gets the record's path with each stage as
     it begins, and the outcome with an empty stage. ``crashed`` says how an earlier process crashed: this is recorded,
-    and the case is not tried again. ``planned`` are the effect and the number of records in the header.
+    and the case is not tried again. ``planned`` is for the header, ``spare`` as for :func:`measure_network`.
     """
     environment = capture()
     wanted = load(reference) if isinstance(reference, Path) else Reference(ReferenceFacts(reason=reference), {})
@@ -487,7 +510,7 @@ def make_record(
         if crashed:
             outcome = NetworkOutcome("failed", crashed)
         else:
-            outcome = measure_network(specification, wanted, writer.add, begin)
+            outcome = measure_network(specification, wanted, writer.add, begin, spare=spare)
         writer.add(outcome)
         on_stage(writer.path, "", outcome)
         after = capture_after()

@@ -291,8 +291,9 @@ class Microbatch(Transform):
     """Splits the batch where an inference would take more than ``memory`` bytes.
 
     The result is for one ``batch`` size; ``sizes`` bind the network's other open sizes. ``workspace`` says how
-    convolutions are computed (:mod:`levelbench.networks.transforms.memory`); ``times`` are measured times of the
-    operators (:func:`levelbench.networks.transforms.memory.measure_times`), else ``machine`` predicts them.
+    convolutions are computed (:mod:`levelbench.networks.transforms.memory`). ``spare`` bytes of the limit are left for
+    what an inference was seen to take beyond its plan. ``times`` are measured times of the operators
+    (:func:`levelbench.networks.transforms.memory.measure_times`), else ``machine`` predicts them.
     """
 
     name = "microbatch"
@@ -305,11 +306,12 @@ class Microbatch(Transform):
         batch: str | int,
         sizes: Mapping[str, int] = MappingProxyType({}),
         workspace: str = "reorder",
+        spare: int = 0,
         times: TimeTable | None = None,
         machine: SpeedModel | None = None,
     ) -> None:
         self._limit, self._batch, self._sizes = parse_bytes(memory), whole_number("batch", batch), dict(sizes)
-        self._workspace, self._times, self._machine = workspace, times, machine
+        self._workspace, self._spare, self._times, self._machine = workspace, spare, times, machine
 
     def plan(self, network: Network) -> SplitPlan:
         """Only the plan."""
@@ -331,7 +333,8 @@ class Microbatch(Transform):
         # Large constants that are computed from small ones must be known here too, for the shapes that depend on them.
         bound = FoldConstants(batch=self._batch, sizes=self._sizes).apply(network, parameters)
         profile = Profile(bound.network, axes, self._batch, self._workspace)
-        return make_plan(profile, self._limit, machine=self._machine, table=self._times), profile, bound
+        limit = max(0, self._limit - self._spare)
+        return make_plan(profile, limit, machine=self._machine, table=self._times), profile, bound
 
 
 def split_network(
