@@ -499,7 +499,7 @@ class _Withheld:
 
     def __init__(self, held_out: HeldOut | None) -> None:
         self._events, self._early = FileEvents(0), set[Path]()
-        self._inputs, self._labels = held_out.files if held_out is not None and held_out.files else (None, None)
+        self._inputs, self._labels = (*(held_out.files if held_out is not None else ()), None, None)[:2]
         self._after = held_out is not None and held_out.after
 
     def __enter__(self) -> _Withheld:
