@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -454,6 +456,34 @@ def test_functions_are_what_they_were_where_nobody_asks(monkeypatch):
     data, add, loader = levelbench.phases(data=batches, train=lambda a, b=1: a + b, evaluate=len)
     assert list(data(3)) == [0, 1, 2]
     assert (data.__doc__, add(1, b=2), loader([1, 2])) == ("So many.", 3, 2)
+
+
+class Model:
+    """With methods that tell their phases, as the guide makes one of scikit-learn's."""
+
+    def __init__(self):
+        self.weight = 1
+        self.score = levelbench.phases(evaluate=self.score)
+
+    def score(self):
+        return self.weight
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_of_a_model_whose_methods_tell_their_phases_calls_its_own(copied):
+    model = Model()
+    best = copied(model)
+    model.weight = 2
+    assert (model.score(), best.score()) == (2, 1)
+
+
+def test_functions_that_tell_their_phases_can_be_methods_and_be_pickled():
+    class Trainer:
+        step = levelbench.phases(train=lambda self, by: (self, by))
+
+    trainer = Trainer()
+    assert trainer.step(2) == (trainer, 2)
+    assert pickle.loads(pickle.dumps(levelbench.phases(evaluate=len)))([1, 2]) == 2
 
 
 def test_functions_in_a_tracked_block_tell_its_phases(tmp_path):
