@@ -119,7 +119,8 @@ def read_runs(path: Path) -> list[RunLog]:
             logs.append((each, partial(_wandb, asked, each)))
         elif each.name == "meta.yaml" and (each.parent / "metrics").is_dir() and not _is_deleted(each):
             logs.append((each.parent, partial(_mlflow_folder, asked, each.parent)))
-        elif each.suffix in (".db", ".sqlite"):
+        # A store within the folder has an index of that kind.
+        elif each.suffix in (".db", ".sqlite") and (each == path or not each.name.startswith(".")):
             logs.append((each, partial(_mlflow_database, asked, each)))
     found: list[RunLog] = []
     damaged: list[DataError] = []
