@@ -403,6 +403,37 @@ def test_a_page_that_is_being_written_when_its_program_is_killed_keeps_what_was_
     assert not told.contradicted
 
 
+@pytest.mark.parametrize("read_before", [False, True])
+def test_no_phase_shrinks_after_a_reading_in_the_middle_of_writing(pair, read_before):
+    told, begin = pair
+    telling = begin()
+    telling.switch(Phase.FORWARD)
+    if read_before:
+        told.totals_ns()
+    telling._words[0] += 1
+    before = told.totals_ns()
+    telling._words[0] += 1
+    for phase in (Phase.BACKWARD, Phase.FORWARD):
+        telling.switch(phase)
+        after = told.totals_ns()
+        assert all(after.get(name, 0) >= ns for name, ns in before.items())
+        assert sum(after.values()) == told._since_ns - told.started_ns
+        before = after
+    assert not told.contradicted
+
+
+def test_a_program_that_waits_for_a_processor_in_the_middle_of_writing_is_waited_for(pair, tmp_path, monkeypatch):
+    _, begin = pair
+    telling = begin()
+    telling._words[0] += 1
+
+    def go_on(_):
+        telling._words[0] += 1
+
+    monkeypatch.setattr(time, "sleep", go_on)
+    assert Page(tmp_path / "phases").read() is not None
+
+
 def test_what_a_device_did_is_known_when_it_was_waited_for(pair):
     class Marks:
         """A device on which each point is passed a second after the one before."""
