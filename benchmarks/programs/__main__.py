@@ -120,6 +120,7 @@ def witnessed_s(record: Record) -> float:
 
 COLOURS = {
     "prepare": "#c9ced6",
+    "compile": "#882255",
     "data": "#56B4E9",
     "forward": "#0072B2",
     "backward": "#D55E00",

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from levelbench.analysis.history import LEAST_POINTS, change_points, histories_of_commands, histories_of_runs
+from levelbench.analysis.history import (
+    LEAST_POINTS,
+    History,
+    Revision,
+    change_points,
+    histories_of_commands,
+    histories_of_runs,
+)
 from levelbench.measure.statistics import binomial_cdf
 from levelbench.records import RunGroup
 from levelbench.records.commands import CommandHeader, CommandOutcome, CommandRecord, CommandSpecification
@@ -161,6 +168,24 @@ def test_changes_are_looked_for_from_eight_revisions_on():
     (history,), _ = histories_of_commands(revisions(*SLOWER[: LEAST_POINTS - 1]))
     assert not history.changes
     assert "at least 8 revisions" in change_lines(history)[0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "note"),
+    [
+        ((1, 1), ""),
+        ((4, 4), "geometric mean [lowest to highest where n < 6]."),
+        ((4, 8), "geometric mean [95 % interval, lowest to highest where n < 6]."),
+        ((8, 8), "geometric mean [95 % interval]."),
+    ],
+)
+def test_a_history_says_what_its_brackets_are(counts, note):
+    points = tuple(
+        Revision(str(at) * 40, "", "", "2026-01-01T00:00", tuple(1 + each / 100 for each in range(count)))
+        for at, count in enumerate(counts)
+    )
+    table = history_table(History("a", "wall time", "m", points, ()), 0.95)
+    assert " ".join(table.notes) == note
 
 
 def test_where_runs_missed_their_target_no_change_is_looked_for(run, specification):

@@ -33,6 +33,22 @@ def test_each_place_is_a_side_with_its_times_and_nothing_is_imported_twice(call,
     assert len(listed) == 4
 
 
+def test_folders_whose_names_differ_after_a_dot_are_two_sides(call, sides, tmp_path):
+    for old, new in zip(sides, ("lr0.1-s0", "lr0.05-s0"), strict=True):
+        old.rename(tmp_path / new)
+    words = (*WORDS, "--store", tmp_path / "s", "--json")
+    found = json.loads(call("import", tmp_path / "lr0.1-s0", tmp_path / "lr0.05-s0", *words)[1])
+    assert {each["recipe"] for each in found["runs"]} == {"lr0.1-s0", "lr0.05-s0"}
+
+
+def test_a_folder_that_the_store_lies_in_is_imported_again_without_a_complaint(call, sides, tmp_path):
+    call("import", *sides, *WORDS, "--store", tmp_path / "s")
+    call("list", "runs", "--store", tmp_path / "s")
+    assert list((tmp_path / "s").glob(".*.sqlite"))
+    code, out, _ = call("import", tmp_path, *WORDS, "--recipe", "adam", "--store", tmp_path / "s")
+    assert (code, "not imported" in out) == (0, False)
+
+
 def test_they_are_compared_where_the_user_says_that_the_machine_is_one(call, sides, tmp_path):
     call("import", *sides, *WORDS, "--store", tmp_path / "s")
     code, out, _ = call(

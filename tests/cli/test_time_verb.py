@@ -260,6 +260,13 @@ def test_a_history_is_in_the_order_of_commits_not_of_measurement(time, commit, t
     assert "the order of measurement" in " ".join(time("--history", *results, verb="report")[1].split())
 
 
+def test_a_history_of_another_name_names_those_that_are_there(time, commit, tmp_path):
+    commit(0.01)
+    time("sh run.sh", "-n", 1, "--store", tmp_path / "results")
+    code, _, err = time("--history", "sh ran.sh", "--store", tmp_path / "results", verb="report")
+    assert (code, "close: sh run.sh" in err) == (2, True)
+
+
 @pytest.mark.parametrize("words", [(), ("nothing of that name",), ("--across-machines",)])
 def test_a_history_of_nothing_is_refused(time, words):
     code, _, err = time("--history", *words, verb="report")

@@ -253,6 +253,23 @@ def test_xgboosts_training_set_is_not_taken_for_held_out_data_where_it_comes_las
     assert [each.quality["validation"] for each in record().evaluations] == [0.5]
 
 
+def test_the_mean_of_xgboosts_cross_validation_is_its_quality(trainers, track, record):
+    with track() as run:
+        callback = run.callback("xgboost", examples=4)
+        callback.before_iteration(None, 0, {})
+        callback.after_iteration(None, 0, {"train": {"accuracy": [(1.0, 0.0)]}, "test": {"accuracy": [(0.5, 0.1)]}})
+    assert [each.quality["validation"] for each in record().evaluations] == [0.5]
+
+
+def test_a_cross_validation_of_xgboosts_ends_before_an_iteration_and_not_after_one(trainers, track, record):
+    with track() as run:
+        callback, model = run.callback("xgboost", examples=4), SimpleNamespace(cvfolds=[])
+        for at in range(2):
+            assert not callback.before_iteration(model, at, {})
+            assert not callback.after_iteration(model, at, {"test": {"accuracy": [(1.0, 0.0)]}})
+        assert callback.before_iteration(model, 2, {})
+
+
 def test_lightgbms_training_set_is_not_taken_for_held_out_data_where_it_comes_last(trainers, track, record):
     with track() as run:
         before, after = run.callback("lightgbm", examples=4)

@@ -942,6 +942,42 @@ def test_labels_of_ones_own_are_private_and_cannot_be_learned_from_the_inputs_gi
     assert "private labels" in records()[0].header.specification.held_out
 
 
+@pytest.fixture
+def own_held_out(tmp_path):
+    np.save(tmp_path / "X.npy", np.zeros((400, 4)))
+    np.save(tmp_path / "y.npy", np.arange(400) % 4)
+    return ("--target", "accuracy=0.8", "--held-out", "X.npy,y.npy", "-n", 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who reads a file")
+def test_a_program_that_reads_the_labels_that_score_it_is_a_doubt(run, records, own_held_out):
+    program = 'import numpy as np, os; np.save(os.environ["LEVELBENCH_PREDICTIONS"], np.load("y.npy"))'
+    run(program, *own_held_out)
+    assert any("y.npy, whose labels score it, was read while it ran" in each for each in records()[0].end.suspect)
+
+
+EARLY = """
+import numpy as np, levelbench
+{before}
+levelbench.predict(lambda inputs: {predict})
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who reads a file")
+@pytest.mark.parametrize(
+    ("before", "predict", "doubted"),
+    [
+        ("np.load('X.npy')", "np.zeros(400)", True),
+        ("pass", "np.load('X.npy')[:, 0]", False),
+    ],
+)
+def test_inputs_that_a_program_reads_before_it_is_to_have_them_are_a_doubt(
+    run, records, own_held_out, before, predict, doubted
+):
+    run(EARLY.replace("{before}", before).replace("{predict}", predict), *own_held_out, "--reveal-inputs", "after")
+    assert any("was read before it had trained" in each for each in records()[0].end.suspect) is doubted
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "found"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -401,6 +403,37 @@ def test_a_page_that_is_being_written_when_its_program_is_killed_keeps_what_was_
     assert not told.contradicted
 
 
+@pytest.mark.parametrize("read_before", [False, True])
+def test_no_phase_shrinks_after_a_reading_in_the_middle_of_writing(pair, read_before):
+    told, begin = pair
+    telling = begin()
+    telling.switch(Phase.FORWARD)
+    if read_before:
+        told.totals_ns()
+    telling._words[0] += 1
+    before = told.totals_ns()
+    telling._words[0] += 1
+    for phase in (Phase.BACKWARD, Phase.FORWARD):
+        telling.switch(phase)
+        after = told.totals_ns()
+        assert all(after.get(name, 0) >= ns for name, ns in before.items())
+        assert sum(after.values()) == told._since_ns - told.started_ns
+        before = after
+    assert not told.contradicted
+
+
+def test_a_program_that_waits_for_a_processor_in_the_middle_of_writing_is_waited_for(pair, tmp_path, monkeypatch):
+    _, begin = pair
+    telling = begin()
+    telling._words[0] += 1
+
+    def go_on(_):
+        telling._words[0] += 1
+
+    monkeypatch.setattr(time, "sleep", go_on)
+    assert Page(tmp_path / "phases").read() is not None
+
+
 def test_what_a_device_did_is_known_when_it_was_waited_for(pair):
     class Marks:
         """A device on which each point is passed a second after the one before."""
@@ -454,6 +487,34 @@ def test_functions_are_what_they_were_where_nobody_asks(monkeypatch):
     data, add, loader = levelbench.phases(data=batches, train=lambda a, b=1: a + b, evaluate=len)
     assert list(data(3)) == [0, 1, 2]
     assert (data.__doc__, add(1, b=2), loader([1, 2])) == ("So many.", 3, 2)
+
+
+class Model:
+    """With methods that tell their phases, as the guide makes one of scikit-learn's."""
+
+    def __init__(self):
+        self.weight = 1
+        self.score = levelbench.phases(evaluate=self.score)
+
+    def score(self):
+        return self.weight
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_of_a_model_whose_methods_tell_their_phases_calls_its_own(copied):
+    model = Model()
+    best = copied(model)
+    model.weight = 2
+    assert (model.score(), best.score()) == (2, 1)
+
+
+def test_functions_that_tell_their_phases_can_be_methods_and_be_pickled():
+    class Trainer:
+        step = levelbench.phases(train=lambda self, by: (self, by))
+
+    trainer = Trainer()
+    assert trainer.step(2) == (trainer, 2)
+    assert pickle.loads(pickle.dumps(levelbench.phases(evaluate=len)))([1, 2]) == 2
 
 
 def test_functions_in_a_tracked_block_tell_its_phases(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -772,3 +774,59 @@ def test_a_tracked_run_that_only_saves_or_reads_its_own_is_no_doubt(tmp_path, pa
 def test_data_that_a_tracked_run_reads_each_time_is_no_doubt(tmp_path):
     (tmp_path / "model.pt").write_bytes(bytes(90_000))
     assert tracked_doubts(tmp_path, first=READS, within=READS) == [[], []]
+
+
+class Notebook:
+    """Runs cells as a notebook's kernel does: in one namespace, each under a file that is not there."""
+
+    def __init__(self, folder):
+        self.names = {"levelbench": levelbench, "get_ipython": None, "folder": folder}
+
+    def run(self, cell):
+        file = f"/tmp/ipykernel_1/{abs(hash(cell))}.py"
+        linecache.cache[file] = (len(cell), None, cell.splitlines(keepends=True), file)
+        exec(compile(cell, file, "exec"), self.names)
+        return self.names
+
+
+CELL = """
+with levelbench.track("mine", target={"accuracy": 0.9}, store=folder, quiet=True) as run:
+    run.evaluate(accuracy())
+"""
+
+
+@pytest.mark.parametrize(("session", "recipe"), [("/home/me/train.ipynb", "train"), (None, "notebook")])
+def test_a_notebook_is_the_recipe_of_its_runs_whatever_the_text_of_the_cell(tmp_path, monkeypatch, session, recipe):
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    if session is not None:
+        monkeypatch.setenv("JPY_SESSION_NAME", session)
+    notebook = Notebook(tmp_path)
+    notebook.run("def accuracy(): return 0.5")
+    for cell in (CELL, f"{CELL}# edited"):
+        found = read_record(notebook.run(cell)["run"].path)
+        assert found.header.specification.recipe == recipe
+
+
+def test_what_other_cells_define_for_the_cell_of_a_run_is_part_of_its_program(tmp_path):
+    notebook = Notebook(tmp_path)
+    notebook.run("def accuracy(): return Model().score()")
+    sources = []
+    for score in ("0.5", "0.6", "0.5"):
+        notebook.run(f"class Model:\n    def score(self): return {score}")
+        notebook.run(f"def other(): return {len(sources)}")
+        sources.append(read_record(notebook.run(CELL)["run"].path).header.source)
+    assert sources[0].modules.keys() >= {"accuracy", "Model"}
+    assert "other" not in sources[0].modules
+    assert sources[0].whole == sources[2].whole != sources[1].whole
+
+
+def test_modules_of_ones_own_that_a_notebook_holds_are_part_of_its_program(tmp_path, monkeypatch):
+    (tmp_path / "my_model_of_cells.py").write_text("def accuracy(): return 0.5")
+    monkeypatch.syspath_prepend(tmp_path)
+    main = ModuleType("main_of_cells")
+    monkeypatch.setitem(sys.modules, main.__name__, main)
+    notebook = Notebook(tmp_path)
+    vars(main).update(notebook.names, __name__=main.__name__)
+    notebook.names = vars(main)
+    notebook.run("from my_model_of_cells import accuracy")
+    assert "my_model_of_cells" in read_record(notebook.run(CELL)["run"].path).header.source.modules

@@ -65,13 +65,23 @@ def event_files(tmp_path, monkeypatch):
     pytest.importorskip("tensorboard")
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-    def write(folder, points, began_s=BEGAN_S, tags=("val/acc",)):
+    def write(folder, points, began_s=BEGAN_S, tags=("val/acc",), settings=None):
         with monkeypatch.context() as then:
             then.setattr(time, "time", lambda: began_s)
             writer = EventFileWriter(str(tmp_path / folder))
-        writer.add_event(Event(wall_time=began_s))
+        first = Event(wall_time=began_s)
+        if settings is not None:
+            told = HParamsPluginData()
+            for name, value in settings.items():
+                kind = {str: "string_value", bool: "bool_value"}.get(type(value), "number_value")
+                setattr(told.session_start_info.hparams[name], kind, value)
+            logged = first.summary.value.add(tag="_hparams_/session_start_info")
+            logged.metadata.plugin_data.plugin_name = "hparams"
+            logged.metadata.plugin_data.content = told.SerializeToString()
+        writer.add_event(first)
         for at_s, step, value in points:
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag in tags])
             writer.add_event(Event(wall_time=began_s + at_s, step=step, summary=summary))

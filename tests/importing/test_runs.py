@@ -146,6 +146,15 @@ def test_the_folder_of_settings_that_torch_makes_is_no_run(event_files, tmp_path
     assert [run.name for run in read_runs(tmp_path)] == ["a"]
 
 
+@pytest.mark.parametrize("folder", ["a", "a/1795772643.0306275"])
+def test_hyperparameters_of_tensorboard_are_the_settings_of_their_run(event_files, tmp_path, folder):
+    given = {"lr": 0.1, "batch": 64, "nesterov": True, "schedule": "cosine"}
+    event_files("a", curve(2.0))
+    event_files(folder, [(1.0, 0, 0.9)] if folder != "a" else [], tags=("hp/acc",), settings=given)
+    (run,) = read_runs(tmp_path)
+    assert run.settings == given
+
+
 @pytest.mark.parametrize(("status", "ended"), [(1, "interrupted"), (3, "done"), (4, "failed"), (5, "interrupted")])
 def test_a_run_of_mlflow_ends_as_its_status_says(mlflow_folder, mlflow_database, imported, status, ended):
     names = {1: "RUNNING", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}

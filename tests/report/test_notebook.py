@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+import levelbench
 from levelbench.analysis.comparison import compare
 from levelbench.analysis.stability import stability
 from levelbench.analysis.why import explain
@@ -49,6 +50,12 @@ def test_a_run_shows_its_facts_phases_and_doubts(make):
     assert "time to accuracy" in html or "reached in" in html
     assert "backward" in html
     assert "doubt: the machine was busy" in html
+
+
+def test_a_tracked_run_shows_its_record(tmp_path):
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        run.evaluate(0.5)
+    assert "accuracy at least 0.9" in shown(run)
 
 
 def test_a_record_shows_its_curve_where_it_can_be_drawn(make):

@@ -84,7 +84,8 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
     found: dict[str, Any] = {}
     problems, new = [f"not imported: {each.asked.removeprefix('importing ')}: {each.found}" for each in damaged], 0
     for place, each in logged:
-        recipe = given["recipe"] or place.resolve().stem
+        # A folder's name ends in no suffix: lr0.1-s0 and lr0.05-s0 are two.
+        recipe = given["recipe"] or (place.resolve().name if place.is_dir() else place.stem)
         try:
             own = {name: given[name] for name in ("metric", "crossing", "task", "ignore")}
             path, written = import_run(each, target, store, recipe=recipe, **own)

@@ -166,7 +166,7 @@ def _history(
 ) -> int:
     """Print tables on standard output, and write the requested files."""
     from levelbench.analysis.history import histories_of_commands, histories_of_runs
-    from levelbench.errors import UsageError
+    from levelbench.errors import UnknownNameError, UsageError
     from levelbench.measure.environment import commit_order, is_shallow
     from levelbench.records import group_runs
     from levelbench.records.commands import CommandRecord
@@ -177,9 +177,11 @@ def _history(
     order = partial(commit_order, Path.cwd())
     records = CommandRecord.all(store.path)
     parts = [histories_of_commands(records, level, order), histories_of_runs(groups, level, order)]
-    found = [each for histories, _ in parts for each in histories]
-    found = [each for each in found if not words or any(word in each.name for word in words)]
+    known = [each for histories, _ in parts for each in histories]
+    found = [each for each in known if not words or any(word in each.name for word in words)]
     unknown = sum(count for _, count in parts)
+    if known and not found:
+        raise UnknownNameError("history", words[0], sorted({each.name for each in known}))
     if not found:
         why = f"{unknown} of its processes and runs have no known git commit" if unknown else "it has none"
         of = f" of {' or '.join(words)}" if words else ""

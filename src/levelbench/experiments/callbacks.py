@@ -247,10 +247,15 @@ class _Xgboost(_Callback):
 
     def after_iteration(self, model: object, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
         self.reporter.step()
-        latest = {name: {metric: each[-1] for metric, each in found.items()} for name, found in evals_log.items()}
+        # That of a cross-validation is a mean with its deviation.
+        latest = {
+            name: {metric: each[-1][0] if isinstance(each[-1], tuple) else each[-1] for metric, each in found.items()}
+            for name, found in evals_log.items()
+        }
         self.reporter.quality(_held_out(latest), epoch + 1)
         self.reporter.phase(Phase.OTHER)
-        return self.reporter.over()
+        # A cross-validation takes only its early stopping to end it here; it ends before the next iteration.
+        return self.reporter.over() and not hasattr(model, "cvfolds")
 
 
 def _lightgbm(reporter: _Reporter) -> Any:

@@ -7,6 +7,7 @@ Started in any other way, the program runs as if nothing had been said.
 from __future__ import annotations
 
 import atexit
+import copy
 import functools
 import inspect
 import os
@@ -17,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from types import GeneratorType
+from types import GeneratorType, MethodType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from levelbench.errors import UnknownNameError, UsageError
@@ -404,18 +405,42 @@ def _in_phase(name: str, function: Any) -> Any:
     if any(kind(each) for kind in _ASYNCHRONOUS for each in (function, own)):
         raise UsageError(asked, f"{function!r} is asynchronous"[:200], "give a function that is not async")
 
-    @functools.wraps(function)
-    def call(*given: Any, **named: Any) -> Any:
-        with _block(name):
-            found = function(*given, **named)
+    return _InPhase(name, function)
+
+
+@final
+class _InPhase:
+    """A function whose calls belong to a phase.
+
+    As an attribute of a model it goes along with a copy: that of a deep copy calls the copy's own method, and of a
+    pickled model only the method stays.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._name, self._function = name, function
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        with _block(self._name):
+            found = self._function(*given, **named)
             if "jax" in sys.modules and not isinstance(found, Iterator):
                 found = sys.modules["jax"].block_until_ready(found)
-        if is_data:
+        if self._name == Phase.DATA.label:
             # It may be a batch: arrays can be gone through, too.
             return _loader(found) if isinstance(found, Iterable) and _is_loader(found) else found
-        return _Stepwise(name, found) if isinstance(found, GeneratorType) else found
+        return _Stepwise(self._name, found) if isinstance(found, GeneratorType) else found
 
-    return call
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        # In a class it is a method, as the function was.
+        return self if instance is None else MethodType(self, instance)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _InPhase:
+        return _InPhase(self._name, copy.deepcopy(self._function, memo))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if isinstance(self._function, MethodType):
+            return getattr, (self._function.__self__, self._function.__name__)
+        return functools.partial, (self._function,)
 
 
 _ASYNCHRONOUS = inspect.iscoroutinefunction, inspect.isasyncgenfunction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import linecache
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from levelbench import plugins
 from levelbench.records.caveats import kind_of
 
 __all__ = [
+    "cells_behind",
     "changed_files",
     "data_digests",
     "file_of_module",
@@ -101,6 +103,28 @@ def own_modules(root: ModuleType | None, others: Iterable[ModuleType | None] = (
             known = file.stem if name.startswith("levelbench_task_") else name
             digests[known] = hashlib.sha256(text).hexdigest()
     return dict(sorted(digests.items()))
+
+
+def cells_behind(text: str, names: Mapping[str, object]) -> dict[str, str]:
+    """The functions and classes of other cells that a cell with this ``text`` uses, and those that they use in turn.
+
+    ``names`` are those of its notebook. Each with the SHA-256 of the cell that defined it.
+    """
+    found, todo = dict[str, str](), [text]
+    while todo:
+        for name in set(_WORD.findall(todo.pop())) - found.keys():
+            value = names.get(name)
+            parts = [value, *vars(value).values()] if isinstance(value, type) else [value]
+            files = [each.__code__.co_filename for each in parts if isinstance(each, FunctionType)]
+            texts = ("".join(linecache.getlines(each)) for each in files if not Path(each).is_file())
+            cell = next(filter(None, texts), "")
+            if cell and cell != text:
+                found[name] = hashlib.sha256(cell.encode()).hexdigest()
+                todo.append(cell)
+    return dict(sorted(found.items()))
+
+
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 def variables_read(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:
@@ -184,6 +208,8 @@ def _own_texts(root: ModuleType | None, others: Iterable[ModuleType | None]) -> 
     if root is None:
         return
     queue = [root.__name__, *(each.__name__ for each in others if each is not None)]
+    # A notebook has no file that says what it imports.
+    queue += _held_by(root) if file_of_module(root.__name__) is None else ()
     seen = set(queue)
     for name in queue:
         file = file_of_module(name)

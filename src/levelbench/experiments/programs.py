@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
 from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
 from levelbench.experiments.commands import Preparation, doubts_of, failure_of, files_named, peak_memory, which_python
-from levelbench.experiments.file_events import Earlier, LeftFiles
+from levelbench.experiments.file_events import Earlier, FileEvents, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
@@ -61,12 +61,14 @@ class HeldOut:
 
     ``inputs`` (n, ...) and ``labels`` (n,). With ``after`` it gets the inputs once it has printed a line with
     ``levelbench: trained``, where its clock stops. ``public`` says that the labels lie on this machine anyway.
+    ``files`` are those that inputs and labels were read from, if they are the user's own.
     """
 
     inputs: NDArray[Any]
     labels: NDArray[Any]
     after: bool = False
     public: bool = False
+    files: tuple[Path, ...] = ()
 
     @property
     def words(self) -> str:
@@ -145,7 +147,7 @@ def read_held_out(text: str, target: Target, *, after: bool) -> HeldOut:
     if len(arrays) != 2 or arrays[1].ndim != 1 or len(arrays[0]) != len(arrays[1]) or not len(arrays[1]):
         shapes = " and ".join(str(each.shape) for each in arrays)
         raise UsageError(asked, f"they have shapes {shapes}", "give inputs (n, ...) and labels (n,)")
-    return HeldOut(arrays[0], arrays[1], after)
+    return HeldOut(arrays[0], arrays[1], after, files=tuple(Path(name.strip()) for name in text.split(",")))
 
 
 def make_arm(
@@ -382,6 +384,7 @@ class ProgramRuns(Kind[Arm, Record]):
             if held_out is not None and held_out.after and TRAINED in line and not inputs.exists():
                 trained_ns, trained = HOST.now_ns(), Spent(children_cpu_s(), time.time())
                 run.hold()
+                withheld.look()
                 _save(inputs, held_out)
             found = printed.read(line)
             if found is not None and not run.over and not run.held:
@@ -392,12 +395,12 @@ class ProgramRuns(Kind[Arm, Record]):
 
         with (
             LeftFiles(command.folder, command.text.split(), [self._store.path], self._earlier) as left,
+            _Withheld(held_out) as withheld,
             TemporaryDirectory(prefix="levelbench-") as folder,
             self._written(command, turn) as written,
             run,
         ):
-            inputs, predictions = Path(folder) / "inputs.npy", Path(folder) / "predictions"
-            page = Path(folder) / "phases"
+            inputs, predictions, page = (Path(folder) / each for each in ("inputs.npy", "predictions", "phases"))
             environment = {"LEVELBENCH_SEED": str(turn.seed), "PYTHONUNBUFFERED": "1"} | run.listen(page)
             if held_out is not None:
                 environment |= {"LEVELBENCH_INPUTS": str(inputs), "LEVELBENCH_PREDICTIONS": str(predictions)}
@@ -429,15 +432,14 @@ class ProgramRuns(Kind[Arm, Record]):
             if ended.timed_out:
                 run.spend()
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
-            outside.suspect += [*_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
+            outside.suspect += [*withheld.doubts(), *_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
             outside.suspect += [*self._read_elsewhere(printed), *left.doubts(torn=ended.writing)]
             outside.read, outside.data = left.texts(), left.data()
             outside.suspect += self._preparation.made(run.id, outside.read or {}, command)
             self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)
         refuse_contradictory(record)
-        error = self._failure(turn, arm, outside.failed, command, ended) if outside.failed else None
-        return record, error
+        return record, self._failure(turn, arm, outside.failed, command, ended) if outside.failed else None
 
     def _failure(self, turn: Turn, arm: Arm, failed: str, command: Command, ended: EndedCommand) -> CheckFailedError:
         """Why a program made no run, with what it printed last."""
@@ -486,6 +488,42 @@ class ProgramRuns(Kind[Arm, Record]):
     def _written(self, command: Command, turn: Turn) -> ProgressFile | nullcontext[None]:
         name = self._settings.progress_file
         return nullcontext() if name is None else ProgressFile(command.folder / name.replace("{seed}", str(turn.seed)))
+
+
+@final
+class _Withheld:
+    """Whether files are read while a program runs that have what it is not given: the labels, or inputs too early.
+
+    A context manager; it sees the files by any name (on Linux), and no copies of them.
+    """
+
+    def __init__(self, held_out: HeldOut | None) -> None:
+        self._events, self._early = FileEvents(0), set[Path]()
+        self._inputs, self._labels = (*(held_out.files if held_out is not None else ()), None, None)[:2]
+        self._after = held_out is not None and held_out.after
+
+    def __enter__(self) -> _Withheld:
+        for each in (self._labels, self._inputs if self._after else None):
+            if each is not None:
+                self._events.watch_first_read(each)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._events.__exit__()
+
+    def look(self) -> None:
+        """Take in what was read before the inputs are given."""
+        self._early |= {path for path, _ in self._events.take()}
+
+    def doubts(self) -> list[str]:
+        """Of a program that has ended."""
+        read = self._early | {path for path, _ in self._events.take()}
+        found = []
+        if self._labels in read:
+            found.append(f"{self._labels}, whose labels score it, was read while it ran: it may have used them")
+        if self._inputs in self._early:
+            found.append(f"{self._inputs} was read before it had trained: these inputs may have shaped its training")
+        return [redact(f"{each}; keep that file where the program does not look") for each in found]
 
 
 def _save(path: Path, held_out: HeldOut) -> None:

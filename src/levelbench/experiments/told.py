@@ -12,6 +12,7 @@ import json
 import mmap
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -44,7 +45,8 @@ _WORDS = struct.Struct(f"={_LEFT + 1}q")
 
 _IMPOSSIBLE = "the phases that its program reports do not fit into the time that it took"
 
-_MOST_READS = 1000
+_MOST_READS, _READS_AT_ONCE, _BETWEEN_READS_S = 200, 100, 1e-4
+"""A program may wait for a processor in the middle of writing; it gets one while its reader waits."""
 
 _MOST_LINE_BYTES = 4096
 
@@ -90,7 +92,9 @@ class Page:
 
     def read(self) -> _Told | None:
         """What was written last; ``None`` if nothing is there, or not all of it."""
-        for _ in range(_MOST_READS):
+        for at in range(_MOST_READS):
+            if at > _READS_AT_ONCE:
+                time.sleep(_BETWEEN_READS_S)
             found = os.pread(self._descriptor, _WORDS.size, 0)
             if len(found) < _WORDS.size:
                 self.damaged = True
@@ -230,6 +234,7 @@ class ToldTimeline(Timeline):
         super().__init__(HOST)
         self._page: Page | None = None
         self._told_ns = [0] * len(Phase)
+        # What a record has as ``train`` that nothing was told of.
         self._known_ns = 0
         self._prepared_ns: int | None = None
         self.contradicted = ""
@@ -284,8 +289,7 @@ class ToldTimeline(Timeline):
         prepared_ns = self._prepared_ns or 0
         totals[Phase.PREPARE] += prepared_ns
         totals[Phase.TRAIN] -= prepared_ns
-        if self._prepared_ns is None:
-            self._known_ns = self._totals_ns[Phase.TRAIN]
+        self._known_ns = self._totals_ns[Phase.TRAIN] - sum(self._told_ns) - prepared_ns
         return {phase.label: ns for phase, ns in totals.items() if ns}
 
     def _look(self, page: Page) -> None:
@@ -319,7 +323,8 @@ class ToldTimeline(Timeline):
         # It may have switched since the page was read, or learnt later what its device did: nothing that a record has
         # already shrinks, so phases that grew have this much less.
         gains = {at: max(0, ns - before) for at, (ns, before) in enumerate(zip(totals_ns, self._told_ns, strict=True))}
-        excess = sum(gains.values()) + sum(self._told_ns) - sum(totals_ns)
+        room_ns = min(sum(totals_ns), whole_ns - self._known_ns - self._prepared_ns)
+        excess = sum(gains.values()) + sum(self._told_ns) - room_ns
         for at in sorted(gains, key=gains.__getitem__, reverse=True):
             cut = min(gains[at], excess)
             self._told_ns[at] += gains[at] - cut

@@ -23,7 +23,7 @@ from typing import Literal
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments.marking import place_of_rank
-from levelbench.experiments.own_code import own_modules
+from levelbench.experiments.own_code import cells_behind, own_modules
 from levelbench.experiments.tracked import TrackedRun
 from levelbench.measure.crossing import sign_of
 from levelbench.records import Specification
@@ -141,11 +141,17 @@ def _settings_given(asked: str, given: object) -> dict[str, object]:
 
 
 def _source_of(frame: FrameType) -> Source:
-    """The text of the program that calls, with the user's own modules that it imports."""
-    name = frame.f_code.co_filename
-    text = "".join(linecache.getlines(name, frame.f_globals))
-    module = sys.modules.get(str(frame.f_globals.get("__name__")))
-    modules = own_modules(module) if getattr(module, "__file__", None) else {}
+    """The text of the program that calls, with the user's own modules that it imports.
+
+    A cell of a notebook comes with the functions and classes of other cells, under the name of the notebook: the cell's
+    own is a number that changes with its text.
+    """
+    name, names = frame.f_code.co_filename, frame.f_globals
+    text = "".join(linecache.getlines(name, names))
+    modules = own_modules(sys.modules.get(str(names.get("__name__"))))
+    if "get_ipython" in names and (Path(name).parent.name.startswith("ipykernel_") or not Path(name).is_file()):
+        name = os.environ.get("JPY_SESSION_NAME") or str(names.get("__vsc_ipynb_file__") or "notebook.ipynb")
+        modules |= cells_behind(text, names)
     return source_of_text(Path(name).name, text, modules=modules)
 
 

@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -108,16 +108,19 @@ def read_runs(path: Path) -> list[RunLog]:
     for folder in events:
         of_keras = folder.name in _KERAS and all(folder.parent / each in events for each in _KERAS)
         runs.setdefault(folder.parent if of_keras else folder, []).append(folder)
-    for folder, parts in runs.items():
+    # What ``add_hparams`` logs in a folder within that of the run is the run's.
+    lent: dict[Path, dict[str, Setting]] = {}
+    for folder, parts in sorted(runs.items(), key=lambda each: -len(each[0].parts)):
         own = [each for each in files if each.parent in parts and ".tfevents." in each.name]
         top = path if path.is_dir() else folder
-        logs.append((folder, partial(_tensorboard, asked, top, folder, own, folder.parent in events)))
+        logs.append((folder, partial(_tensorboard, asked, top, folder, own, folder.parent in events, lent)))
     for each in files:
         if each.suffix == ".wandb":
             logs.append((each, partial(_wandb, asked, each)))
         elif each.name == "meta.yaml" and (each.parent / "metrics").is_dir() and not _is_deleted(each):
             logs.append((each.parent, partial(_mlflow_folder, asked, each.parent)))
-        elif each.suffix in (".db", ".sqlite"):
+        # A store within the folder has an index of that kind.
+        elif each.suffix in (".db", ".sqlite") and (each == path or not each.name.startswith(".")):
             logs.append((each, partial(_mlflow_database, asked, each)))
     found: list[RunLog] = []
     damaged: list[DataError] = []
@@ -342,9 +345,15 @@ def _events(asked: str, path: Path) -> Iterator[Any]:
     yield None
 
 
-def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path], within: bool) -> list[RunLog]:
-    """``within`` says whether the folder above has a log, too: then settings alone (``add_hparams``) are no run."""
+def _tensorboard(
+    asked: str, top: Path, folder: Path, files: list[Path], within: bool, lent: dict[Path, dict[str, Setting]]
+) -> list[RunLog]:
+    """``within`` says whether the folder above has a log, too: then settings alone (``add_hparams``) are no run.
+
+    They are ``lent`` to the run of that folder.
+    """
     _need("tensorboard", asked)
+    settings: dict[str, Setting] = {}
     has_settings = False
 
     def read() -> RunLog:
@@ -368,6 +377,7 @@ def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path], within:
                     continue
                 times.append(event.wall_time)
                 has_settings = has_settings or any(each.tag.startswith("_hparams_/") for each in event.summary.value)
+                settings.update(_hyperparameters(event))
                 prefix = "train/" if path.parent != folder and path.parent.name == _KERAS[0] else ""
                 for tag, value in scalars(event):
                     training.add(process)
@@ -379,11 +389,29 @@ def _tensorboard(asked: str, top: Path, folder: Path, files: list[Path], within:
         name = folder.name if folder == top else str(folder.relative_to(top))
         # A copied or renamed folder is still the same run.
         identity = f"{times[0]!r} {times[-1]!r} {len(times)} {sorted(metrics.items())}"
-        return RunLog("TensorBoard", name, identity, times[0], times[-1], {}, metrics, status, _pause(own))
+        return RunLog("TensorBoard", name, identity, times[0], times[-1], settings, metrics, status, _pause(own))
 
-    found = _guarded(asked, folder, read)
-    is_run = not (within and has_settings) or any(len(each) > 1 for each in found[0].metrics.values())
-    return found if is_run else []
+    (found,) = _guarded(asked, folder, read)
+    if within and has_settings and not any(len(each) > 1 for each in found.metrics.values()):
+        lent.setdefault(folder.parent, {}).update(settings)
+        return []
+    return [replace(found, settings=lent.get(folder, {}) | settings)]
+
+
+def _hyperparameters(event: Any) -> Iterator[tuple[str, Setting]]:
+    """What ``add_hparams`` has logged in an event."""
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    for value in event.summary.value:
+        if value.tag == "_hparams_/session_start_info":
+            told = HParamsPluginData.FromString(value.metadata.plugin_data.content).session_start_info.hparams
+            for name, each in told.items():
+                kind = each.WhichOneof("kind")
+                if kind == "number_value":
+                    number = each.number_value
+                    yield name, int(number) if number.is_integer() else number if math.isfinite(number) else str(number)
+                elif kind in ("string_value", "bool_value"):
+                    yield name, getattr(each, kind)
 
 
 def _pause(spans: Iterable[tuple[tuple[str, ...], Sequence[float]]]) -> str:

@@ -66,6 +66,9 @@ def _ratio(change: Change) -> str:
 def history_table(history: History, level: float) -> Table:
     """A row per revision, in their order."""
     changes = {change.at: f"x{_ratio(change)}" for change in history.changes}
+    known = [each for point in history.points if (each := point.estimate(level)) is not None]
+    ranges = [each.interval.is_range for each in known if each.interval is not None]
+    shown = [f"{level * 100:.3g} % interval"] * (not all(ranges)) + ["lowest to highest where n < 6"] * any(ranges)
     return Table.of(
         "history",
         f"{history.name}: {history.measure} by revision",
@@ -79,6 +82,7 @@ def history_table(history: History, level: float) -> Table:
             lambda row: estimate_cell(row[1].estimate(level), f"{row[1].missed} of them have no time"),
         ),
         (Column("change", "change from here on"), lambda row: cell_of(changes.get(row[0], ""))),
+        notes=[f"geometric mean [{', '.join(shown)}]."] if shown else [],
     ).without_empty()
 
 

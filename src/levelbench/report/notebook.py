@@ -75,6 +75,13 @@ def _record(record: Record) -> str:
     return _run(run) + _drawings(*curves)
 
 
+def _tracked(run: Any) -> str:
+    """``run`` is a ``TrackedRun``: experiments come after reports."""
+    from levelbench.records.reader import read_record
+
+    return _record(read_record(run.path))
+
+
 def _group(group: RunGroup) -> str:
     from levelbench.report.markup import to_html
     from levelbench.report.runs import groups_table
@@ -211,6 +218,7 @@ SHOWN: dict[tuple[str, str], Callable[[Any], str]] = {
     ("levelbench.records.store", "Store"): _store,
     ("levelbench.records.summary", "RunSummary"): _run,
     ("levelbench.records.reader", "Record"): _record,
+    ("levelbench.experiments.tracked", "TrackedRun"): _tracked,
     ("levelbench.records.summary", "RunGroup"): _group,
     ("levelbench.analysis.comparison", "Comparison"): _comparison,
     ("levelbench.analysis.batch_size", "BatchSizeStudy"): _batch_sizes,
