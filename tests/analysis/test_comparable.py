@@ -1,5 +1,6 @@
 """The one gate: what it refuses, where it withholds a verdict, what it says beside one."""
 
+import math
 from dataclasses import replace
 
 import msgspec
@@ -406,6 +407,40 @@ def test_a_program_that_counts_its_first_epoch_as_0_beside_one_that_does_not_is_
     told = [each.sentence.split()[0] for each in found if each.subject == "epochs"]
     assert told == said
     assert not any("evaluated every" in each.sentence for each in found)
+
+
+@pytest.mark.parametrize(
+    ("decimals", "rounded_s", "doubted"),
+    [
+        (4, 8.1, True),  # the same training, but 0.945 does not pass for 0.95
+        (None, 8.1, True),
+        (4, 9.9, False),  # far less than the difference
+        (2, 8.1, False),  # both alike
+    ],
+)
+def test_programs_that_print_other_numbers_of_digits_are_a_doubt_where_rounding_may_decide(
+    run, group, decimals, rounded_s, doubted
+):
+    def made(time_s, decimals):
+        more = {"evaluations": 9, "decimals": decimals, "if_rounded_s": [1.0, 1.0, rounded_s, time_s]}
+        return [run(time_s + seed / 100, seed=seed, scored_by="program", **more) for seed in range(3)]
+
+    a, b = group("a", made(10.0, decimals)), group("b", made(8.0, 2))
+    told = [[each for each in comparable(*pair).caveats if each.subject == "digits"] for pair in ((a, b), (b, a))]
+    assert [len(each) for each in told] == [doubted] * 2
+    assert all(
+        "b reports its quality to 2 decimals, and a to more" in each.sentence for found in told for each in found
+    )
+
+
+def test_rounding_that_lets_missed_runs_reach_their_target_is_a_doubt(run, group):
+    def made(time_s, decimals, rounded_s=()):
+        more = {"evaluations": 9, "decimals": decimals, "if_rounded_s": list(rounded_s)}
+        return [run(time_s, seed=seed, scored_by="program", **more) for seed in range(3)]
+
+    sides = group("a", made(None, None, [math.inf, math.inf, 9.0])), group("b", made(10.0, 2))
+    (found,) = [each for each in comparable(*sides).caveats if each.subject == "digits"]
+    assert "if both did so, 3 more of 3 runs of a reach the target" in found.sentence
 
 
 @pytest.mark.parametrize(("prepare_s", "left_out_s", "said"), [(0.9, 0.0, True), (0.3, 0.0, False), (9.0, 9.0, False)])
