@@ -10,7 +10,7 @@ import pytest
 from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
 from levelbench.records import DatasetFacts, comparable
-from levelbench.records.replicates import _carried_over
+from levelbench.records.replicates import BEFORE_ENDED_AT, _carried_over
 from levelbench.records.schema import around_recipes
 
 FACTS = DatasetFacts(
@@ -263,6 +263,32 @@ def test_programs_that_print_their_quality_at_other_intervals_are_a_doubt_where_
     for sides in ((10.0, 1.0), (time_b_s, every_b_s)), ((time_b_s, every_b_s), (10.0, 1.0)):
         found = comparable(arm("a", *sides[0]), arm("b", *sides[1])).caveats
         assert [each.weight for each in found if "was evaluated every" in each.sentence] == ["doubt"] * doubted
+
+
+@pytest.mark.parametrize(
+    ("first_b", "before_b", "doubted"),
+    [
+        ((0.95, 0.96, 0.955), (0.96, 0.955, 0.96), True),
+        ((0.95, 0.96, 0.955), (None, None, None), False),  # each in a process of its own
+        ((0.93, 0.90, 0.93), (0.96, 0.955, 0.96), False),  # it only learns faster
+        ((0.95, 0.96, 0.80), (0.96, 0.955, 0.96), False),
+    ],
+)
+def test_runs_that_begin_where_the_one_before_in_their_process_ended_are_a_doubt(
+    run, group, first_b, before_b, doubted
+):
+    def made(time_s, firsts, before):
+        known = [{} if each is None else {BEFORE_ENDED_AT: each} for each in before]
+        parts = zip(firsts, known, strict=True)
+        return [
+            run(time_s + seed / 100, seed=seed, scored_by="program", first_quality=first, environment=each)
+            for seed, (first, each) in enumerate(parts)
+        ]
+
+    a, b = group("a", made(10.0, (0.8, 0.81, 0.79), (None, 0.95, 0.95))), group("b", made(5.0, first_b, before_b))
+    for sides in ((a, b), (b, a)):
+        told = [each.sentence for each in comparable(*sides).caveats if "the same process had ended" in each.sentence]
+        assert [each.split()[0] for each in told] == ["b"] * doubted
 
 
 def test_one_slow_import_from_a_cold_disk_is_no_work_before_the_clock(run, group):

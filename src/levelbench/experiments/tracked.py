@@ -32,7 +32,7 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification, lines
 from levelbench.records.locks import claimed
 from levelbench.records.reader import read_header
-from levelbench.records.replicates import BEGAN_AT
+from levelbench.records.replicates import BEFORE_ENDED_AT, BEGAN_AT
 from levelbench.records.schema import (
     Source,
     Target,
@@ -132,6 +132,9 @@ class TrackedRun(MarkedRun):
         self._environment["before_clock"] = {"cpu_s": round(before.cpu_s, 4), "wall_s": round(before.wall_s, 4)}
         if self._picks_seed and outside is None:
             self._environment["seed_picked"] = True
+        kind, quality = _ended_at
+        if outside is None and kind == self._kind and math.isfinite(quality):
+            self._environment[BEFORE_ENDED_AT] = quality
         if outside is None and sys.argv[1:]:
             self._environment["arguments"] = redact(shlex.join(sys.argv[1:]))[:_MOST_ARGUMENTS]
         folder = self._folder
@@ -184,7 +187,7 @@ class TrackedRun(MarkedRun):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _tracked  # noqa: PLW0603  # it is the process's
+        global _tracked, _ended_at  # noqa: PLW0603  # they are the process's
         if self._state != "open":
             return
         self._state, MarkedRun.current = "closed", None
@@ -199,6 +202,13 @@ class TrackedRun(MarkedRun):
                 self._left.__exit__()
             self._record.__exit__(None, None, None)
             _tracked = Spent.now()
+            if self.quality is not None:
+                _ended_at = self._kind, self.quality
+
+    @property
+    def _kind(self) -> tuple[str, str]:
+        """Qualities of runs of one kind can be compared."""
+        return self._specification.task, self.metric
 
     @property
     def seed(self) -> int:
@@ -549,6 +559,10 @@ class TrackedRun(MarkedRun):
 
 _tracked = Spent()
 """What this process had spent when its last run ended: another run in it begins from there."""
+
+
+_ended_at: tuple[tuple[str, str], float] = ("", ""), math.nan
+"""The task and metric of this process's last run, and its last quality: a network may be trained on."""
 
 
 def _leave_to_parent() -> None:

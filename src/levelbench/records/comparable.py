@@ -116,6 +116,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     replicates.unfinished,
     replicates.removed_runs,
     replicates.looks,
+    replicates.trained_on,
     same_conditions.environment,
     same_work.checksums_of_records,
     replicates.doubts,
