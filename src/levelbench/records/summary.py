@@ -72,7 +72,7 @@ class RunSummary(Struct, frozen=True):
     evaluation, ``first_evaluation_s`` when that was,
     ``first_step_s`` the time of the first step. ``earlier_s`` are the times of up to two evaluations before the one
     that counts, the latest first. Where a program reports its own qualities, ``decimals`` are the most of any of them
-    (``None``: more than nine), and ``if_rounded_s`` has the times to accuracy with 0, 1, ... decimals up to those that
+    (``None``: more than five), and ``if_rounded_s`` has the times to accuracy with 0, 1, ... decimals up to those that
     they have, ``inf`` for never. ``warm_up_s`` is what the first steps took beyond the usual ones, by phase, and
     ``warm_up_evaluation_s`` the same for the first evaluation, both up to the evaluation that counts: compilation,
     where a framework compiles. ``None`` if the record cannot tell. ``samples_between`` has the examples seen at the
@@ -479,7 +479,7 @@ def _point_of_crossing(record: Record, target: Target, rule: str) -> _Point | No
     return _Point(*_between(curve[found.index - 1], at, share), found.index, found.first_index)
 
 
-_FINEST = 9
+_FINEST = 5
 
 
 def _if_rounded_s(record: Record, target: Target, rule: str, clock: str) -> list[float]:
