@@ -95,7 +95,7 @@ def test_a_file_that_the_recipe_of_one_side_reads_is_part_of_the_comparison(side
     pair = sides(source_digest="t", **NORM, specification={"recipe": recipe})
     assert said(pair) == [("note", "source")]
     sentence = comparable(*pair).caveats[0].sentence
-    assert sentence == "only b reads norm.txt: what it sets is part of the difference that was measured"
+    assert sentence == "only b uses norm.txt: what it sets is part of the difference that was measured"
 
 
 def test_a_file_of_settings_that_changed_within_a_side_is_a_doubt(run, group):

@@ -95,12 +95,13 @@ class TrackedRun(MarkedRun):
         first: bool,
         quiet: bool,
         outside: Outside | None = None,
+        packages: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self._seed, self._picks_seed = seed, seed is None
         self.reached = self.over = False
         self._specification, self._key, self._source, self._store = specification, key, source, store
-        self._outside = outside
+        self._outside, self._packages = outside, packages or {}
         self._first, self._quiet = first, quiet
         self._mark_ns = 0
         self._step_open = False
@@ -135,6 +136,8 @@ class TrackedRun(MarkedRun):
         kind, quality = _ended_at
         if outside is None and kind == self._kind and math.isfinite(quality):
             self._environment[BEFORE_ENDED_AT] = quality
+        if self._packages:
+            self._environment["packages_imported"] = dict(self._packages)
         if outside is None and sys.argv[1:]:
             self._environment["arguments"] = redact(shlex.join(sys.argv[1:]))[:_MOST_ARGUMENTS]
         folder = self._folder

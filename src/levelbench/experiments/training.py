@@ -25,7 +25,7 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watc
 from levelbench.experiments.own_code import changed_files, is_ours, settings_path
 from levelbench.experiments.processes import Starter, death, reported_error, spawn
 from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
-from levelbench.experiments.request import Arm, file_of, load_task, runs_elsewhere, variables_of
+from levelbench.experiments.request import Arm, file_of, load_task, packages_of, runs_elsewhere, variables_of
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
@@ -34,7 +34,13 @@ from levelbench.records.locks import claimed
 from levelbench.records.replicates import began_at
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
-from levelbench.records.summary import labels_of, refuse_contradictory, settings_files, variables_read
+from levelbench.records.summary import (
+    labels_of,
+    packages_imported,
+    refuse_contradictory,
+    settings_files,
+    variables_read,
+)
 from levelbench.training.checkpoints import checkpoint_of, settings_of
 from levelbench.training.observers import Pulse
 
@@ -170,6 +176,8 @@ class Training(Kind[Arm, Record]):
             return f"the data have changed since: {', '.join(changed)}"
         if _definition_changed(record.header.source, wanted.source):
             return "the task's quality or data have changed since"
+        if changed := _changed_packages(record, wanted):
+            return f"what the task's source imports has changed since: {', '.join(changed)}"
         return _disagreement(record, wanted, environment)
 
     def _changed_data(self, record: Record, wanted: Arm) -> list[str]:
@@ -331,6 +339,13 @@ def _changed_variables(record: Record, wanted: Arm) -> list[str]:
     return [f"${name}" for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
 
 
+def _changed_packages(record: Record, wanted: Arm) -> list[str]:
+    """The installed packages that its task's code imports, and which have another version since."""
+    then = packages_imported(record)
+    now = packages_of(load_task(wanted.reference), wanted.specification.recipe)
+    return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+
+
 def _by_part(
     files: Mapping[str, str], labels: Mapping[str, str], inputs: Mapping[str, str], whole_inputs: Mapping[str, str]
 ) -> dict[str, str]:
@@ -353,7 +368,7 @@ def _resumable(record: Record, arm: Arm, now: Mapping[str, object]) -> Path | No
     path = checkpoint_of(record.path)
     if record.status != "interrupted" or record.header.source.whole != arm.source.whole or not path.is_file():
         return None
-    return None if _disagreement(record, arm, now) else path
+    return None if _changed_packages(record, arm) or _disagreement(record, arm, now) else path
 
 
 def _changed_before(checkpoint: Path, record: Record, wanted: Arm) -> list[str]:

@@ -61,9 +61,9 @@ class RunSummary(Struct, frozen=True):
     epochs were all done.
 
     ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
-    ``modules`` (``settings_read`` are the files and variables among them; ``files_read`` are those of a program that
-    was run from outside, ``data_read`` the data files), ``around_digest`` that text outside of its recipes,
-    ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older records).
+    ``modules`` (``settings_read`` are the files, variables and installed packages among them; ``files_read`` are those
+    of a program that was run from outside, ``data_read`` the data files), ``around_digest`` that text outside of its
+    recipes, ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older ones).
     ``contradictions`` say where the record is not consistent; ``integrity.require_consistent`` refuses such a run.
     ``chained`` says whether its lines have checksums;
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
@@ -385,6 +385,7 @@ def _same_in_every_view(record: Record) -> dict[str, Any]:
     header, specification = record.header, record.header.specification
     # Settings that a task reads from files or the environment count as its source, like its imports.
     read = settings_files(record) | {f"${name}": digest for name, digest in variables_read(record).items()}
+    read |= packages_imported(record)
     source = msgspec.structs.replace(header.source, modules=header.source.modules | read)
     return {
         "id": header.id,
@@ -431,6 +432,11 @@ def settings_files(record: Record) -> dict[str, str]:
 def variables_read(record: Record) -> dict[str, str]:
     """The environment variables that the task's own code read, by name with the beginning of a digest."""
     return _digests(record.header.environment.get("variables_read"))
+
+
+def packages_imported(record: Record) -> dict[str, str]:
+    """The installed packages that the task's or program's own code imports, by name with their versions."""
+    return _digests(record.header.environment.get("packages_imported"))
 
 
 def _digests(found: object) -> dict[str, str]:
