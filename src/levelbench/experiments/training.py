@@ -115,6 +115,7 @@ class Training(Kind[Arm, Record]):
     def __init__(self, store: Store, data: Path | None = None, extras: Extras | None = None) -> None:
         self._store, self._data, self._extras = store, data, extras or Extras()
         self._read: dict[str, dict[str, str]] = {}
+        self._packages: dict[tuple[str, str], dict[str, str]] = {}
         self._starter: Starter | None = None
 
     @contextlib.contextmanager
@@ -176,9 +177,17 @@ class Training(Kind[Arm, Record]):
             return f"the data have changed since: {', '.join(changed)}"
         if _definition_changed(record.header.source, wanted.source):
             return "the task's quality or data have changed since"
-        if changed := _changed_packages(record, wanted):
+        if changed := self._changed_packages(record, wanted):
             return f"what the task's source imports has changed since: {', '.join(changed)}"
         return _disagreement(record, wanted, environment)
+
+    def _changed_packages(self, record: Record, wanted: Arm) -> list[str]:
+        """The installed packages that its task's code imports, and which have another version since."""
+        place = wanted.reference, wanted.specification.recipe
+        if place not in self._packages:
+            self._packages[place] = packages_of(load_task(wanted.reference), wanted.specification.recipe)
+        then, now = packages_imported(record), self._packages[place]
+        return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
 
     def _changed_data(self, record: Record, wanted: Arm) -> list[str]:
         """The data that differ from what the run read: files by their checksums, labels and inputs by split.
@@ -206,7 +215,8 @@ class Training(Kind[Arm, Record]):
             return Standing(why, replaced=self.is_replaced(record, wanted, environment))
         kept = _resumable(record, wanted, environment) if why else None
         words = f"{why}; it resumes from its checkpoint" if kept else why
-        if kept is not None and (changed := _changed_before(kept, record, wanted)):
+        changed = [] if kept is None else _changed_before(kept, record, wanted) + self._changed_packages(record, wanted)
+        if changed:
             kept, words = None, f"{why}, and what the task reads has changed since: {', '.join(changed)}"
         return Standing(words, failed=record.status == "failed", resume=kept)
 
@@ -339,13 +349,6 @@ def _changed_variables(record: Record, wanted: Arm) -> list[str]:
     return [f"${name}" for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
 
 
-def _changed_packages(record: Record, wanted: Arm) -> list[str]:
-    """The installed packages that its task's code imports, and which have another version since."""
-    then = packages_imported(record)
-    now = packages_of(load_task(wanted.reference), wanted.specification.recipe)
-    return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
-
-
 def _by_part(
     files: Mapping[str, str], labels: Mapping[str, str], inputs: Mapping[str, str], whole_inputs: Mapping[str, str]
 ) -> dict[str, str]:
@@ -368,7 +371,7 @@ def _resumable(record: Record, arm: Arm, now: Mapping[str, object]) -> Path | No
     path = checkpoint_of(record.path)
     if record.status != "interrupted" or record.header.source.whole != arm.source.whole or not path.is_file():
         return None
-    return None if _changed_packages(record, arm) or _disagreement(record, arm, now) else path
+    return None if _disagreement(record, arm, now) else path
 
 
 def _changed_before(checkpoint: Path, record: Record, wanted: Arm) -> list[str]:
