@@ -1,5 +1,6 @@
 """The one gate: what it refuses, where it withholds a verdict, what it says beside one."""
 
+import math
 from dataclasses import replace
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
 from levelbench.records import DatasetFacts, comparable
-from levelbench.records.replicates import _carried_over
+from levelbench.records.replicates import BEFORE_ENDED_AT, _carried_over
 from levelbench.records.schema import around_recipes
 
 FACTS = DatasetFacts(
@@ -94,7 +95,7 @@ def test_a_file_that_the_recipe_of_one_side_reads_is_part_of_the_comparison(side
     pair = sides(source_digest="t", **NORM, specification={"recipe": recipe})
     assert said(pair) == [("note", "source")]
     sentence = comparable(*pair).caveats[0].sentence
-    assert sentence == "only b reads norm.txt: what it sets is part of the difference that was measured"
+    assert sentence == "only b uses norm.txt: what it sets is part of the difference that was measured"
 
 
 def test_a_file_of_settings_that_changed_within_a_side_is_a_doubt(run, group):
@@ -264,6 +265,32 @@ def test_programs_that_print_their_quality_at_other_intervals_are_a_doubt_where_
         assert [each.weight for each in found if "was evaluated every" in each.sentence] == ["doubt"] * doubted
 
 
+@pytest.mark.parametrize(
+    ("first_b", "before_b", "doubted"),
+    [
+        ((0.95, 0.96, 0.955), (0.96, 0.955, 0.96), True),
+        ((0.95, 0.96, 0.955), (None, None, None), False),  # each in a process of its own
+        ((0.93, 0.90, 0.93), (0.96, 0.955, 0.96), False),  # it only learns faster
+        ((0.95, 0.96, 0.80), (0.96, 0.955, 0.96), False),
+    ],
+)
+def test_runs_that_begin_where_the_one_before_in_their_process_ended_are_a_doubt(
+    run, group, first_b, before_b, doubted
+):
+    def made(time_s, firsts, before):
+        known = [{} if each is None else {BEFORE_ENDED_AT: each} for each in before]
+        parts = zip(firsts, known, strict=True)
+        return [
+            run(time_s + seed / 100, seed=seed, scored_by="program", first_quality=first, environment=each)
+            for seed, (first, each) in enumerate(parts)
+        ]
+
+    a, b = group("a", made(10.0, (0.8, 0.81, 0.79), (None, 0.95, 0.95))), group("b", made(5.0, first_b, before_b))
+    for sides in ((a, b), (b, a)):
+        told = [each.sentence for each in comparable(*sides).caveats if "the same process had ended" in each.sentence]
+        assert [each.split()[0] for each in told] == ["b"] * doubted
+
+
 def test_one_slow_import_from_a_cold_disk_is_no_work_before_the_clock(run, group):
     def arm(label, time_s, *waited_s):
         before = [{"started": "in place", "before_clock": {"cpu_s": 1.0, "wall_s": each}} for each in waited_s]
@@ -406,6 +433,40 @@ def test_a_program_that_counts_its_first_epoch_as_0_beside_one_that_does_not_is_
     told = [each.sentence.split()[0] for each in found if each.subject == "epochs"]
     assert told == said
     assert not any("evaluated every" in each.sentence for each in found)
+
+
+@pytest.mark.parametrize(
+    ("decimals", "rounded_s", "doubted"),
+    [
+        (4, 8.1, True),  # the same training, but 0.945 does not pass for 0.95
+        (None, 8.1, True),
+        (4, 9.9, False),  # far less than the difference
+        (2, 8.1, False),  # both alike
+    ],
+)
+def test_programs_that_print_other_numbers_of_digits_are_a_doubt_where_rounding_may_decide(
+    run, group, decimals, rounded_s, doubted
+):
+    def made(time_s, decimals):
+        more = {"evaluations": 9, "decimals": decimals, "if_rounded_s": [1.0, 1.0, rounded_s, time_s]}
+        return [run(time_s + seed / 100, seed=seed, scored_by="program", **more) for seed in range(3)]
+
+    a, b = group("a", made(10.0, decimals)), group("b", made(8.0, 2))
+    told = [[each for each in comparable(*pair).caveats if each.subject == "digits"] for pair in ((a, b), (b, a))]
+    assert [len(each) for each in told] == [doubted] * 2
+    assert all(
+        "b reports its quality to 2 decimals, and a to more" in each.sentence for found in told for each in found
+    )
+
+
+def test_rounding_that_lets_missed_runs_reach_their_target_is_a_doubt(run, group):
+    def made(time_s, decimals, rounded_s=()):
+        more = {"evaluations": 9, "decimals": decimals, "if_rounded_s": list(rounded_s)}
+        return [run(time_s, seed=seed, scored_by="program", **more) for seed in range(3)]
+
+    sides = group("a", made(None, None, [math.inf, math.inf, 9.0])), group("b", made(10.0, 2))
+    (found,) = [each for each in comparable(*sides).caveats if each.subject == "digits"]
+    assert "if both did so, 3 more of 3 runs of a reach the target" in found.sentence
 
 
 @pytest.mark.parametrize(("prepare_s", "left_out_s", "said"), [(0.9, 0.0, True), (0.3, 0.0, False), (9.0, 9.0, False)])

@@ -348,6 +348,43 @@ def test_a_command_that_puts_its_work_into_a_daemon_gets_no_verdict(tmp_path, wo
     assert found.reason == f"{text} left processes running, whose time is not in it: wait for them"
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("sbatch job.sh", "sbatch"),
+        ("cd jobs && X=1 sbatch -n 2 job.sh", "sbatch"),
+        ("sbatch --wait job.sh", ""),
+        ("id=$(sbatch job.sh); while squeue -h -j $id; do sleep 5; done", ""),
+        ("bash job.sh sbatch", ""),
+        ("qsub job.sh", "qsub"),
+        ("qsub -sync y job.sh", ""),
+        ("bsub ./a", "bsub"),
+        ("bsub -K ./a", ""),
+        ("docker run --rm -v a:b -d image", "docker run"),
+        ("docker run --rm image -d 3", ""),
+        ("docker run -it image", ""),
+        ("podman run --detach image", "podman run"),
+        ("kubectl apply -f job.yaml", "kubectl apply"),
+        ("kubectl apply -f job.yaml && kubectl wait --for=condition=complete job/a", ""),
+        ("systemd-run ./a", "systemd-run"),
+        ("systemd-run --wait ./a", ""),
+        ("tmux new-session -d ./a", "tmux new-session"),
+        ("screen -dm ./a", "screen"),
+    ],
+)
+def test_a_program_that_only_hands_work_over_is_a_doubt(tmp_path, text, name):
+    nothing = carry_out_command(make_command("true", tmp_path))
+    told = [each.split(" hands work over")[0] for each in doubts_of(make_command(text, tmp_path), nothing)]
+    assert [each for each in told if " when " not in each and "shell" not in each] == [name] * bool(name)
+
+
+def test_a_script_that_only_submits_a_job_is_a_doubt(tmp_path):
+    (tmp_path / "submit.sh").write_text("#!/bin/sh\n#SBATCH -n 1\nset -e\necho submitting\nsbatch job.sh\n")
+    nothing = carry_out_command(make_command("true", tmp_path))
+    (said,) = doubts_of(make_command("bash submit.sh", tmp_path), nothing)
+    assert said == "sbatch hands work over and ends, so its time is not that of the work: use sbatch --wait"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes lose their parent")
 def test_a_helper_in_a_session_of_its_own_that_ends_in_time_is_no_doubt(tmp_path):
     ended = carry_out_command(make_command("setsid -f true 2>/dev/null; sleep 1", tmp_path))

@@ -885,6 +885,28 @@ def test_a_run_is_made_again_where_an_environment_variable_that_the_task_reads_h
 
 
 @pytest.mark.slow
+def test_a_run_is_made_again_where_an_installed_package_that_the_task_imports_has_another_version(
+    task_with, store, tmp_path, monkeypatch
+):
+    site = tmp_path / "site-packages"
+    (site / "rates-1.0.dist-info").mkdir(parents=True)
+    (site / "rates-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rates\nVersion: 1.0\n")
+    (site / "rates-1.0.dist-info" / "RECORD").write_text("rates.py,,\n")
+    (site / "rates.py").write_text("LR = 0.05\n")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    arm = resolve(task_with("from rates import LR\n"), {}, NUMPY)
+    first = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert first.header.environment["packages_imported"] == {"rates": "1.0"}
+    assert not plan_of([arm], range(1), store).to_go
+    (site / "rates-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rates\nVersion: 1.1\n")
+    plan = plan_of([arm], range(1), store)
+    assert any("imports has changed since: rates 1.0 -> 1.1" in line for line in plan.lines())
+    second = carry_out(plan, store, None, Quiet())[0, 0]
+    assert len(group_runs([first, second])) == 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "names"),
     [

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +23,7 @@ from levelbench.cli import main
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.records import group_runs, read_folder, read_record, summarise
 from levelbench.records.comparable import comparable
+from levelbench.records.replicates import BEFORE_ENDED_AT
 
 TARGET = {"accuracy": 0.9}
 
@@ -73,6 +75,28 @@ def test_a_run_that_reaches_its_target_ends_its_loop_and_agrees_with_itself(trac
     assert (found.contradictions, found.reached, found.steps_to_target, found.samples_to_target) == ([], True, 6, 18)
     assert (found.epochs_to_target, found.settings, found.scored_by) == (3.0, {"lr": 0.1}, "program")
     assert sum(record().end.phases_ns.values()) == record().end.t_ns
+
+
+def test_a_record_has_the_versions_of_the_installed_packages_that_its_program_imports(tmp_path):
+    (tmp_path / "helper.py").write_text("import msgspec\n")
+    program(
+        """
+        import click, helper
+        with levelbench.track("mine", target={"accuracy": 0.9}) as run:
+            run.evaluate(0.5)
+        """,
+        tmp_path,
+    )
+    found = only(tmp_path).header.environment["packages_imported"]
+    assert found == {name: version(name) for name in ("click", "msgspec")}
+
+
+def test_a_run_knows_where_the_one_before_of_its_task_ended_in_the_same_process(track, tmp_path):
+    for task, qualities in (("one", [0.5, 0.7]), ("other", [0.2]), ("other", [0.3])):
+        with track(task) as run:
+            train(run, qualities)
+    found = {run.seed: run.environment for run in map(summarise, read_folder(tmp_path)[0]) if run.task == "other"}
+    assert [found[seed].get(BEFORE_ENDED_AT) for seed in (0, 1)] == [None, 0.2]
 
 
 def test_its_record_has_the_programs_text_and_name_and_what_another_process_saw(track, record):

@@ -158,6 +158,19 @@ def test_a_loss_is_reached_from_above(make_record):
     assert run.time_to_accuracy_s == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize(
+    ("qualities", "decimals", "times_s"),
+    [
+        ((0.5, 0.896, 0.9, 0.9012, 0.91), 4, [3.0, 3.0, 3.0, 4.0]),
+        ((0.5, 0.84, 0.86), 2, [3.0, math.inf]),
+        ((0.5, 1 / 3, 0.901, 0.902), None, [4.0] * 6),
+    ],
+)
+def test_a_program_that_reports_fewer_digits_may_be_at_its_target_sooner(make_record, qualities, decimals, times_s):
+    found = summarise(make_record(qualities=qualities, scored_by="program"))
+    assert (found.decimals, found.if_rounded_s) == (decimals, times_s)
+
+
 def test_quality_that_is_not_a_number_never_reaches(make_record):
     assert not summarise(make_record((math.nan, math.nan))).reached
 

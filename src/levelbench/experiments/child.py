@@ -59,7 +59,7 @@ from levelbench.experiments.recipe_checks import (
     quality_again,
     untrained,
 )
-from levelbench.experiments.request import file_of, load_watched, source_of, variables_of
+from levelbench.experiments.request import file_of, load_watched, packages_of, source_of, variables_of
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.forking import die_with_parent, end_on_interrupt, how_started
@@ -127,6 +127,8 @@ def execute(
         environment["signatures"] = {name: redact(text) for name, text in signatures.items()}
     if variables := variables_of(task, job.specification.recipe):
         environment["variables_read"] = variables
+    if packages := packages_of(task, job.specification.recipe):
+        environment["packages_imported"] = packages
     if job.began_at is not None:
         environment[BEGAN_AT] = job.began_at
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}

@@ -488,6 +488,10 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
             "measured next"
         )
     inline, script = _shell_text(command)
+    told = [_QUOTED.sub("''", command.text), *(each[0] for each in (inline, script) if each is not None)]
+    if over := next(filter(None, map(_hands_over, told)), None):
+        name, do = over
+        found.append(f"{name} hands work over and ends, so its time is not that of the work: {do}")
     if inline and _fails_silently(*inline):
         found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
     # Most scripts have no set -e, and fail nowhere: of those it has to look as if something had failed.
@@ -499,6 +503,42 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
         line = crash[crash.lastgroup or 0].strip(": ")
         found.append(f"it ended with exit code 0 and printed {line!r}: look whether it did all of its work")
     return found
+
+
+_HANDS_OVER = (
+    (re.compile(r"(sbatch)\b(?!.*\s(?:-W|--wait)\b)"), "use sbatch --wait"),
+    (re.compile(r"(qsub)\b(?!.*\s(?:-sync\s+y|-W\s*block=true|-I\b))"), "use qsub -sync y, or -W block=true"),
+    (re.compile(r"(bsub)\b(?!.*\s-(?:K|I\w*)\b)"), "use bsub -K"),
+    (
+        # Of options only those before the image's name are meant; most have a value.
+        re.compile(
+            r"((?:docker|podman)\s+(?:container\s+)?run)\s+"
+            r"(?:(?:--rm|--init|--privileged|-[it]+|--\S+=\S+)\s+|(?!--rm|--init|--privileged|-[it]+\s)-\S+\s+[^-\s]\S*\s+)*"
+            r"(?:-[it]*d[it]*|--detach)\s"
+        ),
+        "leave out its -d",
+    ),
+    (re.compile(r"(kubectl\s+(?:apply|create))\b"), "let kubectl wait follow it"),
+    (re.compile(r"(systemd-run)\b(?!.*\s(?:--wait|--scope|--pty|--pipe|-t|-P)\b)"), "use systemd-run --wait"),
+    (re.compile(r"(tmux\s+new(?:-session)?)\b(?=.*\s-\w*d)|(screen)\s+-\w*d"), "start the program without it"),
+)
+"""Programs that let others do the work, unless these options are there, and what to do instead."""
+_WAITS = re.compile(
+    r"(?:^|[;&|\n(]|\bdo|\bwhile)\s*(?:wait|squeue|sacct|qstat|bjobs|bwait|kubectl\s+wait|\w+\s+(?:logs|attach))\b"
+)
+"""What waits for work that was handed over, or looks after it."""
+
+
+def _hands_over(text: str) -> tuple[str, str] | None:
+    """Which program in a shell's ``text`` only hands work over, and what to do; ``None``: none, or it is waited for."""
+    if _WAITS.search(text):
+        return None
+    for part in re.split(r"[;&|\n]+", text):
+        words = re.sub(r"^\s*(?:(?:do|then|else|\{|\()\s+|\w+=\S*\s+)*", "", part)
+        for pattern, do in _HANDS_OVER:
+            if found := pattern.match(words + " "):
+                return found[1] or found[2], do
+    return None
 
 
 _Told = tuple[str, Sequence[str]]

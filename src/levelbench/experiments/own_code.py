@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.metadata
 import linecache
 import os
 import re
@@ -34,6 +35,7 @@ __all__ = [
     "is_table",
     "named_settings",
     "own_modules",
+    "packages_imported",
     "replaced_code",
     "settings_outside",
     "settings_path",
@@ -125,6 +127,32 @@ def cells_behind(text: str, names: Mapping[str, object]) -> dict[str, str]:
 
 
 _WORD = re.compile(r"[^\W\d]\w*")
+
+
+# fmt: off
+_DISTRIBUTIONS = {
+    "sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "PyYAML", "skimage": "scikit-image",
+    "open_clip": "open_clip_torch",
+}
+# fmt: on
+"""Packages whose distributions have other names; to look through all that are installed takes too long."""
+
+
+def packages_imported(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:
+    """The installed packages that the user's own texts import, by name with their versions, as far as these are known.
+
+    Neither Python's own nor levelbench is among them, nor NumPy, whose version every record has.
+    """
+    names = set[str]()
+    for name, file, text in _own_texts(root, others):
+        if file.suffix == ".py":
+            names |= {each.partition(".")[0] for each in _imports_of(text, name, file.stem == "__init__")}
+    found = {}
+    for name in sorted(names - sys.stdlib_module_names - {_PACKAGE.name, "numpy"}):
+        with suppress(importlib.metadata.PackageNotFoundError, ValueError):
+            distribution = _DISTRIBUTIONS.get(name, name)
+            found[distribution] = importlib.metadata.version(distribution)
+    return found
 
 
 def variables_read(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:

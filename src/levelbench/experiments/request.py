@@ -20,7 +20,7 @@ from levelbench import plugins
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.experiments.importing import TASK_FOLDER, Importing, usual_cpu_s, watched
 from levelbench.experiments.off_clock import refuse_data
-from levelbench.experiments.own_code import is_ours, own_modules, variables_read
+from levelbench.experiments.own_code import is_ours, own_modules, packages_imported, variables_read
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import format_item, parse_item
@@ -287,6 +287,11 @@ def source_of(task: Task, recipe: str) -> Source:
 def variables_of(task: Task, recipe: str) -> dict[str, str]:
     """The environment variables that the code of the task and recipe reads, each with the first digits of a digest."""
     return variables_read(inspect.getmodule(task.recipe_function(recipe)), _fixed_modules(task))
+
+
+def packages_of(task: Task, recipe: str) -> dict[str, str]:
+    """The installed packages that the code of the task and recipe imports, with their versions."""
+    return packages_imported(inspect.getmodule(task.recipe_function(recipe)), _fixed_modules(task))
 
 
 def _fixed_modules(task: Task) -> list[ModuleType | None]:

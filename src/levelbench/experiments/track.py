@@ -18,12 +18,12 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Literal
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments.marking import place_of_rank
-from levelbench.experiments.own_code import cells_behind, own_modules
+from levelbench.experiments.own_code import cells_behind, own_modules, packages_imported
 from levelbench.experiments.tracked import TrackedRun
 from levelbench.measure.crossing import sign_of
 from levelbench.records import Specification
@@ -108,7 +108,8 @@ def track(
     budget = None if budget_s is None else _plain(asked, "budget_s", budget_s)
     if isinstance(budget, str) or (budget is not None and budget <= 0):
         raise UsageError(asked, f"its budget_s is {budget_s!r}", "give seconds: a number above 0")
-    source = _source_of(sys._getframe(1))  # the program's frame is known in no other way
+    frame = sys._getframe(1)  # the program's frame is known in no other way
+    source, packages = _source_of(frame), packages_imported(_module_of(frame))
     rank, ranks = place_of_rank()
     team = Distribution(ranks, "own", {}, "own", "own") if ranks > 1 else None
     specification = Specification(
@@ -130,7 +131,7 @@ def track(
     key = key_of(specification)
     if seed is None and ranks > 1:
         raise UsageError(asked, f"it is one of {ranks} ranks", "give all of them one seed: seed=0")
-    return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet)
+    return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet, packages=packages)
 
 
 def _settings_given(asked: str, given: object) -> dict[str, object]:
@@ -153,6 +154,12 @@ def _source_of(frame: FrameType) -> Source:
         name = os.environ.get("JPY_SESSION_NAME") or str(names.get("__vsc_ipynb_file__") or "notebook.ipynb")
         modules |= cells_behind(text, names)
     return source_of_text(Path(name).name, text, modules=modules)
+
+
+def _module_of(frame: FrameType) -> ModuleType | None:
+    """The module of a program; ``None`` if it has no file, as in a notebook."""
+    module = sys.modules.get(str(frame.f_globals.get("__name__")))
+    return module if getattr(module, "__file__", None) else None
 
 
 def _need_whole(asked: str, seed: object) -> int:

@@ -32,7 +32,7 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification, lines
 from levelbench.records.locks import claimed
 from levelbench.records.reader import read_header
-from levelbench.records.replicates import BEGAN_AT
+from levelbench.records.replicates import BEFORE_ENDED_AT, BEGAN_AT
 from levelbench.records.schema import (
     Source,
     Target,
@@ -95,12 +95,13 @@ class TrackedRun(MarkedRun):
         first: bool,
         quiet: bool,
         outside: Outside | None = None,
+        packages: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self._seed, self._picks_seed = seed, seed is None
         self.reached = self.over = False
         self._specification, self._key, self._source, self._store = specification, key, source, store
-        self._outside = outside
+        self._outside, self._packages = outside, packages or {}
         self._first, self._quiet = first, quiet
         self._mark_ns = 0
         self._step_open = False
@@ -132,6 +133,11 @@ class TrackedRun(MarkedRun):
         self._environment["before_clock"] = {"cpu_s": round(before.cpu_s, 4), "wall_s": round(before.wall_s, 4)}
         if self._picks_seed and outside is None:
             self._environment["seed_picked"] = True
+        kind, quality = _ended_at
+        if outside is None and kind == self._kind and math.isfinite(quality):
+            self._environment[BEFORE_ENDED_AT] = quality
+        if self._packages:
+            self._environment["packages_imported"] = dict(self._packages)
         if outside is None and sys.argv[1:]:
             self._environment["arguments"] = redact(shlex.join(sys.argv[1:]))[:_MOST_ARGUMENTS]
         folder = self._folder
@@ -184,7 +190,7 @@ class TrackedRun(MarkedRun):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _tracked  # noqa: PLW0603  # it is the process's
+        global _tracked, _ended_at  # noqa: PLW0603  # they are the process's
         if self._state != "open":
             return
         self._state, MarkedRun.current = "closed", None
@@ -199,6 +205,13 @@ class TrackedRun(MarkedRun):
                 self._left.__exit__()
             self._record.__exit__(None, None, None)
             _tracked = Spent.now()
+            if self.quality is not None:
+                _ended_at = self._kind, self.quality
+
+    @property
+    def _kind(self) -> tuple[str, str]:
+        """Qualities of runs of one kind can be compared."""
+        return self._specification.task, self.metric
 
     @property
     def seed(self) -> int:
@@ -549,6 +562,10 @@ class TrackedRun(MarkedRun):
 
 _tracked = Spent()
 """What this process had spent when its last run ended: another run in it begins from there."""
+
+
+_ended_at: tuple[tuple[str, str], float] = ("", ""), math.nan
+"""The task and metric of this process's last run, and its last quality: a network may be trained on."""
 
 
 def _leave_to_parent() -> None:

@@ -25,7 +25,7 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watc
 from levelbench.experiments.own_code import changed_files, is_ours, settings_path
 from levelbench.experiments.processes import Starter, death, reported_error, spawn
 from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
-from levelbench.experiments.request import Arm, file_of, load_task, runs_elsewhere, variables_of
+from levelbench.experiments.request import Arm, file_of, load_task, packages_of, runs_elsewhere, variables_of
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
@@ -34,7 +34,13 @@ from levelbench.records.locks import claimed
 from levelbench.records.replicates import began_at
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
-from levelbench.records.summary import labels_of, refuse_contradictory, settings_files, variables_read
+from levelbench.records.summary import (
+    labels_of,
+    packages_imported,
+    refuse_contradictory,
+    settings_files,
+    variables_read,
+)
 from levelbench.training.checkpoints import checkpoint_of, settings_of
 from levelbench.training.observers import Pulse
 
@@ -109,6 +115,7 @@ class Training(Kind[Arm, Record]):
     def __init__(self, store: Store, data: Path | None = None, extras: Extras | None = None) -> None:
         self._store, self._data, self._extras = store, data, extras or Extras()
         self._read: dict[str, dict[str, str]] = {}
+        self._packages: dict[tuple[str, str], dict[str, str]] = {}
         self._starter: Starter | None = None
 
     @contextlib.contextmanager
@@ -170,7 +177,17 @@ class Training(Kind[Arm, Record]):
             return f"the data have changed since: {', '.join(changed)}"
         if _definition_changed(record.header.source, wanted.source):
             return "the task's quality or data have changed since"
+        if changed := self._changed_packages(record, wanted):
+            return f"what the task's source imports has changed since: {', '.join(changed)}"
         return _disagreement(record, wanted, environment)
+
+    def _changed_packages(self, record: Record, wanted: Arm) -> list[str]:
+        """The installed packages that its task's code imports, and which have another version since."""
+        place = wanted.reference, wanted.specification.recipe
+        if place not in self._packages:
+            self._packages[place] = packages_of(load_task(wanted.reference), wanted.specification.recipe)
+        then, now = packages_imported(record), self._packages[place]
+        return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
 
     def _changed_data(self, record: Record, wanted: Arm) -> list[str]:
         """The data that differ from what the run read: files by their checksums, labels and inputs by split.
@@ -198,7 +215,8 @@ class Training(Kind[Arm, Record]):
             return Standing(why, replaced=self.is_replaced(record, wanted, environment))
         kept = _resumable(record, wanted, environment) if why else None
         words = f"{why}; it resumes from its checkpoint" if kept else why
-        if kept is not None and (changed := _changed_before(kept, record, wanted)):
+        changed = [] if kept is None else _changed_before(kept, record, wanted) + self._changed_packages(record, wanted)
+        if changed:
             kept, words = None, f"{why}, and what the task reads has changed since: {', '.join(changed)}"
         return Standing(words, failed=record.status == "failed", resume=kept)
 

@@ -13,6 +13,7 @@ from levelbench.records.reader import Record
 from levelbench.records.summary import RunGroup, RunSummary, summarise
 
 __all__ = [
+    "BEFORE_ENDED_AT",
     "BEGAN_AT",
     "against",
     "began_at",
@@ -26,7 +27,7 @@ __all__ = [
     "removed_runs",
     "shared_runs",
 ]
-__all__ += ["unfinished"]
+__all__ += ["trained_on", "unfinished"]
 
 _FINE = 5
 """This many phases given to the nanosecond never agree by chance."""
@@ -238,6 +239,43 @@ def began_at(records: Iterable[Record]) -> float | None:
         return None
     known = first.header.environment.get(BEGAN_AT)
     return known if isinstance(known, int | float) else summarise(first).first_quality
+
+
+BEFORE_ENDED_AT = "run_before_ended_at"
+"""In the environment of a tracked run: the last quality of the run before it in the same process, of the same task."""
+_AS_GOOD, _NEVER_WORSE = 0.1, 0.5
+"""Of the way to where the run before ended, so little is missing in most runs, and in each."""
+
+
+def trained_on(sides: Sides) -> Iterator[Caveat]:
+    """Runs of one side that begin where the run before in their process ended, which trains on with its network."""
+    from levelbench.measure.crossing import sign_of
+
+    sign = sign_of(sides.runs[0].target.direction)
+    for (group, runs), (_, others) in (sides.each, sides.each[::-1]):
+        cold = [run.first_quality for run in others if run.first_quality is not None]
+        begun = [
+            (float(ended_at), run.first_quality)
+            for run in runs
+            if isinstance(ended_at := run.environment.get(BEFORE_ENDED_AT), int | float)
+            and run.first_quality is not None
+        ]
+        if len(begun) < max(_LEAST_RUNS, len(runs) - 1) or not cold:
+            continue
+        usual = statistics.median(cold)
+        ways = [sign * (ended_at - usual) for ended_at, _ in begun]
+        missing = [sign * (ended_at - first) for ended_at, first in begun]
+        if min(ways) <= 0 or not all(map(math.isfinite, [*ways, *missing])):
+            continue
+        shares = [each / way for each, way in zip(missing, ways, strict=True)]
+        if statistics.median(shares) <= _AS_GOOD and max(shares) <= _NEVER_WORSE:
+            ended_at, first = (statistics.median(each) for each in zip(*begun, strict=True))
+            text = (
+                f"{group.label} began at {runs[0].target.metric} {first:.3g}, where the runs before in the same "
+                f"process had ended ({ended_at:.3g}), and the other side at {usual:.3g}"
+            )
+            do = "check whether it trains on with their network, and make a new one for each run"
+            yield Caveat("runs before", "doubt", f"{text}: {do}")
 
 
 def _read_changed(group: RunGroup) -> Iterator[Caveat]:

@@ -9,7 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, distinct_texts, fact, listed
 from levelbench.records.summary import RunSummary
 
-__all__ = ["budgets", "counted_epochs", "environment", "excluded_time", "machine", "start_of_processes", "start_up"]
+__all__ = [
+    "budgets",
+    "counted_epochs",
+    "environment",
+    "excluded_time",
+    "machine",
+    "rounding",
+    "start_of_processes",
+    "start_up",
+]
 
 
 def machine(sides: Sides) -> Iterator[Caveat]:
@@ -138,6 +147,46 @@ def _from_zero(run: RunSummary) -> bool:
 
 def _epochs(run: RunSummary) -> float:
     return (run.epochs_to_target or 0.0) + _from_zero(run)
+
+
+def rounding(sides: Sides) -> Iterator[Caveat]:
+    """Programs of which one reports fewer digits: 0.945 is at a target of 0.95 where it is printed as 0.95."""
+    decimals = [
+        None if any(run.decimals is None for run in runs) else max((run.decimals or 0 for run in runs), default=0)
+        for _, runs in sides.each
+    ]
+    known = all(run.scored_by == "program" for run in sides.runs) and decimals[0] != decimals[1]
+    if not known:
+        return
+    coarse = min((side for side in (0, 1) if decimals[side] is not None), key=lambda side: decimals[side] or 0)
+    digits = decimals[coarse] or 0
+    if sum(run.evaluations for run in sides.each[coarse][1]) < _ENOUGH_TO_COUNT_DIGITS:
+        return
+
+    def rounded_s(run: RunSummary) -> float:
+        times = run.if_rounded_s
+        return times[digits] if digits < len(times) else run.time_to_accuracy_s or math.inf
+
+    fine = sides.each[1 - coarse][1]
+    reached = [[run for run in runs if run.time_to_accuracy_s] for _, runs in sides.each]
+    arrive = sum(not run.time_to_accuracy_s and rounded_s(run) < math.inf for run in fine)
+    # A run that rounding takes away from its target says nothing: where it stops, the next evaluation is unknown.
+    sooner_s = [[min(0.0, rounded_s(run) - (run.time_to_accuracy_s or 0.0)) for run in runs] for runs in reached]
+    changed = (
+        _explained_by(sides, reached, sooner_s, *_ROUNDING_RULE).removeprefix("with that, ") if all(reached) else ""
+    )
+    if not changed and arrive:
+        changed = f"{arrive} more of {len(fine)} runs of {(sides.b, sides.a)[coarse].label} reach the target"
+    if changed:
+        labels = (sides.a.label, sides.b.label)
+        text = f"{labels[coarse]} reports its quality to {digits} decimals, and {labels[1 - coarse]} to more"
+        yield Caveat("digits", "doubt", f"{text}; if both did so, {changed}: let both report all digits")
+
+
+_ENOUGH_TO_COUNT_DIGITS = 5
+"""So many qualities do not all end in zeros by chance."""
+_ROUNDING_RULE = (0.02, 0.75)
+"""What rounding does is known exactly, so a quarter of the difference is enough to say so."""
 
 
 def start_up(sides: Sides) -> Iterator[Caveat]:

@@ -189,7 +189,7 @@ def _read_by_one_side(sides: Sides) -> Iterator[Caveat]:
     """Settings that the recipe of one side reads, and that of the other does not, belong to what is compared."""
     for group, names in zip((sides.a, sides.b), _read_alone(sides), strict=True):
         if names:
-            text = f"only {group.label} reads {listed(names)}: what it sets is part of the difference that was measured"
+            text = f"only {group.label} uses {listed(names)}: what it sets is part of the difference that was measured"
             yield Caveat("source", "note", text)
 
 

@@ -61,9 +61,9 @@ class RunSummary(Struct, frozen=True):
     epochs were all done.
 
     ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
-    ``modules`` (``settings_read`` are the files and variables among them; ``files_read`` are those of a program that
-    was run from outside, ``data_read`` the data files), ``around_digest`` that text outside of its recipes,
-    ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older records).
+    ``modules`` (``settings_read`` are the files, variables and installed packages among them; ``files_read`` are those
+    of a program that was run from outside, ``data_read`` the data files), ``around_digest`` that text outside of its
+    recipes, ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older ones).
     ``contradictions`` say where the record is not consistent; ``integrity.require_consistent`` refuses such a run.
     ``chained`` says whether its lines have checksums;
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
@@ -71,7 +71,9 @@ class RunSummary(Struct, frozen=True):
     the run missed. ``first_quality`` is the quality before training, where that was measured, else at the first
     evaluation, ``first_evaluation_s`` when that was,
     ``first_step_s`` the time of the first step. ``earlier_s`` are the times of up to two evaluations before the one
-    that counts, the latest first. ``warm_up_s`` is what the first steps took beyond the usual ones, by phase, and
+    that counts, the latest first. Where a program reports its own qualities, ``decimals`` are the most of any of them
+    (``None``: more than five), and ``if_rounded_s`` has the times to accuracy with 0, 1, ... decimals up to those that
+    they have, ``inf`` for never. ``warm_up_s`` is what the first steps took beyond the usual ones, by phase, and
     ``warm_up_evaluation_s`` the same for the first evaluation, both up to the evaluation that counts: compilation,
     where a framework compiles. ``None`` if the record cannot tell. ``samples_between`` has the examples seen at the
     last evaluation below the target and at the one after it, which began the streak that counts, so that the target was
@@ -149,6 +151,8 @@ class RunSummary(Struct, frozen=True):
     first_step_s: float | None = None
     first_evaluation_s: float | None = None
     earlier_s: list[float] = field(default_factory=list)
+    decimals: int | None = None
+    if_rounded_s: list[float] = field(default_factory=list)
     warm_up_s: dict[str, float] | None = None
     warm_up_evaluation_s: float | None = None
     samples_between: list[int] = field(default_factory=list)
@@ -272,6 +276,8 @@ def summarise(
             policy(clock).score(each.phases_ns).seconds
             for each in reversed(record.evaluations[max(0, last.index - 2) : last.index])
         ],
+        decimals=len(rounded) if len(rounded := _if_rounded_s(record, target, crossing, clock)) <= _FINEST else None,
+        if_rounded_s=rounded,
         warm_up_s=_warm_up(curve, steps_s) if counted else None,
         warm_up_evaluation_s=_warm_up_evaluation(curve),
         samples_between=_samples_between(record, target, point) if counted else [],
@@ -379,6 +385,7 @@ def _same_in_every_view(record: Record) -> dict[str, Any]:
     header, specification = record.header, record.header.specification
     # Settings that a task reads from files or the environment count as its source, like its imports.
     read = settings_files(record) | {f"${name}": digest for name, digest in variables_read(record).items()}
+    read |= packages_imported(record)
     source = msgspec.structs.replace(header.source, modules=header.source.modules | read)
     return {
         "id": header.id,
@@ -427,6 +434,11 @@ def variables_read(record: Record) -> dict[str, str]:
     return _digests(record.header.environment.get("variables_read"))
 
 
+def packages_imported(record: Record) -> dict[str, str]:
+    """The installed packages that the task's or program's own code imports, by name with their versions."""
+    return _digests(record.header.environment.get("packages_imported"))
+
+
 def _digests(found: object) -> dict[str, str]:
     return {str(name): str(digest) for name, digest in found.items()} if isinstance(found, dict) else {}
 
@@ -471,6 +483,29 @@ def _point_of_crossing(record: Record, target: Target, rule: str) -> _Point | No
     if share >= 1.0 or found.index == 0:
         return _Point(at.phases_ns, at, found.index, found.first_index)
     return _Point(*_between(curve[found.index - 1], at, share), found.index, found.first_index)
+
+
+_FINEST = 5
+
+
+def _if_rounded_s(record: Record, target: Target, rule: str, clock: str) -> list[float]:
+    """See :class:`RunSummary`; one time for each number of decimals that would not show the qualities as reported."""
+    from levelbench.measure.crossing import find_crossing
+    from levelbench.measure.policies import policy
+
+    if record.header.specification.scored_by != "program" or record.status != "done":
+        return []
+    qualities = [each.quality.get(target.split, math.nan) for each in record.evaluations]
+    found: list[float] = []
+    for decimals in range(_FINEST + 1):
+        rounded = [round(each, decimals) if math.isfinite(each) else math.nan for each in qualities]
+        if all(abs(each - exact) < 1e-12 for each, exact in zip(rounded, qualities, strict=True) if exact == exact):
+            break
+        at = find_crossing(rounded, target.threshold, direction=target.direction, rule=rule)
+        reached = at is not None and not (rule == "final" and _cut_short(record))
+        phases_ns = record.evaluations[at.index].phases_ns if at is not None else {}
+        found.append(policy(clock).score(phases_ns).seconds if reached else math.inf)
+    return found
 
 
 def _samples_between(record: Record, target: Target, point: _Point | None) -> list[int]:
