@@ -33,7 +33,8 @@ from levelbench.records.caveats import ended
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
 
-__all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
+__all__ = ["Comparison", "answer_in_brief", "check_comparable", "compare", "compare_all", "sessions_seen", "short_name"]
+__all__ += ["span_of"]
 
 History = Callable[[], Sequence[RunGroup]]
 """Returns the groups of all available runs."""
@@ -66,11 +67,17 @@ class Comparison:
         if self.verdict is None:
             return [f"no verdict on {self.b.label} against {self.a.label}"]
         why = [] if self.attribution is None else [f"  why: {'; '.join(self.attribution.lines())}"]
-        sentence = format_verdict(self.verdict, self.a.label, self.b.label)
+        sentence = format_verdict(replace(self.verdict, reason=self.reason), self.a.label, self.b.label)
+        return [sentence, *why, *self._cost()]
+
+    @property
+    def reason(self) -> str:
+        """The verdict's, with what to do about it."""
+        found = "" if self.verdict is None else self.verdict.reason
         # Programs are not started by levelbench run, whose option that is.
         if {run.environment.get("started") for run in (*self.a.runs, *self.b.runs)} & {"in place", "from outside"}:
-            sentence = sentence.replace(NOT_INTERLEAVED, "not interleaved: let levelbench time start both in turns")
-        return [sentence, *why, *self._cost()]
+            return found.replace(NOT_INTERLEAVED, "not interleaved: let levelbench time start both in turns")
+        return found
 
     def _cost(self) -> list[str]:
         """How the costs compare, if both sides have a price and it is not the same."""
@@ -100,6 +107,34 @@ class Comparison:
         new = [each for each in self.caveats if each.sentence not in said]
         said.update(each.sentence for each in new)
         return new
+
+
+def short_name(label: str) -> str:
+    """``lr=0.1`` of ``digits[lr=0.1]``: what distinguishes it within its task."""
+    return label.partition("[")[2].removesuffix("]") or label
+
+
+def answer_in_brief(comparisons: Sequence[Comparison], *, why: bool = True) -> list[str]:
+    """The verdicts on several sides against one baseline: what they have in common is said once, above them."""
+    judged = [(each, each.verdict) for each in comparisons if each.verdict is not None]
+    base = comparisons[0].a.label
+    terms = [(f"n = {found.n_a} + {found.n_b}", each.reason) for each, found in judged]
+    common = [column[0] for column in zip(*terms, strict=True) if len(set(column)) == 1]
+    shared = ", ".join(filter(None, common))
+    lines = [f"compared with {base}{shared and f' ({shared})'}:"]
+    for each in comparisons:
+        found, name = each.verdict, short_name(each.b.label)
+        if found is None:
+            lines.append(f"no verdict on {name}")
+            continue
+        own = [term for term in (f"n = {found.n_a} + {found.n_b}", each.reason) if term and term not in common]
+        more = found.runs_to_settle
+        own += [] if more is None else [f"about {more:,} more run{'s' * (more != 1)} each"]
+        sentence = ratio_sentence(found, base, name, as_what="as long as").removesuffix(f" as {base}")
+        lines.append("; ".join([f"{found.kind}: {sentence.removesuffix(f' against {base}')}", *own]))
+        if why and each.attribution is not None:
+            lines.append(f"  why: {each.attribution.brief()}")
+    return lines
 
 
 def check_comparable(a: RunGroup, b: RunGroup) -> None:

@@ -521,8 +521,12 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
 
 def ratio_text(v: Verdict) -> str:
     """``0.81 [0.78, 0.84]`` for a verdict with a ratio and an interval; rounding never makes a bound contradict it."""
-    digits = _decimals(v)
-    return f"{v.ratio:.{digits}f} [{v.low:.{digits}f}, {v.high:.{digits}f}]"
+    digits, vague = _decimals(v), (v.high or 0.0) - (v.low or 0.0) > 20.0
+    # A lower bound near 0 needs decimals that say nothing about an upper bound in the hundreds.
+    ratio, low, high = (
+        f"{each:.{0 if vague and each >= 10.0 else digits}f}" for each in (v.ratio or 0.0, v.low or 0.0, v.high or 0.0)
+    )
+    return f"{ratio} [{low}, {high}]"
 
 
 def ratio_sentence(v: Verdict, name_a: str, name_b: str, verb: str = "takes", as_what: str = "as long as") -> str:
