@@ -596,3 +596,13 @@ def test_show_writes_a_trace_of_the_runs_that_are_named(call, store, tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     code, _, err = call("show", "--trace", tmp_path, "--store", store)
     assert (code, "it is a folder" in err) == (2, True)
+
+
+def test_compare_names_the_settings_by_which_a_side_was_selected(call, store):
+    for seed in range(3):
+        for at, (recipe, lr, hidden) in enumerate([("mlp", 0.1, 8), ("wide", 0.4, 64)]):
+            spec = structs.replace(specification(), recipe=recipe, settings={"lr": lr, "hidden": hidden})
+            write_run(store, spec, seed, f"dddd{at}00{seed}", REACHES, 1 + at / 2, minute=40 + seed)
+    sides = ("digits[recipe=mlp,lr=0.1]", "digits[recipe=wide]")
+    assert "digits[recipe=wide] takes 1.3" in (out := call("compare", *sides, "--store", store)[1])
+    assert "times as long as digits[recipe=mlp,lr=0.1]" in out

@@ -366,7 +366,7 @@ def test_a_censored_single_run_has_no_ratio():
         ),
         (
             made("UNCLEAR", 4.02, 0.0913, 188.0),
-            "UNCLEAR: torch takes 4.0 [0.1, 188.0] times as long as numpy (n = 5 + 5)",
+            "UNCLEAR: torch takes 4.0 [0.1, 188] times as long as numpy (n = 5 + 5)",
         ),
         (
             made("UNCLEAR", 0.98, 0.93, 1.03, 40),
