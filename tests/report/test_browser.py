@@ -123,6 +123,16 @@ def test_the_main_table_is_not_clipped(visit, report):
         assert box.evaluate("each => each.scrollWidth <= each.clientWidth"), width
 
 
+@pytest.mark.parametrize("size", SIZES[1:], ids=lambda size: str(size[0]))
+@pytest.mark.parametrize("name", ["report", "both"])
+def test_no_table_of_an_opened_part_scrolls_sideways_on_a_phone_or_tablet(visit, report, folder, name, size):
+    page = visit(report if name == "report" else folder / "both.html", *size)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    boxes = page.locator("details .scroll")
+    assert boxes.count() >= 4
+    assert boxes.evaluate_all("all => all.filter((each) => each.scrollWidth > each.clientWidth).length") == 0
+
+
 def test_a_table_of_many_intervals_and_one_of_long_names_wrap_instead_of_scrolling(visit, tmp_path):
     names = [f"digits[framework=numpy,lr=0.0{at},momentum=0.9,hidden=128]" for at in range(1, 4)]
     numbers = [Column(f"n{at}", "time to accuracy", ColumnKind.TIME_S) for at in range(11)]
