@@ -606,3 +606,16 @@ def test_compare_names_the_settings_by_which_a_side_was_selected(call, store):
     sides = ("digits[recipe=mlp,lr=0.1]", "digits[recipe=wide]")
     assert "digits[recipe=wide] takes 1.3" in (out := call("compare", *sides, "--store", store)[1])
     assert "times as long as digits[recipe=mlp,lr=0.1]" in out
+
+
+def test_a_doubt_about_a_run_is_not_broken_within_a_word(call, store, write, terminal):
+    write(7, "eeee0001", suspect=["busy: other programs kept 1.6 of 2 cores busy during the measurement: stop them"])
+    out = ESCAPE.sub("", call("show", "eeee0001", "--store", store)[1])
+    doubt = out[out.index("doubt: ") : out.index("record: ")]
+    assert all(len(line) <= 80 for line in doubt.splitlines())
+    assert "during the measurement" in " ".join(doubt.split())
+
+
+def test_the_last_lines_of_list_are_not_broken_within_a_word(call, tmp_path, terminal):
+    out = ESCAPE.sub("", call("list", "--store", tmp_path)[1])
+    assert all(len(line) <= 80 for line in out.splitlines())
