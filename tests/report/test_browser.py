@@ -117,6 +117,20 @@ def test_verdict_interval_and_doubts_are_on_a_phones_first_screen(visit, report)
     assert all(end["y"] + end["height"] <= 844 for end in ends)
 
 
+def test_five_verdicts_and_a_doubt_are_on_a_phones_first_screen(visit, make, group, tmp_path, undrawn):
+    records = [
+        make(settings={"lr": at / 10}, seed=seed, speed_s=0.03 + at / 100) for at in range(6) for seed in (1, 2, 3)
+    ]
+    groups = group(records)
+    (base, _), *others = groups
+    verdicts = [(base.label, each.label, verdict(base.times(), each.times())) for each, _ in others]
+    page = visit(write_report(groups, verdicts, tmp_path / "report.html", caveats=["doubt: busy"]), 390, 844)
+    assert page.locator(".verdict").count() == 5
+    assert page.get_by_text("Compared with digits[lr=0.0] (n = 3 + 3").count() == 1
+    box = page.locator(".doubts li").first.bounding_box()
+    assert box["y"] + box["height"] <= 844
+
+
 def test_the_main_table_is_not_clipped(visit, report):
     for width, height in SIZES:
         box = visit(report, width, height).locator(".scroll").first

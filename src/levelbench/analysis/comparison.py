@@ -24,17 +24,18 @@ from levelbench.measure.verdict import (
     Verdict,
     VerdictKind,
     format_verdict,
+    format_verdicts,
     ratio_sentence,
     verdict,
 )
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
+from levelbench.records.selection import short_name
 
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
 
-__all__ = ["Comparison", "answer_in_brief", "check_comparable", "compare", "compare_all", "sessions_seen", "short_name"]
-__all__ += ["span_of"]
+__all__ = ["Comparison", "answer_in_brief", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
 
 History = Callable[[], Sequence[RunGroup]]
 """Returns the groups of all available runs."""
@@ -109,32 +110,17 @@ class Comparison:
         return new
 
 
-def short_name(label: str) -> str:
-    """``lr=0.1`` of ``digits[lr=0.1]``: what distinguishes it within its task."""
-    return label.partition("[")[2].removesuffix("]") or label
-
-
 def answer_in_brief(comparisons: Sequence[Comparison], *, why: bool = True) -> list[str]:
     """The verdicts on several sides against one baseline: what they have in common is said once, above them."""
-    judged = [(each, each.verdict) for each in comparisons if each.verdict is not None]
-    base = comparisons[0].a.label
-    terms = [(f"n = {found.n_a} + {found.n_b}", each.reason) for each, found in judged]
-    common = [column[0] for column in zip(*terms, strict=True) if len(set(column)) == 1]
-    shared = ", ".join(filter(None, common))
-    lines = [f"compared with {base}{shared and f' ({shared})'}:"]
-    for each in comparisons:
-        found, name = each.verdict, short_name(each.b.label)
-        if found is None:
-            lines.append(f"no verdict on {name}")
-            continue
-        own = [term for term in (f"n = {found.n_a} + {found.n_b}", each.reason) if term and term not in common]
-        more = found.runs_to_settle
-        own += [] if more is None else [f"about {more:,} more run{'s' * (more != 1)} each"]
-        sentence = ratio_sentence(found, base, name, as_what="as long as").removesuffix(f" as {base}")
-        lines.append("; ".join([f"{found.kind}: {sentence.removesuffix(f' against {base}')}", *own]))
+    judged = [each for each in comparisons if each.verdict is not None]
+    found = [(short_name(each.b.label), replace(each.verdict, reason=each.reason)) for each in judged if each.verdict]
+    head, sentences = format_verdicts(comparisons[0].a.label, found)
+    lines = [f"{head}:"]
+    for each, sentence in zip(judged, sentences, strict=True):
+        lines.append(sentence)
         if why and each.attribution is not None:
             lines.append(f"  why: {each.attribution.brief()}")
-    return lines
+    return lines + [f"no verdict on {short_name(each.b.label)}" for each in comparisons if each.verdict is None]
 
 
 def check_comparable(a: RunGroup, b: RunGroup) -> None:

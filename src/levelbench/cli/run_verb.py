@@ -335,7 +335,8 @@ def short_forms(
     groups: Sequence[RunGroup], comparisons: Sequence[Comparison], refusals: Sequence[str], width: int
 ) -> list[tuple[list[str], list[Table]]]:
     """Shorter and shorter answers, with their tables, on several groups that are compared with one; else none."""
-    from levelbench.analysis.comparison import answer_in_brief, short_name
+    from levelbench.analysis.comparison import answer_in_brief
+    from levelbench.records.selection import short_name
     from levelbench.report.runs import groups_table
 
     if len(comparisons) < 2 or len({each.specification.task for each in groups}) > 1:
