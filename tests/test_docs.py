@@ -9,16 +9,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import click
 import pytest
-from tests.browsing import launched, violations_by_size_and_scheme
+from tests.browsing import launched, served, wrong_in, wrong_on
 
 from levelbench.errors import UnknownNameError
 
@@ -437,18 +434,11 @@ def test_no_page_of_the_site_asks_another_server_for_anything(site):
     assert {f"{each.name}: {found}" for each in pages for found in asks.findall(each.read_text())} == set()
 
 
-class Silent(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture(scope="module")
 def address(site):
     """Where a server has the site."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(site))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with served(site) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -465,20 +455,25 @@ KINDS = [
     "gallery/index.html",
     "gallery/board/digits_levelbench-1.0.html",
 ]
-"""A page of each kind, and of those the short ones: what axe takes grows with a page."""
+"""A page of each kind, and of those the short ones: what axe takes grows with a page. The other ones are for
+``python -m tests.browsing build/site``."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_axe_finds_nothing_on_a_page_of_the_site_in_any_size_and_colour_scheme(address, browser, name):
-    context = browser.new_context()
-    page, wrong = context.new_page(), []
-    page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
-    page.on("request", lambda asked: None if asked.url.startswith((address, "data:")) else wrong.append(asked.url))
-    page.goto(f"{address}/{name}")
-    found = violations_by_size_and_scheme(page)
-    context.close()
-    assert found + wrong == []
+    assert wrong_on(browser, address, name) == []
+
+
+@pytest.mark.slow
+def test_a_violation_on_any_page_of_a_site_is_found(tmp_path):
+    (tmp_path / "guides").mkdir()
+    good = "<!doctype html><html lang=en><title>A</title><link rel=icon href=data:,><main><h1>A</h1></main>"
+    (tmp_path / "index.html").write_text(good)
+    (tmp_path / "guides" / "a.html").write_text(f"{good[:-7]}<img src='data:,'></main>")
+    found = dict(wrong_in(tmp_path))
+    assert found["index.html"] == []
+    assert {each[2] for each in found["guides/a.html"]} == {"image-alt"}
 
 
 def test_the_site_has_every_verb_every_public_name_and_a_search(site):

@@ -10,10 +10,16 @@ import sys
 import weakref
 
 import pytest
+from msgspec import structs
+from tests.cli.conftest import REACHES, specification, write_run
 from tests.records.stores import edit
 
+from levelbench.analysis.comparison import compare_all
 from levelbench.cli.options import present
+from levelbench.cli.run_verb import answer_lines, remark_lines, short_forms
+from levelbench.records import group_runs
 from levelbench.records import store as store_module
+from levelbench.report.runs import groups_table
 from levelbench.report.tables import Absent, Column, Table
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -181,6 +187,59 @@ def test_doubts_are_in_full_where_there_is_room(terminal, monkeypatch, capsys):
     out = " ".join(ESCAPE.sub("", capsys.readouterr().out).split())
     assert BUSY.strip() in out
     assert "no meter" in out
+
+
+def answer_on(folder, arms, doubt=()):
+    """What ``run`` prints of ``arms`` learning rates with three runs each, the first on a busy machine."""
+    for at in range(arms):
+        spec = structs.replace(specification(), settings={"lr": (at + 1) / 10})
+        for seed in range(3):
+            turn = seed * arms + (arms - 1 - at if seed % 2 else at)
+            step_ms, suspect = 1 + at / 4 + (7 * at + 3 * seed) % 5 / 50, () if at else doubt
+            write_run(folder, spec, seed, f"aaa{at}000{seed}", REACHES, step_ms, minute=turn, suspect=suspect)
+    groups = group_runs(store_module.Store(folder).summaries())
+    comparisons, refusals = compare_all(groups, 0.02, 0.95)
+    answer, lines = answer_lines(comparisons, refusals), remark_lines(groups, comparisons)
+    present(
+        [groups_table(groups)],
+        lines,
+        dict,
+        lambda: {"report": "levelbench-results/report.html"},
+        answer=answer,
+        as_json=False,
+        shorter=lambda width: short_forms(groups, comparisons, refusals, width),
+    )
+
+
+@pytest.mark.parametrize("arms", [3, 4, 5, 6])
+def test_the_answer_on_several_sides_fits_a_terminal_of_24_lines_of_80_characters(
+    tmp_path, terminal, monkeypatch, capsys, golden, arms
+):
+    monkeypatch.setenv("LINES", "24")
+    answer_on(tmp_path, arms, ["busy: other programs kept 1.4 of 2 cores busy during the measurement: stop them"])
+    out = ESCAPE.sub("", capsys.readouterr().out)
+    lines = out.strip().splitlines()
+    assert len(lines) < 24
+    assert all(len(line) <= 80 for line in lines)
+    assert sum(": lr=" in line for line in lines) == arms - 1
+    golden(f"run_{arms}_sides_80", out)
+
+
+def test_the_answer_on_several_sides_is_in_full_where_there_is_room(tmp_path, terminal, monkeypatch, capsys):
+    monkeypatch.setenv("LINES", "60")
+    answer_on(tmp_path, 4)
+    out = " ".join(ESCAPE.sub("", capsys.readouterr().out).split())
+    assert "as long as digits[lr=0.1]" in out
+    assert "time per sample, fixed costs included" in out
+    assert "shortened" not in out
+
+
+def test_lines_that_differ_only_in_names_and_numbers_are_said_once_where_room_is_short(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("LINES", "24")
+    doubted(BUSY, BUSY.replace("0.3", "0.4"), BUSY.replace("busy:", "hot:"))
+    out = " ".join(ESCAPE.sub("", capsys.readouterr().out).split())
+    assert "kept 0.3 of 2 cores busy (and 1 more like it)" in out
+    assert "cores hot" in out
 
 
 def test_a_verdict_has_a_colour_unless_it_is_not_wanted(call, store, terminal, monkeypatch):
@@ -537,3 +596,26 @@ def test_show_writes_a_trace_of_the_runs_that_are_named(call, store, tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     code, _, err = call("show", "--trace", tmp_path, "--store", store)
     assert (code, "it is a folder" in err) == (2, True)
+
+
+def test_compare_names_the_settings_by_which_a_side_was_selected(call, store):
+    for seed in range(3):
+        for at, (recipe, lr, hidden) in enumerate([("mlp", 0.1, 8), ("wide", 0.4, 64)]):
+            spec = structs.replace(specification(), recipe=recipe, settings={"lr": lr, "hidden": hidden})
+            write_run(store, spec, seed, f"dddd{at}00{seed}", REACHES, 1 + at / 2, minute=40 + seed)
+    sides = ("digits[recipe=mlp,lr=0.1]", "digits[recipe=wide]")
+    assert "digits[recipe=wide] takes 1.3" in (out := call("compare", *sides, "--store", store)[1])
+    assert "times as long as digits[recipe=mlp,lr=0.1]" in out
+
+
+def test_a_doubt_about_a_run_is_not_broken_within_a_word(call, store, write, terminal):
+    write(7, "eeee0001", suspect=["busy: other programs kept 1.6 of 2 cores busy during the measurement: stop them"])
+    out = ESCAPE.sub("", call("show", "eeee0001", "--store", store)[1])
+    doubt = out[out.index("doubt: ") : out.index("record: ")]
+    assert all(len(line) <= 80 for line in doubt.splitlines())
+    assert "during the measurement" in " ".join(doubt.split())
+
+
+def test_the_last_lines_of_list_are_not_broken_within_a_word(call, tmp_path, terminal):
+    out = ESCAPE.sub("", call("list", "--store", tmp_path)[1])
+    assert all(len(line) <= 80 for line in out.splitlines())

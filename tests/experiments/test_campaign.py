@@ -9,6 +9,7 @@ import sys
 import msgspec
 import pytest
 from tests.experiments.campaigns import HERE, NUMPY, Quiet, carry_out, losses, plan_of
+from tests.records.stores import edit
 from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
@@ -60,6 +61,17 @@ def test_finished_runs_are_not_repeated(done):
         place: record.header.id for place, record in first.items()
     }
     assert plan.lines() == ["3 wanted · 2 done · 1 to go"]
+
+
+def test_of_several_runs_of_a_seed_the_earliest_counts_as_in_every_other_answer(done):
+    task_file, store = done
+    (first,) = store.records()
+    again = shutil.copy(first.path, first.path.with_name(first.path.name.replace(first.header.id, "f" * 16)))
+    edit(again, first.header.id, "f" * 16)
+    edit(again, first.header.started, "9999" + first.header.started[4:])
+    plan = plan_of([resolve(str(task_file), {}, NUMPY)], range(1), store)
+    assert plan.done[0, 0].header.id == first.header.id
+    assert [run.id for group in group_runs(store.records()) for run in group.runs] == [first.header.id]
 
 
 def test_fresh_repeats_all_runs(done):

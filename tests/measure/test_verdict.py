@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from levelbench.measure.statistics import welch_log_ratio
-from levelbench.measure.verdict import Verdict, VerdictKind, format_verdict, slower_p, verdict
+from levelbench.measure.verdict import Verdict, VerdictKind, format_verdict, format_verdicts, slower_p, verdict
 
 NUMPY = [10.0, 10.1, 9.9, 10.05, 9.95]
 times = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=8)
@@ -366,7 +366,7 @@ def test_a_censored_single_run_has_no_ratio():
         ),
         (
             made("UNCLEAR", 4.02, 0.0913, 188.0),
-            "UNCLEAR: torch takes 4.0 [0.1, 188.0] times as long as numpy (n = 5 + 5)",
+            "UNCLEAR: torch takes 4.0 [0.1, 188] times as long as numpy (n = 5 + 5)",
         ),
         (
             made("UNCLEAR", 0.98, 0.93, 1.03, 40),
@@ -398,6 +398,33 @@ def test_a_censored_single_run_has_no_ratio():
 )
 def test_a_verdict_reads_as_one_line(value, line):
     assert format_verdict(value, "numpy", "torch") == line
+
+
+def test_verdicts_against_one_side_say_once_what_they_share():
+    found = [
+        ("torch", made("FASTER", 0.81, 0.78, 0.84, reason="paired by seed")),
+        ("jax", made("UNCLEAR", 1.2, 0.5, 2.9, 7, reason="paired by seed")),
+        ("mlx", made("FASTER", None, None, None, reason="paired by seed")),
+    ]
+    assert format_verdicts("numpy", found) == (
+        "compared with numpy (n = 5 + 5, paired by seed)",
+        [
+            "FASTER: torch takes 0.81 [0.78, 0.84] times as long",
+            "UNCLEAR: jax takes 1.2 [0.5, 2.9] times as long; about 7 more runs each",
+            "FASTER: mlx",
+        ],
+    )
+
+
+def test_what_verdicts_against_one_side_do_not_share_stays_with_each():
+    found = [("torch", made("SAME", 1.0, 0.99, 1.01)), ("jax", made("UNCLEAR", 0.8, None, None, 1, "too few", 1))]
+    assert format_verdicts("numpy", found) == (
+        "compared with numpy",
+        [
+            "SAME: torch takes 1.000 [0.990, 1.010] times as long; n = 5 + 5",
+            "UNCLEAR: jax takes 0.8 times as long; n = 1 + 1; too few; about 1 more run each",
+        ],
+    )
 
 
 @given(times, times)

@@ -117,10 +117,34 @@ def test_verdict_interval_and_doubts_are_on_a_phones_first_screen(visit, report)
     assert all(end["y"] + end["height"] <= 844 for end in ends)
 
 
+def test_five_verdicts_and_a_doubt_are_on_a_phones_first_screen(visit, make, group, tmp_path, undrawn):
+    records = [
+        make(settings={"lr": at / 10}, seed=seed, speed_s=0.03 + at / 100) for at in range(6) for seed in (1, 2, 3)
+    ]
+    groups = group(records)
+    (base, _), *others = groups
+    verdicts = [(base.label, each.label, verdict(base.times(), each.times())) for each, _ in others]
+    page = visit(write_report(groups, verdicts, tmp_path / "report.html", caveats=["doubt: busy"]), 390, 844)
+    assert page.locator(".verdict").count() == 5
+    assert page.get_by_text("Compared with digits[lr=0.0] (n = 3 + 3").count() == 1
+    box = page.locator(".doubts li").first.bounding_box()
+    assert box["y"] + box["height"] <= 844
+
+
 def test_the_main_table_is_not_clipped(visit, report):
     for width, height in SIZES:
         box = visit(report, width, height).locator(".scroll").first
         assert box.evaluate("each => each.scrollWidth <= each.clientWidth"), width
+
+
+@pytest.mark.parametrize("size", SIZES[1:], ids=lambda size: str(size[0]))
+@pytest.mark.parametrize("name", ["report", "both"])
+def test_no_table_of_an_opened_part_scrolls_sideways_on_a_phone_or_tablet(visit, report, folder, name, size):
+    page = visit(report if name == "report" else folder / "both.html", *size)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    boxes = page.locator("details .scroll")
+    assert boxes.count() >= 4
+    assert boxes.evaluate_all("all => all.filter((each) => each.scrollWidth > each.clientWidth).length") == 0
 
 
 def test_a_table_of_many_intervals_and_one_of_long_names_wrap_instead_of_scrolling(visit, tmp_path):

@@ -73,12 +73,21 @@ def test_a_narrow_terminal_drops_parts_and_never_wraps(width):
     assert ("accuracy 0.962 / 0.970" in last(out)) == (width >= 90 or "accuracy" in last(out))
 
 
-def test_a_terminal_of_80_columns_shows_a_bar_of_the_steps():
+def test_a_terminal_of_80_columns_shows_a_bar_of_the_time_that_has_passed():
+    out, clock = Terminal(), FakeClock()
+    line = TerminalLine(out, clock=clock, width=80)
+    line.start(2)
+    clock.advance(240 * 10**9)
+    line.update(1, "digits", 0, "train", 5.0, 0.961, 0.96, left_s=(190.0, 290.0), steps=(300, 600), loss=0.31)
+    assert last(out) == "1/2 digits seed 0 · 5.0 s · ████░░░░ · accuracy 0.961 / 0.960 · 3 to 5 min left"
+
+
+def test_without_a_prediction_there_is_no_bar():
     out = Terminal()
     line = TerminalLine(out, clock=FakeClock(), width=80)
     line.start(2)
-    line.update(1, "digits", 0, "train", 5.0, 0.961, 0.96, left_s=(190.0, 290.0), steps=(300, 600), loss=0.31)
-    assert last(out) == "1/2 digits seed 0 · 5.0 s · ████░░░░ · accuracy 0.961 / 0.960 · 3 to 5 min left"
+    line.update(1, "digits", 0, "train", 5.0, steps=(300, 600))
+    assert not {"█", "░"} & set(out.getvalue())
 
 
 def test_plain_lines_hold_the_steps_and_no_bar():

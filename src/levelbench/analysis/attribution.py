@@ -69,6 +69,13 @@ class Attribution:
         means = f"means {self.mean_a_s * scale:.4g} -> {self.mean_b_s * scale:.4g} {unit}"
         return [factors, f"{means}: {' · '.join(parts) or 'no phase differs'}"]
 
+    def brief(self) -> str:
+        """The factors and the largest difference of a phase, in half a line."""
+        scale, unit = (1e3, "ms") if max(self.mean_a_s, self.mean_b_s) < 1 else (1.0, "s")
+        most = self._by_size()[0]
+        phase = f" ({most.phase} {most.difference_s * scale:+.3g} {unit})" if most.difference_s else ""
+        return f"samples to target x{self.samples_ratio:.3g} · time per sample x{self.time_per_sample_ratio:.3g}{phase}"
+
     def _by_size(self) -> list[PhaseShare]:
         return sorted(self.phases, key=lambda each: -abs(each.difference_s))
 

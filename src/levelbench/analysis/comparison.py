@@ -24,16 +24,18 @@ from levelbench.measure.verdict import (
     Verdict,
     VerdictKind,
     format_verdict,
+    format_verdicts,
     ratio_sentence,
     verdict,
 )
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
+from levelbench.records.selection import short_name
 
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
 
-__all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
+__all__ = ["Comparison", "answer_in_brief", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
 
 History = Callable[[], Sequence[RunGroup]]
 """Returns the groups of all available runs."""
@@ -66,11 +68,17 @@ class Comparison:
         if self.verdict is None:
             return [f"no verdict on {self.b.label} against {self.a.label}"]
         why = [] if self.attribution is None else [f"  why: {'; '.join(self.attribution.lines())}"]
-        sentence = format_verdict(self.verdict, self.a.label, self.b.label)
+        sentence = format_verdict(replace(self.verdict, reason=self.reason), self.a.label, self.b.label)
+        return [sentence, *why, *self._cost()]
+
+    @property
+    def reason(self) -> str:
+        """The verdict's, with what to do about it."""
+        found = "" if self.verdict is None else self.verdict.reason
         # Programs are not started by levelbench run, whose option that is.
         if {run.environment.get("started") for run in (*self.a.runs, *self.b.runs)} & {"in place", "from outside"}:
-            sentence = sentence.replace(NOT_INTERLEAVED, "not interleaved: let levelbench time start both in turns")
-        return [sentence, *why, *self._cost()]
+            return found.replace(NOT_INTERLEAVED, "not interleaved: let levelbench time start both in turns")
+        return found
 
     def _cost(self) -> list[str]:
         """How the costs compare, if both sides have a price and it is not the same."""
@@ -100,6 +108,19 @@ class Comparison:
         new = [each for each in self.caveats if each.sentence not in said]
         said.update(each.sentence for each in new)
         return new
+
+
+def answer_in_brief(comparisons: Sequence[Comparison], *, why: bool = True) -> list[str]:
+    """The verdicts on several sides against one baseline: what they have in common is said once, above them."""
+    judged = [each for each in comparisons if each.verdict is not None]
+    found = [(short_name(each.b.label), replace(each.verdict, reason=each.reason)) for each in judged if each.verdict]
+    head, sentences = format_verdicts(comparisons[0].a.label, found)
+    lines = [f"{head}:"]
+    for each, sentence in zip(judged, sentences, strict=True):
+        lines.append(sentence)
+        if why and each.attribution is not None:
+            lines.append(f"  why: {each.attribution.brief()}")
+    return lines + [f"no verdict on {short_name(each.b.label)}" for each in comparisons if each.verdict is None]
 
 
 def check_comparable(a: RunGroup, b: RunGroup) -> None:

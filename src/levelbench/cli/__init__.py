@@ -65,7 +65,13 @@ VERBS = [verb for verbs in SECTIONS.values() for verb in verbs]
 EPILOG = """Select runs by an id or its beginning, task, task[key=value,...], a path, or latest.
 
 Exit codes: 0 success, 1 a finding, a worse verdict or a missed target, 2 usage error, 3 something is missing here,
-4 inconclusive, 70 a bug in levelbench."""
+4 inconclusive, 70 a bug in levelbench.
+
+\b
+Completion, for the start-up file of bash, zsh or fish:
+  eval "$(_LEVELBENCH_COMPLETE=bash_source levelbench)"
+  eval "$(_LEVELBENCH_COMPLETE=zsh_source levelbench)"
+  _LEVELBENCH_COMPLETE=fish_source levelbench | source"""
 
 _BUG = 70
 _COMPLETE = "_LEVELBENCH_COMPLETE"

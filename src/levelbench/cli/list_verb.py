@@ -93,8 +93,11 @@ def command(
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
     if kind is None:
-        click.echo("\nlevelbench list recipes and list settings show what is allowed in a task's brackets")
-        click.echo("levelbench list networks and list transforms show Level 1, list schemes and list engines Level 3")
+        shared.say(
+            "",
+            "levelbench list recipes and list settings show what is allowed in a task's brackets",
+            "levelbench list networks and list transforms show Level 1, list schemes and list engines Level 3",
+        )
     return 0
 
 

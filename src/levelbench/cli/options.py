@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -595,11 +595,13 @@ def present(
     answer: Sequence[str] = (),
     as_json: bool,
     apart: bool = True,
+    shorter: Callable[[int], Sequence[tuple[Sequence[str], Sequence[Table]]]] = lambda width: (),
 ) -> None:
     """Print the answer, tables and lines, or ``view`` as JSON, with the paths that ``write`` returns.
 
     Files are written after printing, so that a figure that cannot be drawn loses nothing. ``apart`` prints an empty
-    line before the first table.
+    line before the first table. In a terminal that this would leave, doubts are shortened; then the first answer and
+    tables of ``shorter``, for a width, are printed that do fit.
     """
     if as_json:
         # A reader of only part of it, such as `head`, still gets the exit code of the whole.
@@ -611,10 +613,15 @@ def present(
             click.echo()
         said = list(lines)
         console = _console()
-        if console.is_terminal and any("doubt: " in each for each in said):
+        forms = list(shorter(console.width)) if console.is_terminal else []
+        if console.is_terminal and (forms or any("doubt: " in each for each in said)):
             whole = _shown(answer, tables, ["", *said])
-            if whole.count("\n") > console.size.height - _BELOW:
-                whole = _shown(answer, list(map(_unexplained, tables)), [*map(_shortened, said), _SHORTENED])
+            brief = _once(map(_shortened, said))
+            bare = [each for each in brief if not each.startswith("  note: ")]
+            for (head, shown), below in product([(answer, tables), *forms], (brief, bare)):
+                if whole.count("\n") <= console.size.height - _BELOW:
+                    break
+                whole = _shown(head, list(map(_unexplained, shown)), [*below, _SHORTENED])
             click.echo(whole, nl=False, color=True)
         else:
             say(*answer, *[""] * bool(answer))
@@ -626,9 +633,10 @@ def present(
             click.echo(f"{name.replace('_', ' ')}: {path}")
 
 
-_BELOW = 1
-"""Lines of a terminal that its prompt takes."""
+_BELOW = 2
+"""Lines of a terminal that its prompt and the name of the report take."""
 _SHORTENED = "  (shortened to fit the terminal: --wide has doubts and notes in full)"
+_NAMES = re.compile(r"\S*\[[^\]]*\]|\d[\d.,]*")
 _RUNS = re.compile(r"(\d+) of (\d+) (runs|processes) of ")
 
 
@@ -659,6 +667,14 @@ def _shortened(line: str) -> str:
         return line
     of = [sum(int(each[at]) for each in counts) for at in (0, 1)]
     return f"  doubt: {of[0]} of {of[1]} {counts[0][2]}: {found}"
+
+
+def _once(lines: Iterable[str]) -> list[str]:
+    """The lines; of those that differ only in names and numbers, the first, and how many more there are."""
+    alike: dict[str, list[str]] = {}
+    for line in dict.fromkeys(lines):
+        alike.setdefault(_NAMES.sub("#", line), []).append(line)
+    return [f"{first} (and {len(rest)} more like it)" if rest else first for first, *rest in alike.values()]
 
 
 _WIDE, _COLUMNS, _NO_COLOUR = "levelbench.wide", "levelbench.columns", "levelbench.no_color"

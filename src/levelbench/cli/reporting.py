@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from levelbench.errors import UsageError
+
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.scaling import Scaling
@@ -235,7 +237,7 @@ def refuse_copies(groups: Sequence[RunGroup], asked: str) -> None:
 
 def require_sound(groups: list[RunGroup], asked: str, store: Path) -> list[str]:
     """Refuse an analysis without runs, and runs that cannot be replicates; returns what else speaks against them."""
-    from levelbench.errors import RecordError, UsageError
+    from levelbench.errors import RecordError
     from levelbench.records.comparable import one_kind
     from levelbench.records.replicates import of_one_group
 
@@ -252,13 +254,41 @@ def require_sound(groups: list[RunGroup], asked: str, store: Path) -> list[str]:
 
 
 def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[RunGroup, RunGroup]:
-    """The two groups with labels that distinguish them: the settings that differ, else the user's words."""
+    """The two groups with labels that distinguish them: what differs, and settings in which the user's words do.
+
+    If nothing differs, the labels are the words.
+    """
     from levelbench.records.summary import labels_of
 
+    sides = ((a, word_a), (b, word_b))
     labels = labels_of([a.specification, b.specification])
     if labels[0] == labels[1]:
         labels = [word_a, word_b]
+    elif a.specification.recipe != b.specification.recipe:
+        chosen = [_named(word, group) for group, word in sides]
+        labels = [
+            _with_settings(label, {name: value for name, value in own.items() if (name, value) not in other.items()})
+            for label, own, other in zip(labels, chosen, reversed(chosen), strict=True)
+        ]
     return dataclasses.replace(a, label=labels[0]), dataclasses.replace(b, label=labels[1])
+
+
+def _named(word: str, group: RunGroup) -> dict[str, Any]:
+    """The settings of ``group`` that the user's ``word`` names."""
+    from levelbench.records.selection import parse_item
+
+    try:
+        named = parse_item(word)[1]
+    except UsageError:
+        return {}
+    return {name: value for name, value in group.specification.settings.items() if name in named}
+
+
+def _with_settings(label: str, more: dict[str, Any]) -> str:
+    from levelbench.records.selection import format_item, parse_item
+
+    name, shown = parse_item(label)
+    return format_item(name, shown | more)
 
 
 def scalings_of(groups: Sequence[RunGroup], records: Sequence[Record], level: float = 0.95) -> list[Scaling]:

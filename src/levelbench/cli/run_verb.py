@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from levelbench.experiments.training import Extras, RunPlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup, Store
+    from levelbench.report.tables import Table
 
     Made = tuple[RunPlan, dict[tuple[int, int], Record]]
 
@@ -214,7 +215,8 @@ def conclude(
         path = report()
         return written if path is None else {**written, "report": str(path)}
 
-    shared.present([table], lines, dict, files, answer=answer, as_json=False)
+    shorter = partial(short_forms, groups, comparisons, refusals)
+    shared.present([table], lines, dict, files, answer=answer, as_json=False, shorter=shorter)
     return code
 
 
@@ -323,6 +325,29 @@ def _unkept(plan: RunPlan, store: Store) -> int:
 def answer_lines(comparisons: Sequence[Comparison], refusals: Sequence[str]) -> list[str]:
     """Each verdict with its reason, then what was refused: what a reader wants to know first."""
     return [line for each in comparisons for line in each.answer()] + list(refusals)
+
+
+_FIRST = ("reached", "time_to_accuracy_s", "restarts_s", "cost_usd", "test_quality", "epochs_to_target")
+"""Columns that a short answer keeps before others."""
+
+
+def short_forms(
+    groups: Sequence[RunGroup], comparisons: Sequence[Comparison], refusals: Sequence[str], width: int
+) -> list[tuple[list[str], list[Table]]]:
+    """Shorter and shorter answers, with their tables, on several groups that are compared with one; else none."""
+    from levelbench.analysis.comparison import answer_in_brief
+    from levelbench.records.selection import short_name
+    from levelbench.report.runs import groups_table
+
+    if len(comparisons) < 2 or len({each.specification.task for each in groups}) > 1:
+        return []
+    named = [replace(group, label=short_name(group.label)) for group in groups]
+    table = groups_table(named).without_absent().fitted(width, _FIRST)
+    targets = [note for note in table.notes if ": target " in note]
+    common = {note.partition(", ")[0] for note in targets}
+    bare = replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
+    with_why, without = ([*answer_in_brief(comparisons, why=why), *refusals] for why in (True, False))
+    return [(with_why, [table]), (with_why, [bare]), (without, [bare])]
 
 
 def remark_lines(groups: list[RunGroup], comparisons: Sequence[Comparison]) -> list[str]:

@@ -215,12 +215,9 @@ def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
     of_ranks = (make(record) for make in (ranks_table, operations_table, staleness_table, divergence_table))
     tables = [run_facts(run), phases_table(run), curve_table(record, run), *(each for each in of_ranks if each)]
     shared.print_tables(*tables)
-    click.echo()
-    for doubt in run.suspect:
-        click.echo(f"doubt: {doubt}")
-    if (team := teamwork(record)) is not None:
-        for line in straggler_lines("this run", [team]):
-            click.echo(f"doubt: {line}")
+    team = teamwork(record)
+    stragglers = straggler_lines("this run", [team]) if team is not None else []
+    shared.say("", *(f"doubt: {each}" for each in (*run.suspect, *stragglers)))
     if run.error:
         click.echo(f"error: {run.error}")
     if with_environment:

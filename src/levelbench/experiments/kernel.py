@@ -277,7 +277,8 @@ def make_plan(
                 continue
             standing = kind.standing(record, wanted, environment)
             if not standing.why:
-                done[place] = record
+                # As for who reads them: of several runs of a seed the earliest counts, of several processes the newest.
+                done[place] = record if kind.processes else done.get(place, record)
                 continue
             before = found.get(place, Standing())
             found[place] = Standing(standing.why, resume=standing.resume or before.resume)

@@ -155,7 +155,7 @@ class Training(Kind[Arm, Record]):
         return wanted.specification.task
 
     def find(self, wanted: Arm) -> list[Record]:
-        """Its records in the store, oldest first, so that the newest one counts."""
+        """Its records in the store, oldest first."""
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
         return sorted(found, key=lambda record: record.header.started)
 

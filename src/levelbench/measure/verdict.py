@@ -40,7 +40,7 @@ from levelbench.measure.statistics.values import (
 )
 
 __all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict"]
-__all__ += ["ratio_sentence", "ratio_text", "slower_p", "verdict"]
+__all__ += ["format_verdicts", "ratio_sentence", "ratio_text", "slower_p", "verdict"]
 
 LEAST_RUNS, _FARTHEST = 3, 1e300
 """Distinct runs of each arm below which there is a ratio but no verdict."""
@@ -506,12 +506,7 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
 
     ``FASTER: torch takes 0.81 [0.78, 0.84] times as long as numpy (n = 5 + 5); paired by seed``
     """
-    terms = [f"n = {v.n_a} + {v.n_b}"]
-    if v.margin != _MARGIN:
-        terms.append(f"SAME within {v.margin:.3g}")
-    if v.level < _LEVEL:
-        terms.append(f"at a level of {v.level:.3g}")
-    parts = [f"{v.kind}: {ratio_sentence(v, name_a, name_b)} ({', '.join(terms)})"]
+    parts = [f"{v.kind}: {ratio_sentence(v, name_a, name_b)} ({_terms(v)})"]
     if v.reason:
         parts.append(v.reason)
     if v.runs_to_settle is not None:
@@ -519,10 +514,41 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
     return "; ".join(parts)
 
 
+def _terms(v: Verdict) -> str:
+    terms = [f"n = {v.n_a} + {v.n_b}"]
+    if v.margin != _MARGIN:
+        terms.append(f"SAME within {v.margin:.3g}")
+    if v.level < _LEVEL:
+        terms.append(f"at a level of {v.level:.3g}")
+    return ", ".join(terms)
+
+
+def format_verdicts(base: str, found: Sequence[tuple[str, Verdict]]) -> tuple[str, list[str]]:
+    """Verdicts on several sides against ``base``: what they have in common, and the rest of each in a short sentence.
+
+    ``compared with numpy (n = 5 + 5, paired by seed)``, and ``FASTER: torch takes 0.81 [0.78, 0.84] times as long``
+    """
+    terms = [(_terms(v), v.reason) for _, v in found]
+    common = [column[0] for column in zip(*terms, strict=True) if len(set(column)) == 1]
+    shared = ", ".join(filter(None, common))
+    lines = []
+    for (name, v), own in zip(found, terms, strict=True):
+        sentence = ratio_sentence(v, base, name).removesuffix(f" as {base}").removesuffix(f" against {base}")
+        parts = [f"{v.kind}: {sentence}", *(term for term in own if term and term not in common)]
+        if v.runs_to_settle is not None:
+            parts.append(f"about {v.runs_to_settle:,} more run{'s' * (v.runs_to_settle != 1)} each")
+        lines.append("; ".join(parts))
+    return f"compared with {base}{shared and f' ({shared})'}", lines
+
+
 def ratio_text(v: Verdict) -> str:
     """``0.81 [0.78, 0.84]`` for a verdict with a ratio and an interval; rounding never makes a bound contradict it."""
-    digits = _decimals(v)
-    return f"{v.ratio:.{digits}f} [{v.low:.{digits}f}, {v.high:.{digits}f}]"
+    digits, vague = _decimals(v), (v.high or 0.0) - (v.low or 0.0) > 20.0
+    # A lower bound near 0 needs decimals that say nothing about an upper bound in the hundreds.
+    ratio, low, high = (
+        f"{each:.{0 if vague and each >= 10.0 else digits}f}" for each in (v.ratio or 0.0, v.low or 0.0, v.high or 0.0)
+    )
+    return f"{ratio} [{low}, {high}]"
 
 
 def ratio_sentence(v: Verdict, name_a: str, name_b: str, verb: str = "takes", as_what: str = "as long as") -> str:

@@ -32,7 +32,7 @@ from levelbench.errors import UsageError
 from levelbench.records.schema import Specification, Target
 
 __all__ = ["ATTRIBUTES", "OWN_NAMES", "PREFIXES", "Selector", "Summary", "Value", "format_item", "format_name"]
-__all__ += ["format_value", "parse_item", "parse_selector", "parse_value"]
+__all__ += ["format_value", "parse_item", "parse_selector", "parse_value", "short_name"]
 
 Value = int | float | str | bool
 
@@ -140,6 +140,11 @@ def format_item(name: str, settings: Mapping[str, Value]) -> str:
         for key, value in settings.items()
     )
     return f"{name}[{inside}]" if inside else name
+
+
+def short_name(label: str) -> str:
+    """``lr=0.1`` of ``digits[lr=0.1]``: what distinguishes it within its task."""
+    return label.partition("[")[2].removesuffix("]") or label
 
 
 def format_name(name: str) -> str:

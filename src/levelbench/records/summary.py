@@ -736,6 +736,7 @@ def _ended(run: RunSummary) -> bool:
 def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = ()) -> list[str]:
     """The shortest ``task[name=value,...]`` for each: the values that differ between those of the same task.
 
+    Where recipes differ, of their settings only those that differ within a recipe: its name stands for the others.
     ``sources`` are the digests of the tasks' texts, one per specification, or empty.
     """
     views = [
@@ -750,7 +751,8 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
             # A boolean is not a number, although True == 1.
             kinds.setdefault(specification.task, {}).setdefault(name, set()).add((isinstance(value, bool), value))
             counts[specification.task, name] += 1
-    implied = {task: _implied(found) for task, found in by_task.items()}
+    settings = {name for each in specifications for name in each.settings}
+    implied = {task: _implied(found, settings) for task, found in by_task.items()}
     labels = []
     for specification, view in zip(specifications, views, strict=True):
         task = specification.task
@@ -761,14 +763,15 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
     return labels
 
 
-def _implied(views: Sequence[Mapping[str, Value]]) -> dict[Value, set[str]]:
-    """The names that each recipe implies: settings that other recipes lack, and the rules that come with it.
+def _implied(views: Sequence[Mapping[str, Value]], settings: set[str]) -> dict[Value, set[str]]:
+    """The names that each of several recipes implies: its ``settings``, and the rules that come with it.
 
     A name whose value differs between runs of the recipe is not implied, except a budget that is its ``epochs``.
     """
     recipes = _by_recipe(views)
     names = {name for view in views for name in view}
     own = {name for name in names if sum(name in view for view in views) < len(views)} | {"crossing", "budget_epochs"}
+    own |= settings - {"recipe", "framework", "device"}
     implied = {
         recipe: {name for name in own if len(recipes) > 1 and len({view.get(name) for view in group}) == 1}
         for recipe, group in recipes.items()

@@ -75,12 +75,13 @@ class _WrittenLine(LiveLine, ABC):
         self._every_ns = every_ns
         self._clock = clock
         self._total = 0
+        self._began_ns = clock.now_ns()
         self._shown: tuple[int, str] | None = None
         self._due_ns = clock.now_ns()
 
     def start(self, total: int) -> None:
-        """Remember the number of runs."""
-        self._total = total
+        """Remember the number of runs, and when they begin."""
+        self._total, self._began_ns = total, self._clock.now_ns()
 
     def update(
         self,
@@ -111,7 +112,7 @@ class _WrittenLine(LiveLine, ABC):
                 "run": clean(f"{position}/{self._total} {label} seed {seed}"),
                 "phase": clean(phase),
                 "elapsed": duration(elapsed_s),
-                "bar": _bar(*steps),
+                "bar": _bar((now_ns - self._began_ns) / _SECOND_NS, left_s),
                 "steps": "step {:,}/{:,}".format(*steps) if steps[0] else "",
                 "epoch": "" if epoch is None else f"epoch {epoch:.4g}",
                 "rate": "" if samples_per_s is None else f"{number(samples_per_s)} samples/s",
@@ -183,11 +184,15 @@ class TerminalLine(_WrittenLine):
         self._stream.flush()
 
 
-def _bar(done: int, most: int) -> str:
-    """The share of the steps that are done; a run that reaches its target ends before the bar is full."""
-    if not done or not most:
+def _bar(passed_s: float, left_s: tuple[float, float] | None) -> str:
+    """The share of the time of all runs that has passed, as far as it can be predicted.
+
+    Not the share of a run's steps: a run that reaches its target ends long before its last possible one.
+    """
+    whole_s = passed_s if left_s is None else passed_s + sum(left_s) / 2.0
+    if left_s is None or not whole_s:
         return ""
-    filled = min(_BAR, _BAR * done // most)
+    filled = min(_BAR, int(_BAR * passed_s / whole_s))
     return "█" * filled + "░" * (_BAR - filled)
 
 

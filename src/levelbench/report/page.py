@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from levelbench.records.replicates import against
+from levelbench.records.selection import short_name
 from levelbench.report.distributed import (
     draw_efficiencies,
     rank_tables,
@@ -485,15 +486,18 @@ def write_index(
 
 
 def _verdict_boxes(verdicts: Sequence[tuple[str, str, Verdict]]) -> list[Html]:
-    """Each verdict with its ratio, interval and reason."""
-    from levelbench.measure.verdict import format_verdict
+    """Each verdict with its ratio, interval and reason; of several against one side, what they share comes first."""
+    from levelbench.measure.verdict import format_verdict, format_verdicts
 
-    boxes = []
-    for name_a, name_b, verdict in verdicts:
+    boxes: list[Html] = []
+    texts = [format_verdict(verdict, a, b) for a, b, verdict in verdicts]
+    if len(verdicts) > 1 and len({a for a, _, _ in verdicts}) == 1:
+        head, texts = format_verdicts(verdicts[0][0], [(short_name(b), verdict) for _, b, verdict in verdicts])
+        boxes.append(tag("p", breakable(f"{head[:1].upper()}{head[1:]}:")))
+    for (_, _, verdict), sentence in zip(verdicts, texts, strict=True):
         kind = verdict.kind.value
-        text = format_verdict(verdict, name_a, name_b).removeprefix(f"{kind}: ")
-        reason = (tag("small", verdict.reason),) if verdict.reason and verdict.reason not in text else ()
-        boxes.append(tag("div", tag("b", kind), tag("span", breakable(text)), *reason, class_=f"verdict {kind}"))
+        text = sentence.removeprefix(f"{kind}: ")
+        boxes.append(tag("div", tag("b", kind), tag("span", breakable(text)), class_=f"verdict {kind}"))
     return boxes
 
 
@@ -510,7 +514,8 @@ def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list
             summary = tag("summary", f"{len(rest)} more")
             lines.append(tag("details", summary, tag("ul", *rest, class_="doubts"), class_="more"))
     if attributions:
-        items = (tag("li", line) for line in attributions)
+        # A browser would break the line within "->".
+        items = (tag("li", line.replace("->", "→")) for line in attributions)
         lines += [tag("h3", "Where the difference comes from"), tag("ul", *items)]
     return tag("section", tag("h2", "Verdict" if len(verdicts) == 1 else "Verdicts"), *lines)
 

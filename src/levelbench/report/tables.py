@@ -178,6 +178,16 @@ class Table:
         rows = tuple(tuple(row[at] for at in kept) for row in self.rows)
         return replace(self, columns=tuple(self.columns[at] for at in kept), rows=rows)
 
+    def fitted(self, width: int, first: Sequence[str] = ()) -> Table:
+        """With only as many columns as fit ``width`` side by side, those with keys in ``first`` before the others."""
+        layout, kept = lay_out(self), [0]
+        extents = [_extent(_wrapped(layout, self, at)) for at in range(len(self.columns))]
+        keys = [column.key for column in self.columns]
+        for at in [*map(keys.index, filter(keys.__contains__, first)), *range(1, len(keys))]:
+            if at not in kept and sum(extents[i] + len(_GAP) for i in (*kept, at)) - len(_GAP) <= width:
+                kept.append(at)
+        return self.only(sorted(kept))
+
     def without_empty(self) -> Table:
         """The same table without the columns that have neither a value nor a reason."""
         nothing = (Absent(), Text(""))
