@@ -459,6 +459,29 @@ def test_programs_that_print_other_numbers_of_digits_are_a_doubt_where_rounding_
     )
 
 
+@pytest.mark.parametrize(
+    ("shares", "decimals", "doubted"),
+    [
+        (((10_000, 9), (2_000, 9)), (4, 4), True),
+        (((10_000, 9), (360, 9)), (4, None), False),  # what is printed to four decimals looks like shares of 10,000
+        (((10_000, 9), (5_000, 2)), (4, 4), False),  # six shares of 10,000 may all be even
+        (((2_000, 9), (2_000, 9)), (4, 4), False),
+        (((2_000, 9), None), (None, None), False),
+    ],
+)
+def test_programs_whose_qualities_are_shares_of_other_numbers_of_examples_are_a_doubt(
+    run, group, shares, decimals, doubted
+):
+    sides = [
+        group(label, [run(1.0, seed=seed, scored_by="program", shares_of=of, decimals=digits) for seed in range(3)])
+        for label, of, digits in zip("ab", shares, decimals, strict=True)
+    ]
+    found = [each.sentence for each in comparable(*sides).caveats if each.subject == "examples"]
+    assert [each.partition("examples, ")[2] for each in found] == [
+        "those of a of 10,000 and those of b of 2,000: score both on the same ones"
+    ] * doubted
+
+
 def test_rounding_that_lets_missed_runs_reach_their_target_is_a_doubt(run, group):
     def made(time_s, decimals, rounded_s=()):
         more = {"evaluations": 9, "decimals": decimals, "if_rounded_s": list(rounded_s)}

@@ -171,6 +171,22 @@ def test_a_program_that_reports_fewer_digits_may_be_at_its_target_sooner(make_re
     assert (found.decimals, found.if_rounded_s) == (decimals, times_s)
 
 
+@pytest.mark.parametrize(
+    ("qualities", "shares"),
+    [
+        ((7 / 360, 8 / 360, 31 / 360), (360, 3)),
+        ((100 * 7 / 360, 100 * 8 / 360), (360, 2)),  # per cent
+        ((0.5, 0.25, 0.125), (8, 3)),
+        ((0.5, 2**-0.5), None),
+        ((0.5, 2.3026), None),  # a loss
+        ((0.5, -0.5), None),
+        ((0.5, math.nan), None),
+    ],
+)
+def test_qualities_of_a_program_that_are_shares_tell_of_how_many_examples(make_record, qualities, shares):
+    assert summarise(make_record(qualities=qualities, scored_by="program")).shares_of == shares
+
+
 def test_quality_that_is_not_a_number_never_reaches(make_record):
     assert not summarise(make_record((math.nan, math.nan))).reached
 

@@ -111,6 +111,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     same_conditions.budgets,
     same_conditions.counted_epochs,
     same_conditions.rounding,
+    same_conditions.examples_scored,
     same_conditions.excluded_time,
     replicates.pairing,
     replicates.unfinished,

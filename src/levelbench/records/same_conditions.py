@@ -151,10 +151,7 @@ def _epochs(run: RunSummary) -> float:
 
 def rounding(sides: Sides) -> Iterator[Caveat]:
     """Programs of which one reports fewer digits: 0.945 is at a target of 0.95 where it is printed as 0.95."""
-    decimals = [
-        None if any(run.decimals is None for run in runs) else max((run.decimals or 0 for run in runs), default=0)
-        for _, runs in sides.each
-    ]
+    decimals = [_decimals(runs) for _, runs in sides.each]
     known = all(run.scored_by == "program" for run in sides.runs) and decimals[0] != decimals[1]
     if not known:
         return
@@ -183,6 +180,32 @@ def rounding(sides: Sides) -> Iterator[Caveat]:
         yield Caveat("digits", "doubt", f"{text}; if both did so, {changed}: let both report all digits")
 
 
+def _decimals(runs: Sequence[RunSummary]) -> int | None:
+    return None if any(run.decimals is None for run in runs) else max((run.decimals or 0 for run in runs), default=0)
+
+
+def examples_scored(sides: Sides) -> Iterator[Caveat]:
+    """Programs whose qualities are shares of different numbers of examples: one may be scored on easier ones."""
+    found = []
+    for _, runs in sides.each:
+        known = [run.shares_of for run in runs if run.shares_of is not None]
+        if not known or len(known) < len(runs):
+            return
+        found.append((math.lcm(*(examples for examples, _ in known)), sum(count for _, count in known)))
+    # What is rounded to three decimals looks like shares of a thousand.
+    if _decimals(sides.runs_a) != _decimals(sides.runs_b):
+        return
+    (small, different), (large, _) = sorted(found)
+    # Shares of as many examples as the other side has would all be multiples by chance.
+    by_chance = (math.lcm(small, large) / small) ** -float(different)
+    if by_chance < _RARELY:
+        labels = (sides.a.label, sides.b.label)
+        text = " and ".join(f"those of {label} of {n:,}" for label, (n, _) in zip(labels, found, strict=True))
+        do = "score both on the same ones"
+        yield Caveat("examples", "doubt", f"qualities look like shares of different numbers of examples, {text}: {do}")
+
+
+_RARELY = 1e-6
 _ENOUGH_TO_COUNT_DIGITS = 5
 """So many qualities do not all end in zeros by chance."""
 _ROUNDING_RULE = (0.02, 0.75)

@@ -16,6 +16,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, cast
 
 import msgspec
@@ -73,10 +74,12 @@ class RunSummary(Struct, frozen=True):
     ``first_step_s`` the time of the first step. ``earlier_s`` are the times of up to two evaluations before the one
     that counts, the latest first. Where a program reports its own qualities, ``decimals`` are the most of any of them
     (``None``: more than five), and ``if_rounded_s`` has the times to accuracy with 0, 1, ... decimals up to those that
-    they have, ``inf`` for never. ``warm_up_s`` is what the first steps took beyond the usual ones, by phase, and
-    ``warm_up_evaluation_s`` the same for the first evaluation, both up to the evaluation that counts: compilation,
-    where a framework compiles. ``None`` if the record cannot tell. ``samples_between`` has the examples seen at the
-    last evaluation below the target and at the one after it, which began the streak that counts, so that the target was
+    they have, ``inf`` for never; ``shares_of`` is the smallest number of examples of which all of them are shares, and
+    how many different ones there are (``None``: they are no shares, or too few digits are known). ``warm_up_s`` is what
+    the first steps took beyond the usual ones, by phase, and ``warm_up_evaluation_s`` the same for the first
+    evaluation, both up to the evaluation that counts: compilation, where a framework compiles. ``None`` if the record
+    cannot tell. ``samples_between`` has the examples seen at the last evaluation below the target and at the one after
+    it, which began the streak that counts, so that the target was
     reached between them; of a run that missed, the former alone.
 
     ``operations_per_example`` are those of a training example by precision (``records.operations``), or empty with a
@@ -152,6 +155,7 @@ class RunSummary(Struct, frozen=True):
     first_evaluation_s: float | None = None
     earlier_s: list[float] = field(default_factory=list)
     decimals: int | None = None
+    shares_of: tuple[int, int] | None = None
     if_rounded_s: list[float] = field(default_factory=list)
     warm_up_s: dict[str, float] | None = None
     warm_up_evaluation_s: float | None = None
@@ -278,6 +282,7 @@ def summarise(
         ],
         decimals=len(rounded) if len(rounded := _if_rounded_s(record, target, crossing, clock)) <= _FINEST else None,
         if_rounded_s=rounded,
+        shares_of=_shares_of(record, target),
         warm_up_s=_warm_up(curve, steps_s) if counted else None,
         warm_up_evaluation_s=_warm_up_evaluation(curve),
         samples_between=_samples_between(record, target, point) if counted else [],
@@ -506,6 +511,32 @@ def _if_rounded_s(record: Record, target: Target, rule: str, clock: str) -> list
         phases_ns = record.evaluations[at.index].phases_ns if at is not None else {}
         found.append(policy(clock).score(phases_ns).seconds if reached else math.inf)
     return found
+
+
+_MOST_EXAMPLES = 100_000
+
+
+def _shares_of(record: Record, target: Target) -> tuple[int, int] | None:
+    """See :class:`RunSummary`."""
+    if record.header.specification.scored_by != "program":
+        return None
+    found = {each.quality.get(target.split, math.nan) for each in record.evaluations}
+    # Per cent, as some print it.
+    scale = 100 if max(found, default=0.0) > 1 else 1
+    examples = 1
+    for quality in found:
+        share = quality / scale
+        if not 0 <= share <= 1:
+            return None
+        fraction = Fraction(share).limit_denominator(_MOST_EXAMPLES)
+        examples = math.lcm(examples, fraction.denominator)
+        if abs(share - fraction) > _EXACT or examples > _MOST_EXAMPLES:
+            return None
+    return examples, len(found)
+
+
+_EXACT = 1e-12
+"""Fractions of up to 100,000 examples lie at least 1e-10 apart."""
 
 
 def _samples_between(record: Record, target: Target, point: _Point | None) -> list[int]:
