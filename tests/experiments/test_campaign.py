@@ -14,7 +14,6 @@ from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.experiments.jobs import Job
-from levelbench.experiments.kernel import Turn
 from levelbench.experiments.request import Options, resolve
 from levelbench.experiments.training import launch
 from levelbench.records import Evaluation, Store, comparable, group_runs, new_id, read_record, summarise
@@ -108,8 +107,23 @@ def test_runs_of_other_seeds_and_those_that_fresh_repeats_are_earlier_ones(done)
 def test_a_run_made_under_other_conditions_does_not_count_and_the_plan_says_why(done, changed, why):
     task_file, store = done
     plan = plan_of([resolve(str(task_file), {}, NUMPY)], range(1), store, environment={**HERE, **changed})
-    assert plan.to_go == (Turn(0, 0, why),)
+    (turn,) = plan.to_go
+    assert (turn.place, turn.why) == ((0, 0), why)
     assert plan.lines()[1] == f"  again: 1 run (seed 0): {why}"
+    # Who compares what is in the store would go on to count it.
+    (record,) = store.records()
+    assert turn.replaces == (() if "machine" in changed else (record.path,))
+
+
+def test_a_run_that_is_made_again_under_new_conditions_is_the_one_that_counts(done):
+    task_file, store = done
+    (old,) = store.records()
+    changed = {**HERE, "malloc": {"MALLOC_ARENA_MAX": "1"}}
+    plan = plan_of([resolve(str(task_file), {}, NUMPY)], range(1), store, environment=changed)
+    new = carry_out(plan, store, None, Quiet())[0, 0]
+    (group,) = group_runs(store.records())
+    assert [run.id for run in group.runs] == [new.header.id]
+    assert [each.header.id for each in store.superseded()] == [old.header.id]
 
 
 def test_another_clock_needs_no_new_run(done):

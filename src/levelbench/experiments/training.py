@@ -209,9 +209,12 @@ class Training(Kind[Arm, Record]):
         return list(dict.fromkeys(name.removeprefix("all ") for name in changed))
 
     def standing(self, record: Record, wanted: Arm, environment: Mapping[str, Any]) -> Standing:
-        """An interrupted run may resume from its checkpoint, and a failed one counts as a failure."""
+        """An interrupted run may resume from its checkpoint, and a failed one counts as a failure.
+
+        A run under conditions that have changed since is replaced: whoever reads the store would go on to count it.
+        """
         why = self.why_not(record, wanted, environment)
-        if why == _CONTRADICTS:
+        if why and record.status == "done":
             return Standing(why, replaced=self.is_replaced(record, wanted, environment))
         kept = _resumable(record, wanted, environment) if why else None
         words = f"{why}; it resumes from its checkpoint" if kept else why

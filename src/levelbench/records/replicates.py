@@ -82,7 +82,7 @@ def looks(sides: Sides) -> Iterator[Caveat]:
             yield Caveat("looks", "doubt", doubt)
         again = [run.replaced for run in runs if run.replaced]
         if again:
-            text = f"{len(again)} of {len(runs)} runs of {group.label} replace earlier ones (--fresh)"
+            text = f"{len(again)} of {len(runs)} runs of {group.label} replace earlier ones"
             weight: Weight = "doubt" if max(again) > 1 else "note"
             times = f", one of them {max(again)}" if max(again) > 1 else ""
             yield Caveat("fresh runs", weight, f"{text}{times}: levelbench list runs --all shows what they replaced")
