@@ -46,6 +46,13 @@ def test_the_main_table_names_the_clock_and_gives_every_time_an_interval(two_arm
     assert all(cell.low < cell.value < cell.high for cell in column(table, "time_to_accuracy_s"))
 
 
+def test_runs_that_all_need_the_same_samples_have_an_interval_with_room_for_a_late_evaluation(make, group):
+    runs = group([make(seed=seed, rate=3.0) for seed in range(1, 8)])[0][0]
+    found = column(groups_table([runs]), "samples_to_target")[0]
+    assert len({run.samples_to_target for run in runs.runs}) == 1
+    assert found.low < found.value < found.high
+
+
 def test_a_missed_run_makes_the_time_a_kaplan_meier_median_and_is_counted(one_missed):
     group = one_missed[0][0]
     table = groups_table([group])
