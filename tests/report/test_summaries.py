@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from levelbench.analysis.ties import time_estimate
 from levelbench.records.summary import summarise
 from levelbench.report.runs import (
     groups_table,
@@ -14,7 +15,6 @@ from levelbench.report.runs import (
     spread_of_restarts,
     spread_of_times,
     spread_of_values,
-    time_estimate,
 )
 from levelbench.report.tables import Absent, Number, Reached, lay_out, to_text
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from levelbench.measure.statistics import Estimate, Interval, estimate, geometric_mean
+from levelbench.measure.statistics import Estimate, Interval, estimate, estimate_signed, geometric_mean, kaplan_meier
 from levelbench.measure.statistics.distributions import binomial_cdf
 from levelbench.measure.verdict import Verdict, VerdictKind
-from levelbench.records import RunSummary
+from levelbench.records import RunGroup, RunSummary
 
-__all__ = ["Jumps", "beyond_ties", "estimate_to_target", "jumps_of", "unseen_share", "widened"]
+__all__ = ["Jumps", "beyond_ties", "estimate_to_target", "jumps_of", "time_estimate", "unseen_share", "widened"]
 
 _FEW = 4
 """The interval of the times has seen enough late runs where more than one run in so many is late."""
@@ -144,6 +144,25 @@ def estimate_to_target(values: Sequence[float], runs: Sequence[RunSummary], leve
         return found
     method = f"{found.interval.method}, with room for late evaluations"
     return replace(found, interval=Interval(low, high, level, method))
+
+
+def time_estimate(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Estimate | None:
+    """The group's time to accuracy in seconds; ``None`` if fewer than half of the runs support a median.
+
+    The geometric mean if every run reached the target, in this group and in those of the same task in ``beside``; else
+    all have a median, so that the same statistic is shown for all. Runs that gave up are censored at that time (Kaplan
+    & Meier 1958), runs that could never arrive at infinity; none is imputed or dropped.
+    """
+    reached, given_up = [run for run in group.runs if run.time_to_accuracy_s is not None], group.given_up()
+    times = [time for time in group.times() if time is not None]
+    if not times:
+        return None
+    task = group.specification.task
+    if not given_up and not any(each.given_up() for each in beside if each.specification.task == task):
+        return estimate_to_target(times, reached) if min(times) > 0.0 else estimate_signed(times)
+    observed = [True] * len(times) + [False] * len(given_up)
+    found = kaplan_meier([*times, *given_up], observed).median()
+    return found if math.isfinite(found.value) else None
 
 
 def jumps_of(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Jumps | None:

@@ -70,9 +70,9 @@ def group_json(group: RunGroup) -> dict[str, Any]:
     For schedules of fixed length, also the test of whether the mean final quality reaches the target.
     """
     from levelbench.analysis.targets import final_test
+    from levelbench.analysis.ties import time_estimate
     from levelbench.measure.statistics import wilson
     from levelbench.records.operations import peaks_of, use_of_operations
-    from levelbench.report.runs import time_estimate
 
     found, final = time_estimate(group), final_test(group)
     peaks = peaks_of(group.runs[0]) if group.runs else {}

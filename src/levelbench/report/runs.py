@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Spread", "curve_table", "groups_table", "mean_and_range", "phase_seconds", "phases_by_group"]
 __all__ += ["phases_table", "rows_table", "run_facts", "runs_table", "spread_of_reached", "spread_of_restarts"]
-__all__ += ["spread_of_times", "spread_of_values", "target_text", "time_estimate", "work_table"]
+__all__ += ["spread_of_times", "spread_of_values", "target_text", "work_table"]
 
 
 @dataclass(frozen=True)
@@ -73,34 +73,15 @@ def _spread_to_target(values: Sequence[float | None], runs: Sequence[RunSummary]
 
 
 def spread_of_times(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Spread:
-    """Time to accuracy: :func:`time_estimate`, or why there is none."""
+    """Time to accuracy: its estimate, or why there is none."""
+    from levelbench.analysis.ties import time_estimate
+
     found = time_estimate(group, beside)
     if found is None:
         return Spread(
             Absent("no median: too few runs reached the target" if group.reached else "no run reached the target")
         )
     return _spread(found)
-
-
-def time_estimate(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Estimate | None:
-    """The group's time to accuracy in seconds; ``None`` if fewer than half of the runs support a median.
-
-    The geometric mean if every run reached the target, in this group and in those of the same task in ``beside``, with
-    room for late evaluations in its interval (``analysis.ties``); else all have a median, so that the same statistic is
-    shown for all. Runs that gave up are censored at that time (Kaplan & Meier 1958), runs that could never arrive at
-    infinity; none is imputed or dropped.
-    """
-    from levelbench.analysis.ties import estimate_to_target
-    from levelbench.measure.statistics import estimate_signed, kaplan_meier
-
-    times, given_up = _times(group), group.given_up()
-    if not times:
-        return None
-    task = group.specification.task
-    if not given_up and not any(each.given_up() for each in beside if each.specification.task == task):
-        return estimate_to_target(times, _reached(group)) if min(times) > 0.0 else estimate_signed(times)
-    observed = [True] * len(times) + [False] * len(given_up)
-    return _finite(kaplan_meier([*times, *given_up], observed).median())
 
 
 def spread_of_restarts(group: RunGroup) -> Spread:
@@ -124,11 +105,6 @@ def _times(group: RunGroup) -> list[float]:
 
 def _reached(group: RunGroup) -> list[RunSummary]:
     return [run for run in group.runs if run.time_to_accuracy_s is not None]
-
-
-def _finite(found: Estimate | None) -> Estimate | None:
-    """``found`` if its value is a number."""
-    return found if found is not None and math.isfinite(found.value) else None
 
 
 def mean_and_range(values: Sequence[float | None]) -> Spread:
