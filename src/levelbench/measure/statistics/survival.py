@@ -13,7 +13,16 @@ import numpy as np
 
 from levelbench.measure.statistics.distributions import normal_cdf, normal_quantile
 from levelbench.measure.statistics.intervals import INTERVAL_FROM, mean_interval, wilson
-from levelbench.measure.statistics.values import Estimate, Interval, Vector, check_share, finite, positive, watched
+from levelbench.measure.statistics.values import (
+    RANGE,
+    Estimate,
+    Interval,
+    Vector,
+    check_share,
+    finite,
+    positive,
+    watched,
+)
 
 
 @dataclass(frozen=True)
@@ -52,14 +61,25 @@ class KaplanMeier:
         """The first time by which the share ``reached`` of the runs has reached the target.
 
         The interval is Brookmeyer and Crowley's (1982) on the log-log scale. Infinite if the curve, or a bound of it,
-        stays below that share: so many runs never reached the target.
+        stays below that share: so many runs never reached the target. The low end is 0 if the share is so small that
+        even all of so few runs may lie above it. Two to five runs have their lowest and highest time (infinite if it
+        is not known) instead of an interval of the median, as in :func:`estimate`, and a single run has none.
         """
         left = 1.0 - check_share("the share", reached)
         bounds = [self._bounds(step, level) for step in range(len(self.times))]
         value = self._first_below(self.survival, left)
         low, high = (self._first_below([bound[side] for bound in bounds], left) for side in (0, 1))
+        if not self.times or left**self.n > (1.0 - level) / 2:
+            low = 0.0
+        interval: Interval | None = Interval(low, high, level, "Brookmeyer-Crowley")
+        if reached == 0.5 and self.n < INTERVAL_FROM and self.times:
+            ends = (
+                self.times[0] if self.at_risk[0] == self.n else 0.0,
+                math.inf if self.survival[-1] > 0.0 else self.times[-1],
+            )
+            interval = Interval(*ends, 1.0 - 2.0 ** (1 - self.n), RANGE) if self.n > 1 else None
         name = "median" if reached == 0.5 else f"quantile {reached:g}"
-        return Estimate(value, Interval(low, high, level, "Brookmeyer-Crowley"), self.n, f"Kaplan-Meier {name}")
+        return Estimate(value, interval, self.n, f"Kaplan-Meier {name}")
 
     def _first_below(self, curve: Sequence[float], left: float) -> float:
         # Products such as 6/7 * 7/12 miss 1/2 by a rounding error.
