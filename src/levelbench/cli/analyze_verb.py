@@ -459,13 +459,10 @@ def _conclude(
 ) -> int:
     """Analyze, print, write, in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.composition import CompositionKind, compose, lesions
-    from levelbench.cli.reporting import doubt_lines
-    from levelbench.records import group_runs, summarise
+    from levelbench.cli.reporting import doubt_lines, groups_of_plan
     from levelbench.report.analyses import arms_table, effects_table, singles_table, write_composition
 
-    clocks = [arm.specification.clock for arm in plan.arms]
-    runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
-    groups = group_runs(runs)
+    groups = groups_of_plan(plan, records, given["runs"])
     found: Composition | Lesion
     if given["design"] == "lesion":
         found = lesions(groups, off, margin=given["margin"], level=given["level"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.scaling import Scaling
+    from levelbench.experiments.training import RunPlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup
     from levelbench.records.store import Row
@@ -22,6 +23,7 @@ __all__ = [
     "final_lines",
     "gate_lines",
     "group_json",
+    "groups_of_plan",
     "label_apart",
     "require_sound",
     "scaling_json",
@@ -88,6 +90,20 @@ def group_json(group: RunGroup) -> dict[str, Any]:
         "specification": group.specification,
         "operations": [use for run in group.runs if (use := use_of_operations(run, peaks)) is not None],
     }
+
+
+def groups_of_plan(plan: RunPlan, records: Mapping[tuple[int, int], Record], asked: int) -> list[RunGroup]:
+    """The groups of a plan's records, on the clock that it asks for.
+
+    All ``asked`` runs of each arm are there, and none was left out by its result, whatever others have asked for.
+    """
+    from msgspec import structs
+
+    from levelbench.records import group_runs, summarise
+
+    clocks = [arm.specification.clock for arm in plan.arms]
+    runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
+    return group_runs([structs.replace(run, planned_runs=min(run.planned_runs, asked)) for run in runs])
 
 
 def exit_code(
