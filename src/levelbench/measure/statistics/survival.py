@@ -147,18 +147,21 @@ def expected_time_with_restarts(times: Sequence[float], given_up_s: Sequence[flo
     return float((math.fsum(reached) + math.fsum(failed)) / len(reached))
 
 
-def restarts_interval(times: Sequence[float], given_up_s: Sequence[float], level: float = 0.95) -> Interval | None:
+def restarts_interval(
+    times: Sequence[float], given_up_s: Sequence[float], level: float = 0.95, *, unseen_s: float | None = None
+) -> Interval | None:
     """The interval of :func:`expected_time_with_restarts`; ``None`` if fewer than six runs reached the target.
 
     Student's interval of the mean time and Wilson's of the odds of a miss, at the mean cost of one, are added by Zou
-    and Donner's method (2008). If no run missed, some of the next ones still may, at the cost of the longest run.
+    and Donner's method (2008). If no run missed, some of the next ones still may, at the cost of ``unseen_s``: what a
+    run takes until its budget is over. By default it is the longest run, which is too little if budgets are longer.
     """
     reached, failed = positive(times, 0), finite(given_up_s, 0)
     k, n = len(reached), len(reached) + len(failed)
     if k < INTERVAL_FROM:
         return None
     share, mean = wilson(k, n, level), mean_interval(times, level)
-    cost = float(failed.mean()) if n > k else float(reached.max())
+    cost = float(failed.mean()) if n > k else max(unseen_s or 0.0, float(reached.max()))
     value, added = float(reached.mean()), (n - k) / k * cost
     low, high = ((1.0 - bound) / bound * cost for bound in (share.high, share.low))
     below, above = math.hypot(value - mean.low, added - low), math.hypot(mean.high - value, high - added)
