@@ -411,6 +411,13 @@ def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tupl
 
 def _off_value(task: Task, recipe: str, name: str, value: Setting) -> Setting:
     """The off value, checked: that of a setting by its type, that of another part of a run by its name."""
+    if name in ("recipe", "target"):
+        why = {
+            "recipe": "each recipe has settings of its own",
+            "target": "all arms have one, or their times say nothing",
+        }
+        do = {"recipe": "compare them: levelbench run --recipe A,B", "target": "leave it out, and use --target"}
+        raise UsageError(f"--factor {name}={value}", f"the {name} cannot be a factor: {why[name]}", do[name])
     if name not in _RUN_FACTORS:
         return task.settings(recipe, {name: value})[name]
     if name == "ranks" and type(value) is not int:
