@@ -5,8 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from levelbench.analysis.comparison import compare, compare_all
-from levelbench.analysis.ties import jumps_of
+from levelbench.analysis.ties import estimate_to_target, jumps_of
 from levelbench.errors import IncomparableError
+from levelbench.measure.statistics import estimate
 from levelbench.records.schema import Target
 
 LUCK = [1.0, 1.5, 0.7, 2.0, 1.2]
@@ -445,3 +446,38 @@ def test_runs_of_a_fixed_length_always_end_together_and_can_be_the_same(run, gro
     fixed = {"crossing": "final"}
     sides = group("a", made(0, **fixed), **fixed), group("b", made(1, **fixed), **fixed)
     assert compare(*sides).verdict.kind == "SAME"
+
+
+def estimated(runs):
+    return estimate_to_target([each.time_to_accuracy_s for each in runs], runs)
+
+
+@pytest.mark.parametrize("late", [(), (3,)])
+def test_the_interval_of_a_time_has_room_for_late_evaluations_that_few_runs_show(run, late):
+    found = estimated(late_now_and_then(run, 10, late, 1.0, 0, 0.0001))
+    # Up to 26 % of all may be late if none of 10 is, by two evaluations of ten on average.
+    assert found.interval.high >= 1.2**0.25
+    assert found.interval.low <= 0.97
+    assert found.interval.method == "Student's t on logarithms, with room for late evaluations"
+
+
+def test_an_interval_that_has_seen_enough_late_runs_stays_as_it_is(run):
+    runs = late_now_and_then(run, 10, (1, 4, 8), 1.0, 0, 0.0001)
+    plain = estimate([each.time_to_accuracy_s for each in runs])
+    assert estimated(runs).interval.high == plain.interval.high
+
+
+def test_times_of_a_fixed_length_and_ranges_of_few_runs_have_no_room_added(run):
+    for n, more in ((12, {"crossing": "final"}), (5, {})):
+        runs = [replace(each, **more) for each in late_now_and_then(run, n, (), 1.0, 0, 0.0001)]
+        assert estimated(runs) == estimate([each.time_to_accuracy_s for each in runs])
+
+
+def test_intervals_of_times_to_the_target_hold_the_truth_where_runs_are_seldom_late(run):
+    random = np.random.default_rng(3)
+    truth, held = 0.1 * sum(0.5**j * np.log1p(j / 4) for j in range(1, 50)), []
+    for _ in range(100):
+        late = [int(random.geometric(0.5)) * bool(random.random() < 0.1) for _ in range(8)]
+        runs = [run((1 + each / 4) * np.exp(random.normal(0, 0.01)), evaluations=4 + each) for each in late]
+        held.append(np.exp(truth) in estimated(runs).interval)
+    assert np.mean(held) >= 0.95

@@ -11,7 +11,7 @@ from scipy import stats
 
 from levelbench.analysis.stability import by_machine, stability
 from levelbench.errors import UsageError
-from levelbench.measure.statistics import runs_needed_t
+from levelbench.measure.statistics import runs_needed_t, wilson
 
 
 @pytest.fixture
@@ -197,3 +197,20 @@ def test_an_impossible_claim_is_refused(study, effect):
 def test_a_group_in_which_no_run_has_ended_is_refused(group):
     with pytest.raises(UsageError, match="none of its runs has ended"):
         stability(group("digits", []))
+
+
+@pytest.mark.parametrize(
+    ("budget", "miss_s"),
+    [
+        ({"budget_s": 9.0}, 9.0),
+        ({"budget_epochs": 60.0}, 6.0),
+        ({"budget_samples": 4000, "budget_s": 9.0}, 4.0),
+        ({}, 1.1),
+    ],
+)
+def test_a_miss_that_no_run_shows_costs_a_run_its_budget(run, group, budget, miss_s):
+    times = [0.9, 1.1, 1.0, 1.0, 0.95, 1.05, 1.0, 1.0]
+    runs = [run(time, 1000, seed=at, **budget) for at, time in enumerate(times)]
+    found = stability(group("g", runs)).restarts
+    odds = 1 / wilson(8, 8).low - 1
+    assert found.interval.high == pytest.approx(1.0 + odds * miss_s, rel=0.02)

@@ -1,5 +1,6 @@
 """What a search found: which trial is best, what the winner does on fresh seeds, what a claim may say of the effort."""
 
+import dataclasses
 import math
 
 import pytest
@@ -54,9 +55,25 @@ def test_the_study_states_budget_and_what_the_best_trial_flattered(study):
     text = "\n".join([*study.answer(), *study.lines()])
     assert "lr=0.3 reached the target in 3 of 3 runs on fresh seeds in 2 s" in text
     assert "budget of each side: 6 trials, or 60 s" in text
-    assert "took 1.5 s, the same settings 2 s on fresh seeds (+33%)" in text
+    assert "took 1.5 s, the same settings 2 s on fresh seeds (geometric mean, +33%)" in text
     assert study.sides[0].spent_s == pytest.approx(25.5)
     assert study.sides[0].reached == 2
+
+
+def test_a_table_and_a_line_have_the_same_statistic_and_name_it(study, run, group):
+    side = study.sides[0]
+    times = (1.0, 1.0, 1.0, 4.0, 16.0)
+    every = group("all", [run(time, seed=at) for at, time in enumerate(times)])
+    some = group("some", [*every.runs, run(None, seed=9)])
+    for other, value, name in ((every, 2.3, "geometric mean"), (some, 1.0, "Kaplan-Meier median")):
+        both = tuple(
+            dataclasses.replace(side, label=label, fresh=fresh) for label, fresh in (("a", every), ("b", other))
+        )
+        found = dataclasses.replace(study, sides=both)
+        table = sides_table(found)
+        assert [row[-1].value for row in table.rows] == [pytest.approx(value, abs=0.01)] * 2
+        assert f"Time on fresh seeds: {name}" in "\n".join(table.notes)
+        assert sum(f"the same settings {value:.3g} s on fresh seeds ({name}" in line for line in found.lines()) == 2
 
 
 def test_it_is_a_table_and_shows_itself_in_a_notebook(study):

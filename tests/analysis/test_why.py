@@ -24,6 +24,7 @@ from levelbench.analysis.why import (
 )
 from levelbench.errors import UsageError
 from levelbench.measure.verdict import NOT_INTERLEAVED, verdict
+from levelbench.report.why import why_table
 
 SECONDS = st.floats(1e-6, 1e3)
 PHASES = st.sampled_from(["prepare", "compile", "data", "forward", "backward", "evaluate"])
@@ -297,6 +298,18 @@ def test_one_run_has_factors_without_intervals(run, group):
     assert found.ratio == pytest.approx(2.0)
     assert {each.interval for each in found.factors} == {None}
     assert "fewer than three runs" in found.lacks[0]
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_where_the_times_may_be_equal_there_is_no_difference_to_share(run, group, n):
+    def column(longer):
+        times = [1.0, 1.1, 0.95, 1.05][:n]
+        a = group("a", [run(each, 100, s) for s, each in enumerate(times)])
+        b = group("b", [run(longer * each, 50 + s, s) for s, each in enumerate(reversed(times))])
+        return {type(row[2]).__name__ for row in why_table(explain(a, b)).rows}
+
+    assert column(1.01) == {"Absent"}
+    assert column(3.0) == {"Number"}
 
 
 def test_times_that_do_not_vary_get_no_interval(run, group):

@@ -45,6 +45,15 @@ def test_runs_are_made_at_each_size_with_a_scaled_rate_and_not_made_again(call, 
 
 
 @pytest.mark.slow
+def test_fewer_runs_than_the_store_has_are_no_missing_runs(call, made):
+    more = [*made[: made.index("-n")], "-n", "3", *made[made.index("-n") + 2 :]]
+    call(*more)
+    _, out, _ = call(*made, "--wide")
+    assert "2/2" in out
+    assert "were asked for by one command" not in out
+
+
+@pytest.mark.slow
 def test_the_rate_is_tuned_on_a_seed_that_is_not_measured(call, made):
     code, out, err = call(*made, "--tune", "2", "--rule", "none", "--json")
     assert code == 0

@@ -206,6 +206,7 @@ def test_a_figure_that_nothing_can_draw_is_refused_before_a_run(study, call, tmp
         ("{}", ("--factor", "wide"), "there is one"),
         ("{}", ("--factor", "wide", "--factor", "nesterov"), "it declares wide, momentum"),
         ("{}", ("--factor", "wide", "--factor", "speed=1"), "speed"),
+        ("{}", ("--factor", "wide", "--factor", "recipe=other"), "recipe cannot be a factor"),
         ("{}[momentum=0.0]", (), "it is already off"),
         ("{}", ("--plot", "c.pdf"), "end it in .svg or .png"),
     ],

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from levelbench.analysis.ties import time_estimate
 from levelbench.records.summary import summarise
 from levelbench.report.runs import (
     groups_table,
@@ -14,7 +15,6 @@ from levelbench.report.runs import (
     spread_of_restarts,
     spread_of_times,
     spread_of_values,
-    time_estimate,
 )
 from levelbench.report.tables import Absent, Number, Reached, lay_out, to_text
 
@@ -44,6 +44,13 @@ def test_the_main_table_names_the_clock_and_gives_every_time_an_interval(two_arm
     table = groups_table([group for group, _ in two_arms])
     assert "time to accuracy (wall), s" in lay_out(table).headers
     assert all(cell.low < cell.value < cell.high for cell in column(table, "time_to_accuracy_s"))
+
+
+def test_runs_that_all_need_the_same_samples_have_an_interval_with_room_for_a_late_evaluation(make, group):
+    runs = group([make(seed=seed, rate=3.0) for seed in range(1, 8)])[0][0]
+    found = column(groups_table([runs]), "samples_to_target")[0]
+    assert len({run.samples_to_target for run in runs.runs}) == 1
+    assert found.low < found.value < found.high
 
 
 def test_a_missed_run_makes_the_time_a_kaplan_meier_median_and_is_counted(one_missed):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from levelbench.analysis.scaling import against, threads_of
-from levelbench.analysis.ties import jumps_of, widened
+from levelbench.analysis.ties import estimate_to_target, jumps_of, widened
 from levelbench.errors import UsageError
 from levelbench.measure.environment import same_machine
 from levelbench.measure.statistics import (
@@ -359,7 +359,7 @@ def _point(group: RunGroup, batch: str, rate: str, seen: Mapping[str, tuple[int,
         if not values:
             return None
         if not missed:
-            return estimate(values, level)
+            return estimate_to_target(values, arrived, level)
         every = [*values, *bounds]
         median = kaplan_meier(every, [True] * len(values) + [False] * len(bounds)).median(level)
         return median if math.isfinite(median.value) else None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from levelbench.analysis.comparison import span_of
-from levelbench.analysis.ties import jumps_of, widened
+from levelbench.analysis.ties import estimate_to_target, jumps_of, widened
 from levelbench.errors import UsageError
 from levelbench.measure.design import schedule_of
 from levelbench.measure.statistics import (
@@ -472,8 +472,8 @@ def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
 
 def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level: float) -> ScaledPoint:
     crowded = _ranks(group) > 1 and _crowded(group, records)
-    times = [run.time_to_accuracy_s for run in group.runs if run.time_to_accuracy_s is not None]
-    samples = [float(run.samples_to_target) for run in group.runs if run.samples_to_target]
+    timed = [run for run in group.runs if run.time_to_accuracy_s is not None]
+    counted = [run for run in group.runs if run.samples_to_target]
     views = [teamwork(records[run.path]) for run in group.runs if run.path in records]
     return ScaledPoint(
         label=group.label,
@@ -483,9 +483,11 @@ def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level
         n=group.n,
         arrived=group.reached,
         reached=wilson(group.reached, group.n, level),
-        time_to_accuracy_s=estimate(times, level) if times else None,
+        time_to_accuracy_s=estimate_to_target(_times(timed), timed, level) if timed else None,
         epoch_s=_estimate(_epochs_s(group, records), level),
-        samples_to_target=_estimate(samples, level),
+        samples_to_target=estimate_to_target([float(run.samples_to_target or 0) for run in counted], counted, level)
+        if counted
+        else None,
         teamwork=tuple(each for each in views if each is not None),
         per_epoch=_efficiency(_epochs_s(base, records), _epochs_s(group, records), base, group, crowded, level),
         to_accuracy=_to_accuracy(base, group, crowded, level),

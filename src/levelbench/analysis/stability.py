@@ -167,7 +167,8 @@ def stability(group: RunGroup, *, effects: Sequence[float] = EFFECTS, level: flo
     restarts = None
     if times and min(times) > 0:
         expected = expected_time_with_restarts(times, costs)
-        restarts = Estimate(expected, restarts_interval(times, costs, level), group.n, "mean with restarts")
+        inside = restarts_interval(times, costs, level, unseen_s=_miss_s(group.runs))
+        restarts = Estimate(expected, inside, group.n, "mean with restarts")
     return Stability(
         label=group.label,
         n=group.n,
@@ -185,6 +186,23 @@ def stability(group: RunGroup, *, effects: Sequence[float] = EFFECTS, level: flo
         lacks=tuple(_lacks(group, times, known, level)),
         level=level,
     )
+
+
+def _miss_s(runs: Sequence[RunSummary]) -> float | None:
+    """What a run that misses its target takes until its budget is over, a mean; ``None`` if no budget is known."""
+    found = []
+    for run in runs:
+        time_s = run.time_to_accuracy_s
+        if time_s is None:
+            continue
+        ends = [] if run.budget_s is None else [run.budget_s]
+        if run.budget_epochs and run.epochs_to_target:
+            ends.append(time_s * run.budget_epochs / run.epochs_to_target)
+        if run.budget_samples and run.samples_to_target:
+            ends.append(time_s * run.budget_samples / run.samples_to_target)
+        if ends:
+            found.append(min(ends))
+    return math.fsum(found) / len(found) if found else None
 
 
 def _needed(effect: float, deviation: float, interval: Interval | None, level: float) -> Needed:

@@ -1,4 +1,4 @@
-"""What evaluations may add to a ratio of times although few runs, or none, show it.
+"""What evaluations may add to a time, or to a ratio of times, although few runs, or none, show it.
 
 Quality is measured at evaluations, so a run that needs another one takes a jump longer. If few of n runs are late, the
 interval of the times says little about how many of all are: up to Clopper and Pearson's bound. How late a run is, is
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from levelbench.measure.statistics import Interval
+from levelbench.measure.statistics import Estimate, Interval, estimate, estimate_signed, geometric_mean, kaplan_meier
 from levelbench.measure.statistics.distributions import binomial_cdf
 from levelbench.measure.verdict import Verdict, VerdictKind
-from levelbench.records import RunSummary
+from levelbench.records import RunGroup, RunSummary
 
-__all__ = ["Jumps", "beyond_ties", "jumps_of", "unseen_share", "widened"]
+__all__ = ["Jumps", "beyond_ties", "estimate_to_target", "jumps_of", "time_estimate", "unseen_share", "widened"]
 
 _FEW = 4
 """The interval of the times has seen enough late runs where more than one run in so many is late."""
@@ -117,6 +117,52 @@ def widened(ratio: float, interval: Interval, jumps: Jumps | None, part: float =
             edge = ratio * math.exp(way * part * bound)
             low, high = min(low, edge), max(high, edge)
     return replace(interval, low=low, high=high)
+
+
+def estimate_to_target(values: Sequence[float], runs: Sequence[RunSummary], level: float = 0.95) -> Estimate:
+    """The geometric mean of what ``runs`` took to the target, one value each: times, samples, steps, energies.
+
+    Its interval has room for late evaluations that few of the runs show, as verdicts have. The values must be above
+    zero (``ValueError``). The range of a few runs claims no level and stays as it is.
+    """
+    found = estimate(values, level)
+    needed = [math.log(run.evaluations) for run in runs if run.reached and run.evaluations]
+    if found.interval is None or found.interval.is_range or len(needed) < len(runs):
+        return found
+    if runs[0].crossing in ("final", "interpolated"):
+        return found
+    one, step = (math.fsum(math.log1p(more / run.evaluations) for run in runs) / len(runs) for more in (1, _MORE))
+    jumps = Jumps(tuple(_beyond(needed, one)), step, paired=False, missed=False, centers=(None, None))
+    low, high = found.interval.low, found.interval.high
+    for way in (1, -1):
+        bound = jumps.bound(way, level)
+        usual = [value for value, each in zip(values, jumps.added, strict=True) if each * way <= 0]
+        if bound is not None:
+            edge = geometric_mean(usual) * math.exp(way * bound)
+            low, high = min(low, edge), max(high, edge)
+    if (low, high) == (found.interval.low, found.interval.high):
+        return found
+    method = f"{found.interval.method}, with room for late evaluations"
+    return replace(found, interval=Interval(low, high, level, method))
+
+
+def time_estimate(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Estimate | None:
+    """The group's time to accuracy in seconds; ``None`` if fewer than half of the runs support a median.
+
+    The geometric mean if every run reached the target, in this group and in those of the same task in ``beside``; else
+    all have a median, so that the same statistic is shown for all. Runs that gave up are censored at that time (Kaplan
+    & Meier 1958), runs that could never arrive at infinity; none is imputed or dropped.
+    """
+    reached, given_up = [run for run in group.runs if run.time_to_accuracy_s is not None], group.given_up()
+    times = [time for time in group.times() if time is not None]
+    if not times:
+        return None
+    task = group.specification.task
+    if not given_up and not any(each.given_up() for each in beside if each.specification.task == task):
+        return estimate_to_target(times, reached) if min(times) > 0.0 else estimate_signed(times)
+    observed = [True] * len(times) + [False] * len(given_up)
+    found = kaplan_meier([*times, *given_up], observed).median()
+    return found if math.isfinite(found.value) else None
 
 
 def jumps_of(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Jumps | None:

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from levelbench.analysis.comparison import Comparison
+from levelbench.analysis.ties import time_estimate
 from levelbench.measure.crossing import sign_of
+from levelbench.measure.statistics import Estimate
 from levelbench.records import RunGroup, RunSummary
 
 __all__ = ["TunedSide", "TuningStudy", "TuningTrial", "score_of", "trial_of"]
@@ -68,13 +70,6 @@ class TunedSide:
         """How many trials reached the target."""
         return sum(each.time_s is not None for each in self.trials)
 
-    @property
-    def fresh_s(self) -> float | None:
-        """The geometric mean time of the winner on fresh seeds; ``None`` unless every run reached the target."""
-        times = [] if self.fresh is None else self.fresh.times()
-        known = [time for time in times if time]
-        return math.exp(math.fsum(map(math.log, known)) / len(known)) if known and len(known) == len(times) else None
-
 
 @dataclass(frozen=True)
 class TuningStudy:
@@ -99,11 +94,20 @@ class TuningStudy:
         """What the search minimised, in words."""
         return "time to the target; where none reached it, the distance of the final quality to the target"
 
+    def fresh_time(self, side: TunedSide) -> Estimate | None:
+        """The time of a side's winner on fresh seeds, by the statistic that all sides have; ``None`` if it has none."""
+        return time_estimate(side.fresh, self.fresh) if side.fresh is not None else None
+
+    @property
+    def fresh(self) -> list[RunGroup]:
+        """The winners' runs on fresh seeds."""
+        return [side.fresh for side in self.sides if side.fresh is not None]
+
     def answer(self) -> list[str]:
         """The verdict on the winners if there are two, else how the winner does."""
         if self.comparison is not None:
             return self.comparison.answer()
-        return [*self.refusals, *([] if len(self.sides) > 1 else [_single(self.sides[0])])]
+        return [*self.refusals, *([] if len(self.sides) > 1 else [self._single(self.sides[0])])]
 
     def lines(self) -> list[str]:
         """What a reader of the numbers needs to know besides them."""
@@ -111,15 +115,22 @@ class TuningStudy:
         for side in self.sides:
             if side.best.time_s is None:
                 lines.append(f"none of the {len(side.trials)} trials of {side.label} reached the target")
-            elif side.fresh_s is not None:
-                over = side.fresh_s / side.best.time_s - 1
+            elif (fresh := self.fresh_time(side)) is not None:
+                over = fresh.value / side.best.time_s - 1
                 lines.append(
-                    f"{side.label}: its best trial took {side.best.time_s:.3g} s, the same settings {side.fresh_s:.3g} "
-                    f"s on fresh seeds ({over:+.0%}): the best of many is partly luck"
+                    f"{side.label}: its best trial took {side.best.time_s:.3g} s, the same settings {fresh.value:.3g} "
+                    f"s on fresh seeds ({fresh.statistic}, {over:+.0%}): the best of many is partly luck"
                 )
             if len(side.trials) < 2:
                 lines.append(f"doubt: the budget left {side.label} a single trial, which is no search")
         return lines
+
+    def _single(self, side: TunedSide) -> str:
+        chosen = ", ".join(f"{name}={_short(value)}" for name, value in side.best.settings.items())
+        runs: Sequence[RunSummary] = side.fresh.runs if side.fresh else ()
+        reached, fresh = sum(run.reached for run in runs), self.fresh_time(side)
+        time = "" if fresh is None else f" in {fresh.value:.3g} s ({fresh.statistic})"
+        return f"{side.label}: {chosen} reached the target in {reached} of {len(runs)} runs on fresh seeds{time}"
 
 
 def trial_of(number: int, settings: dict[str, Value], run: RunSummary) -> TuningTrial:
@@ -157,14 +168,6 @@ def _budget(study: TuningStudy) -> str:
         "" if study.budget_s is None else f", or {study.budget_s:g} s: a trial begins only while there is some left"
     )
     return f"{study.planned} trials{seconds}"
-
-
-def _single(side: TunedSide) -> str:
-    chosen = ", ".join(f"{name}={_short(value)}" for name, value in side.best.settings.items())
-    runs: Sequence[RunSummary] = side.fresh.runs if side.fresh else ()
-    reached = sum(run.reached for run in runs)
-    time = "" if side.fresh_s is None else f" in {side.fresh_s:.3g} s"
-    return f"{side.label}: {chosen} reached the target in {reached} of {len(runs)} runs on fresh seeds{time}"
 
 
 def _short(value: Value) -> str:

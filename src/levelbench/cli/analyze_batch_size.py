@@ -103,8 +103,8 @@ def _make(
     words: tuple[str, ...], store_path: Path, as_json: bool, given: dict[str, Any]
 ) -> tuple[BatchSizeStudy, list[RunGroup], list[str]]:
     from levelbench.analysis.batch_size import scaled_rate, seen_samples, study_batch_size
+    from levelbench.cli.reporting import groups_of_plan
     from levelbench.experiments.request import Options, resolve
-    from levelbench.records import group_runs, summarise
     from levelbench.records.selection import parse_item
 
     sizes = _sizes(given["sizes"])
@@ -145,8 +145,7 @@ def _make(
             said += f"; at {', '.join(edges)} the best rate is the last one that was tried (more: --tune)"
     arms = [arm(size, rates[size]) for size in sizes]
     plan, records = _runs(store, arms, count, first, as_json, given, f"{len(sizes)} batch sizes, learning rate {said}")
-    clocks = [each.specification.clock for each in plan.arms]
-    groups = group_runs([summarise(record, clock=clocks[at]) for (at, _), record in records.items()])
+    groups = groups_of_plan(plan, records, count)
     study = study_batch_size(
         groups,
         seen_samples(list(records.values())),

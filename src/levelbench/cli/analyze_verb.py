@@ -411,6 +411,13 @@ def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tupl
 
 def _off_value(task: Task, recipe: str, name: str, value: Setting) -> Setting:
     """The off value, checked: that of a setting by its type, that of another part of a run by its name."""
+    if name in ("recipe", "target"):
+        why = {
+            "recipe": "each recipe has settings of its own",
+            "target": "all arms have one, or their times say nothing",
+        }
+        do = {"recipe": "compare them: levelbench run --recipe A,B", "target": "leave it out, and use --target"}
+        raise UsageError(f"--factor {name}={value}", f"the {name} cannot be a factor: {why[name]}", do[name])
     if name not in _RUN_FACTORS:
         return task.settings(recipe, {name: value})[name]
     if name == "ranks" and type(value) is not int:
@@ -459,13 +466,10 @@ def _conclude(
 ) -> int:
     """Analyze, print, write, in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.composition import CompositionKind, compose, lesions
-    from levelbench.cli.reporting import doubt_lines
-    from levelbench.records import group_runs, summarise
+    from levelbench.cli.reporting import doubt_lines, groups_of_plan
     from levelbench.report.analyses import arms_table, effects_table, singles_table, write_composition
 
-    clocks = [arm.specification.clock for arm in plan.arms]
-    runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
-    groups = group_runs(runs)
+    groups = groups_of_plan(plan, records, given["runs"])
     found: Composition | Lesion
     if given["design"] == "lesion":
         found = lesions(groups, off, margin=given["margin"], level=given["level"])

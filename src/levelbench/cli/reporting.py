@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from levelbench.errors import UsageError
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.scaling import Scaling
+    from levelbench.experiments.training import RunPlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup
     from levelbench.records.store import Row
@@ -24,6 +25,7 @@ __all__ = [
     "final_lines",
     "gate_lines",
     "group_json",
+    "groups_of_plan",
     "label_apart",
     "require_sound",
     "scaling_json",
@@ -72,9 +74,9 @@ def group_json(group: RunGroup) -> dict[str, Any]:
     For schedules of fixed length, also the test of whether the mean final quality reaches the target.
     """
     from levelbench.analysis.targets import final_test
+    from levelbench.analysis.ties import time_estimate
     from levelbench.measure.statistics import wilson
     from levelbench.records.operations import peaks_of, use_of_operations
-    from levelbench.report.runs import time_estimate
 
     found, final = time_estimate(group), final_test(group)
     peaks = peaks_of(group.runs[0]) if group.runs else {}
@@ -90,6 +92,20 @@ def group_json(group: RunGroup) -> dict[str, Any]:
         "specification": group.specification,
         "operations": [use for run in group.runs if (use := use_of_operations(run, peaks)) is not None],
     }
+
+
+def groups_of_plan(plan: RunPlan, records: Mapping[tuple[int, int], Record], asked: int) -> list[RunGroup]:
+    """The groups of a plan's records, on the clock that it asks for.
+
+    All ``asked`` runs of each arm are there, and none was left out by its result, whatever others have asked for.
+    """
+    from msgspec import structs
+
+    from levelbench.records import group_runs, summarise
+
+    clocks = [arm.specification.clock for arm in plan.arms]
+    runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
+    return group_runs([structs.replace(run, planned_runs=min(run.planned_runs, asked)) for run in runs])
 
 
 def exit_code(

@@ -153,12 +153,9 @@ def _conclude(
 ) -> int:
     """Analyze, print, write, in this order, so that a figure that cannot be drawn loses nothing."""
     from levelbench.analysis.scaling import scaling
-    from levelbench.cli.reporting import scaling_json
-    from levelbench.records import group_runs, summarise
+    from levelbench.cli.reporting import groups_of_plan, scaling_json
 
-    clocks = [arm.specification.clock for arm in plan.arms]
-    runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
-    groups = group_runs(runs)
+    groups = groups_of_plan(plan, records, given["runs"])
     specification = plan.arms[0].specification
     title = f"Scaling of {specification.task}[recipe={specification.recipe}] on {specification.framework}{_team(plan)}"
     found = scaling(title, groups, list(records.values()), given["level"])

@@ -176,9 +176,9 @@ def command(words: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 
 def _tracked(store: Store, known: Collection[str]) -> list[str]:
     """What the blocks of ``track`` in the commands have left in the store, and how to go on with it."""
+    from levelbench.analysis.ties import time_estimate
     from levelbench.records import group_runs, read_record, summarise
     from levelbench.report.numbers import plural, text_of
-    from levelbench.report.runs import time_estimate
 
     found_runs = [summarise(read_record(row.path)) for row in store.rows() if row.id not in known]
     groups = sorted(group_runs(found_runs), key=lambda each: each.label)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from levelbench.analysis.ties import time_estimate
 from levelbench.report.canvas import (
     INK_PLACEHOLDER,
     mark,
@@ -32,7 +33,7 @@ from levelbench.report.canvas import (
 )
 from levelbench.report.markup import DASHES, PHASES, SERIES
 from levelbench.report.numbers import estimate_text, number, text_of
-from levelbench.report.runs import phase_seconds, phases_by_group, target_text, time_estimate
+from levelbench.report.runs import phase_seconds, phases_by_group, target_text
 from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
 
 if TYPE_CHECKING:

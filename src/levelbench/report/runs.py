@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Spread", "curve_table", "groups_table", "mean_and_range", "phase_seconds", "phases_by_group"]
 __all__ += ["phases_table", "rows_table", "run_facts", "runs_table", "spread_of_reached", "spread_of_restarts"]
-__all__ += ["spread_of_times", "spread_of_values", "target_text", "time_estimate", "work_table"]
+__all__ += ["spread_of_times", "spread_of_values", "target_text", "work_table"]
 
 
 @dataclass(frozen=True)
@@ -64,33 +64,24 @@ def spread_of_values(values: Sequence[float | None]) -> Spread:
     return _spread(estimate(known), _remark(known, values))
 
 
+def _spread_to_target(values: Sequence[float | None], runs: Sequence[RunSummary]) -> Spread:
+    """As :func:`spread_of_values`, for what each of ``runs`` took to the target: up to an evaluation."""
+    from levelbench.analysis.ties import estimate_to_target
+
+    known = [value for value in values if value is not None and value > 0.0]
+    return _spread(estimate_to_target(known, runs)) if 0 < len(known) == len(values) else spread_of_values(values)
+
+
 def spread_of_times(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Spread:
-    """Time to accuracy: :func:`time_estimate`, or why there is none."""
+    """Time to accuracy: its estimate, or why there is none."""
+    from levelbench.analysis.ties import time_estimate
+
     found = time_estimate(group, beside)
     if found is None:
         return Spread(
             Absent("no median: too few runs reached the target" if group.reached else "no run reached the target")
         )
     return _spread(found)
-
-
-def time_estimate(group: RunGroup, beside: Sequence[RunGroup] = ()) -> Estimate | None:
-    """The group's time to accuracy in seconds; ``None`` if fewer than half of the runs support a median.
-
-    ``estimate`` if every run reached the target, in this group and in those of the same task in ``beside``; else all
-    have a median, so that the same statistic is shown for all. Runs that gave up are censored at that time (Kaplan &
-    Meier 1958), runs that could never arrive at infinity; none is imputed or dropped.
-    """
-    from levelbench.measure.statistics import estimate, estimate_signed, kaplan_meier
-
-    times, given_up = _times(group), group.given_up()
-    if not times:
-        return None
-    task = group.specification.task
-    if not given_up and not any(each.given_up() for each in beside if each.specification.task == task):
-        return estimate(times) if min(times) > 0.0 else estimate_signed(times)
-    observed = [True] * len(times) + [False] * len(given_up)
-    return _finite(kaplan_meier([*times, *given_up], observed).median())
 
 
 def spread_of_restarts(group: RunGroup) -> Spread:
@@ -109,12 +100,11 @@ def spread_of_restarts(group: RunGroup) -> Spread:
 
 def _times(group: RunGroup) -> list[float]:
     """The times of the runs that reached the target."""
-    return [time for time in group.times() if time is not None]
+    return [run.time_to_accuracy_s for run in _reached(group) if run.time_to_accuracy_s is not None]
 
 
-def _finite(found: Estimate | None) -> Estimate | None:
-    """``found`` if its value is a number."""
-    return found if found is not None and math.isfinite(found.value) else None
+def _reached(group: RunGroup) -> list[RunSummary]:
+    return [run for run in group.runs if run.time_to_accuracy_s is not None]
 
 
 def mean_and_range(values: Sequence[float | None]) -> Spread:
@@ -252,7 +242,7 @@ def _of_reached(name: str) -> Callable[[RunGroup], Spread]:
     """The spread of a figure over the runs that reached the target; says so if some did not."""
 
     def make(group: RunGroup) -> Spread:
-        spread = spread_of_values([getattr(run, name) for run in group.runs if run.reached])
+        spread = _spread_to_target([getattr(run, name) for run in _reached(group)], _reached(group))
         if group.reached == group.n or not spread.method:
             return spread
         return Spread(spread.cell, f"{spread.method}, of the runs that reached the target")
@@ -311,7 +301,8 @@ def work_table(groups: Sequence[RunGroup]) -> Table | None:
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
         peaks = peaks_of(group.runs[0])
-        found = [use for run in group.runs if (use := use_of_operations(run, peaks)) is not None]
+        used = [run for run in group.runs if use_of_operations(run, peaks) is not None]
+        found = [use for run in used if (use := use_of_operations(run, peaks)) is not None]
         counted = next((run for run in group.runs if run.operations_per_example), None)
         why = next((run.operations_reason for run in group.runs if run.operations_reason), "")
         missed = "" if found else why or ("no run reached the target" if counted else "")
@@ -319,7 +310,7 @@ def work_table(groups: Sequence[RunGroup]) -> Table | None:
         reasons = next((run.read_reason for run in group.runs if run.read_reason), "")
         rows.append((
             Text(group.label),
-            spread_of_values([use.to_target * 1e-9 for use in found]).cell if found else Absent(missed),
+            _spread_to_target([use.to_target * 1e-9 for use in found], used).cell if found else Absent(missed),
             Text(_shares(found[0])) if found else Absent(missed),
             spread_of_values([use.flop_s * 1e-9 for use in found]).cell if found else Absent(missed),
             spread_of_values([use.utilisation for use in found]).cell if found and not lacking else Absent(lacking),

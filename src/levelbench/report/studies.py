@@ -85,7 +85,8 @@ def stability_tables(found: Sequence[Stability], groups: Sequence[RunGroup] = ()
         notes=(
             f"Reached: Wilson's {level} interval. Variation: deviation over mean of the runs that reached the target, "
             "with the interval for log-normal times. Restarts: the mean time until a run succeeds if runs that miss "
-            "are started again; its interval allows for misses not seen yet.",
+            "are started again; its interval allows for misses not seen yet, at what a run takes until its budget is "
+            "over.",
             *(f"Time to accuracy: {each}." for each in dict.fromkeys(filter(None, methods))),
         ),
     )

@@ -22,10 +22,11 @@ __all__ = ["sides_table", "trials_table", "write_tuning"]
 
 def sides_table(study: TuningStudy) -> Table:
     """A row per side: its budget, what it chose, and how that does on fresh seeds."""
-    groups = [side.fresh for side in study.sides if side.fresh is not None]
+    times = {side.label: spread_of_times(side.fresh, study.fresh) for side in study.sides if side.fresh is not None}
+    methods = dict.fromkeys(each.method for each in times.values() if each.method)
 
     def fresh(side: TunedSide) -> Cell:
-        return Absent("the winner has no runs yet") if side.fresh is None else spread_of_times(side.fresh, groups).cell
+        return times[side.label].cell if side.label in times else Absent("the winner has no runs yet")
 
     def reached(side: TunedSide) -> Cell:
         if side.fresh is None:
@@ -48,6 +49,7 @@ def sides_table(study: TuningStudy) -> Table:
         notes=(
             f"Settings proposed by {study.sampler}, seed {study.seed} for every trial; the winners run on seeds "
             f"{study.fresh_seeds[0]} to {study.fresh_seeds[-1]}, which no trial used.",
+            *(f"Time on fresh seeds: {each}." for each in methods),
         ),
     )
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["why_table", "write_why"]
 
-_SMALL = 0.001
-"""A bar whose factor is this close to 1 gets no colour of its own."""
-
 
 def why_table(found: Why) -> Table:
     """All factors, each below the one that it is a part of; ``UsageError`` if nothing was split."""
@@ -36,12 +33,15 @@ def why_table(found: Why) -> Table:
         Column("a_s", "A, a sample", ColumnKind.TIME_S, series="seconds"),
         Column("b_s", "B, a sample", ColumnKind.TIME_S, series="seconds"),
     )
-    whole = math.log(found.ratio)
+    whole, known = math.log(found.ratio), found.interval
+    largest = max(abs(each.log_ratio) for each in found.factors)
+    # Shares of next to nothing are large numbers that say nothing.
+    shared = abs(whole) > largest / 10 if known is None else not known.low <= 1.0 <= known.high
     rows: list[tuple[Cell, ...]] = []
     for depth, each in _ordered(found):
         inside = each.interval
         effect = Number(each.ratio, *((inside.low, inside.high) if inside else (None, None)))
-        share = Number(each.log_ratio / whole) if abs(whole) > _SMALL else Absent()
+        share = Number(each.log_ratio / whole) if shared else Absent("the times may be equal: no difference to share")
         of_sample = each.name != SAMPLES and FIXED not in (each.name, each.within)
         sides = (Number(each.a), Number(each.b)) if of_sample else (Absent(), Absent())
         own = Absent() if each.of_sides is None else Number(each.of_sides)

@@ -268,3 +268,20 @@ def test_the_record_that_two_of_three_runs_reach_costs_half_as_much_again():
     # wbaek/torchskeleton: 33 of 50 runs on four V100 reach 94 % in 27.98 s.
     times, missed = [27.98] * 33, [27.98] * 17
     assert expected_time_with_restarts(times, missed) == pytest.approx(27.98 / 0.66, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "share"), [(2, 0.25), (5, 0.25), (10, 0.25), (8, 0.1)])
+def test_a_quantile_that_all_of_so_few_runs_may_exceed_has_no_low_end(n, share):
+    random, held = np.random.default_rng(5), []
+    for _ in range(200):
+        times = random.exponential(1.0, n)
+        interval = kaplan_meier(times.tolist(), [True] * n).quantile(share).interval
+        held.append(interval.low == 0.0 and -np.log1p(-share) in interval)
+    assert np.mean(held) >= 0.95
+
+
+def test_the_median_of_few_runs_has_their_lowest_and_highest_and_one_run_has_neither():
+    found = kaplan_meier([2.0, 1.0, 3.0], [True, True, True]).median()
+    assert (found.interval.low, found.interval.high, found.interval.is_range) == (1.0, 3.0, True)
+    assert kaplan_meier([2.0, 1.0, 3.0], [True, True, False]).median().interval.high == np.inf
+    assert kaplan_meier([2.0], [True]).median().interval is None

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from levelbench.claims.reading.run_sides import ends_of, is_study, mode_of, points_of, ranks_of, run_side, times_of
+from levelbench.claims.reading.run_sides import ends_of, is_study, mode_of, points_of, ranks_of, run_side, to_target
 from levelbench.claims.view import Claim, ComparisonView, Side, Summarised, TuningView, Uncounted
 from levelbench.errors import LevelbenchError, RecordError, UsageError
-from levelbench.measure.statistics import LogRatio, estimate, paired_log_ratio, welch_log_ratio
+from levelbench.measure.statistics import LogRatio, paired_log_ratio, welch_log_ratio
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
 from levelbench.records.replicates import against
@@ -322,10 +322,9 @@ def _names(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def _summaries(group: RunGroup, side: Side) -> list[Summarised]:
-    times_s = times_of(group)
-    if not times_s or min(times_s) <= 0:
+    found = to_target(group)
+    if found is None:
         return []
-    found = estimate(times_s)
     by = _STATISTICS.get(found.statistic.partition(",")[0])
     return [
         Summarised(

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from levelbench.analysis.ties import estimate_to_target
 from levelbench.claims.view import (
     ClockView,
     CurveView,
@@ -41,7 +42,7 @@ from levelbench.records.operations import peaks_of, use_of_operations
 from levelbench.records.summary import COUNTED
 
 __all__ = ["batch_of", "clock_of", "digest_of", "ends_of", "is_study", "mean_of", "mode_of", "points_of"]
-__all__ += ["quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread", "tidied", "times_of", "whole"]
+__all__ += ["quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread", "tidied", "to_target", "whole"]
 __all__ += ["workload_of"]
 
 _CROSSINGS = ("first", "confirmed", "sustained", "final", "interpolated")
@@ -132,7 +133,7 @@ def run_side(group: RunGroup, records: Mapping[str, Record], name: str) -> Side:
     specification, first = group.specification, group.runs[0]
     own = [records[run.path] for run in group.runs if run.path in records]
     # If some runs missed, no report of ours gives the time of the others as the time of the side.
-    found = spread(times_of(group)) if group.reached == group.n else None
+    found = to_target(group) if group.reached == group.n else None
     framework = tidied(first.environment, first.device, 1)["framework"]
     setup = _setup(group)
     return Side(
@@ -159,9 +160,11 @@ def run_side(group: RunGroup, records: Mapping[str, Record], name: str) -> Side:
     )
 
 
-def times_of(group: RunGroup) -> list[float]:
-    """Seconds to the target of the runs that reached it."""
-    return [time for time in group.times() if time is not None]
+def to_target(group: RunGroup) -> Estimate | None:
+    """The typical time of the runs that reached the target, as in our reports; ``None`` without a time above zero."""
+    runs = [run for run in group.runs if run.time_to_accuracy_s is not None]
+    times_s = [run.time_to_accuracy_s for run in runs if run.time_to_accuracy_s is not None]
+    return estimate_to_target(times_s, runs) if times_s and min(times_s) > 0 else None
 
 
 def spread(times_s: Sequence[float]) -> Estimate | None:
@@ -443,7 +446,7 @@ def points_of(groups: Sequence[RunGroup], side: str) -> list[ScalingPoint]:
 
 
 def _point(group: RunGroup, side: str) -> ScalingPoint:
-    quality, workload, found = quality_of(group), workload_of(group), spread(times_of(group))
+    quality, workload, found = quality_of(group), workload_of(group), to_target(group)
     rates = [
         run.samples_to_target / run.time_to_accuracy_s
         for run in group.runs

@@ -13,7 +13,16 @@ import numpy as np
 
 from levelbench.measure.statistics.distributions import normal_cdf, normal_quantile
 from levelbench.measure.statistics.intervals import INTERVAL_FROM, mean_interval, wilson
-from levelbench.measure.statistics.values import Estimate, Interval, Vector, check_share, finite, positive, watched
+from levelbench.measure.statistics.values import (
+    RANGE,
+    Estimate,
+    Interval,
+    Vector,
+    check_share,
+    finite,
+    positive,
+    watched,
+)
 
 
 @dataclass(frozen=True)
@@ -52,14 +61,25 @@ class KaplanMeier:
         """The first time by which the share ``reached`` of the runs has reached the target.
 
         The interval is Brookmeyer and Crowley's (1982) on the log-log scale. Infinite if the curve, or a bound of it,
-        stays below that share: so many runs never reached the target.
+        stays below that share: so many runs never reached the target. The low end is 0 if the share is so small that
+        even all of so few runs may lie above it. Two to five runs have their lowest and highest time (infinite if it
+        is not known) instead of an interval of the median, as in :func:`estimate`, and a single run has none.
         """
         left = 1.0 - check_share("the share", reached)
         bounds = [self._bounds(step, level) for step in range(len(self.times))]
         value = self._first_below(self.survival, left)
         low, high = (self._first_below([bound[side] for bound in bounds], left) for side in (0, 1))
+        if not self.times or left**self.n > (1.0 - level) / 2:
+            low = 0.0
+        interval: Interval | None = Interval(low, high, level, "Brookmeyer-Crowley")
+        if reached == 0.5 and self.n < INTERVAL_FROM and self.times:
+            ends = (
+                self.times[0] if self.at_risk[0] == self.n else 0.0,
+                math.inf if self.survival[-1] > 0.0 else self.times[-1],
+            )
+            interval = Interval(*ends, 1.0 - 2.0 ** (1 - self.n), RANGE) if self.n > 1 else None
         name = "median" if reached == 0.5 else f"quantile {reached:g}"
-        return Estimate(value, Interval(low, high, level, "Brookmeyer-Crowley"), self.n, f"Kaplan-Meier {name}")
+        return Estimate(value, interval, self.n, f"Kaplan-Meier {name}")
 
     def _first_below(self, curve: Sequence[float], left: float) -> float:
         # Products such as 6/7 * 7/12 miss 1/2 by a rounding error.
@@ -127,18 +147,21 @@ def expected_time_with_restarts(times: Sequence[float], given_up_s: Sequence[flo
     return float((math.fsum(reached) + math.fsum(failed)) / len(reached))
 
 
-def restarts_interval(times: Sequence[float], given_up_s: Sequence[float], level: float = 0.95) -> Interval | None:
+def restarts_interval(
+    times: Sequence[float], given_up_s: Sequence[float], level: float = 0.95, *, unseen_s: float | None = None
+) -> Interval | None:
     """The interval of :func:`expected_time_with_restarts`; ``None`` if fewer than six runs reached the target.
 
     Student's interval of the mean time and Wilson's of the odds of a miss, at the mean cost of one, are added by Zou
-    and Donner's method (2008). If no run missed, some of the next ones still may, at the cost of the longest run.
+    and Donner's method (2008). If no run missed, some of the next ones still may, at the cost of ``unseen_s``: what a
+    run takes until its budget is over. By default it is the longest run, which is too little if budgets are longer.
     """
     reached, failed = positive(times, 0), finite(given_up_s, 0)
     k, n = len(reached), len(reached) + len(failed)
     if k < INTERVAL_FROM:
         return None
     share, mean = wilson(k, n, level), mean_interval(times, level)
-    cost = float(failed.mean()) if n > k else float(reached.max())
+    cost = float(failed.mean()) if n > k else max(unseen_s or 0.0, float(reached.max()))
     value, added = float(reached.mean()), (n - k) / k * cost
     low, high = ((1.0 - bound) / bound * cost for bound in (share.high, share.low))
     below, above = math.hypot(value - mean.low, added - low), math.hypot(mean.high - value, high - added)
