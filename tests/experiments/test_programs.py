@@ -24,7 +24,7 @@ from levelbench.experiments.programs import make_arm, program_name, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.measure.clocks import HostClock
 from levelbench.records import group_runs, read_record, summarise
-from levelbench.report.runs import curve_table
+from levelbench.report.runs import curve_table, run_facts
 from levelbench.report.tables import to_text
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -51,6 +51,9 @@ ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
         (LOSS, "epoch=1 val_loss=3.1", 3.1, 1),
         (LOSS, "val_loss: 91%", 91, None),
         (ACCURACY, "Epoch 3 train_loss: 0.1 accuracy: 0.91", 0.91, 3),
+        (ACCURACY, "Epoch 3 train_loss 0.1 accuracy: 0.91", 0.91, 3),
+        (LOSS, "val/loss: 3.1 step 4", 3.1, None),
+        (read_target("val/loss=3"), "val_loss: 3.1", 3.1, None),
         (ACCURACY, "epoch 2 train/acc=0.99, train_time: 3, accuracy=0.91", 0.91, 2),
         (ACCURACY, "Train | loss 0.1 | acc 0.99 || Val | loss 0.3 | accuracy 0.91", 0.91, None),
         (ACCURACY, "accuracy: 0.91 (train loss 0.2)", 0.91, None),
@@ -837,6 +840,21 @@ def test_a_program_that_prints_an_accuracy_it_did_not_reach_is_found(run, record
     _, out, _ = run(predicts('print("accuracy: 0.999")', "scores[:] = 0; " + SAVE), *HELD)
     assert "0/1" in out
     assert any("reports accuracy 0.999, and its predictions have 0." in each for each in records()[0].end.suspect)
+
+
+def test_what_a_program_printed_that_failed_before_its_predictions_is_not_called_scored(run, records):
+    run('print("accuracy: 0.999")', *HELD)
+    summary = summarise(records()[0])
+    assert (summary.status, summary.scored_by, summary.quality_from) == ("failed", "held-out", "program")
+    facts = " ".join(to_text(run_facts(summary)).split())
+    assert "accuracy 0.9990, as reported by its program; its predictions were not scored" in facts
+
+
+def test_a_table_of_runs_says_that_a_failed_one_was_not_scored(run, records):
+    pytest.importorskip("pandas")
+    run('print("accuracy: 0.999")', *HELD)
+    table = levelbench.Store(records()[0].path.parents[2]).to_pandas()
+    assert list(table["scored_by"]) == ["program"]
 
 
 def test_inputs_that_are_revealed_afterwards_stop_the_clock_where_training_ends(run, records):

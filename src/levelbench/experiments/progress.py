@@ -20,7 +20,7 @@ __all__ = ["Printed", "ProgressFile"]
 
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
 
-_SEPARATOR = re.compile(r"[\s_-]")
+_SEPARATOR = re.compile(r"[\s_/-]")
 
 _BAR = re.compile(r"\d%\|")
 """In the lines of tqdm's progress bars."""
@@ -42,7 +42,7 @@ _LOGGER = re.compile(
 _OTHER = re.compile(
     r"(?<![a-z])(?:train(?:ing)?|best|target|goal|baseline|threshold|required|desired|expected|max(?:imum)?|min(?:imum)?|(?:mini)?batch|running|moving|stop(?:ping|ped)?|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
     # A pair such as train_loss=0.3 is of itself, and the learning rate of training no quality.
-    rf"(?![_/-]\w+[\"']?\s*[:=]\s*(?:{_NUMBER})){_NO_FILE}",
+    rf"(?![_/-]\w+[\"']?(?:\s*[:=]\s*|\s+)(?:{_NUMBER})){_NO_FILE}",
     re.IGNORECASE,
 )
 """What before a metric's name says that the number after it is another quality: one of training, or the best so far."""
@@ -118,7 +118,7 @@ class Printed:
 
     def __init__(self, target: Target, pattern: str | None = None) -> None:
         self._target = target
-        name = r"[\s_-]".join(map(_name, _SEPARATOR.split(target.metric)))
+        name = _SEPARATOR.pattern.join(map(_name, _SEPARATOR.split(target.metric)))
         self._name = re.compile(name, re.IGNORECASE)
         start = rf"(?<![\w.-]){name}{_AFTER_NAME}"
         default = rf"{start}{_WRAPPED}(?P<quality>{_NUMBER})(?![\w.]|[,/]\d)(?P<percent>\s*%)?"

@@ -234,7 +234,7 @@ def ordered(rows: Iterable[Row], order_by: str, descending: bool) -> list[Row]:
 
 def _flat_row(run: RunSummary) -> dict[str, object]:
     """A run as one flat row of plain values."""
-    named = {name: getattr(run, name) for name in _FLAT}
+    named = {**{name: getattr(run, name) for name in _FLAT}, "scored_by": run.quality_from}
     grouped: dict[str, Mapping[str, object]] = {
         "setting": run.settings,
         "phase_s": run.phases_s,

@@ -190,6 +190,11 @@ class RunSummary(Struct, frozen=True):
             held_out=self.held_out,
         )
 
+    @property
+    def quality_from(self) -> Literal["program", "held-out"] | None:
+        """Who determined the last quality: predictions are scored at the end, which only a run that is done reached."""
+        return self.scored_by if self.status == "done" else self.scored_by and "program"
+
 
 class _Point(Struct, frozen=True):
     """The point of a run's curve at which the score is read."""

@@ -453,9 +453,10 @@ def _read_words(run: RunSummary) -> str:
 
 
 def _scored(run: RunSummary) -> str:
-    if run.scored_by == "held-out":
+    if run.quality_from == "held-out":
         return f", the last scored by levelbench on {run.held_out}"
-    return ", as reported by its program" if run.scored_by else ""
+    unscored = "; its predictions were not scored" if run.scored_by == "held-out" else ""
+    return f", as reported by its program{unscored}" if run.scored_by else ""
 
 
 def _team(distribution: Distribution | None) -> str:
