@@ -96,7 +96,7 @@ def test_each_block_repeats_as_many_columns_as_tell_the_rows_apart():
     rows = [(side, source, "x" * 30, f"{side}{source}") for side in "ab" for source in ("seed", "order", "session")]
     table = listing("spread", "Spread", ["side", "source", "what", "told"], rows)
     second = to_text(table, 50).split("\n\n")[1]
-    assert ["a     seed     aseed", "a     order    aorder"] == second.splitlines()[2:4]
+    assert second.splitlines()[2:4] == ["a     seed     aseed", "a     order    aorder"]
 
 
 def test_a_few_rows_that_do_not_fit_side_by_side_have_their_intervals_below_the_values():
