@@ -349,6 +349,13 @@ def test_the_page_for_reviewers_asks_about_every_rule_once():
     assert sorted(asked) == sorted(rule.code for rule in shipped_rules())
 
 
+def test_no_sentence_of_the_tutorials_outputs_runs_out_of_the_page():
+    page = (ROOT / "docs/start/tutorial.md").read_text()
+    shown = "\n".join(re.findall(r"```console\n\$ .*?\n(.*?)```", page, re.DOTALL)).splitlines()
+    assert len(shown) > 100
+    assert max(map(len, shown)) <= 100
+
+
 def test_a_guide_has_at_most_800_words_and_the_site_40_000_outside_of_reference_and_evidence():
     words = {
         page: len(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).split())

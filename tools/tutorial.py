@@ -3,7 +3,7 @@
     python tools/tutorial.py
 
 The Python blocks of the page are saved first, under the name that the sentence before each gives. Lines of progress
-(3/10 ...) and the name of the temporary folder are left out.
+(3/10 ...) and the name of the temporary folder are left out, and sentences are wrapped as on a terminal.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "start" / "tutorial.md"
-WIDTH = 100
+WIDTH = 80
 
 
 def regenerated(page: str, folder: Path) -> str:
@@ -36,9 +37,17 @@ def regenerated(page: str, folder: Path) -> str:
             raise SystemExit(f"{command}\n{done.stderr}")
         printed = done.stdout.replace(f"{folder}/", "").rstrip()
         printed = re.sub(r"^\d+/\d+ .*\n", "", printed, flags=re.MULTILINE)
-        return f"```console\n$ {command}\n" + "\n".join(line.rstrip() for line in printed.splitlines()) + "\n```"
+        return f"```console\n$ {command}\n" + "\n".join(map(wrapped, printed.splitlines())) + "\n```"
 
     return re.sub(r"```console\n\$ (.*?)\n.*?```", run, page, flags=re.DOTALL)
+
+
+def wrapped(line: str) -> str:
+    """``line`` as a terminal of ``WIDTH`` columns shows it; only sentences are longer, since tables are fitted."""
+    if len(line) <= WIDTH:
+        return line.rstrip()
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(line, WIDTH, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
 
 
 def main() -> None:

@@ -72,6 +72,19 @@ def test_strong_and_weak_scaling_of_a_scheme_have_laws_of_their_own(point):
     assert {each.n for each in laws.values()} == {6}
 
 
+def test_a_scheme_is_named_with_the_settings_in_which_the_compared_ones_differ(point):
+    def made(ranks, **settings):
+        group, records = point(ranks, [2.0, 2.01])
+        team = msgspec.structs.replace(group.specification.distribution, settings=settings)
+        specification = msgspec.structs.replace(group.specification, distribution=team)
+        return dataclasses.replace(group, specification=specification), records
+
+    same = found(point(1, [4.0, 4.01]), made(2, overlap=True, bucket_mb=25.0), made(4, overlap=True, bucket_mb=25.0))
+    assert [each.scheme for each in same.points] == ["", "all-reduce", "all-reduce"]
+    other = found(made(2, overlap=True, bucket_mb=25.0), made(4, overlap=True, bucket_mb=50.0))
+    assert {each.scheme for each in other.points} == {"all-reduce[bucket_mb=25.0]", "all-reduce[bucket_mb=50.0]"}
+
+
 def test_no_sentence_is_said_of_crowded_ranks(point):
     assert found(point(1, [4.0, 4.0, 4.0]), point(4, [2.0, 2.0, 2.0], cores=2)).answers == ()
 

@@ -1,6 +1,7 @@
 """``levelbench board build``: what it prints and how it ends."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -177,3 +178,11 @@ def test_the_rankings_are_part_of_the_json(folder, tmp_path, call):
     assert (time["column"], time["entries"]) == ("time", 2)
     assert [(row["rank"], row["figure"]) for row in time["rows"]] == [(1, "0:00:02"), (2, "0:00:09")]
     assert "| 1 | net, An author | 0:00:02 |" in (tmp_path / "site" / "leaderboard.md").read_text()
+
+
+def test_what_is_said_of_a_board_is_wrapped_to_the_terminal(folder, tmp_path, call, width):
+    ranked = call("board", "build", folder, "-o", tmp_path / "site")[1].partition("CIFAR-10")[2]
+    checked = call("board", "check", folder)[1]
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", ranked + checked).splitlines()
+    assert "as the rules dawnbench-1.0 say" in " ".join(lines)
+    assert [line for line in lines if len(line) > width and " " in line.strip()] == []

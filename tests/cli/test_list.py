@@ -56,6 +56,10 @@ def test_every_setting_of_every_recipe_is_listed_with_its_default_and_meaning(ca
     assert all(row["what"] for row in recipes)
 
 
+def test_the_settings_that_every_task_takes_are_named_below_the_list(call):
+    assert "may also have recipe, framework, device, target, ranks, scheme" in call("list", "settings", "digits")[1]
+
+
 def test_a_list_is_narrowed_by_a_name_or_a_part_of_one(call):
     def listed(kind, word, column):
         return {row[column] for row in json.loads(call("list", kind, word, "--json")[1])[kind]}

@@ -7,6 +7,9 @@ import subprocess
 import sys
 import time
 
+import pytest
+
+from levelbench import cli
 from levelbench.records import Store
 
 
@@ -83,3 +86,13 @@ def test_a_reader_that_goes_away_ends_no_measurement(tmp_path):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     assert [row.status for row in Store(tmp_path).rows()] == ["done", "done"]
+
+
+def test_a_second_interrupt_after_the_answer_to_the_first_leaves_no_traceback(monkeypatch):
+    def interrupted(words, received):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_carried_out", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "digits"])
+    assert ended.value.code == 128 + signal.SIGINT

@@ -1,8 +1,13 @@
 """levelbench scale: points on more and more ranks, and the words that go wrong."""
 
 import json
+import re
 
 import pytest
+from benchmarks.analysis import scaled_point
+
+from levelbench.analysis.scaling import scaling
+from levelbench.cli.scale_verb import _print
 
 
 @pytest.mark.slow
@@ -25,6 +30,14 @@ def test_two_points_are_measured_shown_drawn_and_not_made_again(call, tmp_path, 
     assert json.loads(out)["predictions"] == []
     (team,) = two["teamwork"]
     assert team["sent_bytes"] == team["predicted_bytes"] > 0
+
+
+def test_what_is_said_of_the_points_is_wrapped_to_the_terminal(width, capsys):
+    points = [scaled_point(1, [1.0, 1.1]), scaled_point(2, [2.0, 2.1], epoch_s=2.0)]
+    _print(scaling("t", [group for group, _ in points], [record for _, records in points for record in records]))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert "three parameters" in " ".join(lines)
+    assert max(map(len, lines)) <= width
 
 
 def test_more_ranks_are_predicted_from_those_that_were_measured_and_said_to_be(call, tmp_path):

@@ -92,6 +92,13 @@ def test_a_narrow_terminal_repeats_the_first_column_in_each_block():
     assert to_text(MANY, 60).count("digits[a=1]") > 1
 
 
+def test_each_block_repeats_as_many_columns_as_tell_the_rows_apart():
+    rows = [(side, source, "x" * 30, f"{side}{source}") for side in "ab" for source in ("seed", "order", "session")]
+    table = listing("spread", "Spread", ["side", "source", "what", "told"], rows)
+    second = to_text(table, 50).split("\n\n")[1]
+    assert second.splitlines()[2:4] == ["a     seed     aseed", "a     order    aorder"]
+
+
 def test_a_few_rows_that_do_not_fit_side_by_side_have_their_intervals_below_the_values():
     lines = to_text(replace(MANY, rows=MANY.rows[:3]), 60).splitlines()
     assert lines[:2] == ["Time to accuracy", "runs of            digits[a=1]   digits[a=2]   digits[a=1]"]

@@ -35,7 +35,7 @@ from levelbench.measure.statistics import (
 )
 from levelbench.measure.statistics.laws import GrowthFit, fit_growth
 from levelbench.measure.verdict import NOT_INTERLEAVED
-from levelbench.records import Record, RunGroup, RunSummary, comparable
+from levelbench.records import Distribution, Record, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
 from levelbench.records.ranks import Teamwork, straggler_lines, teamwork
 from levelbench.records.selection import format_item
@@ -70,8 +70,8 @@ class ScaledPoint:
     """Runs on one number of ranks, or of a published entry on so many accelerators, which has no ``group``.
 
     Times in seconds; ``n`` runs ended, ``arrived`` of them reached the target. ``teamwork`` has an item per run, and is
-    empty for one process. ``scheme`` has its settings, and says whether scaling is weak, so that the batch grows with
-    the ranks; it is empty for one process, which is the base of every scheme.
+    empty for one process. ``scheme`` has the settings in which the compared schemes differ, and says whether scaling is
+    weak, so that the batch grows with the ranks; it is empty for one process, which is the base of every scheme.
     """
 
     label: str
@@ -178,7 +178,11 @@ def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], l
     by_path = {str(record.path): record for record in records}
     ordered = sorted(groups, key=_ranks)
     bases = [_base(group, ordered) for group in ordered]
-    points = tuple(_point(group, base, by_path, level) for group, base in zip(ordered, bases, strict=True))
+    names = _short_names(ordered)
+    points = tuple(
+        replace(_point(group, base, by_path, level), scheme=names[_series(group)])
+        for group, base in zip(ordered, bases, strict=True)
+    )
     crowded = list(dict.fromkeys(str(point.ranks) for point in points if point.crowded))
     warnings = []
     if crowded:
@@ -443,11 +447,24 @@ def _base(group: RunGroup, ordered: Sequence[RunGroup]) -> RunGroup:
 def _series(group: RunGroup) -> str:
     """The scheme with its settings, and how the batch and the rate grow with the ranks; empty for one process."""
     team = group.specification.distribution
-    if team is None:
-        return ""
-    scheme = format_item(team.scheme, team.settings)
+    return "" if team is None else _series_of(team, team.settings)
+
+
+def _series_of(team: Distribution, settings: Mapping[str, int | float | str | bool]) -> str:
+    scheme = format_item(team.scheme, settings)
     rate = "" if team.lr_scale == "none" else f", {team.lr_scale} rate"
     return scheme if team.scaling == "strong" else f"{scheme}, weak scaling{rate}"
+
+
+def _short_names(groups: Sequence[RunGroup]) -> dict[str, str]:
+    """A name for each series: of the settings of its scheme it has only those in which these series differ."""
+    names = {"": ""}
+    teams = [team for group in groups if (team := group.specification.distribution) is not None]
+    for team in teams:
+        others = [each.settings for each in teams if each.scheme == team.scheme]
+        told = {name: value for name, value in team.settings.items() if any(each.get(name) != value for each in others)}
+        names[_series_of(team, team.settings)] = _series_of(team, told)
+    return names
 
 
 def threads_of(group: RunGroup) -> int:

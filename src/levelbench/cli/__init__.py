@@ -144,6 +144,9 @@ def main(arguments: list[str] | None = None) -> None:
         # The reader has closed our output.
         shared.mute()
         code = 0
+    except KeyboardInterrupt:
+        # A second Ctrl-C, after the first has been answered.
+        code = 128 + signal.SIGINT
     sys.exit(code)
 
 

@@ -106,10 +106,12 @@ def check(
         counts = {"entries": checked, **_counts(found), "linted": linted, "exit_code": code}
         shared.emit_json({"findings": shown, **counts})
         return code
-    lines = _github(shown, place) if layout == "github" else [*finding_lines(shown), *_by_code(shown)]
     with shared.as_far_as_read():
-        for line in lines:
-            click.echo(one_line(line))
+        if layout == "github":
+            for line in _github(shown, place):
+                click.echo(one_line(line))
+        else:
+            shared.say(*map(one_line, [*finding_lines(shown), *_by_code(shown)]))
         click.echo(summary_line(checked, found) + _lint_words(linted))
     return code
 
@@ -290,7 +292,8 @@ def build_site(
             click.echo()
             shared.print_tables(*tables)
             for how in dict.fromkeys(each.how for each in built.rankings):
-                click.echo(f"\n{one_line(how)}")
+                click.echo()
+                shared.say(one_line(how))
     wrong = built.errors or built.not_shown or (strict and built.warnings)
     return 1 if wrong else 0
 

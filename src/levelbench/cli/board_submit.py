@@ -188,14 +188,10 @@ def _report(
             click.echo(shared.visible(f"wrote {rules}: the ruleset of the entries"))
         for file, each, path, new in written:
             click.echo(shared.visible(f"{'wrote' if new else 'already there:'} {path}: {_words(each)}"))
-            for line in _published(each, hidden.get(file, [])):
-                click.echo(shared.visible(line))
-            for line in _unranked(each, folder):
-                click.echo(shared.visible(line))
+            shared.say(*_published(each, hidden.get(file, [])), *_unranked(each, folder))
         for path, each, _ in refused:
             click.echo(shared.visible(f"not written: {path}: {_words(each)}"))
-        for line in (*finding_lines(found), summary_line(len(written) + len(refused), found)):
-            click.echo(shared.visible(line))
+        shared.say(*finding_lines(found), summary_line(len(written) + len(refused), found))
         if refused:
             click.echo("correct the errors, or give --force to write the entries anyway")
     return code

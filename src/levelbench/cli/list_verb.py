@@ -92,6 +92,11 @@ def command(
     from levelbench.report.tables import listing
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
+    if kind == "settings":
+        from levelbench.experiments.request import TEAM_WORDS
+
+        words = ", ".join(("recipe", "framework", "device", "target", *TEAM_WORDS))
+        shared.say(f"The brackets of every task may also have {words}: see levelbench run --help.")
     if kind is None:
         shared.say(
             "",

@@ -215,13 +215,11 @@ def _print(found: Scaling) -> None:
     from levelbench.report.distributed import scaling_tables
 
     click.echo()
-    for line in found.answers:
-        click.echo(line)
+    shared.say(*found.answers)
     click.echo()
     shared.print_tables(*scaling_tables(found))
     click.echo()
-    for line in scaling_lines(found):
-        click.echo(line)
+    shared.say(*scaling_lines(found))
 
 
 def _write(found: Scaling, predicted: list[Prediction], given: dict[str, Any]) -> dict[str, str]:

@@ -4,7 +4,7 @@ A :class:`Table` has numbers in base units (seconds, bytes, joules) and reasons 
 into text once; the terminal, Markdown and HTML show that text, and CSV and JSON have the numbers at full precision. A
 table that is too wide for a terminal is not truncated. Its headers wrap; then, if it has few rows, it is transposed,
 with intervals below their values if need be; otherwise its columns continue in a second block that repeats the first
-column.
+column, or as many as tell the rows apart.
 """
 
 from __future__ import annotations
@@ -366,7 +366,7 @@ def _body(table: Table, width: int) -> list[str]:
         room = width - sum(_extent(column) + len(_GAP) for column in columns[:-1])
         if _LEAST_TEXT <= room < _extent(columns[-1]):
             columns[-1] = _wrapped(layout, table, len(columns) - 1, room)
-    blocks = _blocks([_extent(column) for column in columns], width)
+    blocks = _blocks([_extent(column) for column in columns], width, _naming(layout, table))
     if len(blocks) > 1:
         for above, turned in (([], _turned(layout, title)), ([title], _turned_narrow(layout, width))):
             if turned and sum(map(_extent, turned)) + len(_GAP) * len(turned[1:]) <= width:
@@ -456,13 +456,30 @@ def _extent(column: list[list[str]]) -> int:
     return max(cell_width(line) for cell in column for line in cell)
 
 
-def _blocks(extents: Sequence[int], width: int) -> list[list[int]]:
-    """The columns of each block, so that each fits ``width``; the first column begins each block."""
-    blocks, used = [[0]], extents[0]
-    for at in range(1, len(extents)):
-        if len(blocks[-1]) > 1 and used + len(_GAP) + extents[at] > width:
-            blocks.append([0])
-            used = extents[0]
+def _naming(layout: TextTable, table: Table) -> int:
+    """How many of the first columns tell the rows apart: one, unless more columns of text are needed and suffice."""
+    for count, column in enumerate(table.columns, 1):
+        if not column.is_text:
+            break
+        if len({row[:count] for row in layout.cells}) == len(layout.cells):
+            return count
+    return 1
+
+
+def _blocks(extents: Sequence[int], width: int, naming: int) -> list[list[int]]:
+    """The columns of each block, so that each fits ``width``.
+
+    Each block begins with the ``naming`` first columns, or with the first alone if they leave no room for another.
+    """
+    if sum(extents[:naming]) + len(_GAP) * naming + max(extents[naming:], default=0) > width:
+        naming = 1
+    first = list(range(naming))
+    start = sum(extents[:naming]) + len(_GAP) * (naming - 1)
+    blocks, used = [first.copy()], start
+    for at in range(naming, len(extents)):
+        if len(blocks[-1]) > naming and used + len(_GAP) + extents[at] > width:
+            blocks.append(first.copy())
+            used = start
         blocks[-1].append(at)
         used += len(_GAP) + extents[at]
     return blocks
