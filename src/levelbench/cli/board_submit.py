@@ -223,15 +223,16 @@ def _published(each: Submission, hidden: list[str]) -> list[str]:
 
 
 def _unranked(each: Submission, folder: Path) -> list[str]:
-    """Why no inference ranking will have the entry; empty if one will."""
+    """Why the ranking that it is made for will not have the entry; empty if it will."""
     from levelbench.competition.leaderboard import own_rulesets
     from levelbench.competition.scoring import score
 
     rules = own_rulesets(folder)[0].get(each.ruleset)
-    if rules is None or each.mode != "inference":
+    if rules is None:
         return []
     found = score(each, rules)
-    figure = found.latency if found.scenario is None else found.figure(found.scenario.column)
+    figure = found.figure(rules.ranked_by) if each.mode == "training" else found.latency
+    figure = figure if found.scenario is None else found.figure(found.scenario.column)
     return [] if figure.value is not None else [f"  not ranked: {figure.how}"]
 
 

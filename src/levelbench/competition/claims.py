@@ -325,7 +325,7 @@ def _summaries(scored: EntryScore | None, rules: Ruleset | None, side: Side) -> 
         Summarised(
             what=f"time to accuracy of {side.name}",
             of="times",
-            by=None if rule == "first-run" else rule,
+            by={"first-run": None, "mean-test": "arithmetic", "median": "median", "olympic": "olympic"}[rule],
             n=scored.n,
             value=scored.time.value,
             interval=side.interval,

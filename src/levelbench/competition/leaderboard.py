@@ -268,6 +268,7 @@ RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
     results.curves,
     results.claims,
     results.reached,
+    results.ranked,
     results.replicates,
     results.measurements,
     results.phases,

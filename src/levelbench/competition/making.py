@@ -306,6 +306,7 @@ def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, 
         quality=[each.quality[target.split] for each in kept],
         epoch=[each.epoch for each in kept],
         samples=[each.samples for each in kept],
+        steps=[each.step for each in kept],
         others={name: values for name, values in columns.items() if all(map(math.isfinite, values))},
     )
     return curve, kept[-1] if kept else None

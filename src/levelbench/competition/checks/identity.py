@@ -24,7 +24,15 @@ import msgspec
 from msgspec import Struct
 
 from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, is_sha256, shown
-from levelbench.competition.entries import Inference, Setting, Submission, SubmittedRun, day_of, is_address
+from levelbench.competition.entries import (
+    Inference,
+    Setting,
+    Submission,
+    SubmittedCurve,
+    SubmittedRun,
+    day_of,
+    is_address,
+)
 from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, EntryScore, is_within
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
@@ -563,6 +571,9 @@ def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path,
         return
     for name in stated.__struct_fields__:
         was, is_now = getattr(made, name), getattr(stated, name)
+        if isinstance(was, SubmittedCurve) and isinstance(is_now, SubmittedCurve) and is_now.steps is None:
+            # Entries of before levelbench 0.2 do not state their steps.
+            was = msgspec.structs.replace(was, steps=None)
         # An entry may leave out optional fields, but what it states must agree with the record.
         if name in _AUTHORS_OWN or (is_now is None and was is not None) or _is_same(was, is_now):
             continue

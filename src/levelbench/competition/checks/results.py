@@ -21,7 +21,7 @@ from levelbench.competition.checks import (
 )
 from levelbench.competition.entries import Inference, SubmittedCurve, SubmittedRun, curve_digest
 from levelbench.competition.figures import LATENCY_S, RUN_S, aggregate, is_within
-from levelbench.competition.scoring import ONE_BY_ONE
+from levelbench.competition.scoring import ONE_BY_ONE, judged_mean, score
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
 from levelbench.report.numbers import plural
@@ -49,6 +49,7 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
         "quality": curve.quality,
         "epoch": curve.epoch,
         "samples": curve.samples,
+        "steps": curve.steps,
         **{f"others.{shown(name, 40)[1:-1]}": values for name, values in curve.others.items()},
     }
     stated = {name: values for name, values in columns.items() if values is not None}
@@ -86,7 +87,7 @@ def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[En
     if time_s[0] < 0:
         yield entry.error("B131", f"{at}.time_s[0]", f"{time_s[0]:.10g} s", "give the seconds since the start")
     back = False
-    for name, values in (("epoch", curve.epoch), ("samples", curve.samples)):
+    for name, values in (("epoch", curve.epoch), ("samples", curve.samples), ("steps", curve.steps)):
         if values is None or (all(map(le, values, values[1:])) and values[0] >= 0):
             continue
         back = True
@@ -151,6 +152,11 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         return
     n, k = len(runs), sum(time is not None for time in entry.times)
     missed = f"{k} of {plural(n, 'run')} reached {entry.submission.target.threshold:g} ({entry.crossing})"
+    if rules.aggregation.rule == "mean-test":
+        if fault := judged_mean(entry.submission, rules, entry.submission.target)[0]:
+            yield entry.error("B140", "runs", fault, "submit an entry whose mean is at the target")
+        yield from _at_one_end(entry)
+        return
     rule, scored = rules.aggregation.rule, aggregate(entry.times, rules.aggregation)
     # With windows, the number of misses in the middle window counts.
     plain = rules.aggregation.windows is None or n <= rules.aggregation.runs
@@ -165,6 +171,17 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield from _at_one_end(entry)
     else:
         yield from _after_and_before(entry)
+
+
+def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """An entry of training has what its ruleset ranks by, if that is not time."""
+    rules, submission = entry.rules, entry.submission
+    if rules is None or rules.ranked_by == "time" or submission.mode != "training" or entry.task is None:
+        return
+    found = score(submission, rules)
+    figure = found.figure(rules.ranked_by)
+    if figure.value is None and found.time.value is not None:
+        yield entry.warning("B263", "runs", f"{rules.id} ranks by {rules.ranked_by}; {figure.how}")
 
 
 def _effort(curve: SubmittedCurve, time_s: float) -> float | None:

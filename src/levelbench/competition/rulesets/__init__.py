@@ -27,10 +27,11 @@ class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``first-run``: the crossing of the only run (DAWNBench). ``olympic``: the fastest ``drop`` and slowest ``drop`` of
     ``runs`` are dropped and the rest averaged; up to ``drop`` failures count as slowest (MLPerf). ``median``: the
-    median over all runs, where a run that missed the target counts as never, with an interval (ours).
+    median over all runs, where a run that missed the target counts as never, with an interval (ours). ``mean-test``:
+    the mean over all runs, if the mean of their final qualities is at the target by a one-sided t test (speed runs).
     """
 
-    rule: Literal["first-run", "olympic", "median"]
+    rule: Literal["first-run", "olympic", "median", "mean-test"]
     runs: int
     """The number of runs that an entry needs."""
     drop: int = 0
@@ -44,17 +45,19 @@ class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
     """
     best_of: int = 1
     """Median: the fastest of so many consecutive runs (a study) counts (AlgoPerf); 1: every run."""
+    level: float | None = None
+    """Mean-test: the p value that the test of the mean final quality must stay below."""
     ranking: Literal["test", "value"] | None = None
     """``test``: a test of the runs says which entries are distinguishable, and fewer than three runs have no rank.
 
-    ``value``: figures are put in order without a test, as published boards do. ``None``: ``test`` for ``median``, else
-    ``value``.
+    ``value``: figures are put in order without a test, as published boards do. ``None``: ``test`` for ``median`` and
+    ``mean-test``, else ``value``.
     """
 
     @property
     def by_test(self) -> bool:
         """Whether the entries are compared by a test."""
-        return self.ranking == "test" or (self.ranking is None and self.rule == "median")
+        return self.ranking == "test" or (self.ranking is None and self.rule in ("median", "mean-test"))
 
 
 class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +104,10 @@ class TaskRules(Struct, frozen=True, forbid_unknown_fields=True):
     """What the quality is called in print ("top-1 accuracy"); empty: the metric's own name."""
 
 
+RankedBy = Literal["time", "cost", "samples", "steps", "energy"]
+"""What ranks an entry of training: how much of it a run needs to the target."""
+
+
 class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
     """One version of a competition's rules; ``id`` is ``name-version``."""
 
@@ -113,6 +120,7 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
     crossing: Literal["first", "confirmed", "sustained", "final"]
     aggregation: Aggregation
     tasks: list[TaskRules]
+    ranked_by: RankedBy = "time"
     cost: CostRules = field(default_factory=CostRules)
     divisions: list[Division] = field(default_factory=list)
     notes: str = ""
@@ -254,6 +262,7 @@ def _faults(rules: Ruleset) -> list[str]:
     best_of = rules.aggregation.best_of
     if best_of < 1 or (best_of > 1 and rules.aggregation.rule != "median") or rules.aggregation.runs % best_of:
         found.append(f"aggregation.best_of is {best_of}: only median has it, and it must divide the number of runs")
+    found += _mean_test_faults(rules)
     if rules.aggregation.rule == "first-run" and rules.aggregation.by_test:
         found.append('aggregation.ranking is "test": the first run alone cannot be tested')
     names: set[str] = set()
@@ -263,6 +272,21 @@ def _faults(rules: Ruleset) -> list[str]:
                 found.append(f"tasks[{at}] has the name {name!r} of another task")
             names.add(name)
         found += [f"tasks[{at}].{fault}" for fault in _task_faults(each)]
+    return found
+
+
+def _mean_test_faults(rules: Ruleset) -> list[str]:
+    level, runs = rules.aggregation.level, rules.aggregation.runs
+    if rules.aggregation.rule != "mean-test":
+        return [] if level is None else [f"aggregation.level is {level:g}: only the rule mean-test has it"]
+    found = []
+    if level is None or not 0.0 < level <= 0.5:
+        stated = "not set" if level is None else f"{level:g}"
+        found.append(f"aggregation.level is {stated}: mean-test needs one above 0 and at most 0.5, such as 0.01")
+    if runs < 2:
+        found.append(f"aggregation.runs is {runs}: a test of the mean needs two runs")
+    if rules.crossing != "final":
+        found.append(f"crossing is {rules.crossing!r}: mean-test judges runs at their end, so it needs final")
     return found
 
 

@@ -193,7 +193,7 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
     figures: list[dict[str, FigurePayload]] = [{} for _ in entries]
     ordered: dict[int, None] = {}
     records: dict[str, list[tuple[str, float, int]]] = {column: [] for column in COLUMNS}
-    for column in COLUMNS:
+    for column in board.columns():
         of_column = [at for at, entry in enumerate(entries) if column in entry.figures]
         sign = goodness(column)
         for division in DIVISIONS:
@@ -303,7 +303,7 @@ class BoardRanking(Struct):
 def rankings(board: BoardPayload, top: int) -> list[BoardRanking]:
     """The first ``top`` rows of each ranking of a board."""
     found = []
-    for column, division in product(COLUMNS, board.divisions()):
+    for column, division in product(board.columns(), board.divisions()):
         having = [each for each in board.entries if each.division == division and column in each.figures]
         figures = {each.id: each.figures[column] for each in having}
         having.sort(key=lambda each: _by_rank(figures[each.id], column))
@@ -381,10 +381,10 @@ def _less_is_better(each: FigurePayload, sign: float) -> BoardFigure:
     return BoardFigure(None if each.value is None else -each.value, sample=sample)
 
 
-def leaders_of(board: BoardPayload, columns: Sequence[Column] = COLUMNS) -> list[Leader]:
-    """The first entry of each column in each division."""
+def leaders_of(board: BoardPayload, columns: Sequence[Column] = ()) -> list[Leader]:
+    """The first entry of each column (by default of all) in each division."""
     leaders, divisions = [], board.divisions()
-    for column, division in product(columns, divisions):
+    for column, division in product(columns or board.columns(), divisions):
         having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
         first = [entry for entry, figure in having if figure is not None and figure.rank == 1]
         if first:
@@ -406,7 +406,8 @@ def counted(entry: EntryPayload, aggregation: str) -> str:
         return "single run"
     if entry.mode == "inference":
         return f"{entry.reached}/{entry.n} measurements"
-    return f"first of {entry.n} runs" if aggregation == "first-run" else f"reached {entry.reached}/{entry.n}"
+    words = {"first-run": f"first of {entry.n} runs", "mean-test": f"mean of {entry.n} runs"}
+    return words.get(aggregation, f"reached {entry.reached}/{entry.n}")
 
 
 def standing(entry: EntryPayload, column: Column, aggregation: str, more: int) -> str:
@@ -466,6 +467,9 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
     known = [entry.best_quality for entry in payload.entries if entry.best_quality is not None]
     # The end of the page's slider: the best quality that any entry reached.
     facts["reach"] = (min if payload.target.direction == "lower" else max)(known, default=None)
+    if payload.ruleset.aggregation_rule == "mean-test":
+        # The script has no test of the mean, so there is no other target to ask about.
+        facts["reach"] = None
     facts["columns"] = _columns(payload.entries)
     if not payload.steps:
         facts["runs"] = msgspec.Raw(steps or joined_steps(payload))
@@ -540,7 +544,7 @@ def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -
 
 
 def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
-    """All entries as one table (RFC 4180): value, bounds, rank and test of the five figures have a column each.
+    """All entries as one table (RFC 4180): value, bounds, rank and test of each figure have columns.
 
     An entry on several boards has a row for each. ``scenario`` and its condition belong to a separate board and are
     empty on the task's main board. Text that a spreadsheet would run as a formula gets an apostrophe in front. A figure

@@ -14,7 +14,7 @@ from itertools import product
 
 from levelbench.competition.checks import EntryFinding
 from levelbench.competition.entries import Inference, Submission, SubmittedRun
-from levelbench.competition.figures import COLUMNS, FLAGS, Column
+from levelbench.competition.figures import COLUMNS, FLAGS, OF_TRAINING, Column
 from levelbench.competition.site import (
     DIVISIONS,
     BoardPayload,
@@ -159,7 +159,6 @@ def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
 _MOST_ROWS = 100
 
 _NOT_YET = "no entries yet"
-_OF_TRAINING = ("time", "cost")
 _OF_SCENARIO = ("latency", "throughput")
 MOST_OTHERS = 24
 _CURVES = Html(
@@ -175,7 +174,7 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
     ``others`` are titles and pages of the task's boards of other scenarios.
     """
     root = root_of(payload.page)
-    columns = [column for column in COLUMNS if any(column in entry.figures for entry in payload.entries)]
+    columns = [column for column in payload.columns() if any(column in entry.figures for entry in payload.entries)]
     first: Column = columns[0] if columns else "time"
     training = "training" in payload.modes
     # If authors created boards for very many scenarios, the index has the rest.
@@ -245,7 +244,7 @@ def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
     """The containers of the controls, and the static table."""
     ranked = [entry for entry in payload.entries if first in entry.figures]
     ranked.sort(key=lambda entry: _place(entry, first))
-    training, divided = first in _OF_TRAINING, len(payload.divisions()) > 1
+    training, divided = first in OF_TRAINING, len(payload.divisions()) > 1
     figures = [entry.figures[first] for entry in ranked]
     known = [each for figure in figures for each in (figure.value, figure.low, figure.high) if each is not None]
     finite = [value for value in known if 0 < value < math.inf]

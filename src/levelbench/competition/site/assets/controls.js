@@ -110,7 +110,7 @@
       output.textContent = text(shown);
       slider.setAttribute("aria-valuetext", text(shown));
       back.hidden = current.target === "";
-      place.hidden = !board.ofTraining(current.column);
+      place.hidden = !board.movable(payload, current.column);
     };
   };
 
