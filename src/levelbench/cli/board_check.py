@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from levelbench.competition.site import NotShown
     from levelbench.competition.site.build import Built
 
-__all__ = ["all_of_linter", "build_site", "check", "finding_lines", "summary_line", "worst_of_linter"]
+__all__ = ["all_of_linter", "build_site", "check", "finding_lines", "freeze_round", "summary_line", "worst_of_linter"]
 
 _MANY = 10
 """With this many findings they are also counted by code."""
@@ -223,6 +223,37 @@ def _linter_findings(entry: Submission, file: str, known: Mapping[str, Ruleset])
     for each in lines:
         made = warning if each.severity == "error" else note
         yield made(each.code, file, each.field, f"{each.name}: {each.found}", each.do)
+
+
+@click.command("freeze")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("ruleset")
+@shared.answer_options
+def freeze_round(folder: Path, ruleset: str, as_json: bool) -> int:
+    """Freeze the round of RULESET in the leaderboard DIR: its entries may no longer be added, changed or removed.
+
+    \b
+      levelbench board freeze leaderboard club-1.0
+
+    Writes their digests to DIR/frozen.toml, which board check and board build compare from then on. It is refused
+    before the deadline of the ruleset is over, and if an entry of the round has an error.
+    """
+    from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.board_submit import ruleset_of
+    from levelbench.competition.leaderboard import FROZEN, freeze
+    from levelbench.errors import UsageError
+    from levelbench.measure.clocks import utc_now
+
+    if not folder.is_dir():
+        raise UsageError(f"the leaderboard {folder}", "there is no such folder", "give the folder of the entries")
+    rules = ruleset_of(ruleset, folder)
+    frozen = freeze(folder, rules, utc_now().date(), known_limits)
+    if as_json:
+        shared.emit_json({"path": str(folder / FROZEN), "frozen": {rules.id: frozen}})
+    else:
+        click.echo(f"froze {rules.id}: {plural(len(frozen.entries), 'entry', 'entries')} in {folder / FROZEN}")
+        click.echo("commit that file: board check and board build compare the entries with it")
+    return 0
 
 
 _MOST_LINES, _MOST_RANKINGS = 20, 12

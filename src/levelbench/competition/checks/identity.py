@@ -187,6 +187,10 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
             took = f"took {run.curve.time_s[-1] / _DAY_S:.3g} days"
             found = f"the run started on {started} and {took}, but the entry is dated {submitted}"
             yield entry.error("B119", field, found, "correct the times or the day of submission")
+    deadline = day_of(entry.rules.deadline) if entry.rules and entry.rules.deadline else None
+    if deadline is not None and submitted > deadline:
+        found = f"it is {submitted}; the deadline of {entry.submission.ruleset} was {deadline}"
+        yield entry.error("B265", "submitted", found)
     unstated = sum(run.started is None for run in entry.submission.runs)
     if unstated and not entry.imported:
         yield entry.warning("B128", "runs.started", f"{unstated} of {len(entry.submission.runs)} runs do not state it")
@@ -541,8 +545,16 @@ _FACTS = {
 
 
 def hardware(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """The parts of the hardware are those of the environment that the entry itself states."""
+    """The hardware is the machine that the rules fix, and agrees with the environment that the entry itself states."""
     stated, facts = entry.submission.hardware, entry.submission.provenance.environment
+    machine = entry.rules.machine if entry.rules is not None else None
+    for part, wanted in machine.parts.items() if machine is not None else ():
+        has = getattr(stated, part)
+        if has != wanted and (has or wanted):
+            had = "it is not stated" if has is None else f"it is {shown(str(has))}"
+            yield entry.error(
+                "B264", f"hardware.{part}", f"{had}; {entry.submission.ruleset} fixes {shown(str(wanted))}"
+            )
     for part, names in _FACTS.items():
         known, value = next((facts[name] for name in names if name in facts), None), getattr(stated, part)
         if known is not None and value is not None and str(value) != known:

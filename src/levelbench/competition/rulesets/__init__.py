@@ -75,6 +75,25 @@ class Division(Struct, frozen=True, forbid_unknown_fields=True):
     may_change: list[str] = field(default_factory=list)
 
 
+class MachineRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """The machine that every entry has to run on, as entries state their hardware; ``None``: any."""
+
+    processor: str | None = None
+    cores: int | None = None
+    accelerator: str | None = None
+    accelerators: int | None = None
+
+    @property
+    def parts(self) -> dict[str, str | int]:
+        """The parts that are fixed, by their name in the hardware of an entry."""
+        known = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def words(self) -> str:
+        """The machine in words: ``processor AMD EPYC, cores 2``."""
+        return ", ".join(f"{name} {value}" for name, value in self.parts.items())
+
+
 class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
     """The allowed scenarios, the quality an entry must keep, and minimum queries or seconds (0: no such rule)."""
 
@@ -121,6 +140,9 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
     aggregation: Aggregation
     tasks: list[TaskRules]
     ranked_by: RankedBy = "time"
+    deadline: str = ""
+    """The last day on which an entry may be dated; empty: none."""
+    machine: MachineRules | None = None
     cost: CostRules = field(default_factory=CostRules)
     divisions: list[Division] = field(default_factory=list)
     notes: str = ""
@@ -251,6 +273,12 @@ def _faults(rules: Ruleset) -> list[str]:
         found.append(f"clock is {rules.clock!r}; known are {', '.join(POLICIES)}")
     if day_of(rules.date) is None:
         found.append(f"date is {rules.date!r}, not a day as in 2026-01-31")
+    if rules.deadline and day_of(rules.deadline) is None:
+        found.append(f"deadline is {rules.deadline!r}, not a day as in 2026-01-31")
+    elif rules.deadline and rules.deadline < rules.date:
+        found.append(f"deadline is {rules.deadline}, before the date of the rules, {rules.date}")
+    if rules.machine is not None and not rules.machine.parts:
+        found.append(f"machine is empty: fix {', '.join(MachineRules.__struct_fields__)}, or remove it")
     named = [each.name for each in rules.divisions]
     found += [f"divisions lists {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
     if rules.aggregation.runs < 1:

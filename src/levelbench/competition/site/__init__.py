@@ -182,6 +182,11 @@ class RulesetFacts(Struct):
     windows: Literal["lower", "upper", "mean"] | None = None
     by_test: bool = False
     ranked_by: RankedBy = "time"
+    deadline: str = ""
+    machine: str = ""
+    """The machine that every entry has to run on, in words; empty: any."""
+    frozen: str = ""
+    """The day on which the round was frozen; empty: it is open."""
 
 
 class BoardPayload(Struct):

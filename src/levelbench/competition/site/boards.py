@@ -155,7 +155,7 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
     facts = {**msgspec.structs.asdict(rules.aggregation), **msgspec.structs.asdict(rules)}
     facts |= {"aggregation": aggregation_words(rules.aggregation), "aggregation_rule": rules.aggregation.rule}
     facts["by_test"] = rules.aggregation.by_test
-    facts["rounding"] = rules.cost.rounding
+    facts |= {"rounding": rules.cost.rounding, "frozen": "", "machine": rules.machine.words() if rules.machine else ""}
     slug = board_slug(task.task, rules.id, scenario)
     compared = scenario or own_scenario(task.inference)
     name, about = TITLES.get(task.task, task.task), ""

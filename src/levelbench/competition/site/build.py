@@ -157,7 +157,9 @@ class _Workshop:
             rules = self.leaderboard.known[key[0]]
             task = task_rules(rules, key[1])
             assert task is not None, "an entry's task is its ruleset's"
-            self._boards[key] = empty_board(self.settings.title, rules, task, key[2])
+            board = self._boards[key] = empty_board(self.settings.title, rules, task, key[2])
+            if key[0] in self.leaderboard.frozen:
+                board.ruleset.frozen = self.leaderboard.frozen[key[0]].on
         return self._boards[key]
 
     def score(self, path: str) -> _Scored:
