@@ -35,7 +35,7 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 @click.option("--not-on-demand", is_flag=True, help="The price is for spot or reserved use.")
 @click.option("--code-url", help="Link to the code, best with the commit in it.")
 @click.option("--ruleset", "ruleset_word", default="levelbench-1.0", show_default=True, help="Rules, or a .toml file.")
-@click.option("--division", type=click.Choice(["closed", "open"]), default="open", show_default=True, help="Division.")
+@click.option("--division", default="open", show_default=True, help="Division of the ruleset.")
 @click.option(
     "--tuning-trials", type=click.IntRange(min=0), help="Earlier tuning trials.  [default: counted in the store]"
 )

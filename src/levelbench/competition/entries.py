@@ -233,7 +233,7 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     framework: Name
     hardware: Hardware
     target: Target
-    division: Literal["closed", "open"] = "open"
+    division: Name = "open"
     clock: Text | None = None
     crossing: Text | None = None
     code: Code = field(default_factory=Code)

@@ -130,6 +130,8 @@ def test_a_scale_without_an_end_is_written_as_infinity():
         ("least_queries = 662", "least_queries = -5", "tasks[0].inference.least_queries is -5"),
         ('date = "2026-11-21"', 'date = "yesterday"', "date is 'yesterday'"),
         ('name = "open"', 'name = "closed"', "divisions lists 'closed' twice"),
+        ('name = "closed"', 'name = "Closed!"', "divisions[0].name is 'Closed!': use at most 40 lower-case"),
+        ("may_change = []", 'may_change = ["lr"]', "divisions[1].may_change is set: open may change anything"),
         ('direction = "higher"', 'direction = "up"', "target.direction"),
         ("[aggregation]", "[aggregation", "not TOML"),
     ],

@@ -103,9 +103,11 @@ def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
         elif mode != submission.mode and n:
             found = f"an entry of {submission.mode} with {plural(n, what)} of {mode}"
             yield entry.error("B113", field, found)
-    divisions = [each.name for each in rules.divisions]
-    if divisions and submission.division not in divisions and not entry.imported:
-        yield entry.error("B123", "division", f"it is {submission.division!r}; {rules.id} has {', '.join(divisions)}")
+    divisions = [*rules.division_names, *(("closed", "open") if entry.imported else ())]
+    if submission.division not in divisions:
+        yield entry.error(
+            "B123", "division", f"it is {shown(submission.division)}; {rules.id} has {', '.join(divisions)}"
+        )
     yield from _clock(entry)
     task = entry.task
     if task is None:
@@ -306,7 +308,7 @@ _SCHEME = "scheme."
 
 
 def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """A closed entry's settings equal those of the task's recipe, except for those its division may change."""
+    """An entry's settings equal those of the task's recipe, if its division says which of them it may change."""
     rules, submission = entry.rules, entry.submission
     division = next((each for each in rules.divisions if each.name == submission.division), None) if rules else None
     if division is None or not division.may_change or entry.known_facts is None or entry.known_facts.recipe is None:

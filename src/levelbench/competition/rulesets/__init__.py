@@ -7,6 +7,7 @@ file per version, and an entry is always scored under a named version.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from functools import cache
 from importlib import resources
@@ -69,9 +70,9 @@ class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Division(Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings that a recipe of this division may change; an empty list means any."""
+    """The settings that a recipe of this division may change; an empty list means any, as in ``open`` always."""
 
-    name: Literal["closed", "open"]
+    name: str
     may_change: list[str] = field(default_factory=list)
 
 
@@ -147,9 +148,15 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
     divisions: list[Division] = field(default_factory=list)
     notes: str = ""
 
+    @property
+    def division_names(self) -> list[str]:
+        """The divisions in the order of a board: the rules' own, or else ``closed`` and ``open``."""
+        return [each.name for each in self.divisions] or ["closed", "open"]
+
 
 _ENDING = ".toml"
 _LARGEST_BYTES = 1 << 20
+_DIVISION = re.compile(r"[a-z0-9](?:[a-z0-9 -]{0,38}[a-z0-9])?")
 _DO = "correct the file; docs/reference/rulesets.md lists every field"
 
 
@@ -281,6 +288,12 @@ def _faults(rules: Ruleset) -> list[str]:
         found.append(f"machine is empty: fix {', '.join(MachineRules.__struct_fields__)}, or remove it")
     named = [each.name for each in rules.divisions]
     found += [f"divisions lists {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
+    for at, each in enumerate(rules.divisions):
+        if _DIVISION.fullmatch(each.name) is None:
+            do = "use at most 40 lower-case letters, digits, hyphens and spaces"
+            found.append(f"divisions[{at}].name is {each.name[:60]!r}: {do}")
+        if each.name == "open" and each.may_change:
+            found.append(f"divisions[{at}].may_change is set: open may change anything, so give it another name")
     if rules.aggregation.runs < 1:
         found.append(f"aggregation.runs is {rules.aggregation.runs}: an entry needs at least one run")
     if not 0 <= 2 * rules.aggregation.drop < rules.aggregation.runs:
@@ -294,12 +307,12 @@ def _faults(rules: Ruleset) -> list[str]:
     if rules.aggregation.rule == "first-run" and rules.aggregation.by_test:
         found.append('aggregation.ranking is "test": the first run alone cannot be tested')
     names: set[str] = set()
-    for at, each in enumerate(rules.tasks):
-        for name in {each.task, *each.aliases}:
+    for at, task in enumerate(rules.tasks):
+        for name in {task.task, *task.aliases}:
             if name in names:
                 found.append(f"tasks[{at}] has the name {name!r} of another task")
             names.add(name)
-        found += [f"tasks[{at}].{fault}" for fault in _task_faults(each)]
+        found += [f"tasks[{at}].{fault}" for fault in _task_faults(task)]
     return found
 
 

@@ -39,8 +39,6 @@ from levelbench.report.numbers import ABSENT, ENERGY, TIME, Unit, choose_unit, n
 
 _LEAST, _MOST = 1e-6, 1e15
 BOARD_SCHEMA = 1
-DIVISIONS: tuple[Literal["closed", "open"], ...] = ("closed", "open")
-"""In the order of a board. Entries are ranked within their division, since its rules affect who can be first."""
 
 
 # The garbage collector may skip these acyclic objects (``gc=False``): a board has a hundred thousand of them.
@@ -131,7 +129,7 @@ class EntryPayload(Struct, gc=False):
     framework: str
     hardware: str
     date: str
-    division: Literal["closed", "open"]
+    division: str
     mode: Literal["training", "inference"]
     code_url: str | None
     price: PriceFacts | None
@@ -185,6 +183,8 @@ class RulesetFacts(Struct):
     deadline: str = ""
     machine: str = ""
     """The machine that every entry has to run on, in words; empty: any."""
+    divisions: list[str] = field(default_factory=lambda: ["closed", "open"])
+    """In the order of a board. Entries are ranked within their division, since its rules affect who can be first."""
     frozen: str = ""
     """The day on which the round was frozen; empty: it is open."""
 
@@ -218,15 +218,17 @@ class BoardPayload(Struct):
     scenario: RankedScenario | None = None
     about: str = ""
     """What a separate board compares, shown instead of the target."""
+    unit: str = ""
+    """What the rules call the quality in print; empty: the metric's own name."""
 
     def columns(self) -> list[Column]:
         """All columns, first the one that the rules rank training by."""
         return sorted(COLUMNS, key=lambda each: each != self.ruleset.ranked_by)
 
     def divisions(self) -> list[str]:
-        """The divisions with entries."""
-        present = {entry.division for entry in self.entries}
-        return [division for division in DIVISIONS if division in present]
+        """The divisions with entries: those that only imports may have, then those of the rules in their order."""
+        present, own = {entry.division for entry in self.entries}, self.ruleset.divisions
+        return [*sorted(present.difference(own)), *(each for each in own if each in present)]
 
 
 class Leader(Struct):

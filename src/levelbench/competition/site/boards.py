@@ -37,7 +37,6 @@ from levelbench.competition.rulesets import InferenceRules, Ruleset, TaskRules
 from levelbench.competition.scoring import aggregation_words
 from levelbench.competition.site import (
     BOARD_SCHEMA,
-    DIVISIONS,
     BoardPayload,
     EntryPayload,
     FigurePayload,
@@ -155,6 +154,7 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
     facts = {**msgspec.structs.asdict(rules.aggregation), **msgspec.structs.asdict(rules)}
     facts |= {"aggregation": aggregation_words(rules.aggregation), "aggregation_rule": rules.aggregation.rule}
     facts["by_test"] = rules.aggregation.by_test
+    facts["divisions"] = rules.division_names
     facts |= {"rounding": rules.cost.rounding, "frozen": "", "machine": rules.machine.words() if rules.machine else ""}
     slug = board_slug(task.task, rules.id, scenario)
     compared = scenario or own_scenario(task.inference)
@@ -182,21 +182,23 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
         compared=compared.words if compared is not None else "",
         scenario=scenario,
         about=about,
+        unit=task.unit,
     )
 
 
 def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload:
     """The board with ``entries`` ranked in every column, ordered by the first column, then by the following ones.
 
-    The closed division comes before the open one, each ranked separately.
+    Divisions come in the order of the rules, each ranked separately.
     """
+    board = msgspec.structs.replace(board, entries=list(entries))
     figures: list[dict[str, FigurePayload]] = [{} for _ in entries]
     ordered: dict[int, None] = {}
     records: dict[str, list[tuple[str, float, int]]] = {column: [] for column in COLUMNS}
     for column in board.columns():
         of_column = [at for at, entry in enumerate(entries) if column in entry.figures]
         sign = goodness(column)
-        for division in DIVISIONS:
+        for division in board.divisions():
             having = [at for at in of_column if entries[at].division == division]
             given = [entries[at].figures[column] for at in having]
             compared = [_less_is_better(each, sign) for each in given]
@@ -470,6 +472,7 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
     if payload.ruleset.aggregation_rule == "mean-test":
         # The script has no test of the mean, so there is no other target to ask about.
         facts["reach"] = None
+    facts["divisions"] = payload.divisions()
     facts["columns"] = _columns(payload.entries)
     if not payload.steps:
         facts["runs"] = msgspec.Raw(steps or joined_steps(payload))

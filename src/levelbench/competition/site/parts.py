@@ -226,10 +226,10 @@ def quality_text(value: float, target: Target) -> str:
     return f"{100 * value:.4g} %" if share else f"{value:.4g}"
 
 
-def target_text(target: Target) -> str:
-    """The target in words: metric, bound and split."""
+def target_text(target: Target, unit: str = "") -> str:
+    """The target in words: metric (or what the rules call it, its ``unit``), bound and split."""
     bound = "at least" if target.direction == "higher" else "at most"
-    metric = _METRICS.get(target.metric.lower(), target.metric)
+    metric = unit or _METRICS.get(target.metric.lower(), target.metric)
     return f"{metric} {bound} {quality_text(target.threshold, target)} on the {target.split} split"
 
 

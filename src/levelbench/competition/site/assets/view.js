@@ -56,7 +56,7 @@
   /* Keys to sort by; null sorts last in both directions. */
   const KEYS = {
     // Divisions are ranked separately, one after the other.
-    rank: (row) => (row.rank === null ? null : row.rank + (row.entry.division === "open" ? 1e7 : 0)),
+    rank: (row) => (row.rank === null ? null : row.rank + 1e7 * row.entry.place),
     figure: (row) => row.value,
     reached: (row) => (row.entry.n ? row.reached / row.entry.n : null),
     entry: (row) => row.entry.model,
