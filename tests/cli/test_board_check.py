@@ -158,6 +158,12 @@ def test_a_frozen_round_accepts_no_change(call, board):
     assert (code, "it was changed after the freeze of levelbench-1.0" in out) == (1, True)
 
 
+def test_an_entry_without_a_private_test_set_cannot_be_scored(call, board, tmp_path):
+    given = ("--labels", tmp_path / "a", "--predictions", tmp_path / "b", "--key", tmp_path / "c")
+    code, _, err = call("board", "score", entry_of(board), *given)
+    assert (code, "levelbench-1.0 has no private test set for digits" in err) == (2, True)
+
+
 def test_board_lists_its_commands_as_commands(call):
     out = call("board", "--help")[1]
     assert "Commands:" in out

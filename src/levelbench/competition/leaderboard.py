@@ -47,6 +47,7 @@ from levelbench.competition.entries import (
     read_bytes,
     write_whole,
 )
+from levelbench.competition.private import SCORE, private_score
 from levelbench.competition.rivals import EntryTrace, Rivals, trace_of
 from levelbench.competition.rulesets import Ruleset, folder_rulesets, rulesets
 from levelbench.competition.signatures import ENDING, Signing
@@ -355,8 +356,8 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
                     found = f"it differs from {listed[name.casefold()]} only in case"
                     findings.append(error("B115", name_in(here / name, root), "", found))
                 yield os.path.join(place, name)  # noqa: PTH118 -- a Path for each of ten thousand files costs more
-            elif name.endswith(f".json{ENDING}"):
-                if name.removesuffix(ENDING) not in known:
+            elif name.endswith((f".json{ENDING}", f".json{SCORE}")):
+                if name.rpartition(".")[0] not in known:
                     findings.append(warning("B236", name_in(path, root), "", "there is no such entry"))
             elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
                 findings.append(warning("B251", name_in(path, root), "", "it is not an entry"))
@@ -408,7 +409,8 @@ def judged(entry: CheckedEntry) -> Iterator[EntryFinding]:
 class FileRead(NamedTuple):
     """A file of a leaderboard after reading: its bytes, its entry, the findings, and the state of its signature.
 
-    ``entry`` and ``trace`` are ``None`` if it is not a submission; ``findings`` says why.
+    ``entry`` and ``trace`` are ``None`` if it is not a submission; ``findings`` says why. ``private`` is how the
+    organiser scored it on the private test set; empty: its rules have none.
     """
 
     file: str
@@ -417,6 +419,7 @@ class FileRead(NamedTuple):
     findings: list[EntryFinding]
     signed: Signed = "unsigned"
     trace: EntryTrace | None = None
+    private: str = ""
 
 
 class Leaderboard:
@@ -472,8 +475,12 @@ class Leaderboard:
             signed = "unsigned"
         trace = trace_of(submission, entry.task.task if entry.task else None, signed=signed == "signed")
         linted = [] if self.lint is None else self.lint(submission, file, self.known)
-        changed = thawed(self.frozen, file, raw, submission.ruleset)
-        return FileRead(file, raw, entry, [*judged(entry), *changed, *signing, *linted], signed, trace)
+        about = thawed(self.frozen, file, raw, submission.ruleset)
+        private, rules = "", entry.task.private if entry.task else None
+        if rules is not None:
+            private, scored = private_score(Path(path), file, raw, rules)
+            about += scored
+        return FileRead(file, raw, entry, [*judged(entry), *about, *signing, *linted], signed, trace, private)
 
 
 def check(

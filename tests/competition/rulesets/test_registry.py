@@ -123,6 +123,16 @@ def test_a_scale_without_an_end_is_written_as_infinity():
         ("[aggregation]", 'deadline = "2026-01-01"\n[aggregation]', "deadline is 2026-01-01, before the date"),
         ("[aggregation]", "[machine]\n[aggregation]", "machine is empty: fix processor, cores"),
         ("[aggregation]", "[machine]\ncore = 2\n[aggregation]", "unknown field `core` - at `machine`"),
+        (
+            "[tasks.inference]",
+            '[tasks.private]\nlabels = "abc"\nkey = "k"\n[tasks.inference]',
+            "tasks[0].private.labels is 'abc'",
+        ),
+        (
+            "[tasks.inference]",
+            f'[tasks.private]\nlabels = "{"0" * 64}"\nkey = "k"\n[tasks.inference]',
+            "tasks[0].private.key is 'k': write it as levelbench board keys show prints it",
+        ),
         ("threshold = 0.96", "threshold = 96.0", "tasks[0].target.threshold is 96"),
         ("threshold = 0.9504", "threshold = 95.04", "tasks[0].inference.threshold is 95.04"),
         ('task = "spam"', 'task = "digits"', "has the name 'digits' of another task"),

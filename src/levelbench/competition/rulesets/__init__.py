@@ -111,12 +111,20 @@ class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
         return self.queries.get(scenario, self.least_queries)
 
 
+class PrivateRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """A test set whose labels only the organiser has: the SHA-256 of their file, and the key that signs scores."""
+
+    labels: str
+    key: str
+
+
 class TaskRules(Struct, frozen=True, forbid_unknown_fields=True):
     """One task under these rules: its target, its data and other systems' names for it."""
 
     task: str
     target: Target
     inference: InferenceRules | None = None
+    private: PrivateRules | None = None
     samples: int | None = None
     """The number of samples answered in inference (those of the test split), if fixed."""
     aliases: list[str] = field(default_factory=list)
@@ -156,6 +164,7 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
 
 _ENDING = ".toml"
 _LARGEST_BYTES = 1 << 20
+_KEY = re.compile(r"ed25519:[A-Za-z0-9+/]{43}=")
 _DIVISION = re.compile(r"[a-z0-9](?:[a-z0-9 -]{0,38}[a-z0-9])?")
 _DO = "correct the file; docs/reference/rulesets.md lists every field"
 
@@ -342,6 +351,11 @@ def _task_faults(rules: TaskRules) -> list[str]:
         found.append(f"inference.threshold is {kept:g}, off the scale from {target.low:g} to {high:g}")
     if rules.samples is not None and rules.samples < 1:
         found.append(f"samples is {rules.samples}: an evaluation has at least one")
+    if rules.private is not None and re.fullmatch("[0-9a-f]{64}", rules.private.labels) is None:
+        found.append(f"private.labels is {rules.private.labels[:70]!r}: give the SHA-256 of the file of the labels")
+    if rules.private is not None and _KEY.fullmatch(rules.private.key) is None:
+        do = "write it as levelbench board keys show prints it"
+        found.append(f"private.key is {rules.private.key[:60]!r}: {do}")
     if inference is None:
         return found
     if not inference.scenarios:

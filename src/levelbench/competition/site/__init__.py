@@ -157,6 +157,8 @@ class EntryPayload(Struct, gc=False):
     """The mark of the machine that its records describe, equal for equal machines; empty: none is described."""
     rerun: str = ""
     """How the organiser's re-run of this very file ended, with ratios, date and machine; empty: there was none."""
+    private: str = ""
+    """How the organiser scored it on a private test set, or that nobody did; empty: the rules have none."""
     differs: dict[str, str] = {}
     """What sets it apart from the board's other entries of its author and model; all of its traits before ranking."""
 

@@ -273,7 +273,12 @@ def said_of(entry: EntryPayload, figure: FigurePayload | None) -> list[str]:
     reason = figure.reason if figure is not None else ""
     read = entry.origin.doubts if entry.origin is not None else []
     first = [read[0][:_MOST_SAID] + (f" (and {len(read) - 1} more)" if len(read) > 1 else "")] if read else []
-    return [*filter(None, [reason]), *entry.doubts, *first, *([f"differs in {differs}"] if differs else [])]
+    return [
+        *filter(None, [reason, entry.private]),
+        *entry.doubts,
+        *first,
+        *([f"differs in {differs}"] if differs else []),
+    ]
 
 
 class RankingRow(Struct):

@@ -200,6 +200,7 @@ class _Workshop:
         said = "" if scored.linted is None else scored.linted.words()
         for _, payload in scored.sides:
             payload.lint, payload.rerun = said, self.reruns.get(scored.sha256.hex(), "")
+            payload.private = read.private
         return scored
 
     def make_page(self, given: tuple[_Scored, set[BoardKey]]) -> list[tuple[str, bool]]:

@@ -203,6 +203,8 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
     if entry.rerun:
         ended = {"re-run: consistent": "good", "re-run: inconsistent": "bad"}
         found.append((f"{ended.get(entry.rerun.partition(',')[0], 'open')} long", entry.rerun))
+    if entry.private and always:
+        found.append(("plain long", entry.private))
     if entry.single_run:
         found.append(("open", "single run"))
     if warnings:
