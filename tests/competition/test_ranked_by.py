@@ -187,6 +187,7 @@ def test_a_board_begins_with_what_its_rules_rank_by(clean, tmp_path):
     built = build(tmp_path / "board", tmp_path / "site", today=clean.today)
     assert [each.column for each in built.rankings] == ["energy", "time", "cost"]
     assert built.rankings[0].rows[0].figure == "40 J [40, 40]"
+    assert "energy of whole runs, by rapl" in built.rankings[0].rows[0].said
     page = (tmp_path / "site" / "digits_own-1.0.html").read_text()
     assert page.index("Energy of training") < page.index("Time to accuracy</span>")
 
@@ -204,3 +205,23 @@ def test_an_entry_of_before_the_steps_still_agrees_with_its_records(put, terms, 
         entry, runs=[msgspec.structs.replace(run, curve_digest=curve_digest(run.curve)) for run in runs]
     )
     assert "B183" not in clean.codes(old, records={file_digest(path): str(path) for path in paths})
+
+
+@pytest.mark.parametrize(
+    ("ranked_by", "changes", "doubted"),
+    [
+        ("samples", {"provenance.split_sizes": {"train": 1079}}, False),
+        ("samples", {"provenance.split_sizes": {"train": 2158}}, True),
+        ("steps", {"settings.batch": 64, "runs[0].curve.steps": [17, 34, 51, 68, 85, 102]}, False),
+        ("steps", {"settings.batch": 64, "runs[0].curve.steps": [7, 14, 21, 28, 35, 42]}, True),
+        (
+            "steps",
+            {"settings.batch": 32, "settings.accumulate": 2, "runs[0].curve.steps": [17, 34, 51, 68, 85, 102]},
+            False,
+        ),
+    ],
+)
+def test_fewer_samples_or_steps_than_follow_from_the_rest_are_doubted(clean, ranked_by, changes, doubted):
+    rules = msgspec.structs.replace(OURS, id="own-1.0", name="own", version="1.0", ranked_by=ranked_by)
+    entry = clean.make(changes={"ruleset": "own-1.0", **changes})
+    assert ("B139" in clean.codes(entry, known={rules.id: rules})) == doubted

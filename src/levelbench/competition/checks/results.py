@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from operator import le, lt
+from typing import Literal
 
 from levelbench.competition.checks import (
     CEILING,
@@ -26,6 +27,8 @@ from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
 from levelbench.report.numbers import plural
 
+_LEAST_SHARE = 0.9
+"""Fewer samples or steps than this share of what follows from epochs or batches need an explanation."""
 _DRIFT = 0.05
 """The relative variation of samples per epoch over a curve that is not yet a contradiction."""
 
@@ -182,6 +185,28 @@ def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
     figure = found.figure(rules.ranked_by)
     if figure.value is None and found.time.value is not None:
         yield entry.warning("B263", "runs", f"{rules.id} ranks by {rules.ranked_by}; {figure.how}")
+    if rules.ranked_by in ("samples", "steps"):
+        yield from _understated(entry, rules.ranked_by)
+
+
+def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iterator[EntryFinding]:
+    """Whether a run states fewer samples than its epochs have, or fewer steps than its batches make of the samples."""
+    submission = entry.submission
+    size = submission.provenance.split_sizes.get("train", 0)
+    parts = (submission.settings.get("batch", 0), submission.settings.get("accumulate", 1))
+    batch = math.prod(part if isinstance(part, int) else 0 for part in parts)
+    for at, run in enumerate(submission.runs):
+        curve = run.curve
+        if what == "steps":
+            stated, least = curve.steps, [count / batch for count in curve.samples or ()] if batch > 0 else []
+        else:
+            stated, least = curve.samples, [epoch * size for epoch in curve.epoch or ()] if size else []
+        if not stated or len(stated) != len(least):
+            continue
+        if any(has < _LEAST_SHARE * needs for has, needs in zip(stated, least, strict=True)):
+            of = "samples and batch" if what == "steps" else "epochs and training data"
+            found = f"{stated[-1]} {what}, where {least[-1]:.6g} follow from {of}"
+            yield entry.warning("B139", f"runs[{at}].curve.{what}", found)
 
 
 def _effort(curve: SubmittedCurve, time_s: float) -> float | None:

@@ -273,8 +273,11 @@ def said_of(entry: EntryPayload, figure: FigurePayload | None) -> list[str]:
     reason = figure.reason if figure is not None else ""
     read = entry.origin.doubts if entry.origin is not None else []
     first = [read[0][:_MOST_SAID] + (f" (and {len(read) - 1} more)" if len(read) > 1 else "")] if read else []
+    # Joules of one method are not those of another.
+    energy = entry.figures.get("energy")
+    counted_as = f"energy {energy.note.rpartition('; ')[2]}" if energy is not None and energy.value is not None else ""
     return [
-        *filter(None, [reason, entry.private]),
+        *filter(None, [reason, counted_as, entry.private]),
         *entry.doubts,
         *first,
         *([f"differs in {differs}"] if differs else []),
