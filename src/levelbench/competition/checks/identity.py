@@ -233,6 +233,8 @@ _MARKUP = re.compile(
     r"|\bon[a-z]{3,40}\s{0,8}=\s{0,8}[\"'(a-z]",
     re.IGNORECASE,
 )
+_FRAMES = re.compile(r"<(?:module|lambda|genexpr|(?:list|dict|set)comp)>")
+"""How Python names functions without a name, as in the place of a run's error."""
 _TELLTALE = (b"<", b"=", b"\x7f", b"\\", b"javascript", b"text/html")
 """Any ASCII text that hides, steers or looks like markup contains one of these; a fast search."""
 _SEVERAL_LINES = ("notes", "tuning.notes", "error", "suspect", "doubts")
@@ -291,7 +293,7 @@ def _judged_text(entry: CheckedEntry, text: str, at: str) -> Iterator[EntryFindi
     hidden = _HIDING.search(text) or (None if several else _LINES.search(text) or UNSEEN.search(text))
     if hidden:
         yield entry.error("B220", at, f"character U+{ord(hidden[0]):04X} in {shown(text)}")
-    markup = _MARKUP.search(text)
+    markup = _MARKUP.search(_FRAMES.sub("", text))
     if markup:
         yield entry.warning("B221", at, f"{shown(markup[0])} in {shown(text)}")
 
