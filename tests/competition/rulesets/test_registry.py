@@ -44,8 +44,9 @@ def test_our_rules_have_every_task_with_its_target_and_clock():
 
 def test_inference_keeps_99_per_cent_of_the_training_target():
     for each in ruleset("levelbench-1.0").tasks:
-        if each.inference is not None and each.target.direction == "higher":
-            assert each.inference.threshold == pytest.approx(0.99 * each.target.threshold)
+        if each.inference is not None:
+            share = 0.99 if each.target.direction == "higher" else 1.01
+            assert each.inference.threshold == pytest.approx(share * each.target.threshold), each.task
 
 
 @pytest.mark.parametrize(
