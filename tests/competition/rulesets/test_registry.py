@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
@@ -155,14 +153,6 @@ def test_what_is_wrong_in_a_file_is_named_by_its_field(tmp_path, old, new, field
     with pytest.raises(DefinitionError) as caught:
         read_ruleset(tmp_path / "own.toml")
     assert field in caught.value.found
-
-
-def test_the_rulesets_on_the_page_can_be_read(tmp_path):
-    page = Path(__file__).parents[3] / "docs" / "reference" / "rulesets.md"
-    shortest, whole = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
-    for text in (shortest, whole):
-        (tmp_path / "own.toml").write_text(text)
-        assert read_ruleset(tmp_path / "own.toml").id == "club-1.0"
 
 
 def test_a_file_may_not_call_itself_by_an_id_that_ships(tmp_path):
