@@ -149,6 +149,21 @@ def test_many_findings_are_counted_by_code_at_the_end(call, board):
     assert "  B101 12 x the file cannot be read, or is not JSON" in out.splitlines()
 
 
+def test_a_frozen_round_accepts_no_change(call, board):
+    code, out, _ = call("board", "freeze", board, "levelbench-1.0")
+    assert (code, "froze levelbench-1.0: 1 entry" in out) == (0, True)
+    assert call("board", "check", board)[0] == 0
+    change(board, notes="changed")
+    code, out, _ = call("board", "check", board)
+    assert (code, "it was changed after the freeze of levelbench-1.0" in out) == (1, True)
+
+
+def test_an_entry_without_a_private_test_set_cannot_be_scored(call, board, tmp_path):
+    given = ("--labels", tmp_path / "a", "--predictions", tmp_path / "b", "--key", tmp_path / "c")
+    code, _, err = call("board", "score", entry_of(board), *given)
+    assert (code, "levelbench-1.0 has no private test set for digits" in err) == (2, True)
+
+
 def test_board_lists_its_commands_as_commands(call):
     out = call("board", "--help")[1]
     assert "Commands:" in out

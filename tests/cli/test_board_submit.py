@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.resources import files
 
 import msgspec
 import pytest
@@ -47,6 +48,17 @@ def test_the_same_again_changes_nothing(submit):
     assert code == 0
     assert "already there: " in out
     assert {path: path.stat().st_mtime_ns for path in submit.entries()} == before
+
+
+def test_the_same_runs_under_other_rules_are_a_second_file(submit, tmp_path):
+    text = (files("levelbench.competition.rulesets") / "data/levelbench-1.0.toml").read_text()
+    own = text.replace('"levelbench-1.0"', '"own-1.0"').replace('name = "levelbench"', 'name = "own"')
+    (tmp_path / "own.toml").write_text(own)
+    submit("digits[framework=numpy]")
+    (first,) = submit.entries()
+    for _ in range(2):
+        assert submit("digits[framework=numpy]", "--ruleset", tmp_path / "own.toml")[0] == 0
+        assert set(submit.entries()) == {first, first.with_name(f"{first.stem}-own-1.0.json")}
 
 
 def test_another_entry_of_the_same_runs_is_written_over_only_when_asked(submit):

@@ -1,9 +1,11 @@
 """B169: an entry of the closed division is the task's own recipe, except for what its rules let it change."""
 
+import msgspec
 import pytest
 
 from levelbench.competition.checks import MachineLimits
 from levelbench.competition.checks.identity import NOT_IN_RECIPES
+from levelbench.competition.rulesets import Division, ruleset
 from levelbench.records.schema import Distribution, Specification
 
 RECIPE = {"hidden": 128, "lr": 0.1}
@@ -91,3 +93,31 @@ def test_the_open_division_and_a_task_that_is_unknown_are_not_asked(clean, more)
 def test_a_setting_that_may_change_is_reported_and_one_far_from_the_recipe_is_a_warning(clean, value, severity):
     expected = [] if severity is None else [("B167", severity, "settings.lr")]
     assert found(clean, {**RECIPE, "lr": value}, codes=("B167", "B169")) == expected
+
+
+def own(*divisions):
+    rules = ruleset("levelbench-1.0")
+    return msgspec.structs.replace(rules, id="own-1.0", name="own", version="1.0", divisions=list(divisions))
+
+
+@pytest.mark.parametrize(("changed", "codes"), [("lr", set()), ("hidden", {"B169"})])
+def test_a_division_of_any_name_says_which_settings_it_may_change(clean, changed, codes):
+    settings = {**RECIPE, changed: RECIPE[changed] / 2}
+    entry = clean.make(changes={"ruleset": "own-1.0", "division": "small models", "settings": settings})
+    rules = own(Division("small models", ["lr"]), Division("open"))
+    limits = {"limits": lambda each: MachineLimits(recipe=RECIPE, version="0.1.0"), "known": {"own-1.0": rules}}
+    assert clean.codes(entry, **limits) & {"B123", "B169"} == codes
+
+
+@pytest.mark.parametrize(
+    ("rules", "division", "refused"),
+    [
+        (own(Division("small models")), "small models", False),
+        (own(Division("small models")), "open", True),
+        (own(), "open", False),
+        (own(), "small models", True),
+    ],
+)
+def test_an_entry_is_in_a_division_that_its_rules_have(clean, rules, division, refused):
+    entry = clean.make(changes={"ruleset": "own-1.0", "division": division})
+    assert ("B123" in clean.codes(entry, known={"own-1.0": rules})) == refused

@@ -29,7 +29,7 @@ OFFLINE = {
 FEW = {"duration_s": 12.0, "throughput_per_s": 55.0}
 SPARSE = {"quantiles_s": {}, "mean_latency_s": GONE, "estimate_s": GONE, "cost_usd": GONE, "throughput_per_s": 3.1}
 CASES = {
-    "scenario": ("B200", {"task": "charlm"}, {"scenario": "multi-stream", "cost_usd": GONE}),
+    "scenario": ("B200", {"task": "translation-en-es"}, {"scenario": "multi-stream", "cost_usd": GONE}),
     "queries": (
         "B201",
         {**SPARSE, "queries": 63, "samples": 63},
@@ -136,8 +136,8 @@ WHOLE = {"task": "task", "inference": "inference", "flops": "settings.flops_per_
 
 def entry(clean, changes) -> Submission:
     paths = {WHOLE.get(name, f"inference[0].{name}"): value for name, value in changes.items()}
-    if changes.get("task") == "charlm":
-        target = {"metric": "bits_per_character", "threshold": 1.82, "direction": "lower", "low": 0.0, "high": None}
+    if changes.get("task") == "translation-en-es":
+        target = {"metric": "bleu", "threshold": 8.0, "direction": "higher", "low": 0.0, "high": 100.0}
         paths["target"] = {**target, "split": "validation"}
     return clean.make("inference", {name: clean.remove if value is GONE else value for name, value in paths.items()})
 

@@ -15,6 +15,7 @@ from levelbench.competition.entries import TuningEffort, curve_digest, encode, p
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import file_of, hardware_of, make
 from levelbench.competition.rulesets import Aggregation, ruleset
+from levelbench.competition.scoring import score
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.records import Target
 
@@ -128,3 +129,13 @@ def test_the_hardware_of_an_accelerated_run_is_its_accelerators():
     assert hardware_of(ENVIRONMENT, "cuda", "p3.2xlarge").description == "p3.2xlarge"
     with pytest.raises(UsageError, match="--hardware"):
         hardware_of({}, "cpu", None)
+
+
+def test_a_metric_that_only_the_rules_name_is_judged_like_any_other(put, terms, clean):
+    target = Target("mae", 0.1, "lower", 0.0, None)
+    paths = [put(seed, (0.3, 0.09, 0.08 - 0.001 * seed), target=target) for seed in range(5)]
+    digits = msgspec.structs.replace(terms.ruleset.tasks[0], target=target, inference=None)
+    rules = msgspec.structs.replace(terms.ruleset, id="own-1.0", name="own", tasks=[digits])
+    entry = make(records(*paths), msgspec.structs.replace(terms, ruleset=rules))
+    assert not [each for each in clean.find(entry, known={rules.id: rules}) if each.severity == "error"]
+    assert score(entry, rules).reached == 5

@@ -106,7 +106,7 @@ def test_records_of_two_specifications_are_not_one_entry(records, terms, tmp_pat
         make_inference([*records, other], terms)
 
 
-@pytest.mark.parametrize("task", ["", "charlm"])
+@pytest.mark.parametrize("task", ["", "translation-en-es"])
 def test_a_network_that_the_ruleset_has_no_rules_for_is_refused(terms, tmp_path, task):
     model = msgspec.structs.replace(MODEL, task=task)
     record = write(tmp_path, specification(model=model), n=800)

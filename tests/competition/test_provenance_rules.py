@@ -57,6 +57,12 @@ CASES = {
         {"notes": "dawnbench"},
     ),
     "markup": ("B221", "training", {"notes": "<script>alert(1)</script>"}, {"notes": "loss < 1 and > 0"}),
+    "frame": (
+        "B221",
+        "training",
+        {"runs[0].error": "TypeError in a.py, in <modul>"},
+        {"runs[0].error": "TypeError in a.py, line 3, in <module>"},
+    ),
     "handler": ("B221", "training", {"model": 'x" onerror="alert(1)'}, {"model": 'one = "two"'}),
 }
 

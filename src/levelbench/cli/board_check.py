@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from levelbench.competition.site import NotShown
     from levelbench.competition.site.build import Built
 
-__all__ = ["all_of_linter", "build_site", "check", "finding_lines", "summary_line", "worst_of_linter"]
+__all__ = [
+    "all_of_linter",
+    "build_site",
+    "check",
+    "finding_lines",
+    "freeze_round",
+    "score_entry",
+    "summary_line",
+    "worst_of_linter",
+]
 
 _MANY = 10
 """With this many findings they are also counted by code."""
@@ -225,6 +234,77 @@ def _linter_findings(entry: Submission, file: str, known: Mapping[str, Ruleset])
     for each in lines:
         made = warning if each.severity == "error" else note
         yield made(each.code, file, each.field, f"{each.name}: {each.found}", each.do)
+
+
+@click.command("score")
+@click.argument("entry", type=click.Path(path_type=Path))
+@click.option("--labels", type=click.Path(path_type=Path), required=True, help="The private labels, one per line.")
+@click.option("--predictions", type=click.Path(path_type=Path), required=True, help="The answers, one per line.")
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="The organiser's key, a PEM file.")
+@shared.answer_options
+def score_entry(entry: Path, labels: Path, predictions: Path, key: Path, as_json: bool) -> int:
+    """Count the right PREDICTIONS of ENTRY on its ruleset's private test set, and write the signed score next to it.
+
+    \b
+      levelbench board score leaderboard/digits/training/ada.json --labels ~/labels.txt --predictions ada.txt \\
+          --key ~/organiser.pem
+
+    The score holds the number of right answers and digests, no label and no prediction. The lines of both files are
+    compared as text, in order; lines that begin with # do not count.
+    """
+    from levelbench.competition.entries import parse_submission, read_bytes
+    from levelbench.competition.leaderboard import MODES, own_rulesets
+    from levelbench.competition.private import score_predictions
+    from levelbench.competition.rulesets import task_rules
+    from levelbench.errors import UsageError
+    from levelbench.measure.clocks import utc_now
+
+    asked, path = f"scoring {entry}", entry.absolute()
+    submission = parse_submission(read_bytes(path), f"reading the submission {entry}")
+    if len(path.parents) < 3 or path.parent.name not in MODES:
+        raise UsageError(asked, "it is not in a leaderboard", "give DIR/TASK/training/FILE.json")
+    rules = own_rulesets(path.parents[2])[0].get(submission.ruleset)
+    task = None if rules is None else task_rules(rules, submission.task)
+    if task is None or task.private is None:
+        found = f"{submission.ruleset} has no private test set for {submission.task}"
+        raise UsageError(asked, found, "give the task a table tasks.private (docs/reference/rulesets.md)")
+    score, written = score_predictions(path, task.private, labels, predictions, key, utc_now().date())
+    if as_json:
+        shared.emit_json({"path": str(written), "score": score})
+    else:
+        click.echo(shared.visible(f"wrote {written}: {score.words()}"))
+    return 0
+
+
+@click.command("freeze")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("ruleset")
+@shared.answer_options
+def freeze_round(folder: Path, ruleset: str, as_json: bool) -> int:
+    """Freeze the round of RULESET in the leaderboard DIR: its entries may no longer be added, changed or removed.
+
+    \b
+      levelbench board freeze leaderboard club-1.0
+
+    Writes their digests to DIR/frozen.toml, which board check and board build compare from then on. It is refused
+    before the deadline of the ruleset is over, and if an entry of the round has an error.
+    """
+    from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.board_submit import ruleset_of
+    from levelbench.competition.leaderboard import FROZEN, freeze
+    from levelbench.errors import UsageError
+    from levelbench.measure.clocks import utc_now
+
+    if not folder.is_dir():
+        raise UsageError(f"the leaderboard {folder}", "there is no such folder", "give the folder of the entries")
+    rules = ruleset_of(ruleset, folder)
+    frozen = freeze(folder, rules, utc_now().date(), known_limits)
+    if as_json:
+        shared.emit_json({"path": str(folder / FROZEN), "frozen": {rules.id: frozen}})
+    else:
+        click.echo(f"froze {rules.id}: {plural(len(frozen.entries), 'entry', 'entries')} in {folder / FROZEN}")
+        click.echo("commit that file: board check and board build compare the entries with it")
+    return 0
 
 
 _MOST_LINES, _MOST_RANKINGS = 20, 12

@@ -117,12 +117,12 @@ def known_limits(submission: Submission) -> MachineLimits:
     """The peak of the named hardware in the table, and the cost of the network that the model's name identifies.
 
     Without an accelerator the peak is what so many cores could reach at most, and the cost that of the recipe that the
-    entry names. For an entry of the closed division also the settings of the task's own recipe.
+    entry names. For an entry outside of the open division also the settings of the task's own recipe.
     """
     from levelbench import __version__
     from levelbench.competition.checks import STEP, MachineLimits
 
-    recipe = _recipe(submission) if submission.division == "closed" else None
+    recipe = _recipe(submission) if submission.division != "open" else None
     flop_s, machine = _peak(submission)
     task = submission.task.lower()
     # A task under other rules may share its name with a benchmark of MLPerf.

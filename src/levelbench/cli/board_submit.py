@@ -35,7 +35,7 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 @click.option("--not-on-demand", is_flag=True, help="The price is for spot or reserved use.")
 @click.option("--code-url", help="Link to the code, best with the commit in it.")
 @click.option("--ruleset", "ruleset_word", default="levelbench-1.0", show_default=True, help="Rules, or a .toml file.")
-@click.option("--division", type=click.Choice(["closed", "open"]), default="open", show_default=True, help="Division.")
+@click.option("--division", default="open", show_default=True, help="Division of the ruleset.")
 @click.option(
     "--tuning-trials", type=click.IntRange(min=0), help="Earlier tuning trials.  [default: counted in the store]"
 )
@@ -89,7 +89,8 @@ def submit(
         raise UsageError("--because", "it is blank", "say why runs of the group are left out")
     terms, stated = terms_of(given, output), given["tuning_trials"] is not None
     store = shared.open_store(store_path)
-    made, hidden = _without_secrets(with_limits(entries_of(runs, store, terms, count_trials=not stated), store_path))
+    found = with_limits(entries_of(runs, store, terms, count_trials=not stated), store_path)
+    made, hidden = _without_secrets([(_file_of_its_own(output, path, each), each) for path, each in found])
     refused = {} if force else _refused(made, output, terms.ruleset)
     kept = [(path, each) for path, each in made if path not in refused]
     word, rules = given["ruleset_word"], None
@@ -127,14 +128,40 @@ def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str
     return kept, hidden
 
 
+_LONGEST_STEM = 100
+
+
+def _file_of_its_own(folder: Path, file: str, entry: Submission) -> str:
+    """``file``, with the ruleset in its name if an entry of other rules is there: runs may be in several rounds."""
+    from levelbench.competition.entries import UnreadableError, parse_submission, read_bytes
+    from levelbench.records.writer import path_part
+
+    try:
+        if parse_submission(read_bytes(folder / file)).ruleset == entry.ruleset:
+            return file
+    except UnreadableError:
+        return file
+    place, _, name = file.rpartition("/")
+    words, _, key = name.removesuffix(".json").rpartition("-")
+    ending = f"-{key}-{path_part(entry.ruleset)}"
+    return f"{place}/{words[: max(1, _LONGEST_STEM - len(ending))]}{ending}.json"
+
+
 def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[EntryFinding]]:
     """The findings about each entry that a check would keep off the board, before anything is written."""
     from levelbench.cli.board_limits import known_limits
     from levelbench.competition.checks import worst
-    from levelbench.competition.leaderboard import check, own_rulesets
+    from levelbench.competition.entries import encode
+    from levelbench.competition.leaderboard import check, frozen_rounds, own_rulesets, thawed
 
-    known = {**own_rulesets(folder)[0], rules.id: rules}
-    found = {path: check(each, path, known=known, limits=known_limits) for path, each in made}
+    known, rounds = {**own_rulesets(folder)[0], rules.id: rules}, frozen_rounds(folder)[0]
+    found = {
+        path: [
+            *check(each, path, known=known, limits=known_limits),
+            *thawed(rounds, path, encode(each), each.ruleset),
+        ]
+        for path, each in made
+    }
     return {path: findings for path, findings in found.items() if worst(findings) == "error"}
 
 
@@ -219,15 +246,16 @@ def _published(each: Submission, hidden: list[str]) -> list[str]:
 
 
 def _unranked(each: Submission, folder: Path) -> list[str]:
-    """Why no inference ranking will have the entry; empty if one will."""
+    """Why the ranking that it is made for will not have the entry; empty if it will."""
     from levelbench.competition.leaderboard import own_rulesets
     from levelbench.competition.scoring import score
 
     rules = own_rulesets(folder)[0].get(each.ruleset)
-    if rules is None or each.mode != "inference":
+    if rules is None:
         return []
     found = score(each, rules)
-    figure = found.latency if found.scenario is None else found.figure(found.scenario.column)
+    figure = found.figure(rules.ranked_by) if each.mode == "training" else found.latency
+    figure = figure if found.scenario is None else found.figure(found.scenario.column)
     return [] if figure.value is not None else [f"  not ranked: {figure.how}"]
 
 

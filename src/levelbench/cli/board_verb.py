@@ -14,6 +14,8 @@ __all__ = ["WORDS", "command"]
 WORDS = {
     "submit": "Write an entry from the records of runs.",
     "check": "Check a leaderboard, or one entry, against every rule.",
+    "score": "Score predictions on a private test set, as its organiser.",
+    "freeze": "Close a round: its entries may no longer change.",
     "build": "Build the static site of a leaderboard.",
     "verify": "Run an entry again from its own source, and see whether its claim holds.",
     "import": "Read other systems' entries and logs into a leaderboard.",
@@ -23,6 +25,8 @@ WORDS = {
 _COMMANDS = {
     "submit": "board_submit:submit",
     "check": "board_check:check",
+    "score": "board_check:score_entry",
+    "freeze": "board_check:freeze_round",
     "build": "board_check:build_site",
     "verify": "rerun_verb:verify",
     "import": "board_exchange:import_entries",

@@ -208,7 +208,8 @@ def _inference_side(entry: Submission, found: Inference, at: int, where: str) ->
 
 _OURS = "one monotonic clock; phases that sum to it within 1 %"
 _LOG = "time stamps of a log, from run_start to run_stop"
-_REPORTED: dict[str, Literal["olympic", "median", "single"]] = {
+_REPORTED: dict[str, Literal["olympic", "median", "mean", "single"]] = {
+    "mean-test": "mean",
     "olympic": "olympic",
     "median": "median",
     "first-run": "single",
@@ -325,7 +326,7 @@ def _summaries(scored: EntryScore | None, rules: Ruleset | None, side: Side) -> 
         Summarised(
             what=f"time to accuracy of {side.name}",
             of="times",
-            by=None if rule == "first-run" else rule,
+            by={"first-run": None, "mean-test": "arithmetic", "median": "median", "olympic": "olympic"}[rule],
             n=scored.n,
             value=scored.time.value,
             interval=side.interval,

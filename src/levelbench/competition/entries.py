@@ -48,6 +48,7 @@ RUN_LIMIT = 1000
 POINT_LIMIT = 100_000
 """The most evaluations in a curve."""
 Column = Annotated[list[float], Meta(max_length=POINT_LIMIT)]
+Counts = Annotated[list[Count], Meta(max_length=POINT_LIMIT)]
 Texts = Annotated[list[Text], Meta(max_length=2000)]
 Facts = Annotated[dict[Key, Text], Meta(max_length=2000)]
 Figures = Annotated[dict[Key, float], Meta(max_length=200)]
@@ -95,14 +96,18 @@ class SystemPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class SubmittedCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The evaluations of one run in order: columns of equal length. ``time_s`` is cumulative on the entry's clock."""
+    """The evaluations of one run in order: columns of equal length. ``time_s`` is cumulative on the entry's clock.
+
+    ``epoch``, ``samples`` and ``steps`` (updates of the parameters) say how much training came before.
+    """
 
     time_s: Column
     quality: Column
     epoch: Column | None = None
-    samples: Annotated[list[Count], Meta(max_length=POINT_LIMIT)] | None = None
+    samples: Counts | None = None
     others: Annotated[dict[Key, Column], Meta(max_length=100)] = field(default_factory=dict)
     """Further columns by name, such as a second metric, on the scale of the target if they are of the same kind."""
+    steps: Counts | None = None
 
 
 class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -228,7 +233,7 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     framework: Name
     hardware: Hardware
     target: Target
-    division: Literal["closed", "open"] = "open"
+    division: Name = "open"
     clock: Text | None = None
     crossing: Text | None = None
     code: Code = field(default_factory=Code)
@@ -284,6 +289,7 @@ def curve_digest(curve: SubmittedCurve) -> str:
         quality=floats(curve.quality),
         epoch=None if curve.epoch is None else floats(curve.epoch),
         samples=curve.samples,
+        steps=curve.steps,
         others={name: floats(values) for name, values in curve.others.items()},
     )
     return hashlib.sha256(_finite(plain)).hexdigest()

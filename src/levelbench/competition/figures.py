@@ -26,7 +26,14 @@ from msgspec import Struct
 from levelbench.competition.entries import Inference, day_of
 from levelbench.competition.rulesets import Aggregation, InferenceRules
 from levelbench.competition.rulesets.scores import window_median
-from levelbench.measure.statistics import holm, median_interval, olympic_mean, t_quantile
+from levelbench.measure.statistics import (
+    arithmetic_mean,
+    holm,
+    mean_interval,
+    median_interval,
+    olympic_mean,
+    t_quantile,
+)
 from levelbench.measure.statistics.intervals import median_interval_ranks
 from levelbench.measure.verdict import LEAST_RUNS, slower_p
 from levelbench.records.schema import Target
@@ -152,6 +159,8 @@ def is_apart(scenario: RankedScenario | None, rules: InferenceRules | None) -> b
 
 Bounds = tuple[float, float]
 
+ENERGY_J: Bounds = (1e-9, 1e18)
+"""Joules of a run: a microwatt for a millisecond, to a gigawatt for thirty years."""
 PRICE_USD: Bounds = (1e-6, 1e7)
 """US dollars per hour: below a millionth, a year costs less than a cent; ten million rent millions of accelerators."""
 PRICE_WORDS = "0.000001 to 10,000,000 US dollars an hour"
@@ -174,9 +183,13 @@ def is_within(value: float, bounds: Bounds) -> bool:
     return bounds[0] <= value <= bounds[1]
 
 
-Column = Literal["time", "cost", "latency", "throughput", "inference_cost"]
-COLUMNS: tuple[Column, ...] = ("time", "cost", "latency", "throughput", "inference_cost")
-"""Training has the first two; inference has the last, and latency or throughput depending on the scenario."""
+Column = Literal["time", "cost", "samples", "steps", "energy", "latency", "throughput", "inference_cost"]
+COLUMNS: tuple[Column, ...] = ("time", "cost", "samples", "steps", "energy", "latency", "throughput", "inference_cost")
+"""Training has time and cost, and samples, steps or energy if the rules rank by it.
+
+Inference has the last, and latency or throughput depending on the scenario.
+"""
+OF_TRAINING: frozenset[Column] = frozenset({"time", "cost", "samples", "steps", "energy"})
 MORE_IS_BETTER: frozenset[Column] = frozenset({"throughput"})
 """In all other columns less is better."""
 
@@ -215,7 +228,7 @@ FLAGS = MappingProxyType(
 
 
 class BoardFigure(Struct, frozen=True, gc=False):
-    """One figure: seconds, US dollars, answers per second, or (``inference_cost``) US dollars per million answers.
+    """One figure: seconds, US dollars, samples, steps, joules, answers per second, or dollars per million answers.
 
     ``low`` and ``high`` are a 95 % interval (with fewer than six runs, one of the level stated in ``how``), both
     ``None`` if the sample allows none; a bound may be infinite. ``how`` says how the value was made, or why there is
@@ -256,6 +269,9 @@ class EntryScore(Struct, frozen=True, kw_only=True):
     n: int
     time: BoardFigure = absent("an entry of inference")
     cost: BoardFigure = absent("an entry of inference")
+    samples: BoardFigure = absent("the rules do not rank by it")
+    steps: BoardFigure = absent("the rules do not rank by it")
+    energy: BoardFigure = absent("the rules do not rank by it")
     latency: BoardFigure = absent("an entry of training")
     inference_cost: BoardFigure = absent("an entry of training")
     throughput: BoardFigure = absent("ranked by another figure")
@@ -287,7 +303,8 @@ _LEVEL = 0.95
 def aggregate(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
     """The figure of an entry's runs under ``rules``, or a missing one with the reason.
 
-    ``seconds`` are the times to the target in the entry's order, ``None`` for a run that missed it.
+    ``seconds`` are the times to the target (or samples, ...) in the entry's order, ``None`` for a run that missed it.
+    For ``mean-test`` they are those of whole runs, ``None`` for a run that failed; the test itself is the caller's.
     """
     if not seconds:
         return absent("it has no runs")
@@ -296,8 +313,21 @@ def aggregate(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigur
         return absent("the run did not reach the target") if first is None else BoardFigure(first, how="one run")
     if rules.rule == "median":
         return _median(seconds, rules.best_of)
+    if rules.rule == "mean-test":
+        return _mean(seconds)
     found = _olympic(seconds, rules)
     return found if found.value is None else msgspec.structs.replace(found, sample=tuple(seconds))
+
+
+def _mean(values: Sequence[float | None]) -> BoardFigure:
+    """The arithmetic mean of all runs with Student's interval; none if a run failed, since a mean leaves none out."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return absent(f"{len(values) - len(known)} of {plural(len(values), 'run')} failed: the mean is over all runs")
+    if len(known) < 2:
+        return absent("one run: a mean needs two")
+    found, how = mean_interval(known, _LEVEL), f"mean of {len(known)} runs; 95 % interval by Student's t"
+    return BoardFigure(arithmetic_mean(known), max(0.0, found.low), found.high, how, tuple(known))
 
 
 def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:

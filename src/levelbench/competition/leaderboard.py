@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import gc
+import hashlib
 import multiprocessing
 import os
 import tomllib
@@ -21,6 +22,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from levelbench.competition.checks import (
@@ -45,12 +47,14 @@ from levelbench.competition.entries import (
     read_bytes,
     write_whole,
 )
+from levelbench.competition.private import SCORE, private_score
 from levelbench.competition.rivals import EntryTrace, Rivals, trace_of
 from levelbench.competition.rulesets import Ruleset, folder_rulesets, rulesets
 from levelbench.competition.signatures import ENDING, Signing
 from levelbench.errors import LevelbenchError, MissingError, UsageError
 from levelbench.measure.clocks import utc_now
 from levelbench.records.writer import path_part
+from levelbench.report.numbers import plural
 
 W = TypeVar("W")
 Share = Callable[[Callable[[W, Any], Any], Sequence[Any]], Iterator[Any]]
@@ -198,6 +202,105 @@ def _wrong_settings(read: Mapping[str, object], known: Mapping[str, Ruleset]) ->
         yield error("B172", BOARD, "url", f"it is {_cut(repr(url))}")
 
 
+FROZEN = "frozen.toml"
+
+
+class FrozenRound(Struct, frozen=True, forbid_unknown_fields=True):
+    """A round that accepts no more changes: the day of its freeze, and the SHA-256 of its entries by file.
+
+    ``ruleset`` is that of the file of its rules; ``None`` for rules that ship.
+    """
+
+    on: str
+    entries: dict[str, str]
+    ruleset: str | None = None
+
+
+def frozen_rounds(root: Path) -> tuple[dict[str, FrozenRound], list[EntryFinding]]:
+    """The frozen rounds of the leaderboard at ``root`` by their ruleset, and what was removed or changed since.
+
+    Entries that were changed or added are found when they are read (``thawed``).
+    """
+    path, do = root / FROZEN, "restore the file that levelbench board freeze wrote"
+    if not os.path.lexists(path):
+        return {}, []
+    try:
+        read = tomllib.loads(read_bytes(path, limit=_LARGEST_BYTES * 16).decode("utf-8"))
+        rounds = msgspec.convert(read, dict[str, FrozenRound])
+    except UnreadableError as problem:
+        return {}, [error("B252", FROZEN, "", problem.found, problem.do)]
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, msgspec.ValidationError) as problem:
+        return {}, [error("B252", FROZEN, "", f"it is not a list of frozen rounds ({str(problem)[:200]})", do)]
+    found = []
+    for id, each in rounds.items():
+        if ruleset_digest(root, id) != each.ruleset:
+            found.append(error("B266", FROZEN, _cut(id), "the file of its ruleset was changed or removed"))
+        lost = [file for file in each.entries if not os.path.lexists(root / file)]
+        found += [error("B266", _cut(file), "", f"it was removed from the frozen round {_cut(id)}") for file in lost]
+    return rounds, found
+
+
+def ruleset_digest(root: Path, id: str) -> str | None:
+    """The SHA-256 of the leaderboard's own file of the ruleset ``id``; ``None`` if it has none."""
+    for path in sorted((root / _RULESETS).glob("*.toml")):
+        with suppress(UnreadableError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+            raw = read_bytes(path, limit=_LARGEST_BYTES)
+            if tomllib.loads(raw.decode("utf-8")).get("id") == id:
+                return hashlib.sha256(raw).hexdigest()
+    return None
+
+
+def thawed(rounds: Mapping[str, FrozenRound], file: str, raw: bytes, ruleset: str) -> list[EntryFinding]:
+    """What is wrong with an entry if its round, or the round that had its file, is frozen."""
+    for id, each in rounds.items():
+        if file in each.entries and hashlib.sha256(raw).hexdigest() != each.entries[file]:
+            return [error("B266", file, "", f"it was changed after the freeze of {_cut(id)} on {_cut(each.on)}")]
+    own = rounds.get(ruleset)
+    if own is None or file in own.entries:
+        return []
+    found = f"{_cut(ruleset)} was frozen on {_cut(own.on)} without it"
+    return [error("B266", file, "ruleset", found, "submit it to the next round")]
+
+
+def freeze(root: Path, rules: Ruleset, today: date, limits: KnownLimits | None = None) -> FrozenRound:
+    """Freeze the round of ``rules``: write the digests of its entries to ``frozen.toml``.
+
+    Raises ``UsageError`` if it is frozen already, has no entries, its deadline is not over, or an entry has an error.
+    """
+    asked, rounds = f"freezing {rules.id}", frozen_rounds(root)[0]
+    if rules.id in rounds:
+        do = f"leave it; whoever maintains the leaderboard may remove its table from {FROZEN} to open it again"
+        raise UsageError(asked, f"it has been frozen since {rounds[rules.id].on}", do)
+    if rules.deadline and today.isoformat() <= rules.deadline:
+        raise UsageError(asked, f"its deadline is {rules.deadline}, and today is {today}", "wait until it is over")
+    leaderboard, entries, wrong = Leaderboard(root, today, limits=limits), dict[str, str](), list[str]()
+    for path in submission_paths(root, []):
+        read = leaderboard.read(path, root)
+        if read.entry is not None and read.entry.submission.ruleset == rules.id:
+            entries[read.file] = hashlib.sha256(read.raw).hexdigest()
+            wrong += [read.file] if any(each.severity == "error" for each in read.findings) else []
+    if wrong or not entries:
+        found = (
+            f"{plural(len(wrong), 'entry has', 'entries have')} errors: {wrong[0]}" if wrong else "it has no entries"
+        )
+        raise UsageError(asked, found, "see levelbench board check, and correct or remove them first")
+    frozen = FrozenRound(today.isoformat(), dict(sorted(entries.items())), ruleset_digest(root, rules.id))
+    lines = ["# Written by levelbench board freeze: rounds that accept no more changes."]
+    for id, each in {**rounds, rules.id: frozen}.items():
+        lines += ["", f"[{_quoted(id)}]", f"on = {_quoted(each.on)}"]
+        lines += [] if each.ruleset is None else [f"ruleset = {_quoted(each.ruleset)}"]
+        lines += [f"[{_quoted(id)}.entries]"]
+        lines += [f"{_quoted(file)} = {_quoted(digest)}" for file, digest in each.entries.items()]
+    write_whole(root / FROZEN, "\n".join(lines) + "\n")
+    return frozen
+
+
+def _quoted(text: str) -> str:
+    """``text`` as a basic string of TOML."""
+    plain = (each if each.isprintable() and each not in '"\\' else f"\\U{ord(each):08x}" for each in text)
+    return f'"{"".join(plain)}"'
+
+
 def _cut(text: str) -> str:
     return ascii(text)[1:-1][:100]
 
@@ -253,8 +356,8 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
                     found = f"it differs from {listed[name.casefold()]} only in case"
                     findings.append(error("B115", name_in(here / name, root), "", found))
                 yield os.path.join(place, name)  # noqa: PTH118 -- a Path for each of ten thousand files costs more
-            elif name.endswith(f".json{ENDING}"):
-                if name.removesuffix(ENDING) not in known:
+            elif name.endswith((f".json{ENDING}", f".json{SCORE}")):
+                if name.rpartition(".")[0] not in known:
                     findings.append(warning("B236", name_in(path, root), "", "there is no such entry"))
             elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
                 findings.append(warning("B251", name_in(path, root), "", "it is not an entry"))
@@ -268,6 +371,7 @@ RULES: tuple[Callable[[CheckedEntry], Iterator[EntryFinding]], ...] = (
     results.curves,
     results.claims,
     results.reached,
+    results.ranked,
     results.replicates,
     results.measurements,
     results.phases,
@@ -305,7 +409,8 @@ def judged(entry: CheckedEntry) -> Iterator[EntryFinding]:
 class FileRead(NamedTuple):
     """A file of a leaderboard after reading: its bytes, its entry, the findings, and the state of its signature.
 
-    ``entry`` and ``trace`` are ``None`` if it is not a submission; ``findings`` says why.
+    ``entry`` and ``trace`` are ``None`` if it is not a submission; ``findings`` says why. ``private`` is how the
+    organiser scored it on the private test set; empty: its rules have none.
     """
 
     file: str
@@ -314,13 +419,15 @@ class FileRead(NamedTuple):
     findings: list[EntryFinding]
     signed: Signed = "unsigned"
     trace: EntryTrace | None = None
+    private: str = ""
 
 
 class Leaderboard:
     """Reads the files of one leaderboard; ``problems`` are findings about the leaderboard's own files.
 
-    ``records`` maps the digests of available records to their names; ``limits`` returns what is known about an entry's
-    machine and network apart from its own statements, ``lint`` what the linter finds in it. ``alone``: the folder is
+    ``frozen`` are its frozen rounds by their ruleset. ``records`` maps the digests of available records to their names;
+    ``limits`` returns what is known about an entry's machine and network apart from its own statements, ``lint`` what
+    the linter finds in it. ``alone``: the folder is
     not a leaderboard, and its files belong to none.
     """
 
@@ -337,9 +444,12 @@ class Leaderboard:
         self.root, self.today, self.records, self.limits, self.lint = root, today, records, limits, lint
         self.known: Mapping[str, Ruleset] = {each.id: each for each in rulesets()}
         self.problems: list[EntryFinding] = []
+        self.frozen: Mapping[str, FrozenRound] = {}
         if not alone:
             self.known, self.problems = own_rulesets(root)
             self.problems += board_settings(root, self.known)[1]
+            self.frozen, changed = frozen_rounds(root)
+            self.problems += changed
         self._signing, self._alone = Signing(root), alone
         self.problems += self._signing.problems
         self._within = os.path.join(root, "")  # noqa: PTH118 -- the prefix to remove
@@ -365,7 +475,12 @@ class Leaderboard:
             signed = "unsigned"
         trace = trace_of(submission, entry.task.task if entry.task else None, signed=signed == "signed")
         linted = [] if self.lint is None else self.lint(submission, file, self.known)
-        return FileRead(file, raw, entry, [*judged(entry), *signing, *linted], signed, trace)
+        about = thawed(self.frozen, file, raw, submission.ruleset)
+        private, rules = "", entry.task.private if entry.task else None
+        if rules is not None:
+            private, scored = private_score(Path(path), file, raw, rules)
+            about += scored
+        return FileRead(file, raw, entry, [*judged(entry), *about, *signing, *linted], signed, trace, private)
 
 
 def check(

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -74,7 +74,7 @@ class Terms(Struct, frozen=True):
     submitted: str
     ruleset: Ruleset
     price: SystemPrice | None = None
-    division: Literal["closed", "open"] = "open"
+    division: str = "open"
     code_url: str | None = None
     hardware: str | None = None
     model: str | None = None
@@ -196,8 +196,8 @@ def _entry(
     Its notes are why runs are left out, the ``remarks``, and those of the author. ``UsageError`` if the ruleset does
     not have the stated division.
     """
-    known = [each.name for each in terms.ruleset.divisions]
-    if known and terms.division not in known:
+    known = terms.ruleset.division_names
+    if terms.division not in known:
         found = f"it is {terms.division!r}; {terms.ruleset.id} has {', '.join(known)}"
         raise UsageError("the division of an entry", found, "choose one of them")
     code, commits = code_of(environments, terms.code_url)
@@ -306,6 +306,7 @@ def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, 
         quality=[each.quality[target.split] for each in kept],
         epoch=[each.epoch for each in kept],
         samples=[each.samples for each in kept],
+        steps=[each.step for each in kept],
         others={name: values for name, values in columns.items() if all(map(math.isfinite, values))},
     )
     return curve, kept[-1] if kept else None

@@ -19,6 +19,7 @@ import msgspec
 from levelbench.competition.entries import Inference, Submission, SubmittedCurve, SubmittedRun
 from levelbench.competition.figures import (
     ANSWER_USD,
+    ENERGY_J,
     LATENCY_S,
     PRICE_USD,
     QUANTILES,
@@ -37,8 +38,9 @@ from levelbench.competition.figures import (
 from levelbench.competition.rulesets import Aggregation, CostRules, InferenceRules, Ruleset, task_rules
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import Climb, climb_of, sign_of
-from levelbench.measure.statistics import expected_time_with_restarts, wilson
+from levelbench.measure.statistics import expected_time_with_restarts, p_text, reaches_on_average, wilson
 from levelbench.records.schema import Target
+from levelbench.report.numbers import plural
 
 LONGEST_S = 1e12
 """Thirty thousand years: no real time is longer, and sums of shorter ones are exact enough."""
@@ -314,6 +316,11 @@ def aggregation_words(rules: Aggregation) -> str:
             f"{words} With more runs, the median over all windows of {rules.runs} in the order of their start counts; "
             f"of two middle windows, {which}."
         )
+    if rules.rule == "mean-test":
+        return (
+            f"The mean of all runs, {rules.runs} or more, if the mean of their final qualities is at the target by a "
+            f"one-sided t test with p < {rules.level:g}; single runs may miss it, and a failed run leaves no figure."
+        )
     if rules.best_of > 1:
         return (
             f"The median over studies of the fastest of {rules.best_of} runs each, {rules.runs} runs or more; "
@@ -382,11 +389,16 @@ def _training(
     tried = zip(submission.runs, columns, times, strict=True)
     spent = [run.curve.time_s[-1] if column else 0.0 for run, column, time in tried if time is None]
     n, arrived = len(times), [time for time in times if time is not None]
-    reached = len(arrived)
+    reached, by_mean = len(arrived), rules.aggregation.rule == "mean-test"
     flags += _flags_of_runs(submission, rules.aggregation, reached, crossing == "final" != rules.crossing)
     if rules.crossing == "first":
         flags += _flags_of_curves(submission.runs, columns, target)
-    time = aggregate(times, rules.aggregation)
+    fault, said = judged_mean(submission, rules, target)
+    needed = _ends(submission) if by_mean else times
+    time = absent(fault) if fault else _with_words(aggregate(needed, rules.aggregation), said)
+    other = {} if rules.ranked_by in ("time", "cost") else {rules.ranked_by: absent(fault)}
+    if other and not fault:
+        other = {rules.ranked_by: _with_words(_other_figure(submission, rules, target, needed), said)}
     cost = _training_cost(submission, rules, time)
     share = wilson(reached, n) if n else None
     return _plain(
@@ -401,9 +413,75 @@ def _training(
         reached_high=share.high if share else None,
         times_s=tuple(times),
         best_s=min(arrived, default=None),
-        expected_with_restarts_s=expected_time_with_restarts(arrived, spent) if arrived and n > 1 else None,
+        expected_with_restarts_s=(
+            expected_time_with_restarts(arrived, spent) if arrived and n > 1 and not by_mean else None
+        ),
         flags=tuple(flags),
+        **other,
     )
+
+
+_LARGEST_QUALITY = 1e100
+
+
+def judged_mean(submission: Submission, rules: Ruleset, target: Target) -> tuple[str, str]:
+    """Why the mean final quality of the runs is not at the target under ``mean-test``, or else how sure it is.
+
+    Both are empty under another rule. A run that failed has no final quality, so that there is no mean.
+    """
+    level, n = rules.aggregation.level, len(submission.runs)
+    if rules.aggregation.rule != "mean-test" or level is None or not n:
+        return "", ""
+    columns = [column_of(run, submission, target) if run.status == "done" else None for run in submission.runs]
+    ends = [column[-1] for column in columns if column and abs(column[-1]) <= _LARGEST_QUALITY]
+    if len(ends) < n:
+        return f"{n - len(ends)} of {plural(n, 'run')} failed: the mean is over all runs", ""
+    found = reaches_on_average(ends, target.threshold, target.direction, level)
+    if found.p_value is None:
+        return "one run: a test of the mean needs two", ""
+    said = f"mean final {target.metric} {found.mean:.6g}, {p_text(found.p_value)}"
+    return ("", said) if found.reached else (f"{said}; the rules require {target.threshold:g} with p < {level:g}", "")
+
+
+def _ends(submission: Submission) -> list[float | None]:
+    """How long each run took to its last evaluation; ``None`` for one that failed."""
+    return [run.curve.time_s[-1] if run.status == "done" and run.curve.time_s else None for run in submission.runs]
+
+
+def _with_words(figure: BoardFigure, said: str) -> BoardFigure:
+    return msgspec.structs.replace(figure, how=f"{figure.how}; {said}") if said else figure
+
+
+def _other_figure(
+    submission: Submission, rules: Ruleset, target: Target, needed: Sequence[float | None]
+) -> BoardFigure:
+    """The samples, steps or joules that the runs needed; ``needed`` has their seconds, ``None`` for never.
+
+    A record has one total of its energy, so what a run uses after the target counts as well.
+    """
+    what, crossing, values = rules.ranked_by, crossing_of(submission, rules), list[float | None]()
+    methods = {run.energy_method for run, time_s in zip(submission.runs, needed, strict=True) if time_s is not None}
+    for at, (run, time_s) in enumerate(zip(submission.runs, needed, strict=True)):
+        value: float | None = None
+        if time_s is not None and what == "energy":
+            value = run.energy_j
+        elif time_s is not None:
+            stated = run.curve.steps if what == "steps" else run.curve.samples
+            column = column_of(run, submission, target)
+            if stated is not None and column is not None and len(stated) == len(column):
+                by_mean = rules.aggregation.rule == "mean-test"
+                climb = climb_of(stated, column, crossing, target.direction)
+                value = stated[-1] if by_mean else climb.time_at(target.threshold)
+        if time_s is not None and value is None:
+            return absent(f"runs[{at}] does not state its {what}")
+        if value is not None and not is_within(value, ENERGY_J if what == "energy" else (1.0, LONGEST_S * 1e6)):
+            return absent(f"runs[{at}] has an impossible number of {'joules' if what == 'energy' else what}")
+        values.append(value)
+    if what != "energy" or not methods:
+        return aggregate(values, rules.aggregation)
+    if None in methods or len(methods) > 1:
+        return absent("its runs do not state how energy was measured, or measured it by different methods")
+    return _with_words(aggregate(values, rules.aggregation), f"of whole runs, by {methods.pop()}")
 
 
 def _inference(
@@ -475,7 +553,7 @@ def _flags_of_runs(submission: Submission, rules: Aggregation, reached: int, at_
     found = {
         "single-run": n == 1,
         "not-reached": reached == 0,
-        "censored": 0 < reached < n,
+        "censored": 0 < reached < n and rules.rule != "mean-test",
         "failed-runs": any(run.status == "failed" for run in submission.runs),
         "judged-at-end": at_end,
         "suspect-runs": any(run.suspect for run in submission.runs),

@@ -42,8 +42,9 @@ def test_our_rules_have_every_task_with_its_target_and_clock():
 
 def test_inference_keeps_99_per_cent_of_the_training_target():
     for each in ruleset("levelbench-1.0").tasks:
-        if each.inference is not None and each.target.direction == "higher":
-            assert each.inference.threshold == pytest.approx(0.99 * each.target.threshold)
+        if each.inference is not None:
+            share = 0.99 if each.target.direction == "higher" else 1.01
+            assert each.inference.threshold == pytest.approx(share * each.target.threshold), each.task
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,25 @@ def test_a_scale_without_an_end_is_written_as_infinity():
         ("runs = 5", 'runs = "5"', "aggregation.runs"),
         ("runs = 5", "runs = 5\nrun = 5", "unknown field `run` - at `aggregation`"),
         ('rule = "median"', 'rule = "mean"', "aggregation.rule"),
+        ('rule = "median"', 'rule = "mean-test"', "aggregation.level is not set: mean-test needs one above 0"),
+        ('rule = "median"', 'rule = "mean-test"\nlevel = 1.0', "aggregation.level is 1"),
+        ('rule = "median"', 'rule = "mean-test"\nlevel = 0.01', "crossing is 'confirmed': mean-test judges runs"),
+        ("runs = 5", "runs = 5\nlevel = 0.01", "aggregation.level is 0.01: only the rule mean-test has it"),
+        ('crossing = "confirmed"', 'crossing = "confirmed"\nranked_by = "epochs"', "Invalid enum value 'epochs'"),
+        ("[aggregation]", 'deadline = "soon"\n[aggregation]', "deadline is 'soon', not a day"),
+        ("[aggregation]", 'deadline = "2026-01-01"\n[aggregation]', "deadline is 2026-01-01, before the date"),
+        ("[aggregation]", "[machine]\n[aggregation]", "machine is empty: fix processor, cores"),
+        ("[aggregation]", "[machine]\ncore = 2\n[aggregation]", "unknown field `core` - at `machine`"),
+        (
+            "[tasks.inference]",
+            '[tasks.private]\nlabels = "abc"\nkey = "k"\n[tasks.inference]',
+            "tasks[0].private.labels is 'abc'",
+        ),
+        (
+            "[tasks.inference]",
+            f'[tasks.private]\nlabels = "{"0" * 64}"\nkey = "k"\n[tasks.inference]',
+            "tasks[0].private.key is 'k': write it as levelbench board keys show prints it",
+        ),
         ("threshold = 0.96", "threshold = 96.0", "tasks[0].target.threshold is 96"),
         ("threshold = 0.9504", "threshold = 95.04", "tasks[0].inference.threshold is 95.04"),
         ('task = "spam"', 'task = "digits"', "has the name 'digits' of another task"),
@@ -121,6 +141,8 @@ def test_a_scale_without_an_end_is_written_as_infinity():
         ("least_queries = 662", "least_queries = -5", "tasks[0].inference.least_queries is -5"),
         ('date = "2026-11-21"', 'date = "yesterday"', "date is 'yesterday'"),
         ('name = "open"', 'name = "closed"', "divisions lists 'closed' twice"),
+        ('name = "closed"', 'name = "Closed!"', "divisions[0].name is 'Closed!': use at most 40 lower-case"),
+        ("may_change = []", 'may_change = ["lr"]', "divisions[1].may_change is set: open may change anything"),
         ('direction = "higher"', 'direction = "up"', "target.direction"),
         ("[aggregation]", "[aggregation", "not TOML"),
     ],

@@ -132,6 +132,11 @@ def test_two_divisions_follow_one_another_and_each_has_its_own_first(by_hand):
     assert len(re.findall(r"Time to accuracy, (?:closed|open) division: each point", text)) == 2
 
 
+def test_a_metric_is_called_what_the_rules_call_it(by_hand):
+    text = task_page(by_hand.board([by_hand.entry("one")], unit="share of right answers"))
+    assert "Share of right answers at least 90 % on the validation split." in text
+
+
 def test_where_all_are_in_one_division_no_column_says_so(by_hand):
     assert "ivision" not in task_page(by_hand.board([by_hand.entry("one")]))
 

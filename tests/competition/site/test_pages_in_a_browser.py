@@ -49,6 +49,17 @@ def test_divisions_are_ranked_apart_at_the_rules_target_and_at_any_other(visit, 
     assert moves == ["up 1 from rank 2", "down 1 from rank 1"]
 
 
+def test_divisions_of_any_name_come_in_the_order_of_the_rules_and_are_filtered_by(visit, tmp_path, by_hand):
+    board = by_hand.board([])
+    board.ruleset.divisions = ["small models", "anything"]
+    made = [by_hand.entry("free", division="anything"), by_hand.entry("small", division="small models")]
+    page = visit(write_site(tmp_path, filled(board, made), []) / "task.html")
+    assert names(page) == ["small", "free"]
+    assert page.locator("#f-division option").all_inner_texts() == ["any", "small models", "anything"]
+    page.evaluate(FOLLOW, "#division=anything")
+    assert names(page) == ["free"]
+
+
 def test_more_answers_a_second_come_first(visit, tmp_path, by_hand):
     def entry(name, rate, low, high):
         text = f"{rate:g}/s [{low:g}, {high:g}]"

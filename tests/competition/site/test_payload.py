@@ -187,6 +187,7 @@ def test_the_names_of_the_payload_are_those_that_the_script_reads():
     assert set(data) == {
         "schema", "title", "generated", "slug", "page", "steps", "ruleset", "task", "task_title", "target", "modes",
         "progress", "reach", "columns", "runs", "inference", "compared", "scenario", "about",
+        "unit", "divisions",
     }  # fmt: skip
     assert set(data["columns"]) == {
         "slug", "id", "code_url", "n", "reached", "single_run", "model", "author", "organisation", "framework",

@@ -24,7 +24,15 @@ import msgspec
 from msgspec import Struct
 
 from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, is_sha256, shown
-from levelbench.competition.entries import Inference, Setting, Submission, SubmittedRun, day_of, is_address
+from levelbench.competition.entries import (
+    Inference,
+    Setting,
+    Submission,
+    SubmittedCurve,
+    SubmittedRun,
+    day_of,
+    is_address,
+)
 from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, EntryScore, is_within
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
@@ -95,9 +103,11 @@ def rules_of(entry: CheckedEntry) -> Iterator[EntryFinding]:
         elif mode != submission.mode and n:
             found = f"an entry of {submission.mode} with {plural(n, what)} of {mode}"
             yield entry.error("B113", field, found)
-    divisions = [each.name for each in rules.divisions]
-    if divisions and submission.division not in divisions and not entry.imported:
-        yield entry.error("B123", "division", f"it is {submission.division!r}; {rules.id} has {', '.join(divisions)}")
+    divisions = [*rules.division_names, *(("closed", "open") if entry.imported else ())]
+    if submission.division not in divisions:
+        yield entry.error(
+            "B123", "division", f"it is {shown(submission.division)}; {rules.id} has {', '.join(divisions)}"
+        )
     yield from _clock(entry)
     task = entry.task
     if task is None:
@@ -179,6 +189,10 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
             took = f"took {run.curve.time_s[-1] / _DAY_S:.3g} days"
             found = f"the run started on {started} and {took}, but the entry is dated {submitted}"
             yield entry.error("B119", field, found, "correct the times or the day of submission")
+    deadline = day_of(entry.rules.deadline) if entry.rules and entry.rules.deadline else None
+    if deadline is not None and submitted > deadline:
+        found = f"it is {submitted}; the deadline of {entry.submission.ruleset} was {deadline}"
+        yield entry.error("B265", "submitted", found)
     unstated = sum(run.started is None for run in entry.submission.runs)
     if unstated and not entry.imported:
         yield entry.warning("B128", "runs.started", f"{unstated} of {len(entry.submission.runs)} runs do not state it")
@@ -219,6 +233,8 @@ _MARKUP = re.compile(
     r"|\bon[a-z]{3,40}\s{0,8}=\s{0,8}[\"'(a-z]",
     re.IGNORECASE,
 )
+_FRAMES = re.compile(r"<(?:module|lambda|genexpr|(?:list|dict|set)comp)>")
+"""How Python names functions without a name, as in the place of a run's error."""
 _TELLTALE = (b"<", b"=", b"\x7f", b"\\", b"javascript", b"text/html")
 """Any ASCII text that hides, steers or looks like markup contains one of these; a fast search."""
 _SEVERAL_LINES = ("notes", "tuning.notes", "error", "suspect", "doubts")
@@ -277,7 +293,7 @@ def _judged_text(entry: CheckedEntry, text: str, at: str) -> Iterator[EntryFindi
     hidden = _HIDING.search(text) or (None if several else _LINES.search(text) or UNSEEN.search(text))
     if hidden:
         yield entry.error("B220", at, f"character U+{ord(hidden[0]):04X} in {shown(text)}")
-    markup = _MARKUP.search(text)
+    markup = _MARKUP.search(_FRAMES.sub("", text))
     if markup:
         yield entry.warning("B221", at, f"{shown(markup[0])} in {shown(text)}")
 
@@ -294,7 +310,7 @@ _SCHEME = "scheme."
 
 
 def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """A closed entry's settings equal those of the task's recipe, except for those its division may change."""
+    """An entry's settings equal those of the task's recipe, if its division says which of them it may change."""
     rules, submission = entry.rules, entry.submission
     division = next((each for each in rules.divisions if each.name == submission.division), None) if rules else None
     if division is None or not division.may_change or entry.known_facts is None or entry.known_facts.recipe is None:
@@ -533,8 +549,16 @@ _FACTS = {
 
 
 def hardware(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """The parts of the hardware are those of the environment that the entry itself states."""
+    """The hardware is the machine that the rules fix, and agrees with the environment that the entry itself states."""
     stated, facts = entry.submission.hardware, entry.submission.provenance.environment
+    machine = entry.rules.machine if entry.rules is not None else None
+    for part, wanted in machine.parts.items() if machine is not None else ():
+        has = getattr(stated, part)
+        if has != wanted and (has or wanted):
+            had = "it is not stated" if has is None else f"it is {shown(str(has))}"
+            yield entry.error(
+                "B264", f"hardware.{part}", f"{had}; {entry.submission.ruleset} fixes {shown(str(wanted))}"
+            )
     for part, names in _FACTS.items():
         known, value = next((facts[name] for name in names if name in facts), None), getattr(stated, part)
         if known is not None and value is not None and str(value) != known:
@@ -563,6 +587,9 @@ def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path,
         return
     for name in stated.__struct_fields__:
         was, is_now = getattr(made, name), getattr(stated, name)
+        if isinstance(was, SubmittedCurve) and isinstance(is_now, SubmittedCurve) and is_now.steps is None:
+            # Entries of before levelbench 0.2 do not state their steps.
+            was = msgspec.structs.replace(was, steps=None)
         # An entry may leave out optional fields, but what it states must agree with the record.
         if name in _AUTHORS_OWN or (is_now is None and was is not None) or _is_same(was, is_now):
             continue

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from operator import le, lt
+from typing import Literal
 
 from levelbench.competition.checks import (
     CEILING,
@@ -21,11 +22,13 @@ from levelbench.competition.checks import (
 )
 from levelbench.competition.entries import Inference, SubmittedCurve, SubmittedRun, curve_digest
 from levelbench.competition.figures import LATENCY_S, RUN_S, aggregate, is_within
-from levelbench.competition.scoring import ONE_BY_ONE
+from levelbench.competition.scoring import ONE_BY_ONE, judged_mean, score
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
 from levelbench.report.numbers import plural
 
+_LEAST_SHARE = 0.9
+"""Fewer samples or steps than this share of what follows from epochs or batches need an explanation."""
 _DRIFT = 0.05
 """The relative variation of samples per epoch over a curve that is not yet a contradiction."""
 
@@ -49,6 +52,7 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
         "quality": curve.quality,
         "epoch": curve.epoch,
         "samples": curve.samples,
+        "steps": curve.steps,
         **{f"others.{shown(name, 40)[1:-1]}": values for name, values in curve.others.items()},
     }
     stated = {name: values for name, values in columns.items() if values is not None}
@@ -86,7 +90,7 @@ def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[En
     if time_s[0] < 0:
         yield entry.error("B131", f"{at}.time_s[0]", f"{time_s[0]:.10g} s", "give the seconds since the start")
     back = False
-    for name, values in (("epoch", curve.epoch), ("samples", curve.samples)):
+    for name, values in (("epoch", curve.epoch), ("samples", curve.samples), ("steps", curve.steps)):
         if values is None or (all(map(le, values, values[1:])) and values[0] >= 0):
             continue
         back = True
@@ -151,6 +155,11 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         return
     n, k = len(runs), sum(time is not None for time in entry.times)
     missed = f"{k} of {plural(n, 'run')} reached {entry.submission.target.threshold:g} ({entry.crossing})"
+    if rules.aggregation.rule == "mean-test":
+        if fault := judged_mean(entry.submission, rules, entry.submission.target)[0]:
+            yield entry.error("B140", "runs", fault, "submit an entry whose mean is at the target")
+        yield from _at_one_end(entry)
+        return
     rule, scored = rules.aggregation.rule, aggregate(entry.times, rules.aggregation)
     # With windows, the number of misses in the middle window counts.
     plain = rules.aggregation.windows is None or n <= rules.aggregation.runs
@@ -165,6 +174,39 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield from _at_one_end(entry)
     else:
         yield from _after_and_before(entry)
+
+
+def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """An entry of training has what its ruleset ranks by, if that is not time."""
+    rules, submission = entry.rules, entry.submission
+    if rules is None or rules.ranked_by == "time" or submission.mode != "training" or entry.task is None:
+        return
+    found = score(submission, rules)
+    figure = found.figure(rules.ranked_by)
+    if figure.value is None and found.time.value is not None:
+        yield entry.warning("B263", "runs", f"{rules.id} ranks by {rules.ranked_by}; {figure.how}")
+    if rules.ranked_by in ("samples", "steps"):
+        yield from _understated(entry, rules.ranked_by)
+
+
+def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iterator[EntryFinding]:
+    """Whether a run states fewer samples than its epochs have, or fewer steps than its batches make of the samples."""
+    submission = entry.submission
+    size = submission.provenance.split_sizes.get("train", 0)
+    parts = (submission.settings.get("batch", 0), submission.settings.get("accumulate", 1))
+    batch = math.prod(part if isinstance(part, int) else 0 for part in parts)
+    for at, run in enumerate(submission.runs):
+        curve = run.curve
+        if what == "steps":
+            stated, least = curve.steps, [count / batch for count in curve.samples or ()] if batch > 0 else []
+        else:
+            stated, least = curve.samples, [epoch * size for epoch in curve.epoch or ()] if size else []
+        if not stated or len(stated) != len(least):
+            continue
+        if any(has < _LEAST_SHARE * needs for has, needs in zip(stated, least, strict=True)):
+            of = "samples and batch" if what == "steps" else "epochs and training data"
+            found = f"{stated[-1]} {what}, where {least[-1]:.6g} follow from {of}"
+            yield entry.warning("B139", f"runs[{at}].curve.{what}", found)
 
 
 def _effort(curve: SubmittedCurve, time_s: float) -> float | None:

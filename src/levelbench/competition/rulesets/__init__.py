@@ -7,6 +7,7 @@ file per version, and an entry is always scored under a named version.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from functools import cache
 from importlib import resources
@@ -27,10 +28,11 @@ class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``first-run``: the crossing of the only run (DAWNBench). ``olympic``: the fastest ``drop`` and slowest ``drop`` of
     ``runs`` are dropped and the rest averaged; up to ``drop`` failures count as slowest (MLPerf). ``median``: the
-    median over all runs, where a run that missed the target counts as never, with an interval (ours).
+    median over all runs, where a run that missed the target counts as never, with an interval (ours). ``mean-test``:
+    the mean over all runs, if the mean of their final qualities is at the target by a one-sided t test (speed runs).
     """
 
-    rule: Literal["first-run", "olympic", "median"]
+    rule: Literal["first-run", "olympic", "median", "mean-test"]
     runs: int
     """The number of runs that an entry needs."""
     drop: int = 0
@@ -44,17 +46,19 @@ class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
     """
     best_of: int = 1
     """Median: the fastest of so many consecutive runs (a study) counts (AlgoPerf); 1: every run."""
+    level: float | None = None
+    """Mean-test: the p value that the test of the mean final quality must stay below."""
     ranking: Literal["test", "value"] | None = None
     """``test``: a test of the runs says which entries are distinguishable, and fewer than three runs have no rank.
 
-    ``value``: figures are put in order without a test, as published boards do. ``None``: ``test`` for ``median``, else
-    ``value``.
+    ``value``: figures are put in order without a test, as published boards do. ``None``: ``test`` for ``median`` and
+    ``mean-test``, else ``value``.
     """
 
     @property
     def by_test(self) -> bool:
         """Whether the entries are compared by a test."""
-        return self.ranking == "test" or (self.ranking is None and self.rule == "median")
+        return self.ranking == "test" or (self.ranking is None and self.rule in ("median", "mean-test"))
 
 
 class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,10 +70,29 @@ class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Division(Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings that a recipe of this division may change; an empty list means any."""
+    """The settings that a recipe of this division may change; an empty list means any, as in ``open`` always."""
 
-    name: Literal["closed", "open"]
+    name: str
     may_change: list[str] = field(default_factory=list)
+
+
+class MachineRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """The machine that every entry has to run on, as entries state their hardware; ``None``: any."""
+
+    processor: str | None = None
+    cores: int | None = None
+    accelerator: str | None = None
+    accelerators: int | None = None
+
+    @property
+    def parts(self) -> dict[str, str | int]:
+        """The parts that are fixed, by their name in the hardware of an entry."""
+        known = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def words(self) -> str:
+        """The machine in words: ``processor AMD EPYC, cores 2``."""
+        return ", ".join(f"{name} {value}" for name, value in self.parts.items())
 
 
 class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,17 +111,29 @@ class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
         return self.queries.get(scenario, self.least_queries)
 
 
+class PrivateRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """A test set whose labels only the organiser has: the SHA-256 of their file, and the key that signs scores."""
+
+    labels: str
+    key: str
+
+
 class TaskRules(Struct, frozen=True, forbid_unknown_fields=True):
     """One task under these rules: its target, its data and other systems' names for it."""
 
     task: str
     target: Target
     inference: InferenceRules | None = None
+    private: PrivateRules | None = None
     samples: int | None = None
     """The number of samples answered in inference (those of the test split), if fixed."""
     aliases: list[str] = field(default_factory=list)
     unit: str = ""
     """What the quality is called in print ("top-1 accuracy"); empty: the metric's own name."""
+
+
+RankedBy = Literal["time", "cost", "samples", "steps", "energy"]
+"""What ranks an entry of training: how much of it a run needs to the target."""
 
 
 class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,13 +148,24 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
     crossing: Literal["first", "confirmed", "sustained", "final"]
     aggregation: Aggregation
     tasks: list[TaskRules]
+    ranked_by: RankedBy = "time"
+    deadline: str = ""
+    """The last day on which an entry may be dated; empty: none."""
+    machine: MachineRules | None = None
     cost: CostRules = field(default_factory=CostRules)
     divisions: list[Division] = field(default_factory=list)
     notes: str = ""
 
+    @property
+    def division_names(self) -> list[str]:
+        """The divisions in the order of a board: the rules' own, or else ``closed`` and ``open``."""
+        return [each.name for each in self.divisions] or ["closed", "open"]
+
 
 _ENDING = ".toml"
 _LARGEST_BYTES = 1 << 20
+_KEY = re.compile(r"ed25519:[A-Za-z0-9+/]{43}=")
+_DIVISION = re.compile(r"[a-z0-9](?:[a-z0-9 -]{0,38}[a-z0-9])?")
 _DO = "correct the file; docs/reference/rulesets.md lists every field"
 
 
@@ -243,8 +289,20 @@ def _faults(rules: Ruleset) -> list[str]:
         found.append(f"clock is {rules.clock!r}; known are {', '.join(POLICIES)}")
     if day_of(rules.date) is None:
         found.append(f"date is {rules.date!r}, not a day as in 2026-01-31")
+    if rules.deadline and day_of(rules.deadline) is None:
+        found.append(f"deadline is {rules.deadline!r}, not a day as in 2026-01-31")
+    elif rules.deadline and rules.deadline < rules.date:
+        found.append(f"deadline is {rules.deadline}, before the date of the rules, {rules.date}")
+    if rules.machine is not None and not rules.machine.parts:
+        found.append(f"machine is empty: fix {', '.join(MachineRules.__struct_fields__)}, or remove it")
     named = [each.name for each in rules.divisions]
     found += [f"divisions lists {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
+    for at, each in enumerate(rules.divisions):
+        if _DIVISION.fullmatch(each.name) is None:
+            do = "use at most 40 lower-case letters, digits, hyphens and spaces"
+            found.append(f"divisions[{at}].name is {each.name[:60]!r}: {do}")
+        if each.name == "open" and each.may_change:
+            found.append(f"divisions[{at}].may_change is set: open may change anything, so give it another name")
     if rules.aggregation.runs < 1:
         found.append(f"aggregation.runs is {rules.aggregation.runs}: an entry needs at least one run")
     if not 0 <= 2 * rules.aggregation.drop < rules.aggregation.runs:
@@ -254,15 +312,31 @@ def _faults(rules: Ruleset) -> list[str]:
     best_of = rules.aggregation.best_of
     if best_of < 1 or (best_of > 1 and rules.aggregation.rule != "median") or rules.aggregation.runs % best_of:
         found.append(f"aggregation.best_of is {best_of}: only median has it, and it must divide the number of runs")
+    found += _mean_test_faults(rules)
     if rules.aggregation.rule == "first-run" and rules.aggregation.by_test:
         found.append('aggregation.ranking is "test": the first run alone cannot be tested')
     names: set[str] = set()
-    for at, each in enumerate(rules.tasks):
-        for name in {each.task, *each.aliases}:
+    for at, task in enumerate(rules.tasks):
+        for name in {task.task, *task.aliases}:
             if name in names:
                 found.append(f"tasks[{at}] has the name {name!r} of another task")
             names.add(name)
-        found += [f"tasks[{at}].{fault}" for fault in _task_faults(each)]
+        found += [f"tasks[{at}].{fault}" for fault in _task_faults(task)]
+    return found
+
+
+def _mean_test_faults(rules: Ruleset) -> list[str]:
+    level, runs = rules.aggregation.level, rules.aggregation.runs
+    if rules.aggregation.rule != "mean-test":
+        return [] if level is None else [f"aggregation.level is {level:g}: only the rule mean-test has it"]
+    found = []
+    if level is None or not 0.0 < level <= 0.5:
+        stated = "not set" if level is None else f"{level:g}"
+        found.append(f"aggregation.level is {stated}: mean-test needs one above 0 and at most 0.5, such as 0.01")
+    if runs < 2:
+        found.append(f"aggregation.runs is {runs}: a test of the mean needs two runs")
+    if rules.crossing != "final":
+        found.append(f"crossing is {rules.crossing!r}: mean-test judges runs at their end, so it needs final")
     return found
 
 
@@ -277,6 +351,11 @@ def _task_faults(rules: TaskRules) -> list[str]:
         found.append(f"inference.threshold is {kept:g}, off the scale from {target.low:g} to {high:g}")
     if rules.samples is not None and rules.samples < 1:
         found.append(f"samples is {rules.samples}: an evaluation has at least one")
+    if rules.private is not None and re.fullmatch("[0-9a-f]{64}", rules.private.labels) is None:
+        found.append(f"private.labels is {rules.private.labels[:70]!r}: give the SHA-256 of the file of the labels")
+    if rules.private is not None and _KEY.fullmatch(rules.private.key) is None:
+        do = "write it as levelbench board keys show prints it"
+        found.append(f"private.key is {rules.private.key[:60]!r}: {do}")
     if inference is None:
         return found
     if not inference.scenarios:

@@ -20,24 +20,30 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.competition.entries import Submission
-from levelbench.competition.figures import ALPHA, FLAGS, BoardFigure, Column, EntryScore, RankedScenario
+from levelbench.competition.figures import (
+    ALPHA,
+    COLUMNS,
+    FLAGS,
+    BoardFigure,
+    Column,
+    EntryScore,
+    RankedScenario,
+)
 from levelbench.competition.leaderboard import Signed
-from levelbench.competition.rulesets import InferenceRules, Ruleset
+from levelbench.competition.rulesets import InferenceRules, RankedBy, Ruleset
 from levelbench.competition.scoring import thinned
 from levelbench.measure.crossing import Climb, sign_of
 from levelbench.measure.statistics.values import p_text
 from levelbench.records.schema import Target
-from levelbench.report.numbers import ABSENT, TIME, choose_unit, number, with_interval
+from levelbench.report.numbers import ABSENT, ENERGY, TIME, Unit, choose_unit, number, with_interval
 
 _LEAST, _MOST = 1e-6, 1e15
 BOARD_SCHEMA = 1
-DIVISIONS: tuple[Literal["closed", "open"], ...] = ("closed", "open")
-"""In the order of a board. Entries are ranked within their division, since its rules affect who can be first."""
 
 
 # The garbage collector may skip these acyclic objects (``gc=False``): a board has a hundred thousand of them.
 class FigurePayload(Struct, gc=False, omit_defaults=True):
-    """One figure: seconds (``time``, ``latency``), answers per second, US dollars (``cost``) or per million answers.
+    """One figure: seconds (``time``, ``latency``), US dollars (``cost``) or per million answers, joules, or a number.
 
     ``text`` is its printed form (a dash without a value); ``note`` says how it was made, or why it is missing. ``rank``
     counts from 1 within the division (``None``: unranked, or an entry's own page); ``shared``: another value is equal
@@ -111,7 +117,7 @@ class EntryPayload(Struct, gc=False):
     The time of the entry at another target, as ``figures["time"]`` has it at its own, follows
     ``ruleset.aggregation_rule``: ``median``: the usual median if all runs arrive; else the value of rank ceil(n / 2)
     with the missing runs last, none if that is a missing one. ``olympic``: see ``ruleset.drop``. ``first-run``: the
-    first run.
+    first run. ``mean-test`` has no figure at other targets.
     """
 
     id: str
@@ -123,7 +129,7 @@ class EntryPayload(Struct, gc=False):
     framework: str
     hardware: str
     date: str
-    division: Literal["closed", "open"]
+    division: str
     mode: Literal["training", "inference"]
     code_url: str | None
     price: PriceFacts | None
@@ -151,6 +157,8 @@ class EntryPayload(Struct, gc=False):
     """The mark of the machine that its records describe, equal for equal machines; empty: none is described."""
     rerun: str = ""
     """How the organiser's re-run of this very file ended, with ratios, date and machine; empty: there was none."""
+    private: str = ""
+    """How the organiser scored it on a private test set, or that nobody did; empty: the rules have none."""
     differs: dict[str, str] = {}
     """What sets it apart from the board's other entries of its author and model; all of its traits before ranking."""
 
@@ -166,13 +174,21 @@ class RulesetFacts(Struct):
     clock: str
     crossing: str
     aggregation: str
-    aggregation_rule: Literal["first-run", "olympic", "median"]
+    aggregation_rule: Literal["first-run", "olympic", "median", "mean-test"]
     runs: int
     drop: int
     rounding: Literal["ceil-seconds", "significant"]
     best_of: int = 1
     windows: Literal["lower", "upper", "mean"] | None = None
     by_test: bool = False
+    ranked_by: RankedBy = "time"
+    deadline: str = ""
+    machine: str = ""
+    """The machine that every entry has to run on, in words; empty: any."""
+    divisions: list[str] = field(default_factory=lambda: ["closed", "open"])
+    """In the order of a board. Entries are ranked within their division, since its rules affect who can be first."""
+    frozen: str = ""
+    """The day on which the round was frozen; empty: it is open."""
 
 
 class BoardPayload(Struct):
@@ -204,11 +220,17 @@ class BoardPayload(Struct):
     scenario: RankedScenario | None = None
     about: str = ""
     """What a separate board compares, shown instead of the target."""
+    unit: str = ""
+    """What the rules call the quality in print; empty: the metric's own name."""
+
+    def columns(self) -> list[Column]:
+        """All columns, first the one that the rules rank training by."""
+        return sorted(COLUMNS, key=lambda each: each != self.ruleset.ranked_by)
 
     def divisions(self) -> list[str]:
-        """The divisions with entries."""
-        present = {entry.division for entry in self.entries}
-        return [division for division in DIVISIONS if division in present]
+        """The divisions with entries: those that only imports may have, then those of the rules in their order."""
+        present, own = {entry.division for entry in self.entries}, self.ruleset.divisions
+        return [*sorted(present.difference(own)), *(each for each in own if each in present)]
 
 
 class Leader(Struct):
@@ -290,6 +312,8 @@ def figure_text(column: Column, figure: BoardFigure, rounding: Rounding) -> str:
     ('< $0.01', '$1e-9')
     >>> figure_text("throughput", BoardFigure(5234.0, 5200.0, 5301.0), "significant")
     '5,234/s [5,200, 5,301]'
+    >>> figure_text("steps", BoardFigure(4680.0), "significant"), figure_text("energy", BoardFigure(5e4), "significant")
+    ('4,680 steps', '50 kJ')
     """
     value = figure.value
     if value is None or not math.isfinite(value):
@@ -304,6 +328,8 @@ def figure_text(column: Column, figure: BoardFigure, rounding: Rounding) -> str:
         return f"{head}/s{bracket}{tail}"
     if column in ("time", "latency"):
         return time_text(value, figure.low, figure.high)
+    if column in ("samples", "steps", "energy"):
+        return _in_units(value, figure.low, figure.high, ENERGY if column == "energy" else (Unit(column),))
     return f"${brief_interval(value, figure.low, figure.high)}"
 
 
@@ -373,7 +399,9 @@ def _traits(submission: Submission) -> dict[str, str]:
 
 def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
     measured: Column = "latency" if score.scenario is None else score.scenario.column
-    columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else (measured, "inference_cost")
+    columns: Sequence[Column] = (measured, "inference_cost")
+    if score.mode == "training":
+        columns = tuple(dict.fromkeys((rules.ranked_by, "time", "cost")))
     rounding, figures = rules.cost.rounding, ((column, score.figure(column)) for column in columns)
     return {
         column: FigurePayload(
@@ -441,9 +469,13 @@ def time_text(seconds: float, low: float | None = None, high: float | None = Non
     >>> time_text(0.0123), time_text(1e-300)
     ('12.3 ms', '1e-291 ns')
     """
-    unit = choose_unit([seconds], TIME)
+    return _in_units(seconds, low, high, TIME)
+
+
+def _in_units(value: float, low: float | None, high: float | None, units: tuple[Unit, ...]) -> str:
+    unit = choose_unit([value], units)
     low, high = (None if each is None else each / unit.size for each in (low, high))
-    head, bracket, tail = brief_interval(seconds / unit.size, low, high).partition(" [")
+    head, bracket, tail = brief_interval(value / unit.size, low, high).partition(" [")
     return f"{head} {unit.symbol}{bracket}{tail}"
 
 

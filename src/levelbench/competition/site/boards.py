@@ -37,7 +37,6 @@ from levelbench.competition.rulesets import InferenceRules, Ruleset, TaskRules
 from levelbench.competition.scoring import aggregation_words
 from levelbench.competition.site import (
     BOARD_SCHEMA,
-    DIVISIONS,
     BoardPayload,
     EntryPayload,
     FigurePayload,
@@ -155,7 +154,8 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
     facts = {**msgspec.structs.asdict(rules.aggregation), **msgspec.structs.asdict(rules)}
     facts |= {"aggregation": aggregation_words(rules.aggregation), "aggregation_rule": rules.aggregation.rule}
     facts["by_test"] = rules.aggregation.by_test
-    facts["rounding"] = rules.cost.rounding
+    facts["divisions"] = rules.division_names
+    facts |= {"rounding": rules.cost.rounding, "frozen": "", "machine": rules.machine.words() if rules.machine else ""}
     slug = board_slug(task.task, rules.id, scenario)
     compared = scenario or own_scenario(task.inference)
     name, about = TITLES.get(task.task, task.task), ""
@@ -182,21 +182,23 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedSce
         compared=compared.words if compared is not None else "",
         scenario=scenario,
         about=about,
+        unit=task.unit,
     )
 
 
 def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload:
     """The board with ``entries`` ranked in every column, ordered by the first column, then by the following ones.
 
-    The closed division comes before the open one, each ranked separately.
+    Divisions come in the order of the rules, each ranked separately.
     """
+    board = msgspec.structs.replace(board, entries=list(entries))
     figures: list[dict[str, FigurePayload]] = [{} for _ in entries]
     ordered: dict[int, None] = {}
     records: dict[str, list[tuple[str, float, int]]] = {column: [] for column in COLUMNS}
-    for column in COLUMNS:
+    for column in board.columns():
         of_column = [at for at, entry in enumerate(entries) if column in entry.figures]
         sign = goodness(column)
-        for division in DIVISIONS:
+        for division in board.divisions():
             having = [at for at in of_column if entries[at].division == division]
             given = [entries[at].figures[column] for at in having]
             compared = [_less_is_better(each, sign) for each in given]
@@ -271,7 +273,15 @@ def said_of(entry: EntryPayload, figure: FigurePayload | None) -> list[str]:
     reason = figure.reason if figure is not None else ""
     read = entry.origin.doubts if entry.origin is not None else []
     first = [read[0][:_MOST_SAID] + (f" (and {len(read) - 1} more)" if len(read) > 1 else "")] if read else []
-    return [*filter(None, [reason]), *entry.doubts, *first, *([f"differs in {differs}"] if differs else [])]
+    # Joules of one method are not those of another.
+    energy = entry.figures.get("energy")
+    counted_as = f"energy {energy.note.rpartition('; ')[2]}" if energy is not None and energy.value is not None else ""
+    return [
+        *filter(None, [reason, counted_as, entry.private]),
+        *entry.doubts,
+        *first,
+        *([f"differs in {differs}"] if differs else []),
+    ]
 
 
 class RankingRow(Struct):
@@ -303,7 +313,7 @@ class BoardRanking(Struct):
 def rankings(board: BoardPayload, top: int) -> list[BoardRanking]:
     """The first ``top`` rows of each ranking of a board."""
     found = []
-    for column, division in product(COLUMNS, board.divisions()):
+    for column, division in product(board.columns(), board.divisions()):
         having = [each for each in board.entries if each.division == division and column in each.figures]
         figures = {each.id: each.figures[column] for each in having}
         having.sort(key=lambda each: _by_rank(figures[each.id], column))
@@ -381,10 +391,10 @@ def _less_is_better(each: FigurePayload, sign: float) -> BoardFigure:
     return BoardFigure(None if each.value is None else -each.value, sample=sample)
 
 
-def leaders_of(board: BoardPayload, columns: Sequence[Column] = COLUMNS) -> list[Leader]:
-    """The first entry of each column in each division."""
+def leaders_of(board: BoardPayload, columns: Sequence[Column] = ()) -> list[Leader]:
+    """The first entry of each column (by default of all) in each division."""
     leaders, divisions = [], board.divisions()
-    for column, division in product(columns, divisions):
+    for column, division in product(columns or board.columns(), divisions):
         having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
         first = [entry for entry, figure in having if figure is not None and figure.rank == 1]
         if first:
@@ -406,7 +416,8 @@ def counted(entry: EntryPayload, aggregation: str) -> str:
         return "single run"
     if entry.mode == "inference":
         return f"{entry.reached}/{entry.n} measurements"
-    return f"first of {entry.n} runs" if aggregation == "first-run" else f"reached {entry.reached}/{entry.n}"
+    words = {"first-run": f"first of {entry.n} runs", "mean-test": f"mean of {entry.n} runs"}
+    return words.get(aggregation, f"reached {entry.reached}/{entry.n}")
 
 
 def standing(entry: EntryPayload, column: Column, aggregation: str, more: int) -> str:
@@ -466,6 +477,10 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
     known = [entry.best_quality for entry in payload.entries if entry.best_quality is not None]
     # The end of the page's slider: the best quality that any entry reached.
     facts["reach"] = (min if payload.target.direction == "lower" else max)(known, default=None)
+    if payload.ruleset.aggregation_rule == "mean-test":
+        # The script has no test of the mean, so there is no other target to ask about.
+        facts["reach"] = None
+    facts["divisions"] = payload.divisions()
     facts["columns"] = _columns(payload.entries)
     if not payload.steps:
         facts["runs"] = msgspec.Raw(steps or joined_steps(payload))
@@ -540,7 +555,7 @@ def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -
 
 
 def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
-    """All entries as one table (RFC 4180): value, bounds, rank and test of the five figures have a column each.
+    """All entries as one table (RFC 4180): value, bounds, rank and test of each figure have columns.
 
     An entry on several boards has a row for each. ``scenario`` and its condition belong to a separate board and are
     empty on the task's main board. Text that a spreadsheet would run as a formula gets an apostrophe in front. A figure

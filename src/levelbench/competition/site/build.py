@@ -157,7 +157,9 @@ class _Workshop:
             rules = self.leaderboard.known[key[0]]
             task = task_rules(rules, key[1])
             assert task is not None, "an entry's task is its ruleset's"
-            self._boards[key] = empty_board(self.settings.title, rules, task, key[2])
+            board = self._boards[key] = empty_board(self.settings.title, rules, task, key[2])
+            if key[0] in self.leaderboard.frozen:
+                board.ruleset.frozen = self.leaderboard.frozen[key[0]].on
         return self._boards[key]
 
     def score(self, path: str) -> _Scored:
@@ -198,6 +200,7 @@ class _Workshop:
         said = "" if scored.linted is None else scored.linted.words()
         for _, payload in scored.sides:
             payload.lint, payload.rerun = said, self.reruns.get(scored.sha256.hex(), "")
+            payload.private = read.private
         return scored
 
     def make_page(self, given: tuple[_Scored, set[BoardKey]]) -> list[tuple[str, bool]]:

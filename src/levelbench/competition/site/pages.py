@@ -14,9 +14,8 @@ from itertools import product
 
 from levelbench.competition.checks import EntryFinding
 from levelbench.competition.entries import Inference, Submission, SubmittedRun
-from levelbench.competition.figures import COLUMNS, FLAGS, Column
+from levelbench.competition.figures import COLUMNS, FLAGS, OF_TRAINING, Column
 from levelbench.competition.site import (
-    DIVISIONS,
     BoardPayload,
     EntryPayload,
     FigurePayload,
@@ -130,7 +129,7 @@ def _card(board: BoardPayload, leaders: Sequence[Leader]) -> Html:
         '<article class="card"><h2>{link}</h2><p class="target-line">{target}</p><dl class="leaders">{leaders}</dl>'
         '<p class="foot"><span>{count}</span><span>newest {newest}</span><span>rules {rules}</span></p></article>',
         link=inside("", board.page, board.task_title),
-        target=board.about or target_text(board.target),
+        target=board.about or target_text(board.target, board.unit),
         leaders=firsts or Html('<div class="leader"><dt>No figure yet</dt></div>'),
         count=plural(len(board.entries), "entry", "entries"),
         newest=max((entry.date for entry in board.entries), default="") or ABSENT,
@@ -159,7 +158,6 @@ def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
 _MOST_ROWS = 100
 
 _NOT_YET = "no entries yet"
-_OF_TRAINING = ("time", "cost")
 _OF_SCENARIO = ("latency", "throughput")
 MOST_OTHERS = 24
 _CURVES = Html(
@@ -175,7 +173,7 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
     ``others`` are titles and pages of the task's boards of other scenarios.
     """
     root = root_of(payload.page)
-    columns = [column for column in COLUMNS if any(column in entry.figures for entry in payload.entries)]
+    columns = [column for column in payload.columns() if any(column in entry.figures for entry in payload.entries)]
     first: Column = columns[0] if columns else "time"
     training = "training" in payload.modes
     # If authors created boards for very many scenarios, the index has the rest.
@@ -183,7 +181,7 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
     main = render(
         "task-page",
         title=payload.task_title,
-        target=_sentence(payload.about or target_text(payload.target)),
+        target=_sentence(payload.about or target_text(payload.target, payload.unit)),
         rules=payload.ruleset.id,
         count=plural(len(payload.entries), "entry", "entries"),
         day=payload.generated or ABSENT,
@@ -244,8 +242,9 @@ def _tile(payload: BoardPayload, column: Column) -> Html:
 def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
     """The containers of the controls, and the static table."""
     ranked = [entry for entry in payload.entries if first in entry.figures]
-    ranked.sort(key=lambda entry: _place(entry, first))
-    training, divided = first in _OF_TRAINING, len(payload.divisions()) > 1
+    divisions = payload.divisions()
+    ranked.sort(key=lambda entry: _place(entry, first, divisions))
+    training, divided = first in OF_TRAINING, len(divisions) > 1
     figures = [entry.figures[first] for entry in ranked]
     known = [each for figure in figures for each in (figure.value, figure.low, figure.high) if each is not None]
     finite = [value for value in known if 0 < value < math.inf]
@@ -281,11 +280,11 @@ def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
     )  # fmt: skip
 
 
-def _place(entry: EntryPayload, column: Column) -> tuple[bool, int, int, float]:
+def _place(entry: EntryPayload, column: Column, divisions: Sequence[str]) -> tuple[bool, int, int, float]:
     """Sort key: by division and rank, then by value; entries without a value are last."""
     figure = entry.figures[column]
     worth = math.inf if figure.value is None else goodness(column) * figure.value
-    return figure.rank is None, DIVISIONS.index(entry.division), figure.rank or 0, worth
+    return figure.rank is None, divisions.index(entry.division), figure.rank or 0, worth
 
 
 def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training: bool, divided: bool) -> Html:

@@ -25,7 +25,7 @@ from levelbench.competition.entries import day_of
 from levelbench.competition.site import EntryPayload, OriginFacts, RulesetFacts, brief, safe_url, time_text
 from levelbench.records.schema import Target
 from levelbench.report.markup import DARK, DASHES, LIGHT, PHASES, SERIES, Html, style_sheet, variables
-from levelbench.report.numbers import ABSENT, TIME, choose_unit, number, plural
+from levelbench.report.numbers import ABSENT, ENERGY, TIME, choose_unit, number, plural
 from levelbench.report.tables import clean
 
 _SCRIPTS = ("dom.js", "ranking.js", "data.js", "view.js", "table.js", "controls.js", "curves.js", "main.js")
@@ -70,6 +70,9 @@ def asset(name: str) -> str:
 TITLES = {
     "time": "Time to accuracy",
     "cost": "Cost of training",
+    "samples": "Samples to the target",
+    "steps": "Steps to the target",
+    "energy": "Energy of training",
     "latency": "Latency",
     "throughput": "Throughput",
     "inference_cost": "Cost of a million answers",
@@ -200,6 +203,8 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
     if entry.rerun:
         ended = {"re-run: consistent": "good", "re-run: inconsistent": "bad"}
         found.append((f"{ended.get(entry.rerun.partition(',')[0], 'open')} long", entry.rerun))
+    if entry.private and always:
+        found.append(("plain long", entry.private))
     if entry.single_run:
         found.append(("open", "single run"))
     if warnings:
@@ -223,10 +228,10 @@ def quality_text(value: float, target: Target) -> str:
     return f"{100 * value:.4g} %" if share else f"{value:.4g}"
 
 
-def target_text(target: Target) -> str:
-    """The target in words: metric, bound and split."""
+def target_text(target: Target, unit: str = "") -> str:
+    """The target in words: metric (or what the rules call it, its ``unit``), bound and split."""
     bound = "at least" if target.direction == "higher" else "at most"
-    metric = _METRICS.get(target.metric.lower(), target.metric)
+    metric = unit or _METRICS.get(target.metric.lower(), target.metric)
     return f"{metric} {bound} {quality_text(target.threshold, target)} on the {target.split} split"
 
 
@@ -242,6 +247,10 @@ def rules(ruleset: RulesetFacts, further: Iterable[tuple[str, str]] = ()) -> Htm
         [
             ("Rules", f"{ruleset.name} {ruleset.version} ({ruleset.id}), of {ruleset.date or ABSENT}"),
             ("Source", outside(ruleset.source)),
+            ("Training is ranked by", ruleset.ranked_by if ruleset.ranked_by != "time" else None),
+            ("Machine", ruleset.machine),
+            ("Deadline", ruleset.deadline),
+            ("Frozen on", ruleset.frozen),
             ("Clock", ruleset.clock),
             ("Target counts as reached at", crossing.get(ruleset.crossing, ruleset.crossing)),
             ("Runs become one figure by", ruleset.aggregation),
@@ -347,8 +356,11 @@ def axis_text(value: float, column: str) -> str:
         unit = next((unit for unit in reversed(TIME) if value >= unit.size * (1 - 1e-9)), TIME[0])
         return f"{value / unit.size:g} {unit.symbol}"
     # Round values have one digit before their zeros.
+    if column == "energy":
+        unit = choose_unit([value], ENERGY)
+        return f"{value / unit.size:g} {unit.symbol}"
     text = brief(value, 1)
-    return f"{text}/s" if column == "throughput" else f"${text}"
+    return text if column in ("samples", "steps") else f"{text}/s" if column == "throughput" else f"${text}"
 
 
 def years(begin: int, end: int) -> list[tuple[int, str]]:

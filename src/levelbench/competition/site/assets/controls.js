@@ -41,7 +41,7 @@
       field("framework", "Framework", select([["", "any"], ...frameworks], state.framework)),
       field("hardware", "Hardware", el("input", { type: "search", list: "hardwares", value: state.hardware, autocomplete: "off", placeholder: "any" })),
       hardware,
-      field("division", "Division", select([["", "any"], ["closed", "closed"], ["open", "open"]], state.division)),
+      field("division", "Division", select([["", "any"], ...payload.divisions.map((name) => [name, name])], state.division)),
       field("signed", "Signature", select([["", "any"], ["signed", "signed"], ["unsigned", "unsigned"], ["wrong", "wrong"]], state.signed)),
       field("from", "From", el("input", { type: "date", value: state.from })),
       field("to", "To", el("input", { type: "date", value: state.to })),
@@ -110,7 +110,7 @@
       output.textContent = text(shown);
       slider.setAttribute("aria-valuetext", text(shown));
       back.hidden = current.target === "";
-      place.hidden = !board.ofTraining(current.column);
+      place.hidden = !board.movable(payload, current.column);
     };
   };
 

@@ -26,7 +26,7 @@
   }
 
   /* What all entries of a board have in common: where their fields are. */
-  function kindOf(columns) {
+  function kindOf(columns, divisions) {
     const places = new Map(Object.entries(columns.figures).map(([name, each]) => [name, placesOf(each, columns.slug.length)]));
     class Entry {
       constructor(at) {
@@ -36,6 +36,10 @@
       }
       get page() {
         return `entries/${this.slug}.html`;
+      }
+      /* The place of its division on the board. */
+      get place() {
+        return divisions.indexOf(this.division);
       }
       has(name) {
         return places.has(name) && places.get(name)[this.at] >= 0;
@@ -63,7 +67,7 @@
 
   board.unpack = function (payload) {
     const { columns } = payload;
-    const Entry = kindOf(columns);
+    const Entry = kindOf(columns, payload.divisions);
     const entries = columns.slug.map((_, at) => new Entry(at));
     payload.entries = entries;
     payload.divided = columns.division[0].length > 1;

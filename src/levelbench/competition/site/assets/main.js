@@ -5,11 +5,11 @@
   const byId = (id) => document.getElementById(id);
   const root = document.documentElement.dataset.root || "";
   const lower = (title) => title[0].toLowerCase() + title.slice(1);
-  const asIf = (state) => state.target !== "" && board.ofTraining(state.column);
+  const asIf = (state, payload) => state.target !== "" && board.movable(payload, state.column);
 
   /* Columns with a figure of at least one entry. */
   const columnsOf = (payload) =>
-    board.COLUMNS.filter((column) => Object.hasOwn(payload.columns.figures, column));
+    [...new Set([payload.ruleset.ranked_by, ...board.COLUMNS])].filter((column) => Object.hasOwn(payload.columns.figures, column));
 
   function corrected(state, payload) {
     const columns = columnsOf(payload);
@@ -81,7 +81,7 @@
       board.drawPager(byId("pager"), rows.length, state, change);
       syncSlider(state);
       if (shownColumn !== state.column) showColumn();
-      const about = [board.ofTraining(state.column) ? "training" : "inference", asIf(state) ? "asked" : "rules"];
+      const about = [board.ofTraining(state.column) ? "training" : "inference", asIf(state, payload) ? "asked" : "rules"];
       for (const each of document.querySelectorAll("[data-about]")) each.hidden = !about.includes(each.dataset.about);
       if (byId("overlaid")) byId("overlaid").hidden = !board.ofTraining(state.column);
       if (byId("curves")) board.drawCurves(byId("curves"), payload, [...picked()].map((slug) => bySlug.get(slug)), root, (slug) => onpick(slug, false));
@@ -127,7 +127,7 @@
   board.summary = function (count, of, state, payload) {
     const entries = `${count.toLocaleString("en-GB")} of ${of.toLocaleString("en-GB")} entries`;
     const what = `by ${lower(board.titleOf(payload, state.column))}`;
-    const asked = asIf(state) ? board.quality(Number(state.target), payload.target, 2) : "";
+    const asked = asIf(state, payload) ? board.quality(Number(state.target), payload.target, 2) : "";
     const moved = `, as if the target were ${asked}: by value alone, without intervals`;
     const target = asked === "" ? "" : payload.whole ? moved : `; those at ${asked} are loading`;
     return `${entries} ${what}${target}.`;

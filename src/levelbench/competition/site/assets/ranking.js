@@ -76,7 +76,7 @@
   /* The ranks of entries within their divisions, as the build has them. */
   board.ranksWithin = function (entries, values) {
     const found = new Array(values.length).fill(null);
-    for (const division of ["closed", "open"]) {
+    for (const division of new Set(entries.map((entry) => entry.division))) {
       const own = board.ranks(values.map((value, at) => (entries[at].division === division ? value : null)));
       for (const [at, rank] of own.entries()) if (rank !== null) found[at] = rank;
     }

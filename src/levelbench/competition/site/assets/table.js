@@ -3,10 +3,11 @@
 (function (board) {
   const { el, svg } = board;
   board.TITLES = {
-    time: "Time to accuracy", cost: "Cost of training", latency: "Latency", throughput: "Throughput",
-    inference_cost: "Cost of a million answers",
+    time: "Time to accuracy", cost: "Cost of training", samples: "Samples to the target", steps: "Steps to the target",
+    energy: "Energy of training", latency: "Latency", throughput: "Throughput", inference_cost: "Cost of a million answers",
   };
-  board.SHORT = { time: "Time", cost: "Cost", latency: "Latency", throughput: "Throughput", inference_cost: "Cost" };
+  board.SHORT = { time: "Time", cost: "Cost", samples: "Samples", steps: "Steps", energy: "Energy", latency: "Latency",
+    throughput: "Throughput", inference_cost: "Cost" };
   const OF_SCENARIO = ["latency", "throughput"];
   const SIGNED = { signed: "signed", unsigned: "unsigned", wrong: "wrong signature" };
 

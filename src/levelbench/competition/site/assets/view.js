@@ -2,14 +2,16 @@
  * view can be linked; parts at their default are left out. */
 "use strict";
 (function (board) {
-  const COLUMNS = ["time", "cost", "latency", "throughput", "inference_cost"];
+  const COLUMNS = ["time", "cost", "samples", "steps", "energy", "latency", "throughput", "inference_cost"];
   const DEFAULTS = {
     column: "", q: "", framework: "", hardware: "", division: "", signed: "", runs: "", from: "", to: "",
     sort: "rank", target: "", page: "1", curves: "",
   };
   board.COLUMNS = COLUMNS;
   board.PAGE = 100;
-  board.ofTraining = (column) => column === "time" || column === "cost";
+  board.ofTraining = (column) => ["time", "cost", "samples", "steps", "energy"].includes(column);
+  /* Columns that the steps of the runs give at another target as well. */
+  board.movable = (payload, column) => typeof payload.reach === "number" && (column === "time" || column === "cost");
   board.moreIsBetter = (column) => column === "throughput";
 
   board.parse = function (fragment) {
@@ -54,7 +56,7 @@
   /* Keys to sort by; null sorts last in both directions. */
   const KEYS = {
     // Divisions are ranked separately, one after the other.
-    rank: (row) => (row.rank === null ? null : row.rank + (row.entry.division === "open" ? 1e7 : 0)),
+    rank: (row) => (row.rank === null ? null : row.rank + 1e7 * row.entry.place),
     figure: (row) => row.value,
     reached: (row) => (row.entry.n ? row.reached / row.entry.n : null),
     entry: (row) => row.entry.model,
@@ -104,7 +106,7 @@
     const { entries, target } = payload;
     const column = state.column;
     const asked = Number(state.target);
-    const moved = payload.whole && state.target !== "" && Number.isFinite(asked) && board.ofTraining(column);
+    const moved = payload.whole && state.target !== "" && Number.isFinite(asked) && board.movable(payload, column);
     if (!moved) {
       return entries.map((entry, at) => {
         const figure = entry.has(column) ? entry.figure(column) : {};
