@@ -185,6 +185,39 @@ def test_a_site_shows_the_badge_of_this_very_entry(recorded, tmp_path):
     assert "re-run:" not in page.read_text()
 
 
+@pytest.fixture
+def board(recorded, tmp_path):
+    (tmp_path / "rules.toml").write_text(RULES)
+    words = ("--author", "Ann Lee", "--email", "ann@example.org", "--ruleset", "rules.toml", "-o", "board")
+    assert recorded("board", "submit", "digits", *words)[0] == 0
+    return tmp_path / "board"
+
+
+@pytest.mark.slow
+def test_the_first_entries_of_a_leaderboard_are_verified_and_get_badges(board, recorded):
+    (entry,) = (board / "digits").rglob("*.json")
+    words = ("--top", 2, "--same-seeds", "--most", 3, "--badge", "verified")
+    code, out, _ = recorded("board", "verify", "board", *words)
+    assert code == 4
+    assert "samples consistent" in out
+    assert Path("verified", entry.relative_to(board)).exists()
+
+
+def test_an_entry_of_a_leaderboard_that_cannot_be_run_here_is_named(board, recorded):
+    (entry,) = (board / "digits").rglob("*.json")
+    changed(entry, settings={**json.loads(entry.read_text())["settings"], "scheme": "mine.py"})
+    code, out, _ = recorded("board", "verify", "board", "--json")
+    (found,) = json.loads(out)["entries"]
+    assert (code, found["kind"], found["entry"]) == (4, "not run", str(entry.relative_to(board)).removesuffix(".json"))
+    assert "names a file with code" in found["reason"]
+
+
+@pytest.mark.parametrize("words", [("ENTRY", "--top", "3"), ("board", "--task-file", "own.py")])
+def test_what_is_only_for_an_entry_or_a_leaderboard_is_refused(board, recorded, words):
+    (entry,) = (board / "digits").rglob("*.json")
+    assert recorded("board", "verify", *(entry if each == "ENTRY" else each for each in words))[0] == 2
+
+
 def test_a_badge_says_that_other_code_was_run(entry, recorded):
     changed(entry, provenance={"source_digest": "0" * 64})
     recorded("board", "verify", entry, "--same-seeds", "--most", 3, "--badge", "verified/a.json")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import LevelbenchError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.rerun import ClaimedRun, Reproduction
@@ -28,6 +28,7 @@ __all__ = ["command", "read_badges", "verify"]
 
 _EXIT = {"consistent": 0, "inconsistent": 1, "samples consistent": 4, "cannot tell": 4}
 _STEP = 5
+_NOT_RUN = "not run"
 
 _runs_option = click.option(
     "-n",
@@ -116,12 +117,17 @@ def command(runs: str, store_path: Path, as_json: bool, **given: Any) -> int:
 
 @click.command("verify", cls=shared.Grouped)
 @click.argument("entry", type=click.Path(path_type=Path))
+@click.option("--top", type=click.IntRange(min=1), help="Entries of each ranking, if ENTRY is a folder.  [default: 5]")
 @_runs_option
 @_most_option
 @click.option("--seed", type=click.IntRange(min=0), help="First seed of the re-runs.  [default: drawn at random]")
 @click.option("--same-seeds", is_flag=True, help="Use the claimed seeds, which finds edited curves with fewer runs.")
 @_file_option
-@click.option("--badge", type=click.Path(path_type=Path), help="Write the answer to this .json file, for the board.")
+@click.option(
+    "--badge",
+    type=click.Path(path_type=Path),
+    help="Write the answer to this .json file (of a leaderboard: this folder), for the board.",
+)
 @_into_option
 @shared.data_option
 @shared.table_options
@@ -132,10 +138,24 @@ def verify(entry: Path, as_json: bool, **given: Any) -> int:
     \b
       levelbench board verify leaderboard/digits/training/ENTRY.json
       levelbench board verify ENTRY.json --task-file their_recipe.py --badge verified/ENTRY.json
+      levelbench board verify leaderboard --top 5 --badge verified
+
+    Of a leaderboard's folder, the first of each ranking of training are verified, one after the other; one that cannot
+    be run here is named, and exit code 1 means that one is inconsistent.
 
     The entry names its task, recipe and settings; --task-file is where its author's own code is, which then runs as
     you: use a machine or container that holds no secrets. Decides as levelbench rerun does.
     """
+    if entry.is_dir():
+        return _verify_first(entry, as_json, given)
+    if given["top"] is not None:
+        raise UsageError(f"--top {given['top']}", f"{entry} is one entry", "give the leaderboard's folder, or no --top")
+    answer, notes = _verified(entry, given, as_json)
+    return _show(f"entry {entry.name}", answer, notes, given, as_json)
+
+
+def _verified(entry: Path, given: dict[str, Any], as_json: bool) -> tuple[_Answer, list[str]]:
+    """What running an entry again says, with remarks; the badge is written if there is to be one."""
     from levelbench.competition.entries import read_submission
 
     submission = read_submission(entry)
@@ -154,7 +174,63 @@ def verify(entry: Path, as_json: bool, **given: Any) -> int:
     answer = _until_told(arm, first, claim, given, as_json)
     if given["badge"] is not None:
         _write_badge(given["badge"], entry, answer, claim.other_code)
-    return _show(f"entry {entry.name}", answer, notes, given, as_json)
+    return answer, notes
+
+
+def _verify_first(folder: Path, as_json: bool, given: dict[str, Any]) -> int:
+    """Verify the first entries of each ranking of a leaderboard."""
+    from levelbench.report.tables import Column, Table
+
+    if given["task_file"] is not None:
+        raise UsageError(f"--task-file for {folder}", "it is that of one entry", "verify that entry alone")
+    outcomes: list[dict[str, str]] = []
+    for identity in _first_of(folder, given["top"] or 5):
+        badge = None if given["badge"] is None else given["badge"] / f"{identity}.json"
+        click.echo(f"verifying {identity}", err=True)
+        try:
+            answer, _ = _verified(folder / f"{identity}.json", {**given, "badge": badge}, as_json)
+            kind, reason = str(answer.found.kind), answer.found.reason
+        except LevelbenchError as error:
+            kind, reason = _NOT_RUN, f"{error.found}: {error.do}"
+        outcomes.append({"entry": identity, "kind": kind, "reason": reason})
+    table = Table.of(
+        "verified",
+        f"Entries of {folder} that were run again",
+        outcomes,
+        (Column("entry", "entry"), lambda each: each["entry"]),
+        (Column("kind", "re-run"), lambda each: each["kind"]),
+        (Column("reason", "because"), lambda each: each["reason"]),
+    )
+    lines = [] if outcomes else ["no entry of training has a rank"]
+    shared.present(
+        [table] if outcomes else [],
+        lines,
+        lambda: {"entries": outcomes},
+        lambda: shared.write_tables(given, [table], lines),
+        as_json=as_json,
+    )
+    kinds = {each["kind"] for each in outcomes}
+    if "inconsistent" in kinds:
+        return 1
+    return 0 if kinds == {"consistent"} else 4
+
+
+def _first_of(folder: Path, top: int) -> list[str]:
+    """The entries of training that come first in the rankings by which boards open, each once."""
+    from levelbench.cli.board_limits import known_limits
+    from levelbench.competition.site.build import build
+
+    with TemporaryDirectory(prefix="levelbench-verify-") as site:
+        rankings = build(folder, Path(site) / "site", top=top, limits=known_limits).rankings
+    first = {(each.board, each.division): each for each in reversed(rankings)}
+    found = [
+        row.id
+        for each in rankings
+        if first[each.board, each.division] is each
+        for row in each.rows
+        if row.rank is not None and "/training/" in row.id
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _one_specification(records: list[Record], words: str) -> list[Record]:

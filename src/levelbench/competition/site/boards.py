@@ -285,7 +285,10 @@ def said_of(entry: EntryPayload, figure: FigurePayload | None) -> list[str]:
 
 
 class RankingRow(Struct):
-    """One place of a ranking; ``ranks`` and ``against`` are what the tests say, ``said`` what a reader should know."""
+    """One place of a ranking; ``ranks`` and ``against`` are what the tests say, ``said`` what a reader should know.
+
+    ``id`` is the entry's file below the leaderboard, without ``.json``.
+    """
 
     rank: int | None
     ranks: str
@@ -296,6 +299,7 @@ class RankingRow(Struct):
     signed: str
     machine: str
     said: list[str]
+    id: str
 
 
 class BoardRanking(Struct):
@@ -320,7 +324,7 @@ def rankings(board: BoardPayload, top: int) -> list[BoardRanking]:
         rows = [
             RankingRow(
                 *(figure.rank, figure.ranks, figure.against, each.model, each.author, figure.text),
-                *(each.signed, each.machine, said_of(each, figure)),
+                *(each.signed, each.machine, said_of(each, figure), each.id),
             )
             for each, figure in ((each, figures[each.id]) for each in having[:top])
         ]
