@@ -410,6 +410,25 @@ def test_each_run_of_one_program_and_setting_has_the_next_seed(track):
     assert seeds == [0, 1, 0, 2]
 
 
+def test_an_edited_program_begins_with_the_seeds_that_the_other_text_had(tmp_path):
+    program, seeds = tmp_path / "train.py", []
+    environment = {**os.environ, "LEVELBENCH_STORE": str(tmp_path / "store")}
+    for version in ("one", "one", "two", "two", "one"):
+        program.write_text(
+            f"version = {version!r}\n"
+            "import levelbench\n"
+            "with levelbench.track('mine', target={'accuracy': 0.9}, quiet=True) as run:\n"
+            "    run.evaluate(0.5 + 0.01 * run.seed)\n"
+            "print(run.seed)\n"
+        )
+        made = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment, check=True)
+        seeds.append(int(made.stdout))
+    assert seeds == [0, 1, 0, 1, 2]
+    groups = group_runs(read_folder(tmp_path / "store")[0])
+    assert sorted(len(each.runs) for each in groups) == [2, 3]
+    assert "missing runs" not in {each.subject for each in comparable(*groups).caveats}
+
+
 def test_programs_that_start_at_once_have_seeds_of_their_own(tmp_path):
     program = tmp_path / "train.py"
     program.write_text(

@@ -76,10 +76,10 @@ def track(
     beside it. ``direction`` and ``scale`` (lowest and highest value; ``None``: no highest) follow from the metric's
     name where it says what is better, as ``val_loss`` and ``accuracy`` do. ``settings`` are what the runs that are
     compared differ in (``lr=0.1``); ``recipe`` is the name of the program, and that of its file where it is not given.
-    ``seed`` tells repetitions apart and is the next one that has no run; seed the program with ``run.seed``. A
-    setting of that name is the seed, and a setting ``device`` that names one is the device (else "cpu"). Paths and
-    lists of plain values are recorded as text, and settings that are ``None`` are not. The loop ends when the target is
-    reached by the rule ``crossing`` or after ``budget_s`` seconds.
+    ``seed`` tells repetitions apart and is the next one without a run of this program; seed the program with
+    ``run.seed``. A setting of that name is the seed, and a setting ``device`` that names one is the device (else
+    "cpu"). Paths and lists of plain values are recorded as text, and settings that are ``None`` are not. The loop ends
+    when the target is reached by the rule ``crossing`` or after ``budget_s`` seconds.
 
         with levelbench.track("my-model", target={"accuracy": 0.94}, settings={"lr": 0.1}) as run:
             for epoch in run.epochs(30):

@@ -144,7 +144,7 @@ class TrackedRun(MarkedRun):
         # Of programs that start at once each is to have a seed of its own.
         with claimed(folder / f".{self._key[:8]}", lambda: None) if self._picks_seed else nullcontext():
             if self._seed is None:
-                self._seed = _next_seed(folder, self._key)
+                self._seed = self._next_seed()
             writer = RecordWriter.create(self._store, self._header()) if self._first else None
         self._left = self._watch_files() if self._first and outside is None else None
         self._record = Written(writer.path if writer else Path(), writer)
@@ -217,8 +217,22 @@ class TrackedRun(MarkedRun):
     def seed(self) -> int:
         """The seed of the run; by default the first one without a run when this is first read."""
         if self._seed is None:
-            self._seed = _next_seed(self._folder, self._key)
+            self._seed = self._next_seed()
         return self._seed
+
+    def _next_seed(self) -> int:
+        """The first seed from 0 on that no record has of this key, program and packages: an edited one starts anew."""
+        taken = set[int]()
+        for path in self._folder.glob(f"*/{self._key[:8]}-s*.jsonl"):
+            if (named := re.match(rf"{self._key[:8]}-s(\d+)-", path.name)) is None or int(named[1]) in taken:
+                continue
+            with suppress(LevelbenchError, OSError):
+                header = read_header(path, lines.RUN)
+                packages = header.environment.get("packages_imported", {})
+                if header.source.whole != self._source.whole or packages != dict(self._packages):
+                    continue
+            taken.add(int(named[1]))
+        return next(seed for seed in range(len(taken) + 1) if seed not in taken)
 
     @property
     def _folder(self) -> Path:
@@ -587,10 +601,3 @@ def _first_start_ns(folder: Path, key: str) -> int:
         first = min(found, key=lambda path: path.stat().st_mtime_ns)
         return int(datetime.fromisoformat(read_header(first, lines.RUN).started).timestamp() * 1e9)
     return int(utc_now().timestamp() * 1e9)
-
-
-def _next_seed(folder: Path, key: str) -> int:
-    """The first seed from 0 on that no record of this key has."""
-    found = (re.match(rf"{key[:8]}-s(\d+)-", each.name) for each in folder.glob(f"*/{key[:8]}-s*.jsonl"))
-    taken = {int(each[1]) for each in found if each}
-    return next(seed for seed in range(len(taken) + 1) if seed not in taken)
