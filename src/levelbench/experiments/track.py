@@ -23,7 +23,7 @@ from typing import Literal
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments.marking import place_of_rank
-from levelbench.experiments.own_code import cells_behind, own_modules, packages_imported
+from levelbench.experiments.own_code import cells_behind, own_modules, used_by
 from levelbench.experiments.tracked import TrackedRun
 from levelbench.measure.crossing import sign_of
 from levelbench.records import Specification
@@ -109,7 +109,8 @@ def track(
     if isinstance(budget, str) or (budget is not None and budget <= 0):
         raise UsageError(asked, f"its budget_s is {budget_s!r}", "give seconds: a number above 0")
     frame = sys._getframe(1)  # the program's frame is known in no other way
-    source, packages = _source_of(frame), packages_imported(_module_of(frame))
+    source = _source_of(frame)
+    uses = used_by(_module_of(frame), source.text)
     rank, ranks = place_of_rank()
     team = Distribution(ranks, "own", {}, "own", "own") if ranks > 1 else None
     specification = Specification(
@@ -131,7 +132,7 @@ def track(
     key = key_of(specification)
     if seed is None and ranks > 1:
         raise UsageError(asked, f"it is one of {ranks} ranks", "give all of them one seed: seed=0")
-    return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet, packages=packages)
+    return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet, uses=uses)
 
 
 def _settings_given(asked: str, given: object) -> dict[str, object]:

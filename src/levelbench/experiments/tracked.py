@@ -23,6 +23,7 @@ from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.jobs import Sights, Written
 from levelbench.experiments.marking import MarkedRun, examples_of
 from levelbench.experiments.off_clock import Spent, spent_doubts
+from levelbench.experiments.own_code import Uses, settings_of_a_run
 from levelbench.experiments.told import UNSEEN, Page, ToldTimeline
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.crossing import find_crossing
@@ -95,13 +96,13 @@ class TrackedRun(MarkedRun):
         first: bool,
         quiet: bool,
         outside: Outside | None = None,
-        packages: Mapping[str, str] | None = None,
+        uses: Uses | None = None,
     ) -> None:
         super().__init__()
         self._seed, self._picks_seed = seed, seed is None
         self.reached = self.over = False
         self._specification, self._key, self._source, self._store = specification, key, source, store
-        self._outside, self._packages = outside, packages or {}
+        self._outside, self._uses = outside, uses or Uses()
         self._first, self._quiet = first, quiet
         self._mark_ns = 0
         self._step_open = False
@@ -136,8 +137,8 @@ class TrackedRun(MarkedRun):
         kind, quality = _ended_at
         if outside is None and kind == self._kind and math.isfinite(quality):
             self._environment[BEFORE_ENDED_AT] = quality
-        if self._packages:
-            self._environment["packages_imported"] = dict(self._packages)
+        if self._uses.packages:
+            self._environment["packages_imported"] = dict(self._uses.packages)
         if outside is None and sys.argv[1:]:
             self._environment["arguments"] = redact(shlex.join(sys.argv[1:]))[:_MOST_ARGUMENTS]
         folder = self._folder
@@ -146,6 +147,8 @@ class TrackedRun(MarkedRun):
             if self._seed is None:
                 self._seed = self._next_seed()
             writer = RecordWriter.create(self._store, self._header()) if self._first else None
+        known = (*self._specification.settings.values(), self.seed)
+        self._variables = settings_of_a_run(self._uses.variables, known)
         self._left = self._watch_files() if self._first and outside is None else None
         self._record = Written(writer.path if writer else Path(), writer)
         self._thread, self._state, MarkedRun.current = threading.get_ident(), "open", self
@@ -229,7 +232,7 @@ class TrackedRun(MarkedRun):
             with suppress(LevelbenchError, OSError):
                 header = read_header(path, lines.RUN)
                 packages = header.environment.get("packages_imported", {})
-                if header.source.whole != self._source.whole or packages != dict(self._packages):
+                if header.source.whole != self._source.whole or packages != self._uses.packages:
                     continue
             taken.add(int(named[1]))
         return next(seed for seed in range(len(taken) + 1) if seed not in taken)
@@ -534,6 +537,8 @@ class TrackedRun(MarkedRun):
         suspect = [*doubts(self._environment, after), *outside.suspect, *went_on]
         if outside.read is not None:
             after["files_read"] = outside.read
+        elif self._left is not None and (read := self._variables | self._left.settings(self._uses.settings)):
+            after["files_read"] = read
         data = outside.data if self._left is None else self._left.data()
         if data is not None:
             after["data_read"] = data
