@@ -756,6 +756,18 @@ def test_a_text_that_changed_between_runs_of_one_program_is_a_doubt(run, group):
     ]
 
 
+def test_settings_that_tracked_programs_read_and_do_not_share_are_a_note(run, group):
+    def told(one, other, started="in place"):
+        facts = {"environment": {"machine": {"id": "m1"}, "started": started}}
+        sides = (group(name, [run(1.0, files_read=read, **facts)]) for name, read in (("a", one), ("b", other)))
+        return [str(each) for each in comparable(*sides).caveats if each.subject == "settings read"]
+
+    assert told({"a.yaml": "1", "$LR": "2"}, {"a.yaml": "1", "b.yaml": "3"}) == []
+    assert told({"a.yaml": "1"}, {"a.yaml": "2"}) == ["note: their programs read different versions of a.yaml"]
+    assert told({"$LR": "1"}, {"$LR": "2"}) == ["note: their programs read different values of $LR"]
+    assert told({"a.yaml": "1"}, {"a.yaml": "2"}, "from outside") == []
+
+
 def test_programs_that_read_different_data_files_are_doubted_whatever_the_files_are_called(run, group):
     def told(one, other, **facts):
         sides = (group(name, [run(1.0, data_read=read, **facts)]) for name, read in (("a", one), ("b", other)))
@@ -802,6 +814,7 @@ def test_arguments_of_a_program_that_its_settings_do_not_tell_are_said(run, grou
         return [str(each) for each in found if each.subject == "arguments"]
 
     assert told("--name b --seed 17 --out runs/0", "--name=b --seed 18 --out runs/1") == []
+    assert len(told("--config conf/a.yaml", "--config conf/b.yaml")) == 2
     assert told("--fast -1 train", "--fast -1 train") == [
         "note: their programs had different arguments: none against --fast -1 train"
     ]

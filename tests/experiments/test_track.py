@@ -410,6 +410,26 @@ def test_each_run_of_one_program_and_setting_has_the_next_seed(track):
     assert seeds == [0, 1, 0, 2]
 
 
+@pytest.mark.slow
+def test_an_edited_program_begins_with_the_seeds_that_the_other_text_had(tmp_path):
+    program, seeds = tmp_path / "train.py", []
+    environment = {**os.environ, "LEVELBENCH_STORE": str(tmp_path / "store")}
+    for text in ("one", "one", "two", "two", "one"):
+        program.write_text(
+            f"version = {text!r}\n"
+            "import levelbench\n"
+            "with levelbench.track('mine', target={'accuracy': 0.9}, quiet=True) as run:\n"
+            "    run.evaluate(0.5 + 0.01 * run.seed)\n"
+            "print(run.seed)\n"
+        )
+        made = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment, check=True)
+        seeds.append(int(made.stdout))
+    assert seeds == [0, 1, 0, 1, 2]
+    groups = group_runs(read_folder(tmp_path / "store")[0])
+    assert sorted(len(each.runs) for each in groups) == [2, 3]
+    assert "missing runs" not in {each.subject for each in comparable(*groups).caveats}
+
+
 def test_programs_that_start_at_once_have_seeds_of_their_own(tmp_path):
     program = tmp_path / "train.py"
     program.write_text(
@@ -744,6 +764,56 @@ def readings_are_noted(tmp_path):
     file.read_bytes()
     if file.stat().st_atime_ns == before:
         pytest.skip("this file system notes no readings (noatime)")
+
+
+SETTINGS_READ = """
+import os, pathlib, sys
+import levelbench
+
+for name in ("own.yaml", "results.json", *sys.argv[1:]):
+    if pathlib.Path(name).exists():
+        pathlib.Path(name).read_text()
+os.environ.get("COST"), os.environ.get("RUN_NAME"), os.environ.get("LR"), os.environ.get("OUT")
+with levelbench.track("mine", target={"accuracy": 0.9}, settings={"lr": 0.1}, quiet=True) as run:
+    pathlib.Path("inside.toml").read_text()
+    run.evaluate(0.5)
+pathlib.Path("results.json").write_text(str(run.seed))
+pathlib.Path("report.yaml").write_text(str(run.seed))
+"""
+
+
+@pytest.fixture
+def settings_read(tmp_path, readings_are_noted):
+    """What a program that reads settings from several places says that it read, in one run after the other."""
+    (tmp_path / "train.py").write_text(SETTINGS_READ)
+    for name in ("own.yaml", "inside.toml", "given.json"):
+        (tmp_path / name).write_text("size: 1\nseed: 3\n")
+
+    def read(*words, **variables):
+        store = tmp_path / "store"
+        environment = {**os.environ, "LEVELBENCH_STORE": str(store), **variables}
+        known = set(store.glob("*/*/*.jsonl"))
+        subprocess.run([sys.executable, "train.py", *words], env=environment, cwd=tmp_path, check=True)
+        (path,) = set(store.glob("*/*/*.jsonl")) - known
+        return read_record(path).end.environment_after["files_read"]
+
+    return read
+
+
+@needs_inotify
+def test_a_tracked_program_records_the_settings_that_it_reads(settings_read):
+    found = settings_read("given.json", COST="2", RUN_NAME="a", LR="0.10", OUT="x/y")
+    assert found.keys() == {"$COST", "own.yaml", "inside.toml", "given.json"}
+
+
+@pytest.mark.slow
+@needs_inotify
+def test_settings_of_a_tracked_program_that_were_edited_differ_and_its_seed_does_not(settings_read, tmp_path):
+    first = settings_read("given.json", COST="2")
+    (tmp_path / "own.yaml").write_text("size: 1\nseed: 4\n")
+    (tmp_path / "given.json").write_text("size: 2\nseed: 3\n")
+    second = settings_read("given.json", COST="3")
+    assert {name for name in first if second[name] != first[name]} == {"$COST", "given.json"}
 
 
 def tracked_doubts(folder: Path, runs: int = 2, **parts: str) -> list[list[str]]:

@@ -24,6 +24,8 @@ from levelbench.experiments.own_code import (
     data_digests,
     is_data,
     is_program,
+    is_settings,
+    settings_digests,
     settings_outside,
     source_behind,
     texts_among,
@@ -317,6 +319,29 @@ class LeftFiles:
         found |= settings_outside(texts, self._words, self._folder)
         changed = [path for path in read if path.suffix == ".py" and self._now.get(path) != self._before[path]]
         return found | {self._name(path): "changed while it was read" for path in changed}
+
+    def settings(self, named: Iterable[str]) -> dict[str, str]:
+        """The files of settings that it has read, by their paths from the folder with a digest of each.
+
+        Known after :meth:`doubts`. Readings of a program that has begun are not all known, so those are among them that
+        have one of the names that it has ``named``, as far as anything has read them since they were written. Results
+        are kept in JSON as well, so of these only those count that the words name.
+        """
+        said = {word.rpartition("=")[2] for word in self._words}
+        given = set(self._places(said))
+        kept = {path for path in self._read_at_all if is_settings(path.name) and path.suffix != ".json"} | given
+        for path in self._places(named):
+            with suppress(OSError):
+                state = path.stat()
+                kept |= {path} if state.st_atime_ns > state.st_mtime_ns else set()
+        same = (path for path in kept if path in self._before and self._now.get(path) == self._before[path])
+        return settings_digests(same, self._folder)
+
+    def _places(self, names: Iterable[str]) -> Iterator[Path]:
+        """Where files of settings may lie: in the folder, or next to the program."""
+        program = Path(next(iter(self._words), "")).absolute().parent
+        for name in filter(is_settings, names):
+            yield from {Path(os.path.normpath(folder / name)) for folder in (self._folder, program)}
 
     def data(self) -> dict[str, str] | None:
         """The data files that it has read, by their paths from the folder with a digest of each.

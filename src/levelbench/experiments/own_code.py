@@ -10,8 +10,9 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import source_from_cache
@@ -20,9 +21,10 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
 from levelbench import plugins
-from levelbench.records.caveats import kind_of
+from levelbench.records.caveats import canonical, kind_of
 
 __all__ = [
+    "Uses",
     "cells_behind",
     "changed_files",
     "data_digests",
@@ -32,15 +34,19 @@ __all__ = [
     "is_ours",
     "is_own",
     "is_program",
+    "is_settings",
     "is_table",
     "named_settings",
     "own_modules",
     "packages_imported",
     "replaced_code",
+    "settings_digests",
+    "settings_of_a_run",
     "settings_outside",
     "settings_path",
     "source_behind",
     "texts_among",
+    "used_by",
     "variables_read",
 ]
 
@@ -153,6 +159,63 @@ def packages_imported(root: ModuleType | None, others: Iterable[ModuleType | Non
             distribution = _DISTRIBUTIONS.get(name, name)
             found[distribution] = importlib.metadata.version(distribution)
     return found
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What the texts of a program name: packages, with their versions, environment variables and files of settings."""
+
+    packages: Mapping[str, str] = field(default_factory=dict)
+    variables: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset()
+
+
+def used_by(root: ModuleType | None, text: str) -> Uses:
+    """What ``text``, or the module ``root`` that has it, and the user's own modules that this imports name."""
+    texts = [text.encode(), *(each for _, file, each in _own_texts(root, ()) if file.suffix == ".py")]
+    variables = {name for each in texts for name in _variables_of(each) if name not in _SESSION}
+    named = {each.decode(errors="replace") for part in texts for each in _SETTINGS_NAMED.findall(part)}
+    kept = frozenset(name for name in variables if not name.startswith(_LAUNCHERS))
+    return Uses(packages_imported(root), kept, frozenset(named))
+
+
+_SETTINGS_NAMED = re.compile(rb"""["']([\w./+-]*\.(?:ya?ml|toml|ini|cfg|conf|env))["']""")
+
+
+def settings_of_a_run(names: Iterable[str], known: Collection[object]) -> dict[str, str]:
+    """The environment variables ``names`` with the start of a digest, but for what tells one run from the next.
+
+    Those are seeds, names, places and values that are ``known``, as the settings of the run are.
+    """
+    plain, found = {canonical(str(each)) for each in known}, dict[str, str]()
+    for name in sorted(names):
+        value = os.environ.get(name, "")
+        place = "/" in value and not is_settings(value)
+        if not (place or canonical(value) in plain or _OF_ONE_RUN.search(name.upper())):
+            found[f"${name}"] = _variable_digest(name)
+    return found
+
+
+_OF_ONE_RUN = re.compile(r"SEED|NAME|ID$|DIR|PATH|KEY|TOKEN|LOG|OUT|^(?:WANDB|MLFLOW|COMET|NEPTUNE|CLEARML)_")
+
+
+def is_settings(name: str) -> bool:
+    """Whether a file of this name holds settings."""
+    return name.lower().endswith((".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".env", ".json"))
+
+
+def settings_digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
+    """Small texts of settings by their paths from ``folder``, each with the SHA-256 of its text without its seed."""
+    found = {}
+    for path in sorted(paths):
+        with suppress(OSError):
+            if path.stat().st_size < _LARGE_BYTES and is_own(path.resolve()):
+                text = _SEED.sub(b"seed", path.read_bytes())
+                found[os.path.relpath(path, folder)] = hashlib.sha256(text).hexdigest()
+    return found
+
+
+_SEED = re.compile(rb"""seed["']?\s*[:=]\s*\d+""", re.IGNORECASE)
 
 
 def variables_read(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:

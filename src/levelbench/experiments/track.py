@@ -23,7 +23,7 @@ from typing import Literal
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments.marking import place_of_rank
-from levelbench.experiments.own_code import cells_behind, own_modules, packages_imported
+from levelbench.experiments.own_code import cells_behind, own_modules, used_by
 from levelbench.experiments.tracked import TrackedRun
 from levelbench.measure.crossing import sign_of
 from levelbench.records import Specification
@@ -76,10 +76,10 @@ def track(
     beside it. ``direction`` and ``scale`` (lowest and highest value; ``None``: no highest) follow from the metric's
     name where it says what is better, as ``val_loss`` and ``accuracy`` do. ``settings`` are what the runs that are
     compared differ in (``lr=0.1``); ``recipe`` is the name of the program, and that of its file where it is not given.
-    ``seed`` tells repetitions apart and is the next one that has no run; seed the program with ``run.seed``. A
-    setting of that name is the seed, and a setting ``device`` that names one is the device (else "cpu"). Paths and
-    lists of plain values are recorded as text, and settings that are ``None`` are not. The loop ends when the target is
-    reached by the rule ``crossing`` or after ``budget_s`` seconds.
+    ``seed`` tells repetitions apart and is the next one without a run of this program; seed the program with
+    ``run.seed``. A setting of that name is the seed, and a setting ``device`` that names one is the device (else
+    "cpu"). Paths and lists of plain values are recorded as text, and settings that are ``None`` are not. The loop ends
+    when the target is reached by the rule ``crossing`` or after ``budget_s`` seconds.
 
         with levelbench.track("my-model", target={"accuracy": 0.94}, settings={"lr": 0.1}) as run:
             for epoch in run.epochs(30):
@@ -109,7 +109,8 @@ def track(
     if isinstance(budget, str) or (budget is not None and budget <= 0):
         raise UsageError(asked, f"its budget_s is {budget_s!r}", "give seconds: a number above 0")
     frame = sys._getframe(1)  # the program's frame is known in no other way
-    source, packages = _source_of(frame), packages_imported(_module_of(frame))
+    source = _source_of(frame)
+    uses = used_by(_module_of(frame), source.text)
     rank, ranks = place_of_rank()
     team = Distribution(ranks, "own", {}, "own", "own") if ranks > 1 else None
     specification = Specification(
@@ -131,7 +132,7 @@ def track(
     key = key_of(specification)
     if seed is None and ranks > 1:
         raise UsageError(asked, f"it is one of {ranks} ranks", "give all of them one seed: seed=0")
-    return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet, packages=packages)
+    return TrackedRun(specification, key, seed, source, place, first=rank == 0, quiet=quiet, uses=uses)
 
 
 def _settings_given(asked: str, given: object) -> dict[str, object]:

@@ -23,6 +23,7 @@ from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.jobs import Sights, Written
 from levelbench.experiments.marking import MarkedRun, examples_of
 from levelbench.experiments.off_clock import Spent, spent_doubts
+from levelbench.experiments.own_code import Uses, settings_of_a_run
 from levelbench.experiments.told import UNSEEN, Page, ToldTimeline
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.crossing import find_crossing
@@ -95,13 +96,13 @@ class TrackedRun(MarkedRun):
         first: bool,
         quiet: bool,
         outside: Outside | None = None,
-        packages: Mapping[str, str] | None = None,
+        uses: Uses | None = None,
     ) -> None:
         super().__init__()
         self._seed, self._picks_seed = seed, seed is None
         self.reached = self.over = False
         self._specification, self._key, self._source, self._store = specification, key, source, store
-        self._outside, self._packages = outside, packages or {}
+        self._outside, self._uses = outside, uses or Uses()
         self._first, self._quiet = first, quiet
         self._mark_ns = 0
         self._step_open = False
@@ -136,16 +137,18 @@ class TrackedRun(MarkedRun):
         kind, quality = _ended_at
         if outside is None and kind == self._kind and math.isfinite(quality):
             self._environment[BEFORE_ENDED_AT] = quality
-        if self._packages:
-            self._environment["packages_imported"] = dict(self._packages)
+        if self._uses.packages:
+            self._environment["packages_imported"] = dict(self._uses.packages)
         if outside is None and sys.argv[1:]:
             self._environment["arguments"] = redact(shlex.join(sys.argv[1:]))[:_MOST_ARGUMENTS]
         folder = self._folder
         # Of programs that start at once each is to have a seed of its own.
         with claimed(folder / f".{self._key[:8]}", lambda: None) if self._picks_seed else nullcontext():
             if self._seed is None:
-                self._seed = _next_seed(folder, self._key)
+                self._seed = self._next_seed()
             writer = RecordWriter.create(self._store, self._header()) if self._first else None
+        known = (*self._specification.settings.values(), self.seed)
+        self._variables = settings_of_a_run(self._uses.variables, known)
         self._left = self._watch_files() if self._first and outside is None else None
         self._record = Written(writer.path if writer else Path(), writer)
         self._thread, self._state, MarkedRun.current = threading.get_ident(), "open", self
@@ -217,8 +220,22 @@ class TrackedRun(MarkedRun):
     def seed(self) -> int:
         """The seed of the run; by default the first one without a run when this is first read."""
         if self._seed is None:
-            self._seed = _next_seed(self._folder, self._key)
+            self._seed = self._next_seed()
         return self._seed
+
+    def _next_seed(self) -> int:
+        """The first seed from 0 on that no record has of this key, program and packages: an edited one starts anew."""
+        taken = set[int]()
+        for path in self._folder.glob(f"*/{self._key[:8]}-s*.jsonl"):
+            if (named := re.match(rf"{self._key[:8]}-s(\d+)-", path.name)) is None or int(named[1]) in taken:
+                continue
+            with suppress(LevelbenchError, OSError):
+                header = read_header(path, lines.RUN)
+                packages = header.environment.get("packages_imported", {})
+                if header.source.whole != self._source.whole or packages != self._uses.packages:
+                    continue
+            taken.add(int(named[1]))
+        return next(seed for seed in range(len(taken) + 1) if seed not in taken)
 
     @property
     def _folder(self) -> Path:
@@ -520,6 +537,8 @@ class TrackedRun(MarkedRun):
         suspect = [*doubts(self._environment, after), *outside.suspect, *went_on]
         if outside.read is not None:
             after["files_read"] = outside.read
+        elif self._left is not None and (read := self._variables | self._left.settings(self._uses.settings)):
+            after["files_read"] = read
         data = outside.data if self._left is None else self._left.data()
         if data is not None:
             after["data_read"] = data
@@ -587,10 +606,3 @@ def _first_start_ns(folder: Path, key: str) -> int:
         first = min(found, key=lambda path: path.stat().st_mtime_ns)
         return int(datetime.fromisoformat(read_header(first, lines.RUN).started).timestamp() * 1e9)
     return int(utc_now().timestamp() * 1e9)
-
-
-def _next_seed(folder: Path, key: str) -> int:
-    """The first seed from 0 on that no record of this key has."""
-    found = (re.match(rf"{key[:8]}-s(\d+)-", each.name) for each in folder.glob(f"*/{key[:8]}-s*.jsonl"))
-    taken = {int(each[1]) for each in found if each}
-    return next(seed for seed in range(len(taken) + 1) if seed not in taken)

@@ -14,8 +14,19 @@ from levelbench.records.summary import RunGroup, RunSummary
 if TYPE_CHECKING:
     from levelbench.measure.environment import Difference
 
-__all__ = ["SHOWN", "Caveat", "Sides", "Weight", "distinct_texts", "ended", "fact", "kind_of", "listed"]
-__all__ += ["other_texts", "shortened"]
+__all__ = [
+    "SHOWN",
+    "Caveat",
+    "Sides",
+    "Weight",
+    "canonical",
+    "distinct_texts",
+    "ended",
+    "fact",
+    "is_tracked",
+    "kind_of",
+]
+__all__ += ["listed", "other_texts", "shortened", "versions_of"]
 
 Weight = Literal["refuse", "no verdict", "doubt", "note"]
 SHOWN = 4
@@ -95,6 +106,17 @@ def ended(group: RunGroup) -> list[RunSummary]:
     return sorted(runs, key=lambda run: (run.seed, run.started))
 
 
+def versions_of(names: Sequence[str]) -> str:
+    """What differs of the files and variables with these ``names``, as the end of a sentence."""
+    values = all(name.startswith("$") for name in names)
+    return f"different {'values' if values else 'versions'} of {listed(names)}"
+
+
+def is_tracked(run: RunSummary) -> bool:
+    """Whether a program measured itself, with ``levelbench.track``."""
+    return run.environment.get("started") == "in place"
+
+
 def distinct_texts(values: Iterable[str]) -> list[str]:
     """``values`` without repetitions, in order."""
     return list(dict.fromkeys(values))
@@ -117,6 +139,14 @@ def other_texts(read: Iterable[Mapping[str, str]]) -> list[str]:
     for name, digest in (item for each in read for item in each.items()):
         digests.setdefault(name, set()).add(digest)
     return sorted(name for name, found in digests.items() if len(found) > 1)
+
+
+def canonical(text: str) -> str:
+    """``text``, in one form for all spellings of a number."""
+    try:
+        return f"{float(text):.15g}"
+    except ValueError:
+        return text
 
 
 def kind_of(path: PurePath | str) -> str:

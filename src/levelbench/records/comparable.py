@@ -103,6 +103,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     same_work.definition,
     same_work.signatures,
     same_work.data_files,
+    same_work.settings_read,
     same_work.arguments,
     same_work.settings_without_effect,
     same_conditions.machine,

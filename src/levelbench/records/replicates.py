@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, listed, other_texts
+from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, is_tracked, listed, other_texts, versions_of
 from levelbench.records.doubts import counted_doubts, in_steps, made_again, out_of_turn
 from levelbench.records.reader import Record
 from levelbench.records.summary import RunGroup, RunSummary, summarise
@@ -284,7 +284,8 @@ def _read_changed(group: RunGroup) -> Iterator[Caveat]:
     read = {"files read": [run.files_read for run in runs], "data files": [run.data_read for run in runs]}
     for subject, known in read.items() if runs and "prepare" not in runs[0].settings else ():
         if changed := other_texts(known):
-            text = f"runs of {group.label} read different versions of {listed(changed)}: run all of them again"
+            text = f"runs of {group.label} read {versions_of(changed)}: run all of them again"
+            text += ", or pass what they set to track(settings=)" * (is_tracked(runs[0]) and subject == "files read")
             yield Caveat(subject, "doubt", text)
 
 

@@ -14,17 +14,20 @@ from levelbench.measure.policies import POLICIES
 from levelbench.records.caveats import (
     Caveat,
     Sides,
+    canonical,
     distinct_texts,
     fact,
+    is_tracked,
     kind_of,
     listed,
     shortened,
+    versions_of,
 )
 from levelbench.records.schema import DatasetFacts, key_of
 from levelbench.records.summary import RunSummary
 
 __all__ = ["arguments", "checksums_of_records", "contradictions", "contradictions_of", "data", "data_of", "definition"]
-__all__ += ["rules", "settings_without_effect", "signatures", "view"]
+__all__ += ["rules", "settings_read", "settings_without_effect", "signatures", "view"]
 
 _KEY_DIGITS = 64
 
@@ -246,6 +249,19 @@ _SHARDS = 3
 """So many files of one kind that both sides read are one set."""
 
 
+def settings_read(sides: Sides) -> Iterator[Caveat]:
+    """Files of settings and environment variables that tracked programs read, and that the sides do not share."""
+    read: list[dict[str, set[str]]] = []
+    for _, runs in sides.each:
+        found: dict[str, set[str]] = {}
+        for name, digest in (item for run in runs if is_tracked(run) for item in run.files_read.items()):
+            found.setdefault(name, set()).add(digest)
+        read.append(found)
+    one, other = read
+    if differing := sorted(name for name in one.keys() & other.keys() if one[name].isdisjoint(other[name])):
+        yield Caveat("settings read", "note", f"their programs read {versions_of(differing)}")
+
+
 def arguments(sides: Sides) -> Iterator[Caveat]:
     """Arguments of programs that track their runs, apart from those that are settings."""
     for group, runs in sides.each:
@@ -266,30 +282,27 @@ def _unrecorded_arguments(runs: Sequence[RunSummary]) -> list[list[str]]:
     seeds = [str(run.seed) for run in runs]
     found = []
     for run, options in zip(runs, every, strict=True):
-        recorded = {_as_number(str(value)) for value in run.settings.values()}
+        recorded = {canonical(str(value)) for value in run.settings.values()}
         kept = []
         for at, (name, value) in enumerate(options):
             # A single run may have the number of its seed as another argument: the seed's follows those of all runs.
             follows = [own[at][1] if at < len(own) else "" for own in every] == seeds and len(set(seeds)) > 1
-            if not (follows or value in recorded or "/" in value or "seed" in name.lower()):
+            if not (follows or value in recorded or _is_place(value) or "seed" in name.lower()):
                 kept.append(name if name == value else f"{name} {value}")
         found.append(kept)
     return found
+
+
+def _is_place(value: str) -> bool:
+    """Whether it says where something lies, and not which settings are read."""
+    return "/" in value and not value.endswith((".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".json"))
 
 
 def _options(run: RunSummary) -> list[tuple[str, str]]:
     """Each argument of the run's program after the option that it belongs to; if to none, twice."""
     text = str(run.environment.get("arguments") or "").replace("=", " ")
     words = [each.split() for each in re.findall(r"-\S*(?:\s+(?!-\D)\S+)?|\S+", text)]
-    return [(each[0] if len(each) > 1 else _as_number(each[0]), _as_number(each[-1])) for each in words]
-
-
-def _as_number(text: str) -> str:
-    """``text``, in a canonical form if it is a number."""
-    try:
-        return f"{float(text):.15g}"
-    except ValueError:
-        return text
+    return [(each[0] if len(each) > 1 else canonical(each[0]), canonical(each[-1])) for each in words]
 
 
 def signatures(sides: Sides) -> Iterator[Caveat]:

@@ -53,6 +53,23 @@ def test_any_part_of_a_recipe_that_changes_between_calls_is_found(part, values):
     assert f"it has a different {part}" in found(lambda: recipe(**{part: next(turns)}))["settings"]
 
 
+def with_sampler_of_its_own(shift):
+    class Own(Shuffled):
+        def shifted(self):
+            return shift
+
+    return recipe(sampler=Own(64))
+
+
+def test_a_class_within_a_recipe_does_not_make_it_another_one():
+    assert "settings" not in found(lambda: with_sampler_of_its_own(1))
+
+
+def test_a_class_within_a_recipe_that_differs_each_time_is_found():
+    turns = itertools.count()
+    assert "it has a different sampler" in found(lambda: with_sampler_of_its_own(next(turns)))["settings"]
+
+
 def test_a_recipe_without_a_docstring_and_with_a_wrong_annotation_is_found():
     def bare(lr: str = 0.05):
         return recipe(optimizer=Momentum(lr))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from itertools import pairwise
+from types import FunctionType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +60,34 @@ def settings(task: Task, name: str, given: Mapping[str, Setting]) -> Iterator[Fi
         yield passed(f"{len(task.settings(name))} settings; made twice, it is the same recipe")
 
 
+def _same_class(one: type, other: type) -> bool:
+    """Whether two classes are one, or a recipe made both from one text with the same plain values around it."""
+    if one is other:
+        return True
+    if (one.__module__, one.__qualname__, one.__bases__) != (other.__module__, other.__qualname__, other.__bases__):
+        return False
+    own, others = ({name: _text_of(value) for name, value in vars(each).items()} for each in (one, other))
+    return own == others
+
+
+def _text_of(value: object) -> object:
+    """What there is of an attribute of a class when it is made again: a plain value, a function's code and closure."""
+    if isinstance(value, classmethod | staticmethod):
+        value = value.__func__
+    if isinstance(value, FunctionType):
+        closure = []
+        for each in value.__closure__ or ():
+            # One that was not yet set is empty.
+            with suppress(ValueError):
+                closure.append(_plain(each.cell_contents))
+        return value.__code__, tuple(map(_plain, value.__defaults__ or ())), tuple(closure)
+    return _plain(value)
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, bool | int | float | str | None) else type(value)
+
+
 def _differing_part(first: Recipe, again: Recipe) -> str:
     """The first part in which two recipes differ."""
     for part in (each.name for each in fields(Recipe) if each.name not in ("network", "loss")):
@@ -66,7 +96,7 @@ def _differing_part(first: Recipe, again: Recipe) -> str:
             # An optax transformation consists of functions, which equal only themselves.
             continue
         # A part that does not define equality is compared by its fields.
-        if a != b and not (type(a) is type(b) and getattr(a, "__dict__", a) == getattr(b, "__dict__", b)):
+        if a != b and not (_same_class(type(a), type(b)) and getattr(a, "__dict__", a) == getattr(b, "__dict__", b)):
             return part
     one, other = first.network, again.network
     if isinstance(one, NativeNetwork) or isinstance(other, NativeNetwork):
