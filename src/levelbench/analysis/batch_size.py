@@ -430,11 +430,13 @@ def _critical(
             f"estimate ({low}, {level * 100:g} %): try larger sizes"
         )
         return None, [*lacks, *_evaluation_lines(values, above, hidden)]
-    interval = fit.intervals[0]
+    interval, arrived = fit.intervals[0], fit.n - fit.censored
+    if interval is None and not (fit.deviation < 1e-5 and arrived > 2):
+        # As many runs as the law has parameters fit it, whatever happened.
+        lacks.append(f"{arrived} runs are too few for a critical batch size: make more runs of each size ({more})")
+        return None, [*lacks, *_evaluation_lines(values, above, hidden)]
     if interval is None:
-        arrived = fit.n - fit.censored
-        same = fit.deviation < 1e-5 and arrived > 2
-        why = "the samples of all runs lie exactly on one curve" if same else f"{arrived} runs are too few"
+        why = "the samples of all runs lie exactly on one curve"
         lacks.append(f"the critical batch size has no interval: {why}; make more runs of each size ({more})")
     else:
         interval = Interval(
