@@ -291,6 +291,12 @@ def test_one_run_a_size_is_said_to_be_too_few(groups):
     assert any("a size with one run cannot tell luck from size" in line for line in found.lacks)
 
 
+def test_as_many_runs_as_the_law_has_parameters_have_no_critical_size(groups):
+    found = study_batch_size(groups({32: [9000], 64: [10_000]}))
+    assert found.critical is None
+    assert any("2 runs are too few for a critical batch size" in line for line in found.lacks)
+
+
 def test_if_no_run_arrives_it_is_said_what_to_give_them(groups):
     made = groups({64: [None] * 3, 128: [None] * 3})
     found = study_batch_size(

@@ -173,6 +173,11 @@ def test_a_missing_arm_is_named(study):
         compose(study(product)[:-1], OFF)
 
 
+def test_a_factor_that_never_varies_is_named(study):
+    with pytest.raises(UsageError, match="half is on in all runs, so it never varies"):
+        compose(study(product)[2:], OFF)
+
+
 def test_one_factor_composes_with_nothing(study):
     with pytest.raises(UsageError, match="two factors"):
         compose(study(product), {"smooth": 0.0})
@@ -273,8 +278,15 @@ def test_a_lesion_says_what_each_factor_gains_among_the_others():
 
 def test_a_lesion_without_one_of_its_arms_is_refused():
     every = frozenset("abc")
-    with pytest.raises(UsageError, match="it lacks a, b"):
-        lesions(experiment([every, frozenset("bc"), frozenset("ac")], names=tuple("abc")), {"a": 0, "b": 0, "c": 0})
+    arms = [every, frozenset("bc"), frozenset("ac"), frozenset("a")]
+    with pytest.raises(UsageError, match="there are no runs with a, b"):
+        lesions(experiment(arms, names=tuple("abc")), dict.fromkeys("abc", 0))
+
+
+def test_a_lesion_of_single_runs_says_why_it_is_unclear():
+    every = frozenset("abc")
+    groups = experiment([every, *(every - {each} for each in "abc")], names=tuple("abc"), n=1)
+    assert all("too few runs" in line for line in lesions(groups, dict.fromkeys("abc", 0)).lines())
 
 
 def test_framework_device_and_ranks_are_factors(run, group):

@@ -204,6 +204,7 @@ def test_the_universal_law_is_fastest_where_it_was_made_to_be():
         ({}, "on no number of ranks"),
         ({1: [4.0], 2: [2.5]}, "2 runs are too few"),
         ({1: [4.0, 4.1, 4.05], 2: [2.5, 2.4, 2.6]}, "three parameters, and two numbers of ranks"),
+        ({1: [8.0], 2: [4.5], 4: [2.7]}, "the Universal Scalability Law of an epoch has no interval"),
         ({1: [4.0, 4.1, 4.05], 2: [5.0, 5.1, 5.2]}, "which Amdahl's law cannot say"),
         ({1: [4.0, 4.1, 4.05], 2: [1.0, 1.1, 1.05]}, "falls at least in proportion"),
         ({2: [4.0, 4.1, 4.05], 4: [3.0, 3.1, 3.2]}, "the base of an epoch is extrapolated from 2"),

@@ -12,6 +12,7 @@ from scipy import stats
 from levelbench.analysis.stability import by_machine, stability
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import runs_needed_t, wilson
+from levelbench.report.studies import stability_tables
 
 
 @pytest.fixture
@@ -145,6 +146,12 @@ def test_a_single_run_and_runs_that_all_missed_have_no_figure_of_their_spread(st
         assert (found.needed, found.best_of, found.parts) == ((), (), ())
     assert one.restarts.interval is None
     assert none.restarts is None
+
+
+def test_times_that_are_all_the_same_have_no_variation_instead_of_a_sure_one_of_zero(study):
+    found = stability(study([2.0] * 6))
+    assert found.variation is None
+    assert "do not vary" in repr(stability_tables([found])[0].rows)
 
 
 def test_unfinished_runs_are_counted_apart(study, run):

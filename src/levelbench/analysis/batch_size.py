@@ -430,12 +430,12 @@ def _critical(
             f"estimate ({low}, {level * 100:g} %): try larger sizes"
         )
         return None, [*lacks, *_evaluation_lines(values, above, hidden)]
-    interval = fit.intervals[0]
+    interval, arrived = fit.intervals[0], fit.n - fit.censored
+    if interval is None and not (fit.deviation < 1e-5 and arrived > 2):
+        lacks.append(f"{arrived} runs are too few for a critical batch size: make more runs of each size ({more})")
+        return None, [*lacks, *_evaluation_lines(values, above, hidden)]
     if interval is None:
-        arrived = fit.n - fit.censored
-        same = fit.deviation < 1e-5 and arrived > 2
-        why = "the samples of all runs lie exactly on one curve" if same else f"{arrived} runs are too few"
-        lacks.append(f"the critical batch size has no interval: {why}; make more runs of each size ({more})")
+        lacks.append(f"the critical batch size has no interval: all runs lie exactly on one curve; make more ({more})")
     else:
         interval = Interval(
             1 / interval.high if interval.high > 0 else math.inf,

@@ -106,6 +106,7 @@ class Lesion:
         """One sentence for each factor."""
         return [
             f"{each.verdict.kind}  all against all but {each.factor}: {_verdict_ratio(each.verdict)}"
+            + (f"; {each.verdict.reason}" if each.verdict.reason else "")
             for each in self.against
         ]
 
@@ -221,11 +222,25 @@ def compose(
             f"the composition of {', '.join(off) or 'nothing'}", "it takes two factors", "name another factor"
         )
     cells = {cell.on: cell for cell in cells_of(groups, off)}
-    if lacking := [each for each in one_at_a_time(tuple(off)) if each not in cells]:
-        named = "; ".join(", ".join(sorted(each)) or "none of them" for each in lacking)
-        raise UsageError(f"the composition of {', '.join(off)}", f"there are no runs with {named}", "run these too")
+    _require_arms(f"the composition of {', '.join(off)}", cells, off, one_at_a_time(tuple(off)))
     _check_together(groups, off, across_machines)
     return _composed(cells, tuple(off), margin, level)
+
+
+def _require_arms(
+    asked: str, cells: Mapping[frozenset[str], FactorArm], off: Mapping[str, Value], arms: Sequence[frozenset[str]]
+) -> None:
+    """Raise ``UsageError`` for a factor that never varies, and for arms without runs."""
+    for name, value in off.items():
+        if len({name in on for on in cells}) == 1:
+            state = "on" if all(name in on for on in cells) else "off"
+            do = (
+                f"add runs with {name}={value}" if state == "on" else f"add runs with another value than {name}={value}"
+            )
+            raise UsageError(asked, f"{name} is {state} in all runs, so it never varies", f"{do}, or leave it out")
+    if lacking := [each for each in arms if each not in cells]:
+        named = "; ".join(", ".join(sorted(each)) or "none of them" for each in lacking)
+        raise UsageError(asked, f"there are no runs with {named}", "run these too")
 
 
 def _check_together(groups: Sequence[RunGroup], off: Mapping[str, Value], across_machines: bool) -> None:
@@ -252,11 +267,11 @@ def lesions(
     :raises UsageError: for fewer than two factors, or if an arm is missing.
     :raises IncomparableError: as :func:`compose`.
     """
+    factors, asked = tuple(off), f"the lesion of {', '.join(off) or 'nothing'}"
+    if len(factors) < 2:
+        raise UsageError(asked, "it takes two factors", "name another factor")
     cells = {cell.on: cell for cell in cells_of(groups, off)}
-    factors = tuple(off)
-    if len(factors) < 2 or (lacking := [each for each in lesion(factors) if each not in cells]):
-        named = "; ".join(", ".join(sorted(each)) for each in lacking) if len(factors) > 1 else "at least two factors"
-        raise UsageError(f"the lesion of {', '.join(off) or 'nothing'}", f"it lacks {named}", "run these too")
+    _require_arms(asked, cells, off, lesion(factors))
     _check_together(groups, off, across_machines)
     shared, every = 1 - (1 - level) / len(factors), cells[frozenset(factors)]
     against = []

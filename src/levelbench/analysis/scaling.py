@@ -317,6 +317,15 @@ def fit_scaling(
     first = counts[0] if counts else 0
     peak, said = (None, "") if usl is None else _peak(usl, what, unit)
     lacks += [said] if said else []
+    if usl is not None and usl.intervals[0] is None and not said:
+        why = (
+            "the times lie exactly on it"
+            if usl.n - usl.censored > 3
+            else "as many runs as it has parameters fit always"
+        )
+        lacks.append(
+            f"the Universal Scalability Law of {what} has no interval: {why}; make more runs of each point (-n 5)"
+        )
     return ScalingLaws(
         quantity=quantity,
         scheme=scheme,

@@ -176,7 +176,7 @@ def stability(group: RunGroup, *, effects: Sequence[float] = EFFECTS, level: flo
         unfinished=len(group.unfinished),
         trained_out=sum(run.trained_out and not run.hopeless for run in missed),
         share=wilson(len(times), group.n, level),
-        variation=variation(times, level) if usable else None,
+        variation=variation(times, level) if known else None,
         curve=kaplan_meier([*times, *given_up], [True] * len(times) + [False] * len(given_up)),
         restarts=restarts,
         best_s=min(times, default=None),

@@ -522,7 +522,7 @@ def stability_verb(
       levelbench analyze stability 'digits[framework=numpy]'
       levelbench analyze stability digits monday/ tuesday/ --effect 0.05
 
-    Exits with 4 if no group has two runs that reached the target.
+    Exits with 4 if no group has two runs that reached the target, at different times.
     """
     from levelbench.analysis.stability import EFFECTS, by_machine, stability
     from levelbench.cli.reporting import doubt_lines, group_json, require_sound

@@ -75,7 +75,12 @@ def stability_tables(found: Sequence[Stability], groups: Sequence[RunGroup] = ()
         ),
         (
             Column("variation", "variation", ColumnKind.SHARE),
-            lambda row: estimate_cell(row[0].variation, "fewer than two runs reached the target"),
+            lambda row: estimate_cell(
+                row[0].variation,
+                "the times do not vary, or one is zero"
+                if row[0].reached > 1
+                else "fewer than two runs reached the target",
+            ),
         ),
         (
             Column("restarts_s", "expected with restarts", ColumnKind.TIME_S),

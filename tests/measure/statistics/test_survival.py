@@ -249,6 +249,11 @@ def test_the_interval_of_restarts_allows_for_misses_that_no_run_shows():
     assert found.low > 0.98
 
 
+def test_one_very_long_run_does_not_pull_the_interval_of_restarts_to_no_time_at_all():
+    found = restarts_interval([5.0, 5.1, 4.9, 5.0, 500.0, 5.2, 4.95, 5.05], [])
+    assert 1.0 < found.low < 67 < found.high
+
+
 @pytest.mark.parametrize("share", [0.66, 0.9, 0.97])
 @pytest.mark.parametrize("n", [10, 20, 50])
 def test_the_interval_of_restarts_holds_the_expected_time(n, share):

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from levelbench.measure.statistics.distributions import normal_cdf, normal_quantile
-from levelbench.measure.statistics.intervals import INTERVAL_FROM, mean_interval, wilson
+from levelbench.measure.statistics.intervals import INTERVAL_FROM, log_mean_interval, mean_interval, wilson
 from levelbench.measure.statistics.values import (
     RANGE,
     Estimate,
@@ -155,6 +155,8 @@ def restarts_interval(
     Student's interval of the mean time and Wilson's of the odds of a miss, at the mean cost of one, are added by Zou
     and Donner's method (2008). If no run missed, some of the next ones still may, at the cost of ``unseen_s``: what a
     run takes until its budget is over. By default it is the longest run, which is too little if budgets are longer.
+    A few very long runs pull Student's lower end to zero and below, where no mean time is: it is at least that of the
+    geometric mean, which no mean is below.
     """
     reached, failed = positive(times, 0), finite(given_up_s, 0)
     k, n = len(reached), len(reached) + len(failed)
@@ -164,8 +166,9 @@ def restarts_interval(
     cost = float(failed.mean()) if n > k else max(unseen_s or 0.0, float(reached.max()))
     value, added = float(reached.mean()), (n - k) / k * cost
     low, high = ((1.0 - bound) / bound * cost for bound in (share.high, share.low))
-    below, above = math.hypot(value - mean.low, added - low), math.hypot(mean.high - value, high - added)
-    return Interval(max(0.0, value + added - below), value + added + above, level, "Student's t and Wilson, added")
+    least = max(mean.low, log_mean_interval(times, level).low)
+    below, above = math.hypot(value - least, added - low), math.hypot(mean.high - value, high - added)
+    return Interval(value + added - below, value + added + above, level, "Student's t and Wilson, added")
 
 
 _MOST_ARRANGEMENTS = 20_000
