@@ -1,6 +1,6 @@
 """Batches of a training split: their content, their order, and what they do not depend on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Lock, current_thread
 from threading import enumerate as threads
 from weakref import ref
@@ -13,8 +13,18 @@ from hypothesis import strategies as st
 from levelbench.errors import DataError, DefinitionError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.operators.frameworks import open_framework
+from levelbench.training import datasets
 from levelbench.training import input as inputs
-from levelbench.training.augmentation import Augmentation, CutMix, Cutout, Flip, Mixup, ProgressiveResize, RandomCrop
+from levelbench.training.augmentation import (
+    Augmentation,
+    CutMix,
+    Cutout,
+    Flip,
+    Mixing,
+    Mixup,
+    ProgressiveResize,
+    RandomCrop,
+)
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
 from levelbench.training.input import (
     Held,
@@ -25,6 +35,7 @@ from levelbench.training.input import (
     groups,
     in_batches,
     make_loader,
+    share_held_out,
 )
 from levelbench.training.samplers import Sequential, Shuffled
 
@@ -477,3 +488,37 @@ def test_each_pass_yields_all_examples_once_in_order(kind, framework, tmp_path):
 def test_raw_pixels_are_normalised():
     ((images, _),) = held(GREYS, normalisation=HALF).batches()
     np.testing.assert_allclose(images, (GREYS / 255 - 0.5) / 0.5, atol=1e-6)
+
+
+class _Fed(Mixing):
+    """Nine tenths of a validation example in each row, or the rows as they are."""
+
+    def __init__(self, held=None):
+        self.held = held
+
+    def apply(self, columns, classes, generator):
+        rows, labels = columns
+        if self.held is not None:
+            rows = 0.1 * rows + 0.9 * self.held[generator.integers(0, len(self.held), len(rows))]
+        return rows, np.eye(classes, dtype=np.float32)[labels]
+
+
+def test_validation_examples_that_a_mixture_disturbs_are_held_out_ones():
+    digits = datasets.digits.load(None)
+    held = np.asarray(digits.validation.inputs)
+    assert share_held_out(digits, Shuffled(64), 0, (), _Fed(held)) > 0.9
+    assert share_held_out(digits, Shuffled(64), 0, (), _Fed()) == 0
+
+
+@pytest.mark.parametrize(("columns", "decimals"), [(1, 9), (3, 0)])
+def test_training_examples_that_equal_validation_examples_by_chance_are_not_held_out_ones(columns, decimals):
+    labels = np.arange(1500) % 3
+    rows = np.random.default_rng(0).standard_normal((1500, columns)) + 2 * labels[:, None]
+    made = datasets.from_arrays("made", lambda: (rows.round(decimals).astype(np.float32), labels)).load(None)
+    assert all(share_held_out(made, Shuffled(64), seed, (), _Fed()) == 0 for seed in range(10))
+
+
+def test_a_batch_of_all_training_examples_is_compared_with_held_out_ones():
+    digits = datasets.digits.load(None)
+    few = replace(digits, train=Split(tuple(column[:50] for column in digits.train.columns)))
+    assert share_held_out(few, Shuffled(50), 0, (), _Fed()) == 0

@@ -320,7 +320,8 @@ def augmentation_doubts(trainer: Trainer) -> list[str]:
         return [f"{names} raised {type(error).__name__} when it was looked at after the run: what it trains on is open"]
     if share is None or share <= _MOST_FED:
         return []
-    return [f"{share:.0%} of the examples that {names} made for the first batch are validation examples"]
+    made = f"{share:.0%} of the examples that {names} made for the first batch"
+    return [f"{made} are validation examples, unchanged or disturbed"]
 
 
 def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:

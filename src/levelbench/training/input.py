@@ -387,13 +387,18 @@ def make_loader(
 
 _LOOKED_AT, _HELD_BACK, _SAME = 64, 4096, 1e-3
 
+_CLOSE, _NEARER, _TIMES_USUAL, _NUMBERS = 0.3, 0.5, 3, 2**25
+"""Of a disturbed example: most change, how much nearer it is, how much more often than by chance; numbers compared."""
+
 
 def share_held_out(
     dataset: Dataset, sampler: Sampler, seed: int, augment: Sequence[Augmentation] = (), mix: Mixing | None = None
 ) -> float | None:
-    """The share of a run's first training batch that are validation examples, to within 0.1 %.
+    """The share of a run's first training batch that are validation examples, to within 0.1 % or a little disturbed.
 
-    ``None`` if the examples are not numbers of one shape. At most 64 examples are compared with 4,096.
+    Disturbed ones are twice as near to a validation example as to any training example. Of data with few dimensions or
+    values, training examples are all that by themselves: three times their share is subtracted. ``None`` if the
+    examples are not numbers of one shape. At most 64 examples are compared with 4,096.
     """
     split, held = dataset.train, dataset.validation
     order = sampler.epoch(split, seed, 0)
@@ -404,9 +409,30 @@ def share_held_out(
     kept = rows_of(held.inputs, chosen, example_seeds(seed, 0, chosen))
     if given.dtype.kind not in "buif" or given.shape[1:] != kept.shape[1:] or not len(kept):
         return None
-    rows, others = (each.reshape(len(each), -1).astype(np.float64) for each in (given, kept))
-    apart = [np.sqrt(((others - row) ** 2).sum(1).min()) for row in rows]
-    return float(np.mean(np.asarray(apart) <= _SAME * np.linalg.norm(rows, axis=1)))
+    first = order.batch(0)[:_LOOKED_AT]
+    later = np.setdiff1d(np.arange(len(split), dtype=np.int64), first)
+    later = later[:: max(1, -(-len(later) // min(_HELD_BACK, max(1, _NUMBERS // max(1, kept[0].size)))))]
+    own = (rows_of(split.inputs, at, example_seeds(seed, 0, at)) for at in (first, later if len(later) else first))
+    rows, others, before, rest = (each.reshape(len(each), -1).astype(np.float64) for each in (given, kept, *own))
+    apart, sizes = _nearest(rows, others), np.linalg.norm(rows, axis=1)
+    same = float(np.mean(apart <= _SAME * sizes))
+    if before.shape[1] != rows.shape[1]:
+        # Images that are cropped to the size of the validation examples.
+        return same
+    usual = _nearest(before, others)
+    same -= _TIMES_USUAL * float(np.mean(usual <= _SAME * np.linalg.norm(before, axis=1)))
+    if not len(later):
+        return max(0.0, same)
+    trained = np.minimum(_nearest(rows, before), _nearest(rows, rest))
+    near = float(np.mean((apart <= _CLOSE * sizes) & (apart < _NEARER * trained)))
+    near -= _TIMES_USUAL * float(np.mean(usual < _NEARER * _nearest(before, rest)))
+    return max(0.0, same, near)
+
+
+def _nearest(rows: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The distance of each row from the nearest of ``others``."""
+    squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2.0 * rows @ others.T
+    return np.asarray(np.sqrt(np.maximum(squares.min(1), 0.0)))
 
 
 class _Epochs(Loader):
