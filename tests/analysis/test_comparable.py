@@ -211,6 +211,24 @@ def test_work_before_the_clock_of_a_tracked_run_that_makes_up_for_the_difference
     assert [each.startswith(start) for each in told] == [True] * doubted
 
 
+@pytest.mark.parametrize(
+    ("spent_s", "source", "doubted"),
+    [(0.65, "one", True), (0.65, "other", False), (0.4, "one", False)],
+    ids=["one program", "other imports", "alike"],
+)
+def test_a_third_of_a_second_of_work_before_the_clock_of_one_program_is_a_doubt(run, group, spent_s, source, doubted):
+    def arm(label, time_s, cpu_s, source):
+        before = {"cpu_s": cpu_s, "wall_s": cpu_s + 0.2}
+        more = {"started": "in place", "before_clock": before, "machine": {"id": "m1"}}
+        runs = [run(time_s, seed=seed, environment=more, source_digest=source) for seed in range(3)]
+        return group(label, runs)
+
+    found = comparable(arm("a", 0.9, 0.35, "one"), arm("b", 0.6, spent_s, source)).caveats
+    told = [each.sentence for each in found if "before their clocks" in each.sentence]
+    start = "before their clocks started a took 0.55 s and b 0.85 s; with that, b takes 1 times"
+    assert [each.startswith(start) for each in told] == [True] * doubted
+
+
 @pytest.mark.parametrize(("cpu_s", "weight"), [(9.0, "doubt"), (3.0, "note")], ids=["work", "waiting"])
 def test_before_the_clock_of_different_frameworks_only_processor_time_is_a_doubt(run, group, cpu_s, weight):
     def arm(label, time_s, framework, cpu_s):

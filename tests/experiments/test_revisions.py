@@ -135,6 +135,16 @@ def test_revisions_that_run_code_of_the_working_tree_are_doubted(repository):
     assert "it read part/run.sh of the working tree" in doubt
 
 
+@needs_inotify
+def test_revisions_that_run_code_of_the_checkout_of_another_are_doubted(repository):
+    with revisions(["HEAD~1", "HEAD"]) as (places, reads, _):
+        script = places[1].folder / "run.sh"
+        installed, own = (make_command(f"sh {script}", place.folder, reads=reads) for place in places)
+        (doubt,) = doubts_of(installed, carry_out_command(installed))
+        assert doubts_of(own, carry_out_command(own)) == []
+    assert "it read part/run.sh in the checkout of HEAD: if it is installed" in doubt
+
+
 def test_checkouts_of_a_killed_levelbench_are_removed(repository, tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -187,7 +187,7 @@ def carry_out_command(
         left and not timed_out and not stopped,
         timed_out,
         stopped,
-        () if command.reads is None else tuple(command.reads.take()),
+        () if command.reads is None else tuple(command.reads.take(command.folder)),
         fled,
         tuple(sorted(writing)),
         lingered and not left and not fled,

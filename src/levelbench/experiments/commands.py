@@ -28,7 +28,7 @@ from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement, measured_before
 from levelbench.experiments.own_code import changed_files, data_digests, settings_outside, settings_path
 from levelbench.experiments.processes import need_folder
-from levelbench.experiments.revisions import TreeReads
+from levelbench.experiments.revisions import IN_CHECKOUT, TreeReads
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.records import Measurement, key_of, new_id
@@ -477,9 +477,10 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
     if ended.paused:
         found.append("it was stopped for a time (SIGSTOP), and that time counts: measure it again")
     if ended.strays:
-        more = f" and {len(ended.strays) - 1} more files" if len(ended.strays) > 1 else ""
+        first, more = ended.strays[0], f" and {len(ended.strays) - 1} more files" if len(ended.strays) > 1 else ""
+        where = "" if IN_CHECKOUT in first else " of the working tree, which is neither revision"
         found.append(
-            f"it read {ended.strays[0]}{more} of the working tree, which is neither revision: if it is installed from "
+            f"it read {first}{more}{where}: if it is installed from "
             "there (pip install -e), all revisions ran the same code; docs/guides/gate.md says what to do"
         )
     if ended.fled:

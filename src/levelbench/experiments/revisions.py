@@ -1,7 +1,8 @@
 """Git revisions checked out next to each other, and the files that their programs still read from the working tree.
 
 If a program is installed from the working tree (``pip install -e``), every checkout runs that one: two revisions are
-the same program, and comparing them says SAME. inotify(7) shows which files a process opens there.
+the same program, and comparing them says SAME. If ``--setup`` installs each checkout, one after the other, into one
+environment, every revision runs the last one. inotify(7) shows which files a process opens that are not of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -18,7 +19,9 @@ from typing import NamedTuple, final
 from levelbench.errors import MissingError, UsageError
 from levelbench.experiments.file_events import IN_OPEN, FileEvents
 
-__all__ = ["Checkout", "TreeReads", "revisions"]
+__all__ = ["IN_CHECKOUT", "Checkout", "TreeReads", "revisions"]
+
+IN_CHECKOUT = " in the checkout of "
 
 _GIT_SETTINGS = {"GIT_TERMINAL_PROMPT": "0"}
 _BYTECODE = re.compile(r"([^.]+)\..*\.pyc")
@@ -36,15 +39,18 @@ class Checkout(NamedTuple):
 class TreeReads:
     """The files of a working tree that any program opens: those that git tracks, their bytecode, and libraries.
 
-    Without inotify, or if its limits are exhausted, no files are seen. A context manager.
+    So are those of ``checkouts``, the places of revisions by their names, that a program of another one opens. Without
+    inotify, or if its limits are exhausted, no files are seen. A context manager.
     """
 
-    def __init__(self, top: Path, tracked: Sequence[str]) -> None:
-        self._tracked = frozenset(tracked)
+    def __init__(self, top: Path, tracked: Sequence[str], checkouts: Mapping[str, Path] | None = None) -> None:
+        self._tracked, self._checkouts = frozenset(tracked), checkouts or {}
         self._events = FileEvents(IN_OPEN)
         folders = dict.fromkeys(Path(each).parent for each in tracked)
         for folder in (place for each in folders for place in (each, each / "__pycache__")):
             self._events.watch(top / folder, folder)
+            for checkout in self._checkouts.values():
+                self._events.watch(checkout / folder, checkout / folder)
 
     def __enter__(self) -> TreeReads:
         return self
@@ -52,9 +58,20 @@ class TreeReads:
     def __exit__(self, *_: object) -> None:
         self._events.__exit__()
 
-    def take(self) -> list[str]:
-        """The files opened since the last call, by their paths in the working tree."""
-        return list(dict.fromkeys(path for each, _ in self._events.take() if (path := self._path(each))))
+    def take(self, own: Path | None = None) -> list[str]:
+        """The files opened since the last call, but in the checkout with the folder ``own``: paths in the working tree.
+
+        After those in another checkout it says so.
+        """
+        return list(dict.fromkeys(path for each, _ in self._events.take() if (path := self._stray(each, own))))
+
+    def _stray(self, opened: Path, own: Path | None) -> str:
+        for name, checkout in self._checkouts.items():
+            if opened.is_relative_to(checkout):
+                foreign = own is None or not own.is_relative_to(checkout)
+                path = self._path(opened.relative_to(checkout)) if foreign else ""
+                return f"{path}{IN_CHECKOUT}{name}" if path else ""
+        return self._path(opened)
 
     def _path(self, opened: Path) -> str:
         """The file of the working tree, or the source of its bytecode; empty if it is no code of a revision."""
@@ -94,8 +111,10 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
             if not (folder / inside).is_dir():
                 raise UsageError(asked, f"{name} has no folder {inside}", "start in a folder that all of them have")
             found.append(Checkout(name, commit, folder / inside))
-        tracked = [each for each in _git(asked, "-C", top, "ls-files", "-z").split("\0") if each]
-        yield found, stack.enter_context(TreeReads(Path(top), tracked)), _remarks(asked, Path(top))
+        checkouts = {name: base / f"{at}" for at, name in enumerate(names)}
+        listed = [_git(asked, "-C", str(each), "ls-files", "-z") for each in (top, *checkouts.values())]
+        tracked = dict.fromkeys(each for text in listed for each in text.split("\0") if each)
+        yield found, stack.enter_context(TreeReads(Path(top), [*tracked], checkouts)), _remarks(asked, Path(top))
 
 
 def _remove_stale_checkouts(asked: str) -> None:
