@@ -500,6 +500,32 @@ def test_programs_whose_qualities_are_shares_of_other_numbers_of_examples_are_a_
     ] * doubted
 
 
+@pytest.mark.parametrize(
+    ("moves", "doubted"),
+    [
+        (((2, 0, 8, 40.0), (0, 2, 8, 40.0)), True),
+        (((0, 0, 8, 40.0), (0, 2, 8, 40.0)), False),  # neither falls
+        (((2, 0, 8, 40.0), (0, 0, 8, 40.0)), False),  # a steady curve does not repeat itself
+        (((2, 0, 8, 40.0), (0, 2, 8, 1.0)), False),  # one with few digits does
+        (((2, 0, 8, 40.0), (1, 2, 8, 40.0)), False),
+        (((2, 0, 8, 40.0), (0, 1, 1, 40.0)), False),  # too short to tell
+        (((2, 0, 8, 40.0), None), False),
+    ],
+)
+def test_a_program_that_reports_the_best_quality_so_far_beside_one_that_does_not_is_a_doubt(run, group, moves, doubted):
+    a, b = (
+        group(label, [run(1.0, seed=seed, scored_by="program", moves=own) for seed in range(3)])
+        for label, own in zip("ab", moves, strict=True)
+    )
+    told = [
+        [each.sentence for each in comparable(*pair).caveats if each.subject == "best so far"]
+        for pair in ((a, b), (b, a))
+    ]
+    assert [len(each) for each in told] == [doubted] * 2
+    words = "the quality of b never falls and stays exactly the same 6 of 24 times, and that of a falls 6 of 24 times"
+    assert all(words in each for found in told for each in found)
+
+
 def test_rounding_that_lets_missed_runs_reach_their_target_is_a_doubt(run, group):
     def made(time_s, decimals, rounded_s=()):
         more = {"evaluations": 9, "decimals": decimals, "if_rounded_s": list(rounded_s)}

@@ -187,6 +187,19 @@ def test_qualities_of_a_program_that_are_shares_tell_of_how_many_examples(make_r
     assert summarise(make_record(qualities=qualities, scored_by="program")).shares_of == shares
 
 
+@pytest.mark.parametrize(
+    ("qualities", "moves"),
+    [
+        ((0.5, 0.7, 0.6, 0.6, 0.9), (1, 1, 4, pytest.approx(2.0))),  # in tenths
+        ((0.5, 0.5), (0, 1, 1, 0.0)),
+        ((50.0, 50.0 + math.pi), (0, 0, 1, math.inf)),
+        ((0.5, math.nan), None),
+    ],
+)
+def test_how_the_quality_of_a_program_moves_is_counted(make_record, qualities, moves):
+    assert summarise(make_record(qualities=qualities, scored_by="program")).moves == moves
+
+
 def test_quality_that_is_not_a_number_never_reaches(make_record):
     assert not summarise(make_record((math.nan, math.nan))).reached
 

@@ -113,6 +113,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     same_conditions.counted_epochs,
     same_conditions.rounding,
     same_conditions.examples_scored,
+    same_conditions.best_so_far,
     same_conditions.excluded_time,
     replicates.pairing,
     replicates.unfinished,

@@ -205,6 +205,27 @@ def examples_scored(sides: Sides) -> Iterator[Caveat]:
         yield Caveat("examples", "doubt", f"qualities look like shares of different numbers of examples, {text}: {do}")
 
 
+def best_so_far(sides: Sides) -> Iterator[Caveat]:
+    """A program that reports the best quality so far: it never falls, and stays as it was where another's falls."""
+    told = [[run.moves for run in runs if run.moves is not None] for _, runs in sides.each]
+    if any(len(moves) < len(runs) for moves, (_, runs) in zip(told, sides.each, strict=True)) or not all(told):
+        return
+    falls, stays, steps = ([sum(each[at] for each in moves) for moves in told] for at in range(3))
+    for own, other in ((0, 1), (1, 0)):
+        # A slow or coarse curve repeats itself, too, but not in steps of many digits.
+        coarse = statistics.median(each[3] for each in told[own]) < _MANY_DIGITS
+        seldom = steps[other] and (1 - falls[other] / steps[other]) ** steps[own] < _SELDOM
+        if falls[own] or stays[own] < _STAYS or coarse or not seldom:
+            continue
+        labels = (sides.a.label, sides.b.label)
+        text = (
+            f"the quality of {labels[own]} never falls and stays exactly the same {stays[own]} of {steps[own]} times, "
+            f"and that of {labels[other]} falls {falls[other]} of {steps[other]} times"
+        )
+        yield Caveat("best so far", "doubt", f"{text}: look whether it reports the best so far, and let it report each")
+
+
+_MANY_DIGITS, _STAYS, _SELDOM = 5, 3, 0.01
 _RARELY = 1e-6
 _ENOUGH_TO_COUNT_DIGITS = 5
 """So many qualities do not all end in zeros by chance."""

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Literal, cast
 
 import msgspec
@@ -75,11 +76,12 @@ class RunSummary(Struct, frozen=True):
     that counts, the latest first. Where a program reports its own qualities, ``decimals`` are the most of any of them
     (``None``: more than five), and ``if_rounded_s`` has the times to accuracy with 0, 1, ... decimals up to those that
     they have, ``inf`` for never; ``shares_of`` is the smallest number of examples of which all of them are shares, and
-    how many different ones there are (``None``: they are no shares, or too few digits are known). ``warm_up_s`` is what
-    the first steps took beyond the usual ones, by phase, and ``warm_up_evaluation_s`` the same for the first
-    evaluation, both up to the evaluation that counts: compilation, where a framework compiles. ``None`` if the record
-    cannot tell. ``samples_between`` has the examples seen at the last evaluation below the target and at the one after
-    it, which began the streak that counts, so that the target was
+    how many different ones there are (``None``: they are no shares, or too few digits are known); ``moves`` says how
+    often they got worse, stayed exactly the same, and changed at all or not, and the median change in units of the
+    last digit or example. ``warm_up_s`` is what the first steps took beyond the usual ones, by phase, and
+    ``warm_up_evaluation_s`` the same for the first evaluation, both up to the evaluation that counts: compilation,
+    where a framework compiles. ``None`` if the record cannot tell. ``samples_between`` has the examples seen at the
+    last evaluation below the target and at the one after it, which began the streak that counts, so that the target was
     reached between them; of a run that missed, the former alone.
 
     ``operations_per_example`` are those of a training example by precision (``records.operations``), or empty with a
@@ -156,6 +158,7 @@ class RunSummary(Struct, frozen=True):
     earlier_s: list[float] = field(default_factory=list)
     decimals: int | None = None
     shares_of: tuple[int, int] | None = None
+    moves: tuple[int, int, int, float] | None = None
     if_rounded_s: list[float] = field(default_factory=list)
     warm_up_s: dict[str, float] | None = None
     warm_up_evaluation_s: float | None = None
@@ -243,6 +246,8 @@ def summarise(
     operations, operations_reason = _counted_operations(record)
     counted, steps_s = counts_steps(record), _seconds(record.samples.get("step_time"))
     curve = record.evaluations[: last.index + 1] if point else record.evaluations
+    rounded, shares = _if_rounded_s(record, target, crossing, clock), _shares_of(record, target)
+    decimals = len(rounded) if len(rounded) <= _FINEST else None
     return RunSummary(
         **_same_in_every_view(record),
         reached=point is not None,
@@ -285,9 +290,10 @@ def summarise(
             policy(clock).score(each.phases_ns).seconds
             for each in reversed(record.evaluations[max(0, last.index - 2) : last.index])
         ],
-        decimals=len(rounded) if len(rounded := _if_rounded_s(record, target, crossing, clock)) <= _FINEST else None,
+        decimals=decimals,
         if_rounded_s=rounded,
-        shares_of=_shares_of(record, target),
+        shares_of=shares,
+        moves=_moves(record, target, decimals, shares),
         warm_up_s=_warm_up(curve, steps_s) if counted else None,
         warm_up_evaluation_s=_warm_up_evaluation(curve),
         samples_between=_samples_between(record, target, point) if counted else [],
@@ -538,6 +544,25 @@ def _shares_of(record: Record, target: Target) -> tuple[int, int] | None:
         if abs(share - fraction) > _EXACT or examples > _MOST_EXAMPLES:
             return None
     return examples, len(found)
+
+
+def _moves(
+    record: Record, target: Target, decimals: int | None, shares: tuple[int, int] | None
+) -> tuple[int, int, int, float] | None:
+    """See :class:`RunSummary`."""
+    from levelbench.measure.crossing import sign_of
+
+    if record.header.specification.scored_by != "program":
+        return None
+    qualities = [each.quality.get(target.split, math.nan) for each in record.evaluations]
+    if not all(map(math.isfinite, qualities)):
+        return None
+    changes = [sign_of(target.direction) * (after - before) for before, after in pairwise(qualities)]
+    moved = [abs(each) for each in changes if each]
+    example = 0.0 if shares is None else (100 if max(qualities) > 1 else 1) / shares[0]
+    finest = max(example, 0.0 if decimals is None else 10.0**-decimals)
+    units = 0.0 if not moved else statistics.median(moved) / finest if finest else math.inf
+    return sum(each < 0 for each in changes), sum(each == 0 for each in changes), len(changes), units
 
 
 _EXACT = 1e-12
