@@ -200,6 +200,10 @@ def test_how_the_quality_of_a_program_moves_is_counted(make_record, qualities, m
     assert summarise(make_record(qualities=qualities, scored_by="program")).moves == moves
 
 
+def test_a_program_that_reported_nothing_has_no_moves(make_record):
+    assert summarise(make_record(events=[], scored_by="program")).moves is None
+
+
 def test_quality_that_is_not_a_number_never_reaches(make_record):
     assert not summarise(make_record((math.nan, math.nan))).reached
 

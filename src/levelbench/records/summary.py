@@ -555,7 +555,7 @@ def _moves(
     if record.header.specification.scored_by != "program":
         return None
     qualities = [each.quality.get(target.split, math.nan) for each in record.evaluations]
-    if not all(map(math.isfinite, qualities)):
+    if not qualities or not all(map(math.isfinite, qualities)):
         return None
     changes = [sign_of(target.direction) * (after - before) for before, after in pairwise(qualities)]
     moved = [abs(each) for each in changes if each]
