@@ -159,13 +159,20 @@ class LateStepper(Stepper):
         (OnlyInTheFaster(0.01), "wrong", "of its way from NumPy's"),
         (Fails(0.01), "failed", "no updates today"),
         (Saves(0.01), "wrong", "in one of the last timed updates"),
-        (Late(), "refused", "after the clock had stopped"),
     ],
 )
 def test_updates_that_are_none_are_found(planted, optimizer, status, reason):
     case, times_s = planted(optimizer)
     assert (case.status, times_s) == (status, []), case.reason
     assert reason in case.reason
+
+
+def test_updates_that_another_thread_does_after_the_call_are_not_timed(planted):
+    case, times_s = planted(Late())
+    # On a busy machine the thread may not have begun when the parameters are looked at.
+    assert case.status in ("refused", "failed")
+    assert times_s == []
+    assert "after the clock had stopped" in case.reason or "changed no parameter" in case.reason
 
 
 def test_an_optimizer_that_replaces_the_clock_is_refused(planted, monkeypatch):
