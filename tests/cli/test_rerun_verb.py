@@ -112,6 +112,7 @@ def test_recorded_runs_come_out_again_to_the_last_digit(recorded):
     assert "reached the target: 3 of 3 claimed, 3 of 3 again" in out
 
 
+@pytest.mark.slow
 def test_fresh_seeds_are_none_of_the_recorded_ones(recorded):
     code, out, _ = recorded("rerun", "digits", "--most", 3, "--fresh-seeds", "--json")
     found = json.loads(out)
@@ -170,6 +171,7 @@ def test_an_honest_entry_has_the_samples_of_its_re_run_and_gets_a_badge(entry, r
     assert (badge["kind"], badge["entry"], badge["runs"]) == ("samples consistent", entry.name, [3, 3])
 
 
+@pytest.mark.slow
 def test_a_site_shows_the_badge_of_this_very_entry(recorded, tmp_path):
     (tmp_path / "rules.toml").write_text(RULES)
     words = ("--author", "Ann Lee", "--email", "ann@example.org", "--ruleset", "rules.toml", "-o", "board")
@@ -218,6 +220,7 @@ def test_what_is_only_for_an_entry_or_a_leaderboard_is_refused(board, recorded, 
     assert recorded("board", "verify", *(entry if each == "ENTRY" else each for each in words))[0] == 2
 
 
+@pytest.mark.slow
 def test_a_badge_says_that_other_code_was_run(entry, recorded):
     changed(entry, provenance={"source_digest": "0" * 64})
     recorded("board", "verify", entry, "--same-seeds", "--most", 3, "--badge", "verified/a.json")
@@ -232,6 +235,7 @@ def test_a_file_that_is_no_badge_is_named(call, tmp_path):
     assert (code, "it is not one of board verify --badge" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_entry_whose_curves_rise_sooner_than_they_do_is_inconsistent(entry, recorded):
     forged = json.loads(encode(read_submission(entry)))
     for run in forged["runs"]:

@@ -430,6 +430,7 @@ def test_an_edited_program_begins_with_the_seeds_that_the_other_text_had(tmp_pat
     assert "missing runs" not in {each.subject for each in comparable(*groups).caveats}
 
 
+@pytest.mark.slow
 def test_programs_that_start_at_once_have_seeds_of_their_own(tmp_path):
     program = tmp_path / "train.py"
     program.write_text(
