@@ -317,6 +317,14 @@ def test_commands_that_are_measured_a_third_time_with_the_same_code_are_a_doubt(
     assert doubt in " ".join(time(FAST, SLOW, verb="compare")[1].split())
 
 
+@pytest.mark.parametrize(("first", "doubted"), [("sleep 0.5", True), ("sleep 0.01", False)])
+def test_a_trial_that_took_longer_than_all_later_processes_is_a_doubt(time, tmp_path, first, doubted):
+    (tmp_path / "run.sh").write_text(f"sleep 0.01; test -e done || {first}; touch done")
+    time("sh run.sh", "-n", 1)
+    out = " ".join(time("sh run.sh", "-n", 3)[1].split())
+    assert ("doubt: the first process of sh run.sh in this store took" in out) is doubted
+
+
 def test_tries_that_are_too_few_for_a_verdict_do_not_count_as_measured_before(time, still):
     for _ in range(3):
         time(FAST, "--vs", SLOW, "-n", 1)

@@ -43,7 +43,7 @@ from levelbench.records.commands import (
     CommandWriter,
     slow_first,
 )
-from levelbench.records.doubts import AGAIN, CUT_SHORT
+from levelbench.records.doubts import AGAIN, CUT_SHORT, FIRST
 from levelbench.records.processes import Planned, ProcessEnd
 from levelbench.records.schema import redact
 from levelbench.records.writer import path_part
@@ -295,6 +295,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         self._cut: dict[tuple[str, int], float | None] = {}
         """How long interrupted processes ran that are made again, by key and number."""
         self._before: dict[str, int] = {}
+        self._first_s: dict[str, float] = {}
+        """How long the first process of a command in this store took, by its text."""
         self._warmed: dict[str, list[str]] = {}
         """Doubts on what was before the processes of a command here: a warm-up, or earlier ones in the store."""
 
@@ -371,6 +373,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         ]
         ended.sort(key=lambda each: each.header.started)
         self._earlier.add_spans(map(_span_ns, ended))
+        if ended:
+            self._first_s[command.text] = ended[0].measurements["wall"].value or 0.0
         if longer := slow_first([each.measurements["wall"].value or 0.0 for each in ended]):
             self._warmed[command.text] = [
                 f"the first process of the command in this store took {longer:.2g} times as long as any later one, "
@@ -384,6 +388,8 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         environment, changed = capture(command.folder, self._store), self._preparation.changed(command)
         environment |= {AGAIN: turn.why} if turn.why not in ("", _ENDED_BEFORE) else {}
         key = key_of(command.specification)
+        if command.text in self._first_s and command.text not in self._warmed:
+            environment[FIRST] = self._first_s[command.text]
         environment |= {CUT_SHORT: self._cut[key, turn.seed]} if (key, turn.seed) in self._cut else {}
         identity = new_id()
         with CommandWriter.start(

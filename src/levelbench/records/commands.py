@@ -17,7 +17,7 @@ from levelbench.errors import RecordError
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict, VerdictKind
 from levelbench.records.caveats import listed, other_texts
-from levelbench.records.doubts import AGAIN, interrupted_processes, out_of_turn, process_doubts
+from levelbench.records.doubts import AGAIN, FIRST, interrupted_processes, out_of_turn, process_doubts
 from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
 from levelbench.records.integrity import beyond_cores, beyond_counters
 from levelbench.records.processes import (
@@ -209,6 +209,7 @@ def summarise_commands(
         doubts += [*_other_texts(name, records), *_missing(name, records)]
         doubts += interrupted_processes(name, [each.header.environment for each in records], walls)
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
+    doubts += [each for entry, records in zip(entries, arms, strict=True) for each in _after_a_trial(entry, records)]
     imported = any(each.header.environment.get("started") == "imported" for records in arms for each in records)
     do = "let levelbench time start them, with --vs" if imported else "measure them together, without --resume"
     again = arm_differences(names, [None] * len(arms), [list(each.values()) for each in starts], do)
@@ -274,6 +275,15 @@ def _after_the_first(entry: CommandEntry, starts: Mapping[int, float]) -> list[s
     if not (longer := slow_first(times_s)):
         return []
     return [f"the first process of {entry.name} took {longer:.2g} times as long as any later one, {MAY_USE_CACHE}"]
+
+
+def _after_a_trial(entry: CommandEntry, records: Sequence[CommandRecord]) -> list[str]:
+    """The same doubt where the first process was that of an earlier command, such as a trial."""
+    firsts = [float(each.header.environment[FIRST]) for each in records if FIRST in each.header.environment]
+    if len(firsts) < len(records) or not (longer := slow_first([firsts[0], *entry.times_s.values()])):
+        return []
+    text = f"the first process of {entry.name} in this store took {longer:.2g} times as long as any of these"
+    return [f"{text}, {MAY_USE_CACHE}"]
 
 
 MAY_USE_CACHE = (

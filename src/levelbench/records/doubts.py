@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Protocol
 
-__all__ = ["AGAIN", "CUT_SHORT", "counted_doubts", "in_steps", "interrupted_processes", "made_again"]
+__all__ = ["AGAIN", "CUT_SHORT", "FIRST", "counted_doubts", "in_steps", "interrupted_processes", "made_again"]
 __all__ += ["out_of_turn", "process_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
@@ -158,6 +158,8 @@ AGAIN = "made_again"
 """In the environment of a process whose seed has an earlier one that does not count: why."""
 CUT_SHORT = "interrupted_after_s"
 """In the environment of a process whose seed has interrupted ones: how long the longest ran; ``None``: unknown."""
+FIRST = "first_process_s"
+"""In the environment of a process: how long the first of its command took in the store, where that was before these."""
 _OFTEN = 2
 
 
