@@ -20,6 +20,7 @@ from levelbench.analysis.batch_size import (
 )
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate
+from levelbench.records.schema import Distribution
 
 
 @pytest.fixture
@@ -366,6 +367,7 @@ def test_runs_of_another_machine_are_refused_even_if_their_seeds_have_run_before
         ({"target": msgspec.structs.replace}, "2 targets: 0.9, 0.95"),
         ({"clock": "mlperf"}, "2 clocks"),
         ({"task": "other"}, "2 tasks"),
+        ({"evaluate_every": "10 epochs"}, "2 intervals between evaluations"),
     ],
 )
 def test_mixed_targets_clocks_and_tasks_are_refused(groups, group, replaced, said):
@@ -375,6 +377,17 @@ def test_mixed_targets_clocks_and_tasks_are_refused(groups, group, replaced, sai
     b = group(b.label, b.runs, settings=b.specification.settings, **replaced)
     with pytest.raises(UsageError, match=said):
         study_batch_size([a, b])
+
+
+def test_several_schemes_are_refused(groups, group):
+    a, b = groups({64: [900, 910], 128: [950, 980]})
+    teams = [Distribution(2, scheme, {}, "process", "gloo") for scheme in ("all-reduce", "top-k")]
+    sides = [
+        group(each.label, each.runs, settings=each.specification.settings, distribution=team)
+        for each, team in zip((a, b), teams, strict=True)
+    ]
+    with pytest.raises(UsageError, match="2 schemes: all-reduce, top-k"):
+        study_batch_size(sides)
 
 
 def test_a_size_that_never_varies_is_refused_with_the_command_that_varies_it(groups):

@@ -306,6 +306,8 @@ def _require_one_study(groups: Sequence[RunGroup], batch: str, rate: str) -> Non
         "crossing rules": {group.specification.crossing for group in groups},
         "clocks": {group.specification.clock for group in groups},
         "sources": {group.source_digest for group in groups},
+        "schemes": {team.scheme for group in groups if (team := group.specification.distribution) is not None},
+        "intervals between evaluations": {group.specification.evaluate_every for group in groups},
     }
     for name, several in facts.items():
         if len(several) > 1:
