@@ -24,7 +24,7 @@ __all__ = ["SUPERSEDED", "FileLines", "Follower", "Record", "Status", "ids_in", 
 __all__ += ["open_record", "read_header", "read_line", "read_lines", "read_record"]
 
 SUPERSEDED = ".superseded"
-"""The folder, next to the records, of those that fresh runs have replaced; hidden folders are not searched."""
+"""The folder, next to the records, of those that later runs have replaced; hidden folders are not searched."""
 
 Status = Literal["done", "failed", "interrupted", "running"]
 

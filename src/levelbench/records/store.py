@@ -451,7 +451,7 @@ class Store:
         return list(self._read(map(Path, paths)))
 
     def supersede(self, paths: Iterable[Path]) -> None:
-        """Move away records that fresh runs have replaced, so that only ``superseded`` still returns them.
+        """Move away records that later runs have replaced, so that only ``superseded`` still returns them.
 
         Raises ``StoreError`` if one cannot be moved.
         """
@@ -466,7 +466,7 @@ class Store:
                 raise store_fault(f"superseding the record {path}", path, error) from error
 
     def superseded(self, selector: str | Selector | None = None) -> list[Record]:
-        """The selected records among those that fresh runs have replaced, oldest first."""
+        """The selected records among those that later runs have replaced, oldest first."""
         self.problems = []
         found = list(self._read(sorted(self.path.rglob(f"{SUPERSEDED}/*.jsonl"))))
         found.sort(key=lambda record: (record.header.started, str(record.path)))
