@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -770,6 +771,40 @@ def test_a_cache_that_the_checks_before_the_first_run_fill_is_a_doubt(
     found = quick_doubts(task, "small", {}, None, 0.9, folder=tmp_path, store=store.path)
     assert any(each.startswith("load() wrote kept.npy when it was checked") for each in found) is doubted
     assert "KEPT_BY_LOAD" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("first", "left"),
+    [
+        ("done.exists() or (work(), done.touch())", "done.mark"),
+        ("done.exists() or (work(), done.mkdir())", "done.mark"),
+        ("os.environ.get('DONE') or (work(), os.environ.update(DONE='1'))", ""),
+        (
+            "len(THREADS) or (work(), THREADS.append(threading.Thread(target=stay, daemon=True)), THREADS[0].start())",
+            "a thread",
+        ),
+        ("done.open('a').close()", ""),
+        ("THREADS or (work(), THREADS.append(0))", ""),
+    ],
+    ids=["file", "folder", "variable", "thread", "log", "memory"],
+)
+def test_work_that_the_call_of_a_recipe_before_the_runs_spares_them_is_a_doubt(
+    tmp_path, task_text, monkeypatch, first, left
+):
+    monkeypatch.delenv("DONE", raising=False)
+    helpers = """
+import os, pathlib, threading, time
+THREADS, END = [], threading.Event()
+done = pathlib.Path(__file__).with_name("done.mark")
+work = lambda: time.sleep(0.1)
+stay = lambda: END.wait(30)
+
+"""
+    begun = re.sub(r"(def small\(.*\n(?: +\"\"\".*\n)?)", lambda found: f"{found[0]}    {first}\n", task_text)
+    (tmp_path / "leaving.py").write_text(begun.replace("@task.recipe", helpers + "@task.recipe", 1))
+    found = resolve(str(tmp_path / "leaving.py"), {}, NUMPY)
+    assert [each.partition(" when")[0] for each in found.doubts] == [f"its recipe left {left}"] * bool(left)
+    assert "DONE" not in os.environ
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,24 @@ from levelbench.experiments.own_code import (
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.meters.resources import children_of
 
-__all__ = ["TASK_FOLDER", "Importing", "files_read", "files_written", "processes_started", "usual_cpu_s", "watched"]
+__all__ = [
+    "TASK_FOLDER",
+    "Importing",
+    "files_changed",
+    "files_read",
+    "files_written",
+    "processes_started",
+    "usual_cpu_s",
+    "watched",
+]
 
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
 _OPENED = {"open", "sqlite3.connect", "ctypes.dlopen"}
+
+_CHANGED = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.truncate": 0, "os.utime": 0, "os.chmod": 0}
+_CHANGED |= {"os.setxattr": 0, "os.rename": 1, "os.link": 1, "os.symlink": 1}
+"""Events that change the file system, and which of their arguments is the path."""
 
 _STARTERS = ("start_new_thread", "start_new", "start_joinable_thread", "_start_new_thread", "_start_joinable_thread")
 
@@ -140,6 +153,7 @@ class _Hook:
         self.listening: Callable[[Path, bool], object] | None = None
         self.noting: Callable[[Path], object] | None = None
         self.starting: Callable[[str, list[Path]], object] | None = None
+        self.changing: Callable[[Path], object] | None = None
         self.installing = False
         """While a package is imported, whose time is counted as a whole."""
         self._in_place, self._telling = False, set[int]()
@@ -152,6 +166,8 @@ class _Hook:
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         watching = self.watching
+        if self.changing is not None and (changed := _changed(event, arguments)) is not None and _by_own_code():
+            self._tell(self.changing, changed)
         path = arguments[0] if event in _OPENED else None
         if isinstance(path, str | bytes) and (watching or self.listening or self.noting):
             if threading.get_ident() in self._telling:
@@ -232,6 +248,27 @@ def files_written(hear: Callable[[Path], object]) -> Iterator[None]:
         yield
     finally:
         _HOOK.noting = None
+
+
+@contextmanager
+def files_changed(hear: Callable[[Path], object]) -> Iterator[None]:
+    """Tell ``hear`` of each file or folder that the user's own code makes, writes, removes or marks within."""
+    _HOOK.put_in_place()
+    _HOOK.changing = hear
+    try:
+        yield
+    finally:
+        _HOOK.changing = None
+
+
+def _changed(event: str, arguments: tuple[Any, ...]) -> Path | None:
+    """What an event changes, if it changes a file or folder."""
+    at = _CHANGED.get(event)
+    if at is None:
+        writes = event == "open" and (arguments[2] or 0) & os.O_ACCMODE != os.O_RDONLY
+        at = 0 if writes or event == "sqlite3.connect" else None
+    path = None if at is None else arguments[at]
+    return Path(os.fsdecode(path)) if isinstance(path, str | bytes) else None
 
 
 @contextmanager

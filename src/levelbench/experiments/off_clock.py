@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from levelbench.errors import DefinitionError
-from levelbench.experiments.importing import Importing
+from levelbench.experiments.importing import Importing, files_changed, processes_started
 from levelbench.experiments.own_code import is_data, is_own, is_table
+from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.resources import own_cpu_s
 
-__all__ = ["Spent", "after_training", "import_doubts", "read_besides", "refuse_data", "spent_doubts"]
+__all__ = [
+    "Spent",
+    "after_training",
+    "called_before",
+    "import_doubts",
+    "read_besides",
+    "refuse_data",
+    "some",
+    "spent_doubts",
+    "variables_kept",
+]
+
+_T = TypeVar("_T")
 
 _SHOWN = 4
 
@@ -33,6 +49,9 @@ _BEFORE_S, _BEFORE_SHARE = 10.0, 0.1
 
 _PREDICTING_S, _PREDICTING_SHARE = 0.1, 0.2
 """Predictions may take so much processor time, or this share of the training, before they are a doubt."""
+
+_SPARED_S, _SPARED_SHARE = 0.01, 0.5
+"""A second call that is quicker by more than so much, and by this share of the first, was spared work."""
 
 _WAITING_S, _TIMES_BUSY = 1.0, 10
 """And so many seconds without any, besides so many times what they take of it: so busy may a machine be."""
@@ -86,13 +105,57 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
     return found
 
 
+def some(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
+    return ", ".join(names[:_SHOWN]) + f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
+
+
+@contextmanager
+def variables_kept() -> Iterator[None]:
+    """Put the environment's variables back at the end."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def called_before(what: str, call: Callable[[], _T]) -> tuple[_T, list[str]]:
+    """Call a user's ``what`` before the first run; and a doubt if that left something which spares the runs work.
+
+    What that may be are files and folders that it changed, or processes and threads that it started; variables of the
+    environment are put back. It spares work if a second call, made only then, is much quicker.
+    """
+    left, threads = list[str](), threading.active_count()
+
+    def took_s() -> tuple[_T, float]:
+        began_ns = HOST.now_ns()
+        made = call()
+        return made, (HOST.now_ns() - began_ns) * 1e-9
+
+    with variables_kept():
+        with files_changed(lambda path: left.append(path.name)), processes_started(lambda name, _: left.append(name)):
+            made, first_s = took_s()
+        left += ["a thread"] if threading.active_count() > threads else []
+        again_s = took_s()[1] if left and first_s > _SPARED_S else first_s
+    if first_s - again_s <= max(_SPARED_S, _SPARED_SHARE * first_s):
+        return made, []
+    return made, [
+        f"{what} left {some(list(dict.fromkeys(left)))} when it was called before the first run, which took "
+        f"{first_s:.2g} s, and {again_s:.2g} s a second time: work that this spares the runs is on no clock; let each "
+        "run do all of it"
+    ]
+
+
 def read_besides(read: Iterable[Path], loaded: Container[Path]) -> list[str]:
     """The doubt on a run that ``read`` data of the user's own for its network, but for those that ``loaded`` has."""
     data = [path for path in dict.fromkeys(read) if path not in loaded and is_data(path) and not is_table(path)]
     own = [path for path in data if is_own(path.resolve())]
     if not own:
         return []
-    names = ", ".join(path.name for path in own[:_SHOWN]) + (f" and {len(own) - _SHOWN} more" * (len(own) > _SHOWN))
+    names = some([path.name for path in own])
     return [
         f"data were read while its recipe and network were made ({names}): look for weights that were trained before, "
         "or for what an earlier run has computed; read training data in load()"

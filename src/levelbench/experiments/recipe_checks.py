@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from levelbench.checks.findings import Report
 from levelbench.errors import LevelbenchError
 from levelbench.experiments.importing import files_written
+from levelbench.experiments.off_clock import called_before, some, variables_kept
 from levelbench.experiments.own_code import is_data
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Phase
@@ -59,8 +58,8 @@ _MOST_TRAINED_ON = 0.5
 
 _SAME = 0.01
 
-_SHOWN, _LEAST_GIVEN, _MOST_GIVEN = 3, 256, 65536
-"""So many names are shown; parameters of so many values are looked at, and that many of their values."""
+_LEAST_GIVEN, _MOST_GIVEN = 256, 65536
+"""Parameters of so many values are looked at, and that many of their values."""
 
 
 _LEAST_ROW, _LEAST_ROWS, _MOST_ROWS = 16, 4, 256
@@ -97,47 +96,28 @@ def quick_doubts(
     Loading the data must not spare the runs any work: what that leaves on the disk is a doubt.
     Empty where the data or the recipe cannot be made at all: the run itself says so.
     """
+    from levelbench.experiments.file_events import LeftFiles
     from levelbench.training.probes.task import quick_report
 
-    began_ns = HOST.now_ns()
-    with _left_by_loading(folder, data, store) as left:
+    written, words = list[Path](), [] if data is None else [str(data)]
+    with variables_kept():
+        began_ns = HOST.now_ns()
         try:
-            dataset = task.data.load(data)
-            parts = task.assemble(recipe, settings)
+            with files_written(written.append), LeftFiles(folder, words, [store]) as watched:
+                dataset, left = called_before("load()", lambda: task.data.load(data))
+                parts, more = called_before("its recipe", lambda: task.assemble(recipe, settings))
+                changed = {*watched.changed(), *(path.resolve() for path in written)}
         except Exception:  # noqa: BLE001  # the boundary to a user's file
             return []
         quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S
         again = (lambda: task.data.load(data)) if quick else None
         report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES, target)
-    return [*_sentences(report), *left]
-
-
-@contextmanager
-def _left_by_loading(folder: Path, data: Path | None, store: Path) -> Iterator[list[str]]:
-    """A doubt on runs whose data were loaded once before, off their clock, if that left something for them.
-
-    Variables of the environment are put back; files are not removed, as they may not be ours.
-    """
-    from levelbench.experiments.file_events import LeftFiles
-
-    found: list[str] = []
-    variables, written = dict(os.environ), list[Path]()
-    words = [] if data is None else [str(data)]
-    try:
-        with files_written(written.append), LeftFiles(folder, words, [store]) as watched:
-            yield found
-            changed = {*watched.changed(), *(path.resolve() for path in written)}
-    finally:
-        for name in os.environ.keys() - variables.keys():
-            del os.environ[name]
-        os.environ.update(variables)
-    names = [path.name for path in sorted(changed) if is_data(path)]
-    if names:
-        more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
-        found.append(
-            f"load() wrote {', '.join(names[:_SHOWN])}{more} when it was checked before the first run: what it took to "
-            "make that is on no clock; make it before, or on the clock of each run"
-        )
+    if names := [path.name for path in sorted(changed) if is_data(path)]:
+        left = [
+            f"load() wrote {some(names)} when it was checked before the first run: what it took to make that is on no "
+            "clock; make it before, or on the clock of each run"
+        ]
+    return [*_sentences(report), *left, *more]
 
 
 def _sentences(report: Report) -> list[str]:
@@ -255,10 +235,10 @@ def given_weights(trainer: Trainer) -> list[str]:
         what = "{count:,} numbers that are those of another seed, reordered, rescaled or disturbed"
     if not given:
         return []
-    names = ", ".join(given[:_SHOWN]) + f" and {len(given) - _SHOWN} more" * (len(given) > _SHOWN)
+    what = what.format(count=sum(drawn[name].size for name in given))
     return [
-        f"its network begins with {what.format(count=sum(drawn[name].size for name in given))} ({names}): if they were "
-        "trained before, it does not begin untrained; draw them from the seed"
+        f"its network begins with {what} ({some(given)}): if they were trained before, it does not begin untrained; "
+        "draw them from the seed"
     ]
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 from levelbench import plugins
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.experiments.importing import TASK_FOLDER, Importing, usual_cpu_s, watched
-from levelbench.experiments.off_clock import refuse_data
+from levelbench.experiments.off_clock import called_before, refuse_data
 from levelbench.experiments.own_code import is_ours, own_modules, packages_imported, variables_read
 from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
@@ -205,7 +205,7 @@ class Arm:
     """One side of a comparison: how its task is found, and the specification of its runs.
 
     ``usual`` is whether the recipe is the task's default; ``changed`` holds the settings that differ from the recipe's
-    defaults.
+    defaults; ``doubts`` say what calling the recipe before the runs has left for them.
     """
 
     reference: str
@@ -213,6 +213,7 @@ class Arm:
     source: Source
     usual: bool = True
     changed: dict[str, Setting] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -354,7 +355,10 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
     # A login node need not have the accelerators of the nodes where the ranks run; those check for themselves.
     here = "cpu" if distribution and runs_elsewhere(distribution) else device
     _check_available(task, framework, here, options.data)
-    parts = task.assemble(recipe, full)
+    if is_ours(reference):
+        parts, left = task.assemble(recipe, full), list[str]()
+    else:
+        parts, left = called_before("its recipe", lambda: task.assemble(recipe, full))
     budget_epochs = _check_options(options, parts, f"{task.name}[recipe={recipe}]")
     specification = Specification(
         task=task.name,
@@ -375,7 +379,7 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
     )
     usual = task.settings(recipe, {})
     changed = {name: full[name] for name in settings if full[name] != usual[name]}
-    return Arm(reference, specification, source_of(task, recipe), recipe == task.recipes[0], changed)
+    return Arm(reference, specification, source_of(task, recipe), recipe == task.recipes[0], changed, tuple(left))
 
 
 def _only(task: Task, reference: str) -> str:

@@ -301,7 +301,7 @@ class Training(Kind[Arm, Record]):
         if is_ours(arm.reference):
             return target_doubts(task, target, self._data)
         file = file_of(arm.reference)
-        return quick_doubts(
+        found = quick_doubts(
             task,
             specification.recipe,
             specification.settings,
@@ -310,6 +310,7 @@ class Training(Kind[Arm, Record]):
             folder=Path.cwd() if file is None else file.resolve().parent,
             store=self._store.path,
         )
+        return [*arm.doubts, *found]
 
     def _job(self, turn: Turn, arm: Arm, doubts: list[str], planned: int) -> Job:
         extras = self._extras
