@@ -418,13 +418,21 @@ def test_first_qualities_as_chance_makes_them_are_no_doubt(run, group):
         ((0.5, 0.1, 0.1), False),
     ],
 )
-@pytest.mark.parametrize("scored_by", ["program", "held-out", None])
-def test_a_program_whose_first_run_took_much_longer_to_its_first_evaluation_is_a_doubt(
-    run, group, times_s, doubted, scored_by
+@pytest.mark.parametrize(
+    ("made", "known"),
+    [
+        ({"scored_by": "program"}, True),
+        ({"scored_by": "held-out"}, True),
+        ({"source_name": "mine.py"}, True),
+        ({"source_name": "levelbench.training.tasks.digits"}, False),
+    ],
+)
+def test_a_program_or_own_task_whose_first_run_took_much_longer_to_its_first_evaluation_is_a_doubt(
+    run, group, times_s, doubted, made, known
 ):
-    runs = [run(each, seed=seed, first_evaluation_s=each, scored_by=scored_by) for seed, each in enumerate(times_s)]
+    runs = [run(each, seed=seed, first_evaluation_s=each, **made) for seed, each in enumerate(times_s)]
     told = [each.sentence for each in _carried_over(group("a", runs))]
-    assert ["until its first evaluation" in each for each in told] == [True] * (doubted and scored_by is not None)
+    assert ["until its first evaluation" in each for each in told] == [True] * (doubted and known)
 
 
 @pytest.mark.parametrize(("first_s", "said"), [(0.9, True), (0.3, False)])

@@ -698,6 +698,33 @@ def test_two_checkpoints_in_turns_are_a_doubt_from_the_second_run_on(run, record
     assert ["which an earlier run wrote" in "; ".join(each) for each in suspect] == [False, True, True]
 
 
+SLOW_ONCE = """
+    import pathlib, time
+    done = pathlib.Path("done")
+    time.sleep(0 if done.exists() else 1)
+    done.touch()
+    for epoch in range(1, 9):
+        print(f"epoch {epoch} accuracy: {1 - 0.5 ** epoch}", flush=True)
+"""
+
+
+def test_runs_after_a_trial_with_another_target_are_doubted_where_it_took_much_longer(run, records):
+    run(SLOW_ONCE, "--target", "accuracy=0.6", "-n", 1)
+    out = run(SLOW_ONCE, "--target", "accuracy=0.99", "-n", 3)[1]
+    assert "the first run of train in its store took 1" in " ".join(out.split())
+    out = run(SLOW_ONCE.replace("done.exists()", "True"), "--target", "accuracy=0.99", "-n", 3)[1]
+    assert "the first run of train" not in " ".join(out.split())
+
+
+@needs_inotify
+def test_a_cache_that_a_trial_with_another_target_left_is_a_doubt_on_those_that_read_it(run, records):
+    does = 'read(P("tokens.bin")) or write(P("tokens.bin"))'
+    for target in ("accuracy=0.6", "accuracy=0.9"):
+        run(KEEPS.format(does=does), "--target", target, "-n", 1)
+    suspect = [record.end.suspect for record in sorted(records(), key=lambda each: each.header.started)]
+    assert ["it read tokens.bin, which an earlier run wrote" in "; ".join(each) for each in suspect] == [False, True]
+
+
 @needs_inotify
 def test_a_cache_that_the_first_run_left_is_a_doubt_on_those_that_read_it(run, records):
     does = 'read(P("tokens.bin")) or write(P("tokens.bin"))'

@@ -69,7 +69,6 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
-from levelbench.records.replicates import BEGAN_AT
 from levelbench.records.schema import Between, DatasetFacts, Source, fault, redact
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
@@ -129,8 +128,7 @@ def execute(
         environment["variables_read"] = variables
     if packages := packages_of(task, job.specification.recipe):
         environment["packages_imported"] = packages
-    if job.began_at is not None:
-        environment[BEGAN_AT] = job.began_at
+    environment |= job.first
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, cast, final
@@ -35,8 +36,8 @@ from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.resources import children_cpu_s
 from levelbench.records import Record, Specification, read_record
-from levelbench.records.replicates import began_at
-from levelbench.records.schema import Source, Target, is_share, redact, source_of_text
+from levelbench.records.replicates import uncounted_first
+from levelbench.records.schema import Source, Target, instant_s, is_share, redact, source_of_text
 from levelbench.records.selection import Selector
 from levelbench.records.store import Store
 from levelbench.records.summary import refuse_contradictory
@@ -333,12 +334,11 @@ class ProgramRuns(Kind[Arm, Record]):
     def opened(self, plan: Plan[Arm, Record], watcher: Watcher[Record]) -> Iterator[Make[Record]]:
         """Set up once."""
         self._preparation.set_up(self._commands, watcher.preparing)
-        began = [
-            began_at(
-                each for each in map(read_record, plan.replaced(at)) if not self.why_not(each, arm, plan.environment)
-            )
-            for at, arm in enumerate(plan.arms)
-        ]
+        first = []
+        for at, arm in enumerate(plan.arms):
+            why_not = partial(self.why_not, wanted=arm, environment=plan.environment)
+            self._earlier.add_spans(self._spans_ns(arm))
+            first.append(uncounted_first(self._store, arm.specification, plan.replaced(at), why_not))
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[Record | None, LevelbenchError | None]:
             command = self._commands[turn.arm]
@@ -348,7 +348,7 @@ class ProgramRuns(Kind[Arm, Record]):
                 turn,
                 plan.arms[turn.arm],
                 command,
-                Outside(self._settings.effect, len(plan.seeds), turn.replaced, began[turn.arm]),
+                Outside(self._settings.effect, len(plan.seeds), turn.replaced, first[turn.arm]),
                 watcher,
             )
             if error is None:
@@ -356,6 +356,12 @@ class ProgramRuns(Kind[Arm, Record]):
             return record, error
 
         yield make
+
+    def _spans_ns(self, arm: Arm) -> list[tuple[int, int]]:
+        """When earlier runs of this program began and ended, to whatever target."""
+        rows = self._store.rows(Selector("", filters=(("recipe", arm.specification.recipe),)))
+        began_s = ((instant_s(row.started), row.wall_s) for row in rows)
+        return [(int(began * 1e9), int((began + wall_s) * 1e9)) for began, wall_s in began_s if began is not None]
 
     def _run(
         self, turn: Turn, arm: Arm, command: Command, outside: Outside, watcher: Watcher[Record]

@@ -111,13 +111,16 @@ def quick_doubts(
             return []
         quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S
         again = (lambda: task.data.load(data)) if quick else None
-        report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES, target)
+        report, most = called_before(
+            "its schedule, sampler or quality",
+            lambda: quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES, target),
+        )
     if names := [path.name for path in sorted(changed) if is_data(path)]:
         left = [
             f"load() wrote {some(names)} when it was checked before the first run: what it took to make that is on no "
             "clock; make it before, or on the clock of each run"
         ]
-    return [*_sentences(report), *left, *more]
+    return [*_sentences(report), *left, *more, *most]
 
 
 def _sentences(report: Report) -> list[str]:

@@ -33,7 +33,7 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification, lines
 from levelbench.records.locks import claimed
 from levelbench.records.reader import read_header
-from levelbench.records.replicates import BEFORE_ENDED_AT, BEGAN_AT
+from levelbench.records.replicates import BEFORE_ENDED_AT
 from levelbench.records.schema import (
     Source,
     Target,
@@ -60,15 +60,15 @@ class Outside:
     """What the process that watches a program from outside knows of it, where the run is not its own.
 
     ``failed`` says why the program failed; ``measured`` holds what was measured of it, by name, in place of what meters
-    say of this process; ``began_at`` is the quality with which the first of the runs began that it and those made with
-    it replace; ``read`` are the texts that it read and ``data`` its data files, with their digests; the rest as in a
-    record's header, and the doubts of its end.
+    say of this process; ``first`` is what its environment says of the first of these runs, if that does not count;
+    ``read`` are the texts that it read and ``data`` its data files, with their digests; the rest as in a record's
+    header, and the doubts of its end.
     """
 
     planned_effect: float | None = None
     planned_runs: int = 0
     replaced: int = 0
-    began_at: float | None = None
+    first: dict[str, Any] = field(default_factory=dict)
     failed: str = ""
     measured: dict[str, Measurement] = field(default_factory=dict)
     suspect: list[str] = field(default_factory=list)
@@ -126,8 +126,8 @@ class TrackedRun(MarkedRun):
         outside = self._outside
         started = "in place" if outside is None else "from outside"
         self._environment: dict[str, Any] = {**environment, "framework": framework, "started": started}
-        if outside is not None and outside.began_at is not None:
-            self._environment[BEGAN_AT] = outside.began_at
+        if outside is not None:
+            self._environment |= outside.first
         # A process of its own has done nothing before its clock.
         before = Spent.now() - _tracked if outside is None else Spent()
         self._before = before

@@ -14,6 +14,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -31,7 +32,7 @@ from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
 from levelbench.records import Distribution, Event, Follower, Record, Store, new_id, parse_item, read_record, summarise
 from levelbench.records.locks import claimed
-from levelbench.records.replicates import began_at
+from levelbench.records.replicates import uncounted_first
 from levelbench.records.schema import Between, Source
 from levelbench.records.selection import Selector, format_item
 from levelbench.records.summary import (
@@ -233,7 +234,7 @@ class Training(Kind[Arm, Record]):
     def opened(self, plan: RunPlan, watcher: Watcher[Record]) -> Iterator[Make[Record]]:
         """Prepare to start runs. Ranks are new interpreters, and so are the runs that are compared with them."""
         doubts: dict[int, list[str]] = {}
-        began = [began_at(self._repeated(plan, arm)) for arm in range(len(plan.arms))]
+        first = [self._first(plan, at) for at in range(len(plan.arms))]
         with contextlib.nullcontext(self._starter) if self._starter else self._new_starter(plan.arms) as starter:
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[Record | None, LevelbenchError | None]:
@@ -248,15 +249,17 @@ class Training(Kind[Arm, Record]):
                         return record, None
                     starter.begin(plan.seeds.index(turn.seed))
                     job = self._job(turn, arm, doubts[turn.arm], len(plan.seeds))
-                    job = msgspec.structs.replace(job, began_at=began[turn.arm])
+                    job = msgspec.structs.replace(job, first=first[turn.arm])
                     return self._made(turn, job, starter, watcher)
 
             yield make
 
-    def _repeated(self, plan: RunPlan, arm: int) -> list[Record]:
-        """The records that runs of the arm are to replace although nothing that they depend on has changed."""
-        records = map(read_record, plan.replaced(arm))
-        return [each for each in records if not self.why_not(each, plan.arms[arm], plan.environment)]
+    def _first(self, plan: RunPlan, at: int) -> dict[str, Any]:
+        arm = plan.arms[at]
+        if is_ours(arm.reference) and not plan.replaced(at):
+            return {}
+        why_not = partial(self.why_not, wanted=arm, environment=plan.environment)
+        return uncounted_first(self._store, arm.specification, plan.replaced(at), why_not)
 
     def _made(
         self, turn: Turn, job: Job, starter: Starter, watcher: Watcher[Record]

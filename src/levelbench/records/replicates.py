@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, is_tracked, listed, other_texts, versions_of
 from levelbench.records.doubts import counted_doubts, in_steps, made_again, out_of_turn
-from levelbench.records.reader import Record
+from levelbench.records.reader import Record, read_record
+from levelbench.records.schema import Specification, key_of
+from levelbench.records.selection import Selector
 from levelbench.records.summary import RunGroup, RunSummary, summarise
+
+if TYPE_CHECKING:
+    from levelbench.records.store import Store
 
 __all__ = [
     "BEFORE_ENDED_AT",
     "BEGAN_AT",
     "against",
-    "began_at",
     "copies",
     "doubts",
     "doubts_of",
@@ -27,7 +35,7 @@ __all__ = [
     "removed_runs",
     "shared_runs",
 ]
-__all__ += ["trained_on", "unfinished"]
+__all__ += ["trained_on", "uncounted_first", "unfinished"]
 
 _FINE = 5
 """This many phases given to the nanosecond never agree by chance."""
@@ -228,17 +236,43 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     return [*(Caveat("doubts", "doubt", each) for each in found), *shared]
 
 
-BEGAN_AT = "first_run_began_at"
-"""In the environment of a run that replaces others, or is made with such: the quality with which the first began."""
+BEGAN_AT, FIRST_TOOK = "first_run_began_at", "first_run_took_s"
+"""In the environment of a run before which others were made that are not counted with it, since they were replaced or
+had another target or budget: the quality with which the first of them began, and the seconds of its parts by name."""
 
 
-def began_at(records: Iterable[Record]) -> float | None:
-    """The quality with which the first run began of these, or of those that they have replaced."""
-    first = min(records, key=lambda record: record.header.started, default=None)
-    if first is None:
-        return None
-    known = first.header.environment.get(BEGAN_AT)
-    return known if isinstance(known, int | float) else summarise(first).first_quality
+def uncounted_first(
+    store: Store, wanted: Specification, replaced: Container[Path], why_not: Callable[[Record], str]
+) -> dict[str, Any]:
+    """What the environment of new runs is to say of the first one, or of what that says of one before; or nothing.
+
+    Nothing if that counts with them: it does not where it is to be ``replaced``, or had another target, crossing rule
+    or budget than ``wanted``. Runs that something speaks against (``why_not``) are passed over.
+    """
+    aimless = _aimless(wanted)
+    for row in store.rows(Selector("", filters=(("recipe", wanted.recipe),))):
+        if row.status != "done" or _aimless(row.specification) != aimless:
+            continue
+        if why_not(record := read_record(Path(row.path))):
+            continue
+        if key_of(row.specification) == key_of(wanted) and Path(row.path) not in replaced:
+            break
+        run = summarise(record)
+        own = {BEGAN_AT: run.first_quality, FIRST_TOOK: {part: seconds(run) for part, seconds in _SET_UP.items()}}
+        said = {name: record.header.environment.get(name, value) for name, value in own.items()}
+        return {name: value for name, value in said.items() if value is not None}
+    return {}
+
+
+_BUDGETS = ("budget_s", "budget_samples", "budget_j", "plateau")
+
+
+def _aimless(wanted: Specification) -> Specification:
+    """Without what only says when a run ends, and how it is read."""
+    target, none = msgspec.structs.replace(wanted.target, threshold=0.0), dict.fromkeys(_BUDGETS)
+    # A program's task is named after the first of those that are compared.
+    task = "" if wanted.scored_by else wanted.task
+    return msgspec.structs.replace(wanted, task=task, target=target, crossing="first", clock="", **none)
 
 
 BEFORE_ENDED_AT = "run_before_ended_at"
@@ -317,9 +351,15 @@ _SET_UP: dict[str, Callable[[RunSummary], float]] = {
     "to prepare": lambda run: run.phases_s.get("prepare", 0.0),
     "to compile": lambda run: run.phases_s.get("compile", 0.0),
     "for its first step": lambda run: run.first_step_s or 0.0,
-    # Before it, levelbench's own runs do nothing but the above and their training.
-    _TO_FIRST: lambda run: run.first_evaluation_s or 0.0 if run.scored_by else 0.0,
+    # Before it, runs of levelbench's own tasks do nothing but the above and their training.
+    _TO_FIRST: lambda run: run.first_evaluation_s or 0.0 if run.scored_by or _is_users(run) else 0.0,
 }
+
+
+def _is_users(run: RunSummary) -> bool:
+    return bool(run.source_name) and not run.source_name.startswith("levelbench.")
+
+
 _MUCH_LONGER, _MANY, _APART_FROM = (2.0, 1.5), 5, 3.0
 _LEAST_SAVED_S, _SAVED = 0.5, 0.05
 
@@ -331,18 +371,20 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
         return
     first, later, place = runs[0], runs[1:], ""
     own = first.first_quality
+    # The run that filled a cache may be one that these have replaced, or had another target, and so be in no group.
     known = (run.environment.get(BEGAN_AT) for run in runs)
     if (quality := next((each for each in known if isinstance(each, int | float)), None)) is not None:
-        # The run that filled a cache may be one that these have replaced, and so be in no group any more.
         own, later, place = float(quality), runs, " in its store"
     begun = [run.first_quality for run in later if run.first_quality is not None]
     if len(begun) == len(later) and own is not None and _began_ahead(first, own, begun):
         text = f"the first run of {group.label}{place} began at {first.target.metric} {own:.3g}, the others"
         do = "check whether they continue from something that it left on disk, such as a checkpoint"
         yield Caveat("runs before", "doubt", f"{text} at {min(begun):.3g} to {max(begun):.3g}: {do}")
-    later = runs[1:]
+    told = next((each for run in runs if (each := run.environment.get(FIRST_TOOK))), None)
+    later = runs[1:] if told is None else runs
     for part, seconds in _SET_UP.items():
-        took_s, *others_s = (seconds(run) for run in runs)
+        others_s = [seconds(run) for run in later]
+        took_s = seconds(first) if told is None else float(told.get(part, 0.0))
         saved_s = took_s - max(others_s)
         factor, least_s = 2.0, max(_LEAST_SAVED_S, _SAVED * min(run.wall_s for run in later))
         if part == _TO_FIRST:
@@ -350,11 +392,12 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
             factor = _MUCH_LONGER[len(runs) >= _MANY]
             least_s = max(least_s, _APART_FROM * (max(others_s) - min(others_s)))
         if took_s > factor * max(others_s) and saved_s > least_s:
-            text = f"the first run of {group.label} took {took_s:.2g} s {part}, the others {max(others_s):.2g} s"
+            text = f"the first run of {group.label}{' in its store' * (told is not None)} took {took_s:.2g} s {part}"
             do = "if they use something that it left on disk, such as a cache, clear or fill it before each run"
             if first.environment.get("started") == "in place":
                 do += "; if one process made them all, which imports and compiles once, start one for each"
-            yield Caveat("runs before", "doubt", f"{text} at most: {do}")
+            yield Caveat("runs before", "doubt", f"{text}, the others {max(others_s):.2g} s at most: {do}")
+            return
 
 
 def _began_ahead(first: RunSummary, own: float, begun: Sequence[float]) -> bool:
