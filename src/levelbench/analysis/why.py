@@ -395,11 +395,6 @@ class _Split:
         self._columns = b * weights.mean(axis=0)[:, None], (weights.T @ a) / len(a)
         self.from_a, self.from_b = self._rows[1], self._columns[0]
 
-    def mean_contributions(self) -> Matrix:
-        """The contribution of each part to the logarithm of the ratio, shape (parts,)."""
-        found: Matrix = self.from_b.mean(axis=0) - self.from_a.mean(axis=0)
-        return found
-
     def factor(
         self,
         name: str,

@@ -41,11 +41,6 @@ def dtype_of(name: str) -> DType:
         raise UnknownNameError("dtype", name, (*FLOATS, "int64", "int32", "int8", "uint8", "bool")) from None
 
 
-def tensor_bytes(tensor: Tensor) -> int:
-    """The bytes of an input."""
-    return math.prod(tensor.shape) * dtype_of(tensor.dtype).itemsize
-
-
 def node_of(problem: Problem) -> OperatorNode:
     """The node of a problem."""
     return OperatorNode(
