@@ -77,12 +77,13 @@ class Division(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MachineRules(Struct, frozen=True, forbid_unknown_fields=True):
-    """The machine that every entry has to run on, as entries state their hardware; ``None``: any."""
+    """The machine that every entry has to run on, as entries state their hardware; ``None``: any (one node)."""
 
     processor: str | None = None
     cores: int | None = None
     accelerator: str | None = None
     accelerators: int | None = None
+    nodes: int | None = None
 
     @property
     def parts(self) -> dict[str, str | int]:
