@@ -328,14 +328,14 @@ _SCHEME = "scheme."
 def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """An entry's settings equal those of the task's recipe, if its division says which of them it may change."""
     rules, submission = entry.rules, entry.submission
-    division = next((each for each in rules.divisions if each.name == submission.division), None) if rules else None
-    if division is None or not division.may_change or entry.known_facts is None or entry.known_facts.recipe is None:
+    may_change = rules.may_change(submission.division) if rules else None
+    if may_change is None or entry.known_facts is None or entry.known_facts.recipe is None:
         return
     other = entry.known_facts.version != submission.provenance.version
     differs = entry.warning if other else entry.error
     stated = submission.settings.get("recipe")
     if entry.known_facts.recipe:
-        yield from _settings(entry, entry.known_facts.recipe, frozenset(division.may_change), differs)
+        yield from _settings(entry, entry.known_facts.recipe, may_change, differs)
     elif stated is not None:
         yield differs("B169", "settings.recipe", f"{shown(str(stated))} is not one of the task's own recipes")
     elif submission.origin is None:

@@ -70,7 +70,7 @@ class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Division(Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings that a recipe of this division may change; an empty list means any, as in ``open`` always."""
+    """The settings that a recipe of this division may change; an empty list means any, but none in ``closed``."""
 
     name: str
     may_change: list[str] = field(default_factory=list)
@@ -161,6 +161,11 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
     def division_names(self) -> list[str]:
         """The divisions in the order of a board: the rules' own, or else ``closed`` and ``open``."""
         return [each.name for each in self.divisions] or ["closed", "open"]
+
+    def may_change(self, division: str) -> frozenset[str] | None:
+        """The settings that an entry of ``division`` may change; ``None``: any."""
+        listed = {each.name: each.may_change for each in self.divisions or [Division("closed")]}.get(division)
+        return frozenset(listed) if listed or (listed is not None and division == "closed") else None
 
 
 _ENDING = ".toml"
