@@ -110,9 +110,9 @@ _LEAST_S, _MOST_S = RUN_S
 _MOST_W = 1e9
 """A gigawatt, the output of a power station."""
 _NO_CHANCE = 4
-"""This many evaluations of two runs with different seeds are not equal by chance."""
-_LEAST_W = 1e-6
-"""A watch draws a microwatt."""
+"""This many evaluations of runs with different seeds do not repeat those of another run by chance."""
+_LEAST_W, _IDLE_W = 1e-6, 0.1
+"""A watch draws a microwatt; the smallest computer that trains anything draws several times the second without work."""
 _LEAST_BYTES, _MOST_BYTES = 1e3, 1e18
 _PHASES = 0.01
 """The timeline guarantees that phases sum to the time within 1 %."""
@@ -158,6 +158,10 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if rules.aggregation.rule == "mean-test":
         if fault := judged_mean(entry.submission, rules, entry.submission.target)[0]:
             yield entry.error("B140", "runs", fault, "submit an entry whose mean is at the target")
+        ends = {run.curve.quality[-1] for run in runs if run.curve.quality}
+        if len(runs) > 1 and len(ends) == 1:
+            found = f"all final qualities are {ends.pop():.6g}, so the test has no spread to compare with"
+            yield entry.warning("B154", "runs.curve.quality", found, "check whether the seed has any effect")
         yield from _at_one_end(entry)
         return
     rule, scored = rules.aggregation.rule, aggregate(entry.times, rules.aggregation)
@@ -186,27 +190,37 @@ def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if figure.value is None and found.time.value is not None:
         yield entry.warning("B263", "runs", f"{rules.id} ranks by {rules.ranked_by}; {figure.how}")
     if rules.ranked_by in ("samples", "steps"):
-        yield from _understated(entry, rules.ranked_by)
+        # Steps are compared with samples, so these have to be right as well.
+        yield from _understated(entry, "samples")
+    if rules.ranked_by == "steps":
+        yield from _understated(entry, "steps")
 
 
 def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iterator[EntryFinding]:
-    """Whether a run states fewer samples than its epochs have, or fewer steps than its batches make of the samples."""
+    """Whether a run states fewer samples than its epochs have, or fewer steps than its batches make of the samples.
+
+    What every record has and the entry leaves out, so that nobody can tell, is reported as well.
+    """
     submission = entry.submission
     size = submission.provenance.split_sizes.get("train", 0)
     parts = (submission.settings.get("batch", 0), submission.settings.get("accumulate", 1))
     batch = math.prod(part if isinstance(part, int) else 0 for part in parts)
+    of, unknown = "samples and batch" if what == "steps" else "epochs and training data", 0
     for at, run in enumerate(submission.runs):
         curve = run.curve
         if what == "steps":
             stated, least = curve.steps, [count / batch for count in curve.samples or ()] if batch > 0 else []
         else:
             stated, least = curve.samples, [epoch * size for epoch in curve.epoch or ()] if size else []
+        unknown += bool(stated and not least)
         if not stated or len(stated) != len(least):
             continue
         if any(has < _LEAST_SHARE * needs for has, needs in zip(stated, least, strict=True)):
-            of = "samples and batch" if what == "steps" else "epochs and training data"
             found = f"{stated[-1]} {what}, where {least[-1]:.6g} follow from {of}"
             yield entry.warning("B139", f"runs[{at}].curve.{what}", found)
+    if unknown and not entry.imported:
+        found = f"{unknown} of {plural(len(submission.runs), 'run')} state no {of} to compare them with"
+        yield entry.warning("B139", f"runs.curve.{what}", found, "make the entry with levelbench board submit")
 
 
 def _effort(curve: SubmittedCurve, time_s: float) -> float | None:
@@ -300,13 +314,16 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if each_once and not entry.imported and max(seeds) - min(seeds) >= len(seeds):
         found = f"they are {', '.join(map(str, sorted(seeds)[:_SEEDS]))}{', ...' if len(seeds) > _SEEDS else ''}"
         yield entry.warning("B186", "runs.seed", f"{found}: no run has one of the seeds between")
+    elif each_once and not entry.imported and min(seeds) > 1:
+        yield entry.note("B186", "runs.seed", f"they begin at {min(seeds)}", "ask for the runs with the seeds before")
     before: dict[tuple[str, object], int] = {}
+    copies = Counter(tuple(run.curve.quality) for run in runs)
     for at, run in enumerate(runs):
         curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
         parts = {"record_digest": run.record_digest, "record_id": run.record_id, "curve": curve}
         if (same := _first_like(parts, at, before)) is not None:
             yield entry.error("B154", f"runs[{at}].{same[0]}", f"the same as runs[{same[1]}]", "submit each run once")
-        elif not entry.imported and len(run.curve.quality) >= _NO_CHANCE:
+        elif not entry.imported and _repeated(entry, run.curve.quality, copies):
             first = before.setdefault(("quality", tuple(run.curve.quality)), at)
             if first != at:
                 found = f"the same qualities as runs[{first}], at different times"
@@ -314,6 +331,13 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     doubts = [run.suspect[0] for run in runs if run.suspect]
     if doubts:
         yield entry.note("B155", "runs", f"{len(doubts)} of {len(runs)}, the first: {shown(doubts[0], 200)}")
+
+
+def _repeated(entry: CheckedEntry, quality: Sequence[float], copies: Mapping[tuple[float, ...], int]) -> bool:
+    """Whether other runs have these qualities and not by chance, as several runs have that end at a perfect score."""
+    perfect = {entry.submission.target.low, entry.submission.target.high}
+    again = len(quality) * (copies[tuple(quality)] - 1)
+    return again >= _NO_CHANCE and (len(quality) >= _NO_CHANCE or not perfect.issuperset(quality))
 
 
 def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -399,9 +423,12 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
         if run.energy_j is None:
             continue
         longest = run.curve.time_s[-1] + sum(run.excluded_s.values()) if run.curve.time_s else 0.0
+        found = f"{run.energy_j:g} J in {longest:g} s"
         if not (run.energy_j > 0 and _LEAST_W * longest <= run.energy_j <= _MOST_W * max(longest, 1.0)):
-            found = f"{run.energy_j:g} J in {longest:g} s"
             yield entry.error("B158", f"runs[{at}].energy_j", found, "leave it out if it was not measured")
+        elif run.energy_j < _IDLE_W * longest:
+            do = "check what was measured: a processor draws more without any work"
+            yield entry.warning("B158", f"runs[{at}].energy_j", f"{found}: {run.energy_j / longest:.2g} W", do)
         elif not run.energy_method:
             yield entry.warning("B158", f"runs[{at}].energy_method", "it is not stated", "say how energy was measured")
 
