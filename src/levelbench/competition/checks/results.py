@@ -265,7 +265,9 @@ def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
         ends = {column[-1] for column in columns if column}
         if len(ends) > 1:
             what = f"{len(ends)} different ends, from {name} {min(ends):.10g} to {max(ends):.10g}"
-            do = "submit under the crossing rule confirmed, or submit runs of one length"
+            do = "submit runs of one length"
+            if entry.rules is not None and entry.rules.crossing != "final":
+                do = "submit under the crossing rule confirmed, or submit runs of one length"
             yield entry.error("B146", f"runs.curve.{name}", what, do)
             return
     if not any(run.curve.epoch or run.curve.samples for run in entry.submission.runs):
@@ -433,6 +435,8 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.warning("B158", f"runs[{at}].energy_method", "it is not stated", "say how energy was measured")
 
 
+_LEAST_STEP_S = 1e-6
+"""The update of a few thousand parameters takes longer, and so does a single call of a framework."""
 _OVER = 0.1
 """A measured ceiling is not exact: it may be exceeded by this share."""
 
@@ -456,6 +460,12 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     }
     for at, each in enumerate(submission.inference):
         rates |= _of_answers(each, f"inference[{at}]")
+    yield from _steps_in_no_time(entry)
+    if _names_no_recipe(entry, known, stated=bool(works)):
+        lacks, do = "neither the cost of a sample nor a recipe of the task is stated", "give --flops-per-sample"
+        if works:
+            lacks, do = "the recipe is not stated", "make the entry with levelbench board submit"
+        yield entry.warning("B191", "settings", lacks, do)
     if not limits or not works or not any(rates.values()):
         if entry.known_facts is not None and not entry.imported:
             yield from _unchecked(entry, bool(limits), bool(works))
@@ -463,6 +473,27 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for field, samples_s in rates.items():
         found = (_over(entry, field, flops * samples_s, min(limits), network, known) for flops, network in works)
         yield from islice(filter(None, found), 1)
+
+
+def _steps_in_no_time(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Updates of the parameters that follow each other faster than a program can ask for them."""
+    for at, run in enumerate(entry.submission.runs):
+        both = zip(run.curve.time_s, run.curve.steps or (), strict=False)
+        if soon := next(((time_s, steps) for time_s, steps in both if time_s < _LEAST_STEP_S * steps), None):
+            found = f"{soon[1]} steps in {soon[0]:.3g} s"
+            yield entry.warning("B190", f"runs[{at}].curve.time_s", found, "correct the times or the steps")
+
+
+def _names_no_recipe(entry: CheckedEntry, known: MachineLimits, *, stated: bool) -> bool:
+    """Whether an entry of an installed task hides what its network costs: by no recipe, or one without ``stated`` cost.
+
+    Every record of such a task names its recipe, and ``board submit`` states the cost of one of the author's own.
+    """
+    submission = entry.submission
+    if known.recipes is None or submission.mode != "training" or submission.origin is not None:
+        return False
+    name = submission.settings.get("recipe")
+    return name is None or (name not in known.recipes and not stated)
 
 
 def _unchecked(entry: CheckedEntry, limits: bool, works: bool) -> Iterator[EntryFinding]:

@@ -271,7 +271,9 @@ def _parsed(raw: bytes, asked: str) -> Ruleset:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DefinitionError(asked, f"it is not TOML ({error})", _DO) from error
     except msgspec.ValidationError as error:
-        raise DefinitionError(asked, str(error).replace("$.", ""), _DO) from error
+        found = str(error).replace("$.", "")
+        do = f"write it in quotes; {_DO}" if found.startswith("Expected `str`, got") else _DO
+        raise DefinitionError(asked, found, do) from error
     for found in _faults(rules):
         raise DefinitionError(asked, found, _DO)
     return rules
