@@ -240,6 +240,11 @@ def test_leaving_out_what_samples_or_steps_are_compared_with_is_doubted_too(clea
     assert "B139" in codes_under(clean, ranked_by, changes)
 
 
+@pytest.mark.parametrize(("every", "doubted"), [("1 epoch", False), ("2 epochs", True), ("100 steps", False)])
+def test_epochs_that_follow_faster_than_is_evaluated_are_doubted(clean, every, doubted):
+    assert ("B139" in codes_under(clean, "samples", {"settings.evaluate_every": every})) == doubted
+
+
 def codes_under(clean, ranked_by, changes):
     rules = msgspec.structs.replace(OURS, id="own-1.0", name="own", version="1.0", ranked_by=ranked_by)
     entry = clean.make(changes={"ruleset": "own-1.0", "provenance.split_sizes": {"train": 1079}, **changes})

@@ -67,7 +67,7 @@ CASES = {
                 runs[0],
                 {
                     **runs[0],
-                    "seed": 2,
+                    "seed": 0,
                     "record_id": "b",
                     "record_digest": DIGEST,
                     "curve": {
@@ -81,14 +81,14 @@ CASES = {
         },
         {"notes": "two runs"},
     ),
-    "chosen seeds": ("B186", "training", {"runs[1].seed": 4242}, {"runs[0].seed": 1, "runs[1].seed": 5}),
+    "chosen seeds": ("B186", "training", {"runs[1].seed": 4242}, {"runs[0].seed": 1, "runs[1].seed": 0}),
     "late seeds": (
         "B186",
         "training",
-        {f"runs[{at}].seed": 7000 + at for at in range(5)},
         {f"runs[{at}].seed": 1 + at for at in range(5)},
+        {f"runs[{at}].seed": 4 - at for at in range(5)},
     ),
-    "seeds": ("B152", "training", {"runs[1].seed": 0}, {"runs[0].seed": 1, "runs[1].seed": 5}),
+    "seeds": ("B152", "training", {"runs[1].seed": 0}, {"runs[0].seed": 1, "runs[1].seed": 0}),
     "no seed": ("B153", "training", {"runs[1].seed": GONE}, {"runs[1].seed": 0, "runs[0].seed": 1}),
     "same record": (
         "B154",

@@ -48,7 +48,7 @@ _SHOWN_AT_RANK = frozenset(
     }
 )
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
-_SHOWN_IF_WARNED = frozenset({"B158", "B178", "B191"})
+_SHOWN_IF_WARNED = frozenset({"B128", "B158", "B178", "B191"})
 """Hardly any energy, and what every record has and this entry leaves out, so that nothing can be checked."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -192,8 +193,23 @@ def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if rules.ranked_by in ("samples", "steps"):
         # Steps are compared with samples, so these have to be right as well.
         yield from _understated(entry, "samples")
+        yield from _too_often(entry)
     if rules.ranked_by == "steps":
         yield from _understated(entry, "steps")
+
+
+_EVERY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) epochs?")
+
+
+def _too_often(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Whether the epochs of a curve follow each other faster than its settings say: all may be halved alike."""
+    stated = _EVERY.fullmatch(str(entry.submission.settings.get("evaluate_every", "")))
+    for at, run in enumerate(entry.submission.runs if stated else ()):
+        # The last evaluation is where the run ended.
+        apart = min((after - before for before, after in pairwise((run.curve.epoch or [])[:-1])), default=math.inf)
+        if stated and apart < _LEAST_SHARE * float(stated[1]):
+            found = f"evaluations {apart:.3g} epochs apart, where the settings say {stated[0]}"
+            yield entry.warning("B139", f"runs[{at}].curve.epoch", found)
 
 
 def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iterator[EntryFinding]:
@@ -316,7 +332,7 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if each_once and not entry.imported and max(seeds) - min(seeds) >= len(seeds):
         found = f"they are {', '.join(map(str, sorted(seeds)[:_SEEDS]))}{', ...' if len(seeds) > _SEEDS else ''}"
         yield entry.warning("B186", "runs.seed", f"{found}: no run has one of the seeds between")
-    elif each_once and not entry.imported and min(seeds) > 1:
+    elif each_once and not entry.imported and min(seeds) > 0:
         yield entry.note("B186", "runs.seed", f"they begin at {min(seeds)}", "ask for the runs with the seeds before")
     before: dict[tuple[str, object], int] = {}
     copies = Counter(tuple(run.curve.quality) for run in runs)
