@@ -8,6 +8,7 @@ from tests.competition.planting import faster
 
 from levelbench.competition.checks import MachineLimits
 from levelbench.competition.leaderboard import checked_folder
+from levelbench.competition.rivals import doubts_at_rank
 from levelbench.records.operations import measured_ceiling
 
 PEAK = 5e10
@@ -189,6 +190,31 @@ def test_the_recipe_that_an_entry_names_is_certain(clean):
     limits = MachineLimits(PEAK, "2 cores", TIGHT["settings.flops_per_sample"], "the recipe mlp", certain=True)
     (finding,) = found(clean, gone, limits=lambda entry: limits)
     assert finding.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("settings", "doubted"),
+    [
+        ({"recipe": "mlp"}, False),
+        ({"recipe": "mine", "flops_per_sample": 1e5}, False),
+        ({"recipe": "mine"}, True),
+        ({"flops_per_sample": 1.0}, True),
+    ],
+)
+def test_an_entry_that_hides_what_its_network_costs_is_doubted_in_the_row(clean, settings, doubted):
+    limits = MachineLimits(PEAK, "2 cores", recipes=frozenset({"mlp"}))
+    findings = clean.find(clean.make("training", {"settings": settings}), limits=lambda entry: limits)
+    assert any("the speed cannot be checked" in each for each in doubts_at_rank(_warned(findings))) == doubted
+
+
+def _warned(findings):
+    return [each for each in findings if each.severity == "warning"]
+
+
+def test_steps_that_take_less_than_a_microsecond_are_doubted_whatever_a_sample_costs(clean):
+    steps = [10_000_000 * epoch for epoch in range(1, 7)]
+    findings = clean.find(clean.make("training", {"runs[0].curve.steps": steps}), limits=lambda entry: MachineLimits())
+    assert [each.field for each in findings if each.code == "B190"] == ["runs[0].curve.time_s"]
 
 
 def test_a_curve_without_samples_and_epochs_cannot_be_checked_and_says_so(clean):

@@ -109,6 +109,17 @@ def test_a_division_of_any_name_says_which_settings_it_may_change(clean, changed
     assert clean.codes(entry, **limits) & {"B123", "B169"} == codes
 
 
+@pytest.mark.parametrize("divisions", [(), (Division("closed"), Division("open"))])
+def test_in_a_closed_division_that_lists_no_settings_nothing_may_change(clean, divisions):
+    limits = {"limits": lambda each: MachineLimits(recipe=RECIPE, version="0.1.0")}
+    changes = {"ruleset": "own-1.0", "division": "closed"}
+    tuned, plain = (
+        clean.make(changes={**changes, "settings": settings}) for settings in ({**RECIPE, "lr": 99.0}, RECIPE)
+    )
+    assert "B169" in clean.codes(tuned, known={"own-1.0": own(*divisions)}, **limits)
+    assert "B169" not in clean.codes(plain, known={"own-1.0": own(*divisions)}, **limits)
+
+
 @pytest.mark.parametrize(
     ("rules", "division", "refused"),
     [

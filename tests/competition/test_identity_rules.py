@@ -41,8 +41,8 @@ CASES = {
     "longer than there was time": (
         "B119",
         "training",
-        {"runs[2]": lasting(3.1)},
-        {"runs[2]": lasting(2.9)},
+        {"runs[2]": lasting(3.1), "runs[2].energy_j": 1e6},
+        {"runs[2]": lasting(2.9), "runs[2].energy_j": 1e6},
     ),
     "older than all": (
         "B120",

@@ -31,7 +31,8 @@ def test_an_entry_is_compared_with_its_records(put, terms):
         first, curve=curve, phases_s={}, seed=5, curve_digest=curve_digest(curve), time_to_target_s=None
     )
     changed = msgspec.structs.replace(entry, runs=[forged, *entry.runs[1:]])
-    assert judged(changed, paths) == [("B183", f"runs[0].{name}") for name in ("curve", "phases_s", "seed")]
+    fields = ("curve", "phases_s", "seed")
+    assert judged(changed, paths) == [*(("B183", f"runs[0].{name}") for name in fields), ("B186", "runs.seed")]
 
 
 def test_labels_are_compared_with_the_records(put, terms):

@@ -116,9 +116,32 @@ def test_other_labels_than_those_of_the_rules_are_refused(board, tmp_path):
         board.score(labels=tmp_path / "others.txt")
 
 
-def test_labels_without_random_characters_are_refused(clean, tmp_path):
+@pytest.mark.parametrize("salt", ["", "# ---------------------\n", "# the labels of our private test set\n"])
+def test_labels_without_random_characters_are_refused(clean, tmp_path, salt):
     with pytest.raises(UsageError, match="could be guessed from their digest"):
-        Board(clean, tmp_path, LABELS.removeprefix(SALT)).score()
+        Board(clean, tmp_path, salt + LABELS.removeprefix(SALT)).score()
+
+
+def test_predictions_cannot_be_found_by_trying_all_that_are_possible(board):
+    score, _ = board.score()
+    assert score.predictions != hashlib.sha256(board.predictions.read_bytes()).hexdigest()
+
+
+def test_an_entry_is_scored_once_unless_its_score_is_removed(board, tmp_path):
+    others = tmp_path / "others.txt"
+    others.write_text(board.predictions.read_text().replace("1\n", "2\n"))
+    first, path = board.score()
+    assert board.score()[0] == first
+    with pytest.raises(UsageError, match="other predictions were scored on 2026-12-01"):
+        board.score(predictions=others)
+    path.unlink()
+    assert board.score(predictions=others)[0].right < first.right
+
+
+def test_a_forged_score_does_not_keep_the_organiser_from_scoring(board):
+    first, path = board.score()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "predictions": "0" * 64}))
+    assert board.score()[0] == first
 
 
 def test_labels_in_the_leaderboard_are_refused(board):

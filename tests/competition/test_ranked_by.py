@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from scipy import stats
+from tests.competition.conftest import REMOVE
 from tests.competition.made import records
 from tests.competition.scored import OURS, TARGET, submission
 
@@ -21,6 +22,7 @@ from levelbench.competition.entries import (
 )
 from levelbench.competition.figures import rank
 from levelbench.competition.making import make
+from levelbench.competition.rivals import doubts_at_rank
 from levelbench.competition.rulesets import Aggregation
 from levelbench.competition.scoring import score
 from levelbench.competition.site.build import build
@@ -207,21 +209,60 @@ def test_an_entry_of_before_the_steps_still_agrees_with_its_records(put, terms, 
     assert "B183" not in clean.codes(old, records={file_digest(path): str(path) for path in paths})
 
 
+STEPS = "runs[0].curve.steps"
+
+
 @pytest.mark.parametrize(
     ("ranked_by", "changes", "doubted"),
     [
-        ("samples", {"provenance.split_sizes": {"train": 1079}}, False),
+        ("samples", {}, False),
         ("samples", {"provenance.split_sizes": {"train": 2158}}, True),
-        ("steps", {"settings.batch": 64, "runs[0].curve.steps": [17, 34, 51, 68, 85, 102]}, False),
-        ("steps", {"settings.batch": 64, "runs[0].curve.steps": [7, 14, 21, 28, 35, 42]}, True),
-        (
-            "steps",
-            {"settings.batch": 32, "settings.accumulate": 2, "runs[0].curve.steps": [17, 34, 51, 68, 85, 102]},
-            False,
-        ),
+        ("steps", {"settings.batch": 64, STEPS: [17, 34, 51, 68, 85, 102]}, False),
+        ("steps", {"settings.batch": 64, STEPS: [7, 14, 21, 28, 35, 42]}, True),
+        ("steps", {"settings.batch": 32, "settings.accumulate": 2, STEPS: [17, 34, 51, 68, 85, 102]}, False),
+        ("steps", {"settings.batch": 64, "provenance.split_sizes": {"train": 2158}}, True),
     ],
 )
 def test_fewer_samples_or_steps_than_follow_from_the_rest_are_doubted(clean, ranked_by, changes, doubted):
+    assert ("B139" in codes_under(clean, ranked_by, changes)) == doubted
+
+
+@pytest.mark.parametrize(
+    ("ranked_by", "changes"),
+    [
+        ("samples", {"provenance.split_sizes": REMOVE}),
+        ("samples", {"runs[2].curve.epoch": REMOVE}),
+        ("steps", {STEPS: [17, 34, 51, 68, 85, 102]}),
+        ("steps", {"settings.batch": 64, STEPS: [7, 14, 21, 28, 35, 42], "runs[0].curve.samples": REMOVE}),
+    ],
+)
+def test_leaving_out_what_samples_or_steps_are_compared_with_is_doubted_too(clean, ranked_by, changes):
+    assert "B139" in codes_under(clean, ranked_by, changes)
+
+
+@pytest.mark.parametrize(("every", "doubted"), [("1 epoch", False), ("2 epochs", True), ("100 steps", False)])
+def test_epochs_that_follow_faster_than_is_evaluated_are_doubted(clean, every, doubted):
+    assert ("B139" in codes_under(clean, "samples", {"settings.evaluate_every": every})) == doubted
+
+
+def codes_under(clean, ranked_by, changes):
     rules = msgspec.structs.replace(OURS, id="own-1.0", name="own", version="1.0", ranked_by=ranked_by)
-    entry = clean.make(changes={"ruleset": "own-1.0", **changes})
-    assert ("B139" in clean.codes(entry, known={rules.id: rules})) == doubted
+    entry = clean.make(changes={"ruleset": "own-1.0", "provenance.split_sizes": {"train": 1079}, **changes})
+    return clean.codes(entry, known={rules.id: rules})
+
+
+def test_energy_that_no_processor_gets_by_with_is_doubted_in_the_row(clean):
+    rules = msgspec.structs.replace(OURS, id="own-1.0", name="own", version="1.0", ranked_by="energy")
+    entry = clean.make(changes={"ruleset": "own-1.0", "runs[0].energy_j": 1e-4})
+    findings = [each for each in clean.find(entry, known={rules.id: rules}) if each.code == "B158"]
+    assert [each.severity for each in findings] == ["warning"]
+    assert "energy is impossible or tiny" in doubts_at_rank(findings)[0]
+
+
+@pytest.mark.parametrize(("ends", "doubted"), [((0.97, 0.97, 0.97), True), ((0.97, 0.97, 0.968), False)])
+def test_a_mean_test_of_equal_qualities_is_doubted_in_the_row(clean, ends, doubted):
+    rules = msgspec.structs.replace(mean_test(0.05, runs=3), id="own-1.0", name="own", version="1.0")
+    qualities = {f"runs[{at}].curve.quality[5]": end for at, end in enumerate(ends)}
+    changes = {"ruleset": "own-1.0", "crossing": "final", "runs": lambda runs: runs[:3]}
+    findings = clean.find(clean.make(changes={**changes, **qualities}), known={rules.id: rules})
+    assert any("all final qualities are 0.97" in each for each in doubts_at_rank(findings)) == doubted

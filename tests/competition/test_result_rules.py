@@ -67,7 +67,7 @@ CASES = {
                 runs[0],
                 {
                     **runs[0],
-                    "seed": 2,
+                    "seed": 0,
                     "record_id": "b",
                     "record_digest": DIGEST,
                     "curve": {
@@ -81,8 +81,14 @@ CASES = {
         },
         {"notes": "two runs"},
     ),
-    "chosen seeds": ("B186", "training", {"runs[1].seed": 4242}, {"runs[0].seed": 1, "runs[1].seed": 5}),
-    "seeds": ("B152", "training", {"runs[1].seed": 0}, {"runs[0].seed": 1, "runs[1].seed": 5}),
+    "chosen seeds": ("B186", "training", {"runs[1].seed": 4242}, {"runs[0].seed": 1, "runs[1].seed": 0}),
+    "late seeds": (
+        "B186",
+        "training",
+        {f"runs[{at}].seed": 1 + at for at in range(5)},
+        {f"runs[{at}].seed": 4 - at for at in range(5)},
+    ),
+    "seeds": ("B152", "training", {"runs[1].seed": 0}, {"runs[0].seed": 1, "runs[1].seed": 0}),
     "no seed": ("B153", "training", {"runs[1].seed": GONE}, {"runs[1].seed": 0, "runs[0].seed": 1}),
     "same record": (
         "B154",
@@ -151,8 +157,8 @@ CASES = {
     "energy of next to nothing": (
         "B158",
         "training",
-        {"runs[0].energy_j": 5e-6},
-        {"runs[0].energy_j": 7e-6},
+        {"runs[0].energy_j": 0.55},
+        {"runs[0].energy_j": 0.7},
     ),
     "energy": ("B158", "training", {"runs[0].energy_j": -1.0}, {"runs[0].energy_j": GONE}),
     "energy method": ("B158", "training", {"runs[0].energy_method": GONE}, {"runs[0].energy_method": "nvml"}),
@@ -235,3 +241,20 @@ def test_a_run_that_missed_in_less_time_but_saw_as_many_samples_did_not_give_up_
     assert codes(clean, "training", {"runs[1]": missed}) == set()
     without = {"runs[1].curve.samples": GONE, "runs[1].curve.epoch": GONE}
     assert "B144" in codes(clean, "training", {"runs[1]": missed, **without})
+
+
+@pytest.mark.parametrize(
+    ("qualities", "doubted"),
+    [
+        ([[0.95, 0.97, 0.968]] * 3, True),
+        ([[0.95, 0.97, 0.968], [0.94, 0.97, 0.968], [0.95, 0.97, 0.969]], False),
+        ([[0.95, 0.97, 0.968]] * 2, False),
+        ([[1.0]] * 5, False),
+        ([[0.968]] * 5, True),
+    ],
+)
+def test_the_more_runs_have_equal_qualities_the_fewer_of_them_are_no_chance(clean, qualities, doubted):
+    changes = {f"runs[{at}].curve": {"time_s": [1.0 + at, 2.0 + at, 3.0 + at][: len(each)], "quality": each}
+               for at, each in enumerate(qualities)}  # fmt: skip
+    found = [each for each in clean.find(clean.make(changes=changes)) if each.code == "B154"]
+    assert bool(found) == doubted

@@ -9,7 +9,7 @@ from importlib.resources import files
 import msgspec
 import pytest
 
-from levelbench.competition.entries import encode
+from levelbench.competition.entries import encode, parse_submission
 from levelbench.competition.leaderboard import FROZEN, checked_folder, freeze, frozen_rounds, own_rulesets
 from levelbench.competition.rulesets import MachineRules, ruleset
 from levelbench.competition.site.build import build
@@ -32,6 +32,20 @@ def test_an_entry_is_refused_from_the_day_after_the_deadline(clean, day, refused
 
 
 @pytest.mark.parametrize(
+    ("started", "refused"),
+    [
+        ("2026-11-30T23:58:00+00:00", False),
+        ("2026-12-01T00:00:01+00:00", True),
+        ("2026-12-01T08:00:00+09:00", False),
+        ("2026-11-30T20:00:00-05:00", True),
+    ],
+)
+def test_a_run_after_the_deadline_is_refused_whatever_day_the_entry_has(clean, started, refused):
+    changes = {"submitted": "2026-11-30", "runs[3].started": started}
+    assert ("B265" in codes_of(clean, own(deadline="2026-11-30"), changes)) == refused
+
+
+@pytest.mark.parametrize(
     ("machine", "hardware", "refused"),
     [
         ({"processor": "EPYC", "cores": 2}, {"processor": "EPYC", "cores": 2}, False),
@@ -40,6 +54,11 @@ def test_an_entry_is_refused_from_the_day_after_the_deadline(clean, day, refused
         ({"accelerator": "H100"}, {}, True),
         ({"accelerators": 0}, {}, False),
         ({"accelerators": 0}, {"accelerators": 1}, True),
+        ({"accelerators": 0}, {"accelerator": "H100"}, True),
+        ({"cores": 2}, {"cores": 2, "nodes": 1}, False),
+        ({"cores": 2}, {"cores": 2, "nodes": 16}, True),
+        ({"cores": 2, "nodes": 2}, {"cores": 2, "nodes": 2}, False),
+        ({"cores": 2, "nodes": 2}, {"cores": 2}, True),
     ],
 )
 def test_an_entry_of_another_machine_than_the_rules_fix_is_refused(clean, machine, hardware, refused):
@@ -134,6 +153,27 @@ def test_a_round_with_an_entry_that_has_an_error_is_not_frozen(clean, folder):
     put(clean, folder, "two", submitted="2026-12-30")
     with pytest.raises(UsageError, match=r"1 entry has errors: digits/training/two\.json"):
         frozen(folder)
+
+
+def test_a_round_with_a_run_that_two_entries_have_is_not_frozen(clean, folder):
+    first = parse_submission((folder / "digits" / "training" / "one.json").read_bytes()).runs[0]
+    put(clean, folder, "three", submitted="2026-12-01", **{"runs[0].record_digest": first.record_digest})
+    with pytest.raises(UsageError, match=r"1 entry has errors: digits/training/three\.json"):
+        frozen(folder)
+
+
+def test_a_round_is_not_frozen_beside_a_file_that_cannot_be_read(folder):
+    (folder / "digits" / "training" / "broken.json").write_text("{")
+    with pytest.raises(UsageError, match=r"broken\.json"):
+        frozen(folder)
+
+
+def test_a_folder_in_place_of_a_frozen_entry_is_no_entry(clean, folder):
+    frozen(folder)
+    entry = folder / "digits" / "training" / "two.json"
+    entry.unlink()
+    entry.mkdir()
+    assert any(file == "digits/training/two.json" and "removed" in what for file, what in found(clean, folder))
 
 
 def test_a_round_is_frozen_once_and_others_after_it(clean, folder):

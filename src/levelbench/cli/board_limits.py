@@ -122,7 +122,11 @@ def known_limits(submission: Submission) -> MachineLimits:
     from levelbench import __version__
     from levelbench.competition.checks import STEP, MachineLimits
 
-    recipe = _recipe(submission) if submission.division != "open" else None
+    facts = MachineLimits(
+        recipe=_recipe(submission) if submission.division != "open" else None,
+        version=__version__,
+        recipes=_recipes(submission.task),
+    )
     flop_s, machine = _peak(submission)
     task = submission.task.lower()
     # A task under other rules may share its name with a benchmark of MLPerf.
@@ -133,28 +137,37 @@ def known_limits(submission: Submission) -> MachineLimits:
     named = _own_network(submission) if submission.origin is None else None
     if named is not None:
         cost, has_convolutions = named
-        return MachineLimits(
-            flop_s,
-            machine,
-            cost * (STEP if submission.mode == "training" else 1.0),
-            f"the recipe {submission.settings['recipe']}",
+        return msgspec.structs.replace(
+            facts,
+            flop_s=flop_s,
+            machine=machine,
+            flops_per_sample=cost * (STEP if submission.mode == "training" else 1.0),
+            network=f"the recipe {submission.settings['recipe']}",
             certain=submission.provenance.version == __version__,
             fast=_FAST if has_convolutions else 1.0,
-            recipe=recipe,
-            version=__version__,
         )
     if flop_s is None:
-        return MachineLimits(samples_per_epoch=epoch, recipe=recipe, version=__version__)
+        return msgspec.structs.replace(facts, samples_per_epoch=epoch)
     network = _network_of(task, submission.model) if known else ""
-    return MachineLimits(
-        flop_s,
-        machine,
-        _cost_of(network, submission.mode == "training") if network else None,
-        network,
+    return msgspec.structs.replace(
+        facts,
+        flop_s=flop_s,
+        machine=machine,
+        flops_per_sample=_cost_of(network, submission.mode == "training") if network else None,
+        network=network,
         samples_per_epoch=epoch,
-        recipe=recipe,
-        version=__version__,
     )
+
+
+@cache
+def _recipes(task: str) -> frozenset[str] | None:
+    """The names of the recipes of an installed task; ``None`` for another."""
+    from levelbench.experiments.request import load_task
+
+    try:
+        return frozenset(load_task(task).recipes) if not task.endswith(".py") else None
+    except LevelbenchError:
+        return None
 
 
 _CORES = re.compile(r"\b([0-9]{1,5}) cores?\b", re.I)
@@ -187,8 +200,8 @@ def _most_of_cores(submission: Submission) -> tuple[float | None, str]:
 def _own_network(submission: Submission) -> tuple[float, bool] | None:
     """FLOPs of one example through the network of the recipe that the entry names, and whether it has convolutions.
 
-    ``None`` for a task or recipe that is not installed, a network that is not ONNX, and settings far from the recipe's:
-    they come from strangers, and a network of any size could be asked for.
+    ``None`` for a task or recipe that is not installed, and a network that is not ONNX. Settings far from the recipe's
+    are not used: they come from strangers, and a network of any size could be asked for.
     """
     from levelbench.experiments.request import load_task
 
@@ -203,9 +216,9 @@ def _own_network(submission: Submission) -> tuple[float, bool] | None:
     for key, value in task.settings(name, {}).items():
         own = submission.settings.get(key, value)
         if own != value:
-            if type(own) is not type(value):
-                return None
-            if isinstance(own, int | float) and isinstance(value, int | float) and own > _LARGER * max(1, value):
+            # What cannot be built does not switch the check off: the recipe's own value counts.
+            large = isinstance(own, int | float) and isinstance(value, int | float) and own > _LARGER * max(1, value)
+            if type(own) is not type(value) or large:
                 continue
             chosen.append((key, own))
     return _cost_of_recipe(submission.task, name, tuple(chosen))

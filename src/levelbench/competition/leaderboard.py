@@ -235,7 +235,8 @@ def frozen_rounds(root: Path) -> tuple[dict[str, FrozenRound], list[EntryFinding
     for id, each in rounds.items():
         if ruleset_digest(root, id) != each.ruleset:
             found.append(error("B266", FROZEN, _cut(id), "the file of its ruleset was changed or removed"))
-        lost = [file for file in each.entries if not os.path.lexists(root / file)]
+        # A folder or a link with the name of an entry is no entry.
+        lost = [file for file in each.entries if (root / file).is_symlink() or not (root / file).is_file()]
         found += [error("B266", _cut(file), "", f"it was removed from the frozen round {_cut(id)}") for file in lost]
     return rounds, found
 
@@ -265,7 +266,8 @@ def thawed(rounds: Mapping[str, FrozenRound], file: str, raw: bytes, ruleset: st
 def freeze(root: Path, rules: Ruleset, today: date, limits: KnownLimits | None = None) -> FrozenRound:
     """Freeze the round of ``rules``: write the digests of its entries to ``frozen.toml``.
 
-    Raises ``UsageError`` if it is frozen already, has no entries, its deadline is not over, or an entry has an error.
+    Raises ``UsageError`` if it is frozen already, has no entries, its deadline is not over, an entry has an error (by
+    itself or beside the others), or a file cannot be read.
     """
     asked, rounds = f"freezing {rules.id}", frozen_rounds(root)[0]
     if rules.id in rounds:
@@ -274,11 +276,15 @@ def freeze(root: Path, rules: Ruleset, today: date, limits: KnownLimits | None =
     if rules.deadline and today.isoformat() <= rules.deadline:
         raise UsageError(asked, f"its deadline is {rules.deadline}, and today is {today}", "wait until it is over")
     leaderboard, entries, wrong = Leaderboard(root, today, limits=limits), dict[str, str](), list[str]()
+    among = {each.file for each in checked_folder(root, today=today, limits=limits)[1] if each.severity == "error"}
     for path in submission_paths(root, []):
         read = leaderboard.read(path, root)
-        if read.entry is not None and read.entry.submission.ruleset == rules.id:
-            entries[read.file] = hashlib.sha256(read.raw).hexdigest()
-            wrong += [read.file] if any(each.severity == "error" for each in read.findings) else []
+        if read.entry is not None and read.entry.submission.ruleset != rules.id:
+            continue
+        # Of a file that cannot be read nobody knows the round.
+        entries |= {read.file: hashlib.sha256(read.raw).hexdigest()} if read.entry is not None else {}
+        if read.file in among or any(each.severity == "error" for each in read.findings):
+            wrong.append(read.file)
     if wrong or not entries:
         found = (
             f"{plural(len(wrong), 'entry has', 'entries have')} errors: {wrong[0]}" if wrong else "it has no entries"

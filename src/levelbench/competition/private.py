@@ -25,12 +25,16 @@ from levelbench.measure.statistics import wilson
 SCORE = ".score"
 """The ending of a score's file, after the name of the entry's."""
 UNSCORED = "not scored on the private test set"
-_COMMENT, _LEAST_SALT = "#", 16
+_COMMENT, _LEAST_SALT, _LEAST_DIFFERENT = "#", 16, 8
 _ANSWER_BYTES, _SCORE_BYTES = 1 << 28, 1 << 14
 
 
 class PrivateScore(Struct, frozen=True, forbid_unknown_fields=True):
-    """``right`` of ``n`` predictions agree with the labels; the SHA-256 of the three files, and the day of scoring."""
+    """``right`` of ``n`` predictions agree with the labels; the SHA-256 of the three files, and the day of scoring.
+
+    That of the predictions covers the labels' file before them: of few answers, which may all be right, anybody could
+    try all that are possible until a plain digest agrees.
+    """
 
     entry: str
     labels: str
@@ -59,7 +63,7 @@ def score_predictions(
 
     Both files have one answer per line; lines that begin with # do not count. Raises ``UsageError`` if the labels are
     not those of the rules, have no line of random characters or lie in the leaderboard, if the numbers of answers
-    differ, or if the key is not the organiser's.
+    differ, if the key is not the organiser's, or if the entry has a score of other predictions.
     """
     asked, raw = f"scoring {entry}", read_bytes(entry)
     if labels.resolve().is_relative_to(entry.resolve().parents[2]):
@@ -67,9 +71,10 @@ def score_predictions(
     held, given = read_bytes(labels, limit=_ANSWER_BYTES), read_bytes(predictions, limit=_ANSWER_BYTES)
     digest = hashlib.sha256(held).hexdigest()
     (comments, right), (_, answers) = _lines(held), _lines(given)
-    if not any(len(each.lstrip("# ")) >= _LEAST_SALT for each in comments):
+    words = [word for each in comments for word in each.lstrip(_COMMENT).split()]
+    if not any(len(word) >= _LEAST_SALT and len(set(word)) >= _LEAST_DIFFERENT for word in words):
         found = "the labels could be guessed from their digest, which is published"
-        do = f"begin their file with # and {_LEAST_SALT} random characters or more, and put its SHA-256 into the rules"
+        do = f"begin their file with # and {_LEAST_SALT} random characters or more, without spaces, and use its SHA-256"
         raise UsageError(asked, found, do)
     if digest != rules.labels:
         found = f"the SHA-256 of {labels} is {digest}; the rules have {rules.labels}"
@@ -80,18 +85,33 @@ def score_predictions(
     private = read_key(key)
     if public_text(private.public_key()) != rules.key:
         raise UsageError(asked, f"{key} is not the key that the rules name", "sign with the organiser's key")
+    place, of_predictions = entry.with_name(entry.name + SCORE), hashlib.sha256(held + given).hexdigest()
+    before = _earlier(place, hashlib.sha256(raw).hexdigest(), rules)
+    if before is not None and before.predictions != of_predictions:
+        found = f"other predictions were scored on {before.scored}, and each score tells something about the labels"
+        raise UsageError(asked, found, f"leave it, or remove {place} first")
     found_right = sum(a == b for a, b in zip(right, answers, strict=True))
     score = PrivateScore(
         entry=hashlib.sha256(raw).hexdigest(),
         labels=digest,
-        predictions=hashlib.sha256(given).hexdigest(),
+        predictions=of_predictions,
         right=found_right,
         n=len(right),
         scored=today.isoformat(),
     )
     signature = base64.b64encode(private.sign(score.signed_bytes)).decode("ascii")
     score = msgspec.structs.replace(score, signature=signature)
-    return score, write_whole(entry.with_name(entry.name + SCORE), msgspec.json.encode(score) + b"\n")
+    return score, write_whole(place, msgspec.json.encode(score) + b"\n")
+
+
+def _earlier(place: Path, entry: str, rules: PrivateRules) -> PrivateScore | None:
+    """The organiser's score at ``place`` of the same bytes of the ``entry``; ``None`` if there is no such score."""
+    try:
+        score = msgspec.json.decode(read_bytes(place, limit=_SCORE_BYTES), type=PrivateScore)
+    except (UnreadableError, msgspec.DecodeError):
+        return None
+    ours = signature_of(score.signed_bytes, score.signature.encode("utf-8", "replace"), [rules.key]) is not None
+    return score if ours and (score.entry, score.labels) == (entry, rules.labels) else None
 
 
 def _lines(raw: bytes) -> tuple[list[str], list[str]]:

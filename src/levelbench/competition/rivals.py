@@ -48,8 +48,8 @@ _SHOWN_AT_RANK = frozenset(
     }
 )
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
-_SHOWN_IF_WARNED = frozenset({"B178", "B191"})
-"""What every record has and this entry leaves out, so that nothing can be checked: its digest, its samples."""
+_SHOWN_IF_WARNED = frozenset({"B128", "B158", "B178", "B191"})
+"""Hardly any energy, and what every record has and this entry leaves out, so that nothing can be checked."""
 
 
 _DIGESTS = ("quality_digest", "data_digest", "source_digest")

@@ -93,7 +93,7 @@ class MachineLimits(Struct, frozen=True):
     size of the task's training data. ``fast`` is how many times fewer multiplications a fast algorithm may need: 1 for
     a network without convolutions. ``recipe`` holds the
     settings of the task's recipe that the entry names, as in levelbench ``version``; empty: the task has no recipe of
-    that name.
+    that name. ``recipes`` are the names of all recipes of the task, if it is installed.
     """
 
     flop_s: float | None = None
@@ -105,6 +105,7 @@ class MachineLimits(Struct, frozen=True):
     samples_per_epoch: int | None = None
     recipe: Mapping[str, Setting] | None = None
     version: str = ""
+    recipes: frozenset[str] | None = None
 
 
 _SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})

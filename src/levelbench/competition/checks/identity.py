@@ -16,6 +16,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ from levelbench.competition.entries import (
     is_address,
 )
 from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, EntryScore, is_within
+from levelbench.competition.rulesets import MachineRules
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
 from levelbench.report.numbers import plural
@@ -190,9 +192,8 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
             found = f"the run started on {started} and {took}, but the entry is dated {submitted}"
             yield entry.error("B119", field, found, "correct the times or the day of submission")
     deadline = day_of(entry.rules.deadline) if entry.rules and entry.rules.deadline else None
-    if deadline is not None and submitted > deadline:
-        found = f"it is {submitted}; the deadline of {entry.submission.ruleset} was {deadline}"
-        yield entry.error("B265", "submitted", found)
+    if deadline is not None:
+        yield from _late(entry, submitted, deadline)
     unstated = sum(run.started is None for run in entry.submission.runs)
     if unstated and not entry.imported:
         yield entry.warning("B128", "runs.started", f"{unstated} of {len(entry.submission.runs)} runs do not state it")
@@ -201,6 +202,21 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         found = f"it is {submitted}, but {entry.submission.ruleset} is dated {since}"
         do = "check the day: rules may be applied to older runs, but a day may be invented"
         yield entry.warning("B120", "submitted", found, do)
+
+
+def _late(entry: CheckedEntry, submitted: date, deadline: date) -> Iterator[EntryFinding]:
+    """What came after the ``deadline``: the day of the entry, or the end of a run, of which the instant is known."""
+    if submitted > deadline:
+        found = f"it is {submitted}; the deadline of {entry.submission.ruleset} was {deadline}"
+        yield entry.error("B265", "submitted", found)
+        return
+    over_s = datetime.combine(deadline, time.max, UTC).timestamp()
+    for at, run in enumerate(entry.submission.runs):
+        began = instant_of(run.started or "")
+        if began is not None and began.timestamp() + (run.curve.time_s[-1] if run.curve.time_s else 0.0) > over_s:
+            found = f"the run began at {began.isoformat(' ', 'minutes')}, and ended after the deadline, {deadline}"
+            yield entry.error("B265", f"runs[{at}].started", found)
+            return
 
 
 def author(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -312,14 +328,14 @@ _SCHEME = "scheme."
 def closed(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """An entry's settings equal those of the task's recipe, if its division says which of them it may change."""
     rules, submission = entry.rules, entry.submission
-    division = next((each for each in rules.divisions if each.name == submission.division), None) if rules else None
-    if division is None or not division.may_change or entry.known_facts is None or entry.known_facts.recipe is None:
+    may_change = rules.may_change(submission.division) if rules else None
+    if may_change is None or entry.known_facts is None or entry.known_facts.recipe is None:
         return
     other = entry.known_facts.version != submission.provenance.version
     differs = entry.warning if other else entry.error
     stated = submission.settings.get("recipe")
     if entry.known_facts.recipe:
-        yield from _settings(entry, entry.known_facts.recipe, frozenset(division.may_change), differs)
+        yield from _settings(entry, entry.known_facts.recipe, may_change, differs)
     elif stated is not None:
         yield differs("B169", "settings.recipe", f"{shown(str(stated))} is not one of the task's own recipes")
     elif submission.origin is None:
@@ -552,13 +568,8 @@ def hardware(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The hardware is the machine that the rules fix, and agrees with the environment that the entry itself states."""
     stated, facts = entry.submission.hardware, entry.submission.provenance.environment
     machine = entry.rules.machine if entry.rules is not None else None
-    for part, wanted in machine.parts.items() if machine is not None else ():
-        has = getattr(stated, part)
-        if has != wanted and (has or wanted):
-            had = "it is not stated" if has is None else f"it is {shown(str(has))}"
-            yield entry.error(
-                "B264", f"hardware.{part}", f"{had}; {entry.submission.ruleset} fixes {shown(str(wanted))}"
-            )
+    if machine is not None:
+        yield from _other_machine(entry, machine)
     for part, names in _FACTS.items():
         known, value = next((facts[name] for name in names if name in facts), None), getattr(stated, part)
         if known is not None and value is not None and str(value) != known:
@@ -567,6 +578,21 @@ def hardware(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if stated.accelerators and facts.get("accelerators.names") == "":
         found = f"{plural(stated.accelerators, 'accelerator')} as hardware, none in its environment"
         yield entry.error("B185", "hardware.accelerators", found)
+
+
+def _other_machine(entry: CheckedEntry, machine: MachineRules) -> Iterator[EntryFinding]:
+    """What of the stated hardware is not the ``machine`` that the rules fix, which is a single one unless they say."""
+    stated, fixes = entry.submission.hardware, f"{entry.submission.ruleset} fixes"
+    for part, wanted in {"nodes": 1, **machine.parts}.items():
+        has = getattr(stated, part)
+        if has is None and part == "nodes":
+            has = 1
+        if has != wanted and (has or wanted):
+            had = "it is not stated" if has is None else f"it is {shown(str(has))}"
+            yield entry.error("B264", f"hardware.{part}", f"{had}; {fixes} {shown(str(wanted))}")
+    if machine.accelerators == 0 and stated.accelerator and not stated.accelerators:
+        found = f"it is {shown(stated.accelerator)}; {fixes} 0 accelerators"
+        yield entry.error("B264", "hardware.accelerator", found)
 
 
 def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path, at: str) -> Iterator[EntryFinding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -110,9 +111,9 @@ _LEAST_S, _MOST_S = RUN_S
 _MOST_W = 1e9
 """A gigawatt, the output of a power station."""
 _NO_CHANCE = 4
-"""This many evaluations of two runs with different seeds are not equal by chance."""
-_LEAST_W = 1e-6
-"""A watch draws a microwatt."""
+"""This many evaluations of runs with different seeds do not repeat those of another run by chance."""
+_LEAST_W, _IDLE_W = 1e-6, 0.1
+"""A watch draws a microwatt; the smallest computer that trains anything draws several times the second without work."""
 _LEAST_BYTES, _MOST_BYTES = 1e3, 1e18
 _PHASES = 0.01
 """The timeline guarantees that phases sum to the time within 1 %."""
@@ -158,6 +159,10 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if rules.aggregation.rule == "mean-test":
         if fault := judged_mean(entry.submission, rules, entry.submission.target)[0]:
             yield entry.error("B140", "runs", fault, "submit an entry whose mean is at the target")
+        ends = {run.curve.quality[-1] for run in runs if run.curve.quality}
+        if len(runs) > 1 and len(ends) == 1:
+            found = f"all final qualities are {ends.pop():.6g}, so the test has no spread to compare with"
+            yield entry.warning("B154", "runs.curve.quality", found, "check whether the seed has any effect")
         yield from _at_one_end(entry)
         return
     rule, scored = rules.aggregation.rule, aggregate(entry.times, rules.aggregation)
@@ -186,27 +191,52 @@ def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if figure.value is None and found.time.value is not None:
         yield entry.warning("B263", "runs", f"{rules.id} ranks by {rules.ranked_by}; {figure.how}")
     if rules.ranked_by in ("samples", "steps"):
-        yield from _understated(entry, rules.ranked_by)
+        # Steps are compared with samples, so these have to be right as well.
+        yield from _understated(entry, "samples")
+        yield from _too_often(entry)
+    if rules.ranked_by == "steps":
+        yield from _understated(entry, "steps")
+
+
+_EVERY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) epochs?")
+
+
+def _too_often(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Whether the epochs of a curve follow each other faster than its settings say: all may be halved alike."""
+    stated = _EVERY.fullmatch(str(entry.submission.settings.get("evaluate_every", "")))
+    for at, run in enumerate(entry.submission.runs if stated else ()):
+        # The last evaluation is where the run ended.
+        apart = min((after - before for before, after in pairwise((run.curve.epoch or [])[:-1])), default=math.inf)
+        if stated and apart < _LEAST_SHARE * float(stated[1]):
+            found = f"evaluations {apart:.3g} epochs apart, where the settings say {stated[0]}"
+            yield entry.warning("B139", f"runs[{at}].curve.epoch", found)
 
 
 def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iterator[EntryFinding]:
-    """Whether a run states fewer samples than its epochs have, or fewer steps than its batches make of the samples."""
+    """Whether a run states fewer samples than its epochs have, or fewer steps than its batches make of the samples.
+
+    What every record has and the entry leaves out, so that nobody can tell, is reported as well.
+    """
     submission = entry.submission
     size = submission.provenance.split_sizes.get("train", 0)
     parts = (submission.settings.get("batch", 0), submission.settings.get("accumulate", 1))
     batch = math.prod(part if isinstance(part, int) else 0 for part in parts)
+    of, unknown = "samples and batch" if what == "steps" else "epochs and training data", 0
     for at, run in enumerate(submission.runs):
         curve = run.curve
         if what == "steps":
             stated, least = curve.steps, [count / batch for count in curve.samples or ()] if batch > 0 else []
         else:
             stated, least = curve.samples, [epoch * size for epoch in curve.epoch or ()] if size else []
+        unknown += bool(stated and not least)
         if not stated or len(stated) != len(least):
             continue
         if any(has < _LEAST_SHARE * needs for has, needs in zip(stated, least, strict=True)):
-            of = "samples and batch" if what == "steps" else "epochs and training data"
             found = f"{stated[-1]} {what}, where {least[-1]:.6g} follow from {of}"
             yield entry.warning("B139", f"runs[{at}].curve.{what}", found)
+    if unknown and not entry.imported:
+        found = f"{unknown} of {plural(len(submission.runs), 'run')} state no {of} to compare them with"
+        yield entry.warning("B139", f"runs.curve.{what}", found, "make the entry with levelbench board submit")
 
 
 def _effort(curve: SubmittedCurve, time_s: float) -> float | None:
@@ -251,7 +281,9 @@ def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
         ends = {column[-1] for column in columns if column}
         if len(ends) > 1:
             what = f"{len(ends)} different ends, from {name} {min(ends):.10g} to {max(ends):.10g}"
-            do = "submit under the crossing rule confirmed, or submit runs of one length"
+            do = "submit runs of one length"
+            if entry.rules is not None and entry.rules.crossing != "final":
+                do = "submit under the crossing rule confirmed, or submit runs of one length"
             yield entry.error("B146", f"runs.curve.{name}", what, do)
             return
     if not any(run.curve.epoch or run.curve.samples for run in entry.submission.runs):
@@ -300,13 +332,16 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if each_once and not entry.imported and max(seeds) - min(seeds) >= len(seeds):
         found = f"they are {', '.join(map(str, sorted(seeds)[:_SEEDS]))}{', ...' if len(seeds) > _SEEDS else ''}"
         yield entry.warning("B186", "runs.seed", f"{found}: no run has one of the seeds between")
+    elif each_once and not entry.imported and min(seeds) > 0:
+        yield entry.note("B186", "runs.seed", f"they begin at {min(seeds)}", "ask for the runs with the seeds before")
     before: dict[tuple[str, object], int] = {}
+    copies = Counter(tuple(run.curve.quality) for run in runs)
     for at, run in enumerate(runs):
         curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
         parts = {"record_digest": run.record_digest, "record_id": run.record_id, "curve": curve}
         if (same := _first_like(parts, at, before)) is not None:
             yield entry.error("B154", f"runs[{at}].{same[0]}", f"the same as runs[{same[1]}]", "submit each run once")
-        elif not entry.imported and len(run.curve.quality) >= _NO_CHANCE:
+        elif not entry.imported and _repeated(entry, run.curve.quality, copies):
             first = before.setdefault(("quality", tuple(run.curve.quality)), at)
             if first != at:
                 found = f"the same qualities as runs[{first}], at different times"
@@ -314,6 +349,13 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     doubts = [run.suspect[0] for run in runs if run.suspect]
     if doubts:
         yield entry.note("B155", "runs", f"{len(doubts)} of {len(runs)}, the first: {shown(doubts[0], 200)}")
+
+
+def _repeated(entry: CheckedEntry, quality: Sequence[float], copies: Mapping[tuple[float, ...], int]) -> bool:
+    """Whether other runs have these qualities and not by chance, as several runs have that end at a perfect score."""
+    perfect = {entry.submission.target.low, entry.submission.target.high}
+    again = len(quality) * (copies[tuple(quality)] - 1)
+    return again >= _NO_CHANCE and (len(quality) >= _NO_CHANCE or not perfect.issuperset(quality))
 
 
 def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -399,13 +441,18 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
         if run.energy_j is None:
             continue
         longest = run.curve.time_s[-1] + sum(run.excluded_s.values()) if run.curve.time_s else 0.0
+        found = f"{run.energy_j:g} J in {longest:g} s"
         if not (run.energy_j > 0 and _LEAST_W * longest <= run.energy_j <= _MOST_W * max(longest, 1.0)):
-            found = f"{run.energy_j:g} J in {longest:g} s"
             yield entry.error("B158", f"runs[{at}].energy_j", found, "leave it out if it was not measured")
+        elif run.energy_j < _IDLE_W * longest:
+            do = "check what was measured: a processor draws more without any work"
+            yield entry.warning("B158", f"runs[{at}].energy_j", f"{found}: {run.energy_j / longest:.2g} W", do)
         elif not run.energy_method:
             yield entry.warning("B158", f"runs[{at}].energy_method", "it is not stated", "say how energy was measured")
 
 
+_LEAST_STEP_S = 1e-6
+"""The update of a few thousand parameters takes longer, and so does a single call of a framework."""
 _OVER = 0.1
 """A measured ceiling is not exact: it may be exceeded by this share."""
 
@@ -429,6 +476,12 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     }
     for at, each in enumerate(submission.inference):
         rates |= _of_answers(each, f"inference[{at}]")
+    yield from _steps_in_no_time(entry)
+    if _names_no_recipe(entry, known, stated=bool(works)):
+        lacks, do = "neither the cost of a sample nor a recipe of the task is stated", "give --flops-per-sample"
+        if works:
+            lacks, do = "the recipe is not stated", "make the entry with levelbench board submit"
+        yield entry.warning("B191", "settings", lacks, do)
     if not limits or not works or not any(rates.values()):
         if entry.known_facts is not None and not entry.imported:
             yield from _unchecked(entry, bool(limits), bool(works))
@@ -436,6 +489,27 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for field, samples_s in rates.items():
         found = (_over(entry, field, flops * samples_s, min(limits), network, known) for flops, network in works)
         yield from islice(filter(None, found), 1)
+
+
+def _steps_in_no_time(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Updates of the parameters that follow each other faster than a program can ask for them."""
+    for at, run in enumerate(entry.submission.runs):
+        both = zip(run.curve.time_s, run.curve.steps or (), strict=False)
+        if soon := next(((time_s, steps) for time_s, steps in both if time_s < _LEAST_STEP_S * steps), None):
+            found = f"{soon[1]} steps in {soon[0]:.3g} s"
+            yield entry.warning("B190", f"runs[{at}].curve.time_s", found, "correct the times or the steps")
+
+
+def _names_no_recipe(entry: CheckedEntry, known: MachineLimits, *, stated: bool) -> bool:
+    """Whether an entry of an installed task hides what its network costs: by no recipe, or one without ``stated`` cost.
+
+    Every record of such a task names its recipe, and ``board submit`` states the cost of one of the author's own.
+    """
+    submission = entry.submission
+    if known.recipes is None or submission.mode != "training" or submission.origin is not None:
+        return False
+    name = submission.settings.get("recipe")
+    return name is None or (name not in known.recipes and not stated)
 
 
 def _unchecked(entry: CheckedEntry, limits: bool, works: bool) -> Iterator[EntryFinding]:

@@ -70,19 +70,20 @@ class CostRules(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Division(Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings that a recipe of this division may change; an empty list means any, as in ``open`` always."""
+    """The settings that a recipe of this division may change; an empty list means any, but none in ``closed``."""
 
     name: str
     may_change: list[str] = field(default_factory=list)
 
 
 class MachineRules(Struct, frozen=True, forbid_unknown_fields=True):
-    """The machine that every entry has to run on, as entries state their hardware; ``None``: any."""
+    """The machine that every entry has to run on, as entries state their hardware; ``None``: any (one node)."""
 
     processor: str | None = None
     cores: int | None = None
     accelerator: str | None = None
     accelerators: int | None = None
+    nodes: int | None = None
 
     @property
     def parts(self) -> dict[str, str | int]:
@@ -160,6 +161,11 @@ class Ruleset(Struct, frozen=True, forbid_unknown_fields=True):
     def division_names(self) -> list[str]:
         """The divisions in the order of a board: the rules' own, or else ``closed`` and ``open``."""
         return [each.name for each in self.divisions] or ["closed", "open"]
+
+    def may_change(self, division: str) -> frozenset[str] | None:
+        """The settings that an entry of ``division`` may change; ``None``: any."""
+        listed = {each.name: each.may_change for each in self.divisions or [Division("closed")]}.get(division)
+        return frozenset(listed) if listed or (listed is not None and division == "closed") else None
 
 
 _ENDING = ".toml"
@@ -265,7 +271,9 @@ def _parsed(raw: bytes, asked: str) -> Ruleset:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DefinitionError(asked, f"it is not TOML ({error})", _DO) from error
     except msgspec.ValidationError as error:
-        raise DefinitionError(asked, str(error).replace("$.", ""), _DO) from error
+        found = str(error).replace("$.", "")
+        do = f"write it in quotes; {_DO}" if found.startswith("Expected `str`, got") else _DO
+        raise DefinitionError(asked, found, do) from error
     for found in _faults(rules):
         raise DefinitionError(asked, found, _DO)
     return rules
