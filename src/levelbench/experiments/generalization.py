@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
-from levelbench.experiments.inference.models import KeptModel, find_model
+from levelbench.experiments.inference.models import KeptModel, find_model, kept_facts, stale
 from levelbench.experiments.request import load_task
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.files import load
@@ -50,6 +50,8 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """L2 penalties that are tried for transfer, per example (1 / (n C) in scikit-learn's terms)."""
 _MOST_FITTED = 20_000
 """Examples that a last layer is fitted to at most, evenly spaced."""
+_NAMED = 4
+"""Seeds without a model that are named."""
 _ALL = "corruptions"
 _ROWS = 1000
 
@@ -87,8 +89,9 @@ class EvaluationSet:
 def models_of(
     groups: Sequence[RunGroup], store: Path, reference: str | None = None, folder: Path | None = None
 ) -> TaskModels:
-    """The models that ``run --keep-model`` left of these runs; ``reference`` finds a task that is not installed.
+    """The models that ``run --keep-model`` left of these runs, beside their records or in ``store``.
 
+    A model of another run, even of the same seed, does not count. ``reference`` finds a task that is not installed.
     Raises ``UsageError`` for runs of several tasks or data, ``MissingError`` where no model of a group was kept,
     ``UnsupportedError`` for a quality that is no share, or a task whose answers take several passes.
     """
@@ -108,13 +111,15 @@ def models_of(
         raise UnsupportedError(asked, found, "choose a task with a quality that is a share, such as top1")
     models, caveats = [], []
     for group in groups:
-        by_seed = {run.seed: find_model(store, group.key, run.seed, group.source_digest) for run in group.runs}
-        kept = [each for _, each in sorted(by_seed.items()) if each is not None]
+        by_seed = {seed: _model_of(group, seed, store) for seed in sorted({run.seed for run in group.runs})}
+        kept = [each for each in by_seed.values() if isinstance(each, KeptModel)]
+        missing = [f"seed {seed} ({why})" for seed, why in by_seed.items() if isinstance(why, str)]
         if not kept:
             do = f"make them again and keep them: levelbench run {_again(group)} -n {group.n} --keep-model --fresh"
-            raise MissingError(f"the models of {group.label}", f"none of {group.n} was kept in {store}", do)
-        if missing := [str(seed) for seed, each in sorted(by_seed.items()) if each is None]:
-            caveats.append(f"{group.label}: no model was kept of seed {', '.join(missing)}, which is left out")
+            found = f"there is none of {_some(missing)}"
+            raise MissingError(f"the models of {group.label}", found, do)
+        if missing:
+            caveats.append(f"{group.label}: without the models of {_some(missing)}")
         caveats += sorted({f"{group.label}: of several ranks, {of}" for each in kept if (of := each.facts.weights_of)})
         models.append(tuple(kept))
     dataset = task.data.load(folder)
@@ -123,6 +128,30 @@ def models_of(
             other = f"the data of {task.name} is not the data that {group.label} was trained on"
             raise DataError(asked, other, "name the folder of that data: --data")
     return TaskModels(task, dataset, tuple(groups), tuple(models), tuple(caveats))
+
+
+def _model_of(group: RunGroup, seed: int, store: Path) -> KeptModel | str:
+    """The model of one of the selected runs of this seed, or why there is none."""
+    runs = [run for run in (*group.runs, *group.repeats) if run.seed == seed]
+    # A record lies in the folder of its day, in that of its task, in its store.
+    beside = [each for run in runs for each in Path(run.path).absolute().parents[:3]]
+    why = "none was kept"
+    for place in dict.fromkeys([*beside, store.absolute()]):
+        facts = kept_facts(place, group.key, seed)
+        if facts is None:
+            continue
+        if facts.run not in {run.id for run in runs}:
+            why = f"the one that was kept is of another run, {facts.run[:8]}"
+        elif found := find_model(place, group.key, seed, group.source_digest):
+            return found
+        else:
+            return f"of the one that was kept, {stale(facts, group.source_digest) or 'the file is damaged'}"
+    return why
+
+
+def _some(named: Sequence[str]) -> str:
+    more = len(named) - _NAMED
+    return ", ".join(named[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _again(group: RunGroup) -> str:
