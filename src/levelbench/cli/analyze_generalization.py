@@ -72,6 +72,7 @@ def generalization_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, 
     found_runs = shared.readable_runs(store, runs)
     # In the order of the words, because the first is the baseline.
     groups = group_runs([run for word in runs for run in shared.select_runs(store, (word,))] or found_runs)
+    groups = store.with_unselected(groups) if runs else groups
     caveats = require_sound(groups, "the models", store_path)
     if given["plot"] is not None and len(groups) > MOST_ARMS:
         raise UsageError(f"--plot {given['plot']}", f"{len(groups)} groups are too many for a figure", "name fewer")
