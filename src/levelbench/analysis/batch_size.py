@@ -409,12 +409,14 @@ def _critical(
                 sizes.append([point.mean_size])
                 hidden.append(not run.reached)
     if unknown:
-        lacks.append(f"{unknown} runs do not say how many samples they had seen, and are left out of the critical size")
+        said = "1 run does not say" if unknown == 1 else f"{unknown} runs do not say"
+        left = "is" if unknown == 1 else "are"
+        lacks.append(f"{said} how many samples are too few, and {left} left out of the critical size")
     known = [point for point in points if point.group.reached]
     more, by_program = points[0].group.to_repeat, points[0].group.specification.scored_by is not None
     if diverged:
         lacks.append(
-            f"{diverged} runs diverged, failed or were judged at their end: they are outside of the law of the "
+            f"{diverged} run{'s' * (diverged > 1)} diverged, failed or had a fixed length: outside of the law of the "
             "critical size, which is for runs that get there"
         )
     if all(point.group.specification.crossing == "final" for point in points):

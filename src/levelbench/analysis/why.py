@@ -137,14 +137,14 @@ class Why:
     def line(self) -> str:
         """The answer in one sentence."""
         if self.ratio is None:
-            return self.reasons()
+            return f"why {self.b} differs from {self.a} {self.reasons()}"
         takes = f"{self.b} takes {self._size()} times as long as {self.a}{self.condition}"
         return f"{takes}: {factors}" if (factors := self._factors()) else takes
 
     def reasons(self) -> str:
         """The factors alone; empty if there is only one, with no part that says most."""
         if self.ratio is None:
-            return f"why {self.b} differs from {self.a} cannot be said"
+            return "cannot be said"
         factors = self._factors()
         return f"{factors}{self.condition}" if factors else ""
 

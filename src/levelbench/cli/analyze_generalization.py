@@ -65,7 +65,9 @@ def generalization_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, 
     if not given["words"] and not given["others"]:
         do = "--on corruptions, --on DATASET, --on X.npy,y.npy or --transfer TASK"
         raise UsageError("models on other data", "no data is named", f"name some: {do}")
-    shared.check_statistics(given["margin"] / 100, given["level"])
+    if not 0 < given["margin"] < 100:
+        raise UsageError(f"--margin {given['margin']:g}", "it is no number of points", "give one such as 0.5")
+    shared.check_statistics(0.0, given["level"])
     shared.check_plot(given["plot"])
     shared.check_writable(given["csv_path"], given["markdown_path"])
     store = shared.open_store(store_path)

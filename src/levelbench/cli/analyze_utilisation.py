@@ -58,7 +58,10 @@ def utilisation_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **g
 
     def write() -> dict[str, str]:
         written = shared.write_tables(given, [table], lines, title="Utilisation")
-        return written if given["plot"] is None else {**written, "plot": str(write_utilisation(found, given["plot"]))}
+        if given["plot"] is not None:
+            drawn = write_utilisation(found, given["plot"])
+            written |= {"no_plot": "no share is known"} if drawn is None else {"plot": str(drawn)}
+        return written
 
     shared.present([table], lines, lambda: {**asdict(found), "lines": lines}, write, as_json=as_json, apart=False)
     return 0 if any(each.share is not None for each in found.shares) else _CANNOT_TELL
