@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 import shutil
 
 import msgspec
@@ -133,6 +134,24 @@ def test_a_pair_of_files_is_a_set_of_the_same_classes(models, tmp_path):
     logits, _ = logits_of(models.models[0][0].path, rows)
     assert (fresh.kind, len(fresh.split)) == ("set", 100)
     assert fresh.score(models.task, backend, opened[0][1]) == np.mean(logits.argmax(1) == data.test.labels[:100])
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (lambda data, noise: data.train.inputs[:50] + noise[:50], "of the rows of .* a little changed"),
+        (lambda data, noise: data.validation.inputs[:50] + noise[:50], "of the rows of .* a little changed"),
+        (lambda data, noise: data.test.inputs[:50], "50 of the 50 rows of .* are in the test split"),
+        (lambda data, noise: data.test.inputs[:50] + noise[:50], "^$"),
+        (lambda data, noise: 100 * noise, "^$"),
+    ],
+)
+def test_a_set_that_is_not_new_is_doubted(models, tmp_path, rows, words):
+    noise = 0.01 * np.random.default_rng(0).standard_normal((200, 64))
+    np.save(tmp_path / "x.npy", rows(models.dataset, noise).astype(np.float32))
+    np.save(tmp_path / "y.npy", np.arange(len(np.load(tmp_path / "x.npy"))) % 10)
+    (_, found) = evaluation_sets(models, [f"{tmp_path}/x.npy,{tmp_path}/y.npy"])
+    assert re.search(words, found.doubt)
 
 
 @pytest.mark.parametrize(

@@ -105,12 +105,13 @@ def _scored(models: TaskModels, given: dict[str, Any]) -> tuple[Generalization, 
     transfers = [transfer_task(models, word, given["data"]) for word in dict.fromkeys(given["others"])]
     framework = given["framework"] or models.groups[0].specification.framework
     backend, opened = open_models(models, framework, given["device"])
-    sets, scores = [], []
+    sets, scores, doubts = [], [], list[str]()
     with ProgressLine() as line:
         for each in evaluation_sets(models, given["words"], given["seed"], given["data"]):
             line.say(f"scoring {sum(map(len, opened))} models on {each.name}")
             sets.append(ScoredSet(each.name, each.kind, each.what, len(each.split), each.corruption))
             scores.append([[each.score(models.task, backend, executor) for _, executor in arm] for arm in opened])
+            doubts += [each.doubt] * bool(each.doubt)
         for other in transfers:
             line.say(f"fitting {sum(map(len, opened))} last layers: {other.name}")
             sets.append(ScoredSet(other.name, "transfer", other.what, len(other.splits[2][1])))
@@ -122,7 +123,7 @@ def _scored(models: TaskModels, given: dict[str, Any]) -> tuple[Generalization, 
     quality = models.task.quality
     options = {name: given[name] for name in ("margin", "level")}
     found = generalization(quality.metric, sets, arms, direction=quality.direction, **options)
-    return found, _remarks(models, scores[0])
+    return found, [*doubts, *_remarks(models, scores[0])]
 
 
 def _remarks(models: TaskModels, tested: list[list[float]]) -> list[str]:

@@ -32,7 +32,7 @@ from levelbench.training import datasets
 from levelbench.training.augmentation import resized
 from levelbench.training.corruptions import CORRUPTIONS, SEVERITIES, corrupted
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.input import Held, is_resident
+from levelbench.training.input import Held, is_resident, share_disturbed
 from levelbench.training.linear import LinearClassifier, fit_linear
 from levelbench.training.task import Task
 
@@ -50,6 +50,7 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """L2 penalties that are tried for transfer, per example (1 / (n C) in scikit-learn's terms)."""
 _MOST_FITTED = 20_000
 """Examples that a last layer is fitted to at most, evenly spaced."""
+_MOST_DISTURBED = 0.1
 _NAMED = 4
 """Seeds without a model that are named."""
 _ALL = "corruptions"
@@ -80,6 +81,7 @@ class EvaluationSet:
     dataset: Dataset
     split: Split
     corruption: str = ""
+    doubt: str = ""
 
     def score(self, task: Task, backend: Backend, executor: Executor) -> float:
         """The task's quality on these examples."""
@@ -285,7 +287,19 @@ def _second_set(found: TaskModels, word: str, folder: Path | None) -> Evaluation
     if split.inputs.dtype != own.test.inputs.dtype and own.test.inputs.dtype == np.uint8:
         raise UsageError(asked, f"its rows are {split.inputs.dtype}, and those of {own.name} bytes", "give bytes")
     _refuse_known(asked, own, split)
-    return EvaluationSet(word, "set", what, dataset, split)
+    return EvaluationSet(word, "set", what, dataset, split, doubt=_not_new(word, own, split))
+
+
+def _not_new(word: str, own: Dataset, split: Split) -> str:
+    """A doubt if rows are those of the test split, or of the training or validation split, a little changed."""
+    parts = [each.inputs for each in (own.train, own.validation, own.test, split)]
+    if not all(map(is_resident, parts)) or not all(each.dtype.kind in "buif" for each in parts):
+        return ""
+    if seen := _seen(split, own.test):
+        return f"doubt: {seen:,} of the {len(split):,} rows of {word} are in the test split, which is scored already"
+    share = share_disturbed(parts[3], parts[:2], parts[2])
+    said = f"doubt: about {100 * share:.0f} % of the rows of {word} are rows that {own.name} trains or is tuned on, a "
+    return f"{said}little changed: a score on them says nothing about new data" if share > _MOST_DISTURBED else ""
 
 
 def _arrays(word: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -319,16 +333,14 @@ def _refuse_known(asked: str, own: Dataset, split: Split) -> None:
     """Refuse a set with rows that the task trains or is tuned on."""
     if not is_resident(split.inputs) or split.inputs.dtype != own.train.inputs.dtype:
         return
-    known = set()
-    for part in (own.train, own.validation):
-        if is_resident(part.inputs):
-            known |= {hash(row.tobytes()) for row in part.inputs}
-    if seen := sum(hash(row.tobytes()) in known for row in split.inputs):
-        raise UsageError(
-            asked,
-            f"{seen:,} of its {len(split):,} rows are in the training or validation split of {own.name}",
-            "remove these rows: a score on them says nothing about new data",
-        )
+    if seen := _seen(split, own.train, own.validation):
+        found = f"{seen:,} of its {len(split):,} rows are in the training or validation split of {own.name}"
+        raise UsageError(asked, found, "remove these rows: a score on them says nothing about new data")
+
+
+def _seen(split: Split, *parts: Split) -> int:
+    known = {hash(row.tobytes()) for part in parts if is_resident(part.inputs) for row in part.inputs}
+    return sum(hash(row.tobytes()) in known for row in split.inputs)
 
 
 @dataclass(frozen=True)
