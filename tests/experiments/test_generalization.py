@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from levelbench.errors import DataError, MissingError, UnsupportedError, UsageError
+from levelbench.errors import DataError, LevelbenchError, MissingError, UnsupportedError, UsageError
 from levelbench.experiments.child import execute
 from levelbench.experiments.generalization import (
     evaluation_sets,
@@ -186,6 +186,12 @@ def test_files_that_are_missing_or_damaged_are_named(models, tmp_path):
         list(evaluation_sets(models, [f"{tmp_path}/x.npy,{tmp_path}/y.npy"]))
     with pytest.raises(UsageError, match="names 1 files"):
         list(evaluation_sets(models, ["x.npy"]))
+
+
+@pytest.mark.parametrize("word", ["nose", "x.npy,y.npy"])
+def test_words_that_name_no_data_are_refused_before_anything_is_scored(models, word):
+    with pytest.raises(LevelbenchError, match=r"close: noise|no file x\.npy"):
+        next(evaluation_sets(models, [word]))
 
 
 @pytest.mark.slow

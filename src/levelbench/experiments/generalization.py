@@ -20,7 +20,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
+from levelbench import plugins
+from levelbench.errors import (
+    DataError,
+    DefinitionError,
+    MissingError,
+    UnknownNameError,
+    UnsupportedError,
+    UsageError,
+)
 from levelbench.experiments.inference.models import KeptModel, find_model, kept_facts, stale
 from levelbench.experiments.request import load_task
 from levelbench.networks.executor import Backend, Executor
@@ -185,6 +193,7 @@ def evaluation_sets(
 def _plan(found: TaskModels, word: str) -> list[str | tuple[str, int]]:
     """What a word stands for: kinds of corruption with their severities, or itself."""
     if word.endswith(".npy"):
+        _arrays(word)
         return [word]
     name, settings = parse_item(word)
     asked = f"--on {word}"
@@ -209,6 +218,9 @@ def _plan(found: TaskModels, word: str) -> list[str | tuple[str, int]]:
         raise UsageError(
             asked, f"that is the task's own data: {what}", "its test split is always scored; name other data"
         )
+    known = [_ALL, *CORRUPTIONS, *datasets.names(), *plugins.names("task")]
+    if name != "test" and name.isidentifier() and name not in known:
+        raise UnknownNameError("data", name, known, "name a corruption, a dataset, a task or X.npy,y.npy")
     return [] if name == "test" else [word]
 
 
