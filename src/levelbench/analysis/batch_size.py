@@ -409,9 +409,7 @@ def _critical(
                 sizes.append([point.mean_size])
                 hidden.append(not run.reached)
     if unknown:
-        said = "1 run does not say" if unknown == 1 else f"{unknown} runs do not say"
-        left = "is" if unknown == 1 else "are"
-        lacks.append(f"{said} how many samples are too few, and {left} left out of the critical size")
+        lacks.append(f"left out of the critical size, as they do not say how many samples are too few: {unknown} runs")
     known = [point for point in points if point.group.reached]
     more, by_program = points[0].group.to_repeat, points[0].group.specification.scored_by is not None
     if diverged:
