@@ -103,7 +103,7 @@ def test_runs_that_were_given_up_are_censored_and_not_dropped(groups):
     told, dropped = study_batch_size(made, seen), study_batch_size(made)
     assert told.critical.fit.censored == 2
     assert told.critical.size < dropped.critical.size
-    assert any("2 runs do not say how many samples" in line for line in dropped.lacks)
+    assert any("do not say how many samples are too few: 2 runs" in line for line in dropped.lacks)
 
 
 def given_up_at(groups, samples, most):
@@ -245,8 +245,6 @@ def test_of_several_rates_at_a_size_the_one_with_most_runs_counts_and_that_is_sa
 
 
 def test_weak_scaling_multiplies_the_batch_by_the_ranks(groups):
-    from levelbench.records.schema import Distribution
-
     team = Distribution(4, "all-reduce", {}, "process", "gloo", "weak", "none")
     made = groups({64: [9_000, 9_100], 128: [9_500, 9_800]})
     made = [
@@ -379,14 +377,27 @@ def test_mixed_targets_clocks_and_tasks_are_refused(groups, group, replaced, sai
         study_batch_size([a, b])
 
 
-def test_several_schemes_are_refused(groups, group):
+def team_of(ranks, scheme, **settings):
+    return Distribution(ranks, scheme, settings, "process", "gloo")
+
+
+@pytest.mark.parametrize(
+    ("teams", "said"),
+    [
+        ([team_of(2, "all-reduce"), team_of(2, "top-k")], "2 schemes: all-reduce, top-k"),
+        ([team_of(2, "all-reduce"), team_of(4, "all-reduce")], "2 numbers of ranks: 2, 4"),
+        ([None, team_of(4, "all-reduce")], "2 numbers of ranks: 1, 4"),
+        ([None, team_of(1, "all-reduce")], "2 schemes: all-reduce, none"),
+        ([team_of(2, "top-k", ratio=0.1), team_of(2, "top-k", ratio=0.01)], "they also differ in scheme.ratio"),
+    ],
+)
+def test_several_distributions_are_refused(groups, group, teams, said):
     a, b = groups({64: [900, 910], 128: [950, 980]})
-    teams = [Distribution(2, scheme, {}, "process", "gloo") for scheme in ("all-reduce", "top-k")]
     sides = [
         group(each.label, each.runs, settings=each.specification.settings, distribution=team)
         for each, team in zip((a, b), teams, strict=True)
     ]
-    with pytest.raises(UsageError, match="2 schemes: all-reduce, top-k"):
+    with pytest.raises(UsageError, match=said):
         study_batch_size(sides)
 
 

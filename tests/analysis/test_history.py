@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from levelbench.analysis.history import (
     LEAST_POINTS,
     History,
     Revision,
+    _history,
     change_points,
     histories_of_commands,
     histories_of_runs,
@@ -216,3 +218,50 @@ def test_the_page_holds_every_revision_and_lets_no_name_become_markup():
     page = history_page(histories, 0.95)
     assert "<b>" not in page
     assert page.count("2026-01-01 00:0") >= len(SLOWER)
+
+
+def revision_of_runs(run, at, evaluations, digests=(), step_s=1.0):
+    """A revision whose runs needed so many evaluations each; ``digests`` of what they computed."""
+    runs = tuple(
+        run(step_s * each * (1 + 0.001 * ((at + seed) % 3)), seed=seed, evaluations=each,
+            losses_digest=digests[seed] if digests else "")
+        for seed, each in enumerate(evaluations)
+    )  # fmt: skip
+    times = tuple(each.time_to_accuracy_s for each in runs)
+    return Revision(f"{at:x}" * 40, "", "", f"2026-01-01T00:{at:02d}", times, runs=runs)
+
+
+def history_of(points):
+    return _history("digits", "time to accuracy", "m", tuple(points), 0.95)
+
+
+def test_a_revision_of_runs_has_room_for_late_evaluations(run):
+    point = revision_of_runs(run, 0, [5] * 8)
+    assert point.estimate(0.95).interval.high > 1.05 * replace(point, runs=()).estimate(0.95).interval.high
+
+
+def test_a_change_of_runs_has_room_for_late_evaluations(run):
+    points = [revision_of_runs(run, at, [5], step_s=1.0 + 0.5 * (at >= 5)) for at in range(10)]
+    (change,) = history_of(points).changes
+    (bare,) = history_of([replace(each, runs=()) for each in points]).changes
+    assert change.interval.low < 0.9 * bare.interval.low < bare.interval.high < 0.9 * change.interval.high
+    assert bare.ratio == change.ratio
+
+
+def test_a_change_of_speed_alone_is_as_sure_as_its_revisions_agree(run):
+    digests = ["a", "b"]
+    points = [revision_of_runs(run, at, [5, 6], digests, 1.0 + 0.5 * (at >= 5)) for at in range(10)]
+    (change,) = history_of(points).changes
+    assert change.interval.high / change.interval.low < 1.01
+
+
+def test_seeds_that_every_revision_repeats_are_no_more_than_these_seeds(run):
+    # Another computation of the same seeds, which need other numbers of evaluations by chance.
+    sides = [([5, 5, 7], ["a", "b", "c"]), ([5, 6, 8], ["d", "e", "f"])]
+    history = history_of([revision_of_runs(run, at, *sides[at >= 5]) for at in range(10)])
+    (change,) = history.changes
+    assert change.interval.low < 1 < change.ratio < change.interval.high
+    assert change.seeds == 3
+    assert any(
+        "revisions repeat the same 3 seeds, and others may not show it" in line for line in change_lines(history)
+    )

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -169,3 +170,30 @@ def test_without_a_quality_the_only_default_is_the_target():
 def test_what_cannot_be_swept_is_refused(arms, targets, found):
     with pytest.raises(UsageError, match=found):
         sweep(arms, targets, 0.9)
+
+
+def late_now_and_then(random, n, base, share):
+    """Runs that need ``base`` evaluations, or with probability ``share`` some more, and the mean logarithm of these."""
+    late = [int(random.geometric(0.5)) * bool(random.random() < share) for _ in range(n)]
+    curves = [
+        TimedCurve(tuple(step * at for at in range(1, base + each + 1)), (*[0.5] * (base + each - 1), 0.95), "target")
+        for each, step in zip(late, np.exp(0.005 * random.standard_normal(n)).tolist(), strict=True)
+    ]
+    truth = math.log(base) + share * sum(0.5**j * math.log1p(j / base) for j in range(1, 50))
+    return TimedArm("a", tuple(curves), "first"), math.exp(truth)
+
+
+def test_intervals_hold_the_truth_where_few_runs_need_another_evaluation():
+    random, held = np.random.default_rng(3), []
+    for _ in range(100):
+        made, truth = late_now_and_then(random, 8, 5, 0.1)
+        held.append(truth in sweep([made], [0.9], 0.9).cells[0][0].time_s.interval)
+    # They held it in 62 before they had room for late evaluations.
+    assert sum(held) >= 95
+
+
+def test_times_between_evaluations_have_no_room_for_late_ones():
+    made, _ = late_now_and_then(np.random.default_rng(0), 8, 5, 0.0)
+    row = dict(zip(SHOWN_RULES, sweep([made], [0.9], 0.9).crossings[0], strict=True))
+    assert row["interpolated"].time_s.interval.high / row["interpolated"].time_s.value < 1.02
+    assert row["first"].time_s.interval.high / row["first"].time_s.value > 1.05

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -226,6 +227,27 @@ def test_the_line_names_the_factors_the_biggest_first(run, group):
     factors = "0.67 from time per sample (mostly forward), 0.9 from fewer samples to the target"
     assert explain(a, b).line() == f"b takes 0.6 times as long as a (no interval): {factors}"
     assert explain(a, b).reasons() == f"{factors} (no interval)"
+
+
+def test_samples_of_runs_that_all_tie_have_an_interval(run, group):
+    def of(name, evaluations, step_s):
+        times = [{"forward": step_s * evaluations * (1 + 0.01 * (seed % 3))} for seed in range(8)]
+        runs = [
+            run(each["forward"], 100 * evaluations, seed, phases_s=each, evaluations=evaluations)
+            for seed, each in enumerate(times)
+        ]
+        return group(name, runs)
+
+    found = explain(of("a", 20, 0.01), of("b", 16, 0.01))
+    (samples,) = (each for each in found.within("") if each.name == SAMPLES)
+    assert samples.interval.low < 0.8 / 1.01 < 0.8 * 1.01 < samples.interval.high
+    # Runs of a fixed length tie under every seed.
+    sides = [
+        replace(side, runs=tuple(msgspec.structs.replace(each, crossing="final") for each in side.runs))
+        for side in (of("a", 20, 0.01), of("b", 16, 0.01))
+    ]
+    (samples,) = (each for each in explain(*sides).within("") if each.name == SAMPLES)
+    assert samples.interval is None
 
 
 def test_runs_that_count_no_samples_are_split_by_phase_alone(run, group):

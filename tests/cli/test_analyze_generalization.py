@@ -89,3 +89,11 @@ def test_the_tasks_training_data_is_refused(call, made):
     code, _, err = call("analyze", "generalization", *LARGE_FIRST, "--on", "train", "--store", made)
     assert code == 2
     assert "own data" in err
+
+
+@pytest.mark.parametrize("margin", ["0", "100"])
+def test_a_margin_that_is_no_number_of_points_is_refused_before_anything_is_scored(call, made, margin):
+    code, _, err = call("analyze", "generalization", *LARGE_FIRST, "--on", "noise", "--store", made, "--margin", margin)
+    assert code == 2
+    assert "no number of points" in err
+    assert "scoring" not in err

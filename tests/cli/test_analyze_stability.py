@@ -171,3 +171,23 @@ def test_copies_of_a_store_are_one_run_each(call, store, tmp_path):
     shutil.copytree(store, tmp_path / "copy")
     _, out, _ = call("analyze", "stability", f"{store}/", f"{tmp_path}/copy", "--store", store, "--json")
     assert [each["n"] for each in json.loads(out)["groups"]] == [5, 5]
+
+
+@pytest.mark.parametrize(
+    "words", [["latest:1", "--store", "{store}"], ["{path}"], ["other[seed=2]", "--store", "{store}"]]
+)
+def test_runs_that_were_not_selected_are_not_called_missing(call, store, write, words):
+    path = [write(seed, f"eeee000{seed}", task="other", planned=3) for seed in range(3)][-1]
+    _, out, _ = call("analyze", "stability", *(each.format(store=store, path=path) for each in words))
+    assert out.count("1 of 3 runs of other was selected") == 1
+    assert "left: " not in out
+
+
+def test_runs_that_another_machine_made_are_not_called_missing(call, store, write):
+    for seed in range(6):
+        qualities = [0.90, 0.95, 0.962, 0.965] if seed % 2 else [0.91, 0.94, 0.95, 0.962, 0.965]
+        machine = "m1" if seed < 3 else "m2"
+        write(seed, f"eeee000{seed}", qualities, 1 + seed / 100, task="other", machine=machine, planned=6)
+    _, out, _ = call("analyze", "stability", "other", "--store", store)
+    assert "other on machine 2 of 2" in out
+    assert "were asked for" not in out

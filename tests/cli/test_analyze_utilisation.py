@@ -153,3 +153,12 @@ def test_a_loop_of_ones_own_gets_the_true_reason_and_what_to_do(call, tmp_path, 
     assert code == 4
     assert said in " ".join(out.split())
     assert ("reached its target" in out) == (epochs == 2)
+
+
+@needs_matplotlib
+def test_no_figure_is_drawn_without_a_known_share(call, tmp_path):
+    tracked(tmp_path, 2, 32)
+    code, out, _ = call("analyze", "utilisation", "own", "--store", tmp_path, "--plot", tmp_path / "u.svg")
+    assert code == 4
+    assert "no plot: no share is known" in out
+    assert not (tmp_path / "u.svg").exists()

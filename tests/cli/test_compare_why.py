@@ -65,7 +65,7 @@ def test_sides_of_two_machines_are_not_split(call, store, write):
         write(seed, f"cccc000{seed}", machine="m2", framework="jax")
     code, out, _ = call("compare", SIDES[0], "digits[framework=jax]", "--why", "--store", store, "--wide")
     assert code == 4
-    assert "why digits[framework=jax] differs from digits[framework=numpy] cannot be said" in out
+    assert "why: cannot be said" in out
     assert "run both here, in turns, under one task" in out
     (line,) = (each for each in out.splitlines() if "not split" in each)
     assert "the sides get no verdict (" in line

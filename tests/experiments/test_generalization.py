@@ -2,13 +2,16 @@
 
 import dataclasses
 import hashlib
+import re
+import shutil
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
 
-from levelbench.errors import DataError, MissingError, UnsupportedError, UsageError
+from levelbench.errors import DataError, LevelbenchError, MissingError, UnsupportedError, UsageError
 from levelbench.experiments.child import execute
 from levelbench.experiments.generalization import (
     evaluation_sets,
@@ -134,6 +137,24 @@ def test_a_pair_of_files_is_a_set_of_the_same_classes(models, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (lambda data, noise: data.train.inputs[:50] + noise[:50], "of the rows of .* a little changed"),
+        (lambda data, noise: data.validation.inputs[:50] + noise[:50], "of the rows of .* a little changed"),
+        (lambda data, noise: data.test.inputs[:50], "50 of the 50 rows of .* are in the test split"),
+        (lambda data, noise: data.test.inputs[:50] + noise[:50], "^$"),
+        (lambda data, noise: 100 * noise, "^$"),
+    ],
+)
+def test_a_set_that_is_not_new_is_doubted(models, tmp_path, rows, words):
+    noise = 0.01 * np.random.default_rng(0).standard_normal((200, 64))
+    np.save(tmp_path / "x.npy", rows(models.dataset, noise).astype(np.float32))
+    np.save(tmp_path / "y.npy", np.arange(len(np.load(tmp_path / "x.npy"))) % 10)
+    (_, found) = evaluation_sets(models, [f"{tmp_path}/x.npy,{tmp_path}/y.npy"])
+    assert re.search(words, found.doubt)
+
+
+@pytest.mark.parametrize(
     ("rows", "labels", "words"),
     [
         (
@@ -167,6 +188,12 @@ def test_files_that_are_missing_or_damaged_are_named(models, tmp_path):
         list(evaluation_sets(models, ["x.npy"]))
 
 
+@pytest.mark.parametrize("word", ["nose", "x.npy,y.npy"])
+def test_words_that_name_no_data_are_refused_before_anything_is_scored(models, word):
+    with pytest.raises(LevelbenchError, match=r"close: noise|no file x\.npy"):
+        next(evaluation_sets(models, [word]))
+
+
 @pytest.mark.slow
 def test_another_shape_is_referred_to_transfer(models):
     with pytest.raises(UsageError, match="--transfer"):
@@ -180,22 +207,41 @@ def test_a_severity_that_does_not_exist_is_refused_before_anything_is_scored(mod
 
 
 def test_models_that_were_not_kept_say_how_to_keep_them(kept, tmp_path):
-    groups, _ = kept
-    with pytest.raises(MissingError) as caught:
-        models_of(groups, tmp_path)
+    _, folder = kept
+    shutil.copytree(folder / "digits", tmp_path / "digits")
+    with pytest.raises(MissingError, match=r"seed 0 \(none was kept\)") as caught:
+        models_of(group_runs(Store(tmp_path).summaries()), tmp_path)
     assert "--keep-model --fresh" in caught.value.do
+
+
+def test_models_are_found_beside_the_records_of_another_store(kept, tmp_path):
+    groups, _ = kept
+    (found,) = models_of(groups, tmp_path).models
+    assert [each.facts.run for each in found] == [run.id for run in sorted(groups[0].runs, key=lambda run: run.seed)]
+
+
+def test_the_model_of_another_run_of_the_same_seed_does_not_count(kept, tmp_path):
+    _, folder = kept
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (path,) = (tmp_path / "models").glob("*-s1.json")
+    facts = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode(facts | {"run": "0" * 16}))
+    models = models_of(group_runs(Store(tmp_path).summaries()), folder)
+    # The store that is asked for has the right one.
+    assert len(models.models[0]) == 2
+    models = models_of(group_runs(Store(tmp_path).summaries()), tmp_path)
+    assert [each.facts.seed for each in models.models[0]] == [0]
+    assert any("seed 1 (the one that was kept is of another run, 00000000)" in each for each in models.caveats)
 
 
 def test_a_model_of_another_text_of_the_task_does_not_count(kept):
     groups, folder = kept
     other = dataclasses.replace(groups[0], source_digest=hashlib.sha256(b"edited").hexdigest())
-    with pytest.raises(MissingError):
+    with pytest.raises(MissingError, match="text has changed"):
         models_of([other], folder)
 
 
 def test_mixed_tasks_are_refused(kept):
-    import msgspec
-
     groups, folder = kept
     specification = msgspec.structs.replace(groups[0].specification, task="spam")
     other = dataclasses.replace(groups[0], specification=specification)

@@ -39,6 +39,7 @@ def point(ranks, per_epoch, teamwork=(TEAM,)):
         teamwork=teamwork if ranks > 1 else (),
         per_epoch=per_epoch,
         to_accuracy=per_epoch,
+        level=0.95,
         team=lambda name: None if (value := getattr(TEAM, name)) is None else estimate([value]),
     )
 
@@ -104,3 +105,4 @@ def test_the_figure_is_drawn_with_and_without_predictions(tmp_path, predicted):
     path = write_scaling("Scaling of digits", POINTS, predicted, tmp_path / "scaling.svg")
     text = path.read_text()
     assert text.startswith("<?xml")
+    assert "a point, bars: 95 % intervals)" in text

@@ -113,3 +113,12 @@ def test_runs_without_an_evaluation_reach_nothing():
     assert found.cells[0][0].reached == 0
     assert found.limits[0].any is None
     assert "reaches" in to_text(threshold_tables(found, TOP1)[-1])
+
+
+@needs_matplotlib
+def test_the_figure_of_thresholds_has_the_number_of_runs(tmp_path):
+    arms = [
+        TimedArm(name, tuple(TimedCurve((1.0, 2.0), (0.5, 0.95), "end") for _ in range(3)), "first") for name in "ab"
+    ]
+    path = write_threshold(sweep(arms, [0.9], 0.9), Target("top1", 0.9), tmp_path / "t.svg")
+    assert "a (n = 3)" in path.read_text()

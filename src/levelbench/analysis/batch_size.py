@@ -297,6 +297,7 @@ def _require_one_study(groups: Sequence[RunGroup], batch: str, rate: str) -> Non
     if without:
         do = f"name the setting that is the batch size (--batch-setting), or select runs with {batch}"
         raise UsageError(asked, f"{without[0]} has no setting {batch!r} that is a whole number", do)
+    teams = [group.specification.distribution for group in groups]
     facts: dict[str, set[str]] = {
         "tasks": {group.specification.task for group in groups},
         "recipes": {group.specification.recipe for group in groups},
@@ -306,17 +307,21 @@ def _require_one_study(groups: Sequence[RunGroup], batch: str, rate: str) -> Non
         "crossing rules": {group.specification.crossing for group in groups},
         "clocks": {group.specification.clock for group in groups},
         "sources": {group.source_digest for group in groups},
-        "schemes": {team.scheme for group in groups if (team := group.specification.distribution) is not None},
+        # More ranks compute more samples a second at one size, so that a curve over both shows neither.
+        "numbers of ranks": {str(team.ranks if team else 1) for team in teams},
+        "schemes": {team.scheme if team else "none" for team in teams},
         "intervals between evaluations": {group.specification.evaluate_every for group in groups},
     }
     for name, several in facts.items():
         if len(several) > 1:
             listed = ", ".join(sorted(each[:12] for each in several))
             do = "read all at one: --target, --crossing, --clock" if name[0] in "tc" and name != "tasks" else ""
+            do = "select those of one, or see what ranks do: levelbench analyze scaling" if "ranks" in name else do
             raise UsageError(asked, f"the runs have {len(several)} {name}: {listed}", do or "select those of one")
     others = [
         {name: value for name, value in group.specification.settings.items() if name not in (batch, rate)}
-        for group in groups
+        | ({} if team is None else team.words())
+        for group, team in zip(groups, teams, strict=True)
     ]
     for name in dict.fromkeys(name for each in others for name in each):
         values = {str(each.get(name)) for each in others}
@@ -404,12 +409,12 @@ def _critical(
                 sizes.append([point.mean_size])
                 hidden.append(not run.reached)
     if unknown:
-        lacks.append(f"{unknown} runs do not say how many samples they had seen, and are left out of the critical size")
+        lacks.append(f"left out of the critical size, as they do not say how many samples are too few: {unknown} runs")
     known = [point for point in points if point.group.reached]
     more, by_program = points[0].group.to_repeat, points[0].group.specification.scored_by is not None
     if diverged:
         lacks.append(
-            f"{diverged} runs diverged, failed or were judged at their end: they are outside of the law of the "
+            f"{diverged} run{'s' * (diverged > 1)} diverged, failed or had a fixed length: outside of the law of the "
             "critical size, which is for runs that get there"
         )
     if all(point.group.specification.crossing == "final" for point in points):

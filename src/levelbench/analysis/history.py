@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
+from levelbench.analysis.ties import estimate_to_target, jumps_of, widened
 from levelbench.measure.environment import machine_of
-from levelbench.measure.statistics import Estimate, Interval, estimate, geometric_mean, t_quantile
+from levelbench.measure.statistics import Estimate, Interval, estimate, geometric_mean, mean_difference, t_quantile
 from levelbench.records.commands import CommandRecord
 from levelbench.records.schema import key_of
-from levelbench.records.summary import RunGroup, labels_of
+from levelbench.records.summary import RunGroup, RunSummary, labels_of
 
 __all__ = ["Change", "History", "Revision", "change_points", "histories_of_commands", "histories_of_runs"]
 
@@ -40,7 +41,8 @@ class Revision:
     """A revision: its ``commit``, ``edit`` if the folder had uncommitted changes, and one time per process or run.
 
     ``missed`` counts runs without a time, because they failed or did not reach the target. They bias the mean of the
-    others, so no changes are searched for in a history that has any.
+    others, so no changes are searched for in a history that has any. ``runs`` has the runs of the times, if they are
+    times of runs.
     """
 
     commit: str
@@ -49,6 +51,7 @@ class Revision:
     started: str
     times_s: tuple[float, ...]
     missed: int = 0
+    runs: tuple[RunSummary, ...] = ()
 
     @property
     def name(self) -> str:
@@ -56,21 +59,25 @@ class Revision:
         return self.commit[:10] + ("+" if self.edit else "")
 
     def estimate(self, level: float) -> Estimate | None:
-        """The typical time, if there is one."""
-        return estimate(self.times_s, level) if self.times_s and not self.missed else None
+        """The typical time, if there is one; of runs with room for late evaluations in its interval."""
+        if not self.times_s or self.missed:
+            return None
+        return estimate_to_target(self.times_s, self.runs, level) if self.runs else estimate(self.times_s, level)
 
 
 @dataclass(frozen=True)
 class Change:
     """From index ``at`` on, the times are ``ratio`` times those since the previous change.
 
-    ``interval`` is Student's, with the variance of the revisions between changes. The position was chosen from the same
-    points, so the interval is slightly too narrow for a small change.
+    ``interval`` is Student's, with the variance of the revisions between changes, and of runs with room for late
+    evaluations that few of them show. The position was chosen from the same points, so the interval is slightly too
+    narrow for a small change. Where revisions repeat the same computations, ``seeds`` is how many there are.
     """
 
     at: int
     ratio: float
     interval: Interval
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,7 @@ def histories_of_commands(
         (
             (members[0].header.specification.command, machine),
             [
-                (each.header.environment, each.header.specification.label, each.header.started, _wall_s(each))
+                (each.header.environment, each.header.specification.label, each.header.started, _wall_s(each), None)
                 for each in members
             ],
         )
@@ -178,13 +185,13 @@ def histories_of_runs(
     found: dict[tuple[str, str], list[_Measured]] = {}
     for group in groups:
         for run in (*group.runs, *group.repeats):
-            measured = run.environment, "", run.started, run.time_to_accuracy_s
+            measured = run.environment, "", run.started, run.time_to_accuracy_s, run
             found.setdefault((labels[group.key], machine_of(run.environment)), []).append(measured)
     return _histories(found.items(), "time to accuracy", level, order)
 
 
-_Measured = tuple[Mapping[str, Any], str, str, float | None]
-"""Environment, label, start and time of a process or run."""
+_Measured = tuple[Mapping[str, Any], str, str, float | None, RunSummary | None]
+"""Environment, label, start and time of a process or run, and the run."""
 
 
 def _histories(
@@ -193,7 +200,7 @@ def _histories(
     histories, unknown = [], 0
     for (name, machine), measured in found:
         points: dict[tuple[str, str], Revision] = {}
-        for environment, label, started, time_s in sorted(measured, key=lambda each: each[2]):
+        for environment, label, started, time_s, run in sorted(measured, key=lambda each: each[2]):
             source = environment.get("git") or {}
             if not (commit := source.get("commit")):
                 unknown += 1
@@ -205,6 +212,7 @@ def _histories(
                 label=point.label or label,
                 times_s=(*point.times_s, *(() if time_s is None else (time_s,))),
                 missed=point.missed + (time_s is None),
+                runs=(*point.runs, *(() if time_s is None or run is None else (run,))),
             )
         if points:
             in_order, commits = list(points.values()), {each.commit for each in points.values()}
@@ -246,10 +254,39 @@ def _history(name: str, measure: str, machine: str, points: tuple[Revision, ...]
     dof = len(logs) - len(segments)
     deviation = math.sqrt(sum(float(((each - each.mean()) ** 2).sum()) for each in segments) / dof)
     changes = []
-    for at, (before, after) in zip(edges[1:], pairwise(segments), strict=False):
+    for start, at, end in zip(edges, edges[1:], edges[2:], strict=False):
+        before, after = logs[start:at], logs[at:end]
         difference = float(after.mean() - before.mean())
         half = t_quantile((1 + level) / 2, dof) * deviation * math.sqrt(1 / len(before) + 1 / len(after))
         ends = math.exp(difference - half), math.exp(difference + half)
         interval = Interval(*ends, level, "Student's t on logarithms, pooled over the segments")
-        changes.append(Change(at, math.exp(difference), interval))
+        change = Change(at, math.exp(difference), interval)
+        changes.append(_widened(change, points[start:at], points[at:end]))
     return History(name, measure, machine, points, tuple(changes))
+
+
+def _widened(change: Change, before: Sequence[Revision], after: Sequence[Revision]) -> Change:
+    """With room for late evaluations, and for other seeds.
+
+    Revisions often repeat the same seeds, whose runs are the same computations until the code changes what they
+    compute: they tell of few runs, however many revisions there are.
+    """
+    sides: list[dict[tuple[int, str], list[RunSummary]]] = [{}, {}]
+    for side, points in zip(sides, (before, after), strict=True):
+        for run in (run for point in points for run in point.runs):
+            side.setdefault((run.seed, run.losses_digest or run.qualities_digest or run.id), []).append(run)
+    if not all(sides) or sides[0].keys() == sides[1].keys():
+        return change
+    a, b = ([runs[0] for _, runs in sorted(side.items())] for side in sides)
+    interval = widened(change.ratio, change.interval, jumps_of(a, b))
+    fewest, repeated = min(map(len, sides)), any(len(runs) > 1 for side in sides for runs in side.values())
+    if repeated and fewest > 1:
+        first, second = (
+            [math.fsum(math.log(run.time_to_accuracy_s or 1.0) for run in runs) / len(runs) for runs in side.values()]
+            for side in sides
+        )
+        of_seeds = mean_difference(first, second, interval.level).interval
+        if of_seeds is not None:
+            low, high = min(interval.low, math.exp(of_seeds.low)), max(interval.high, math.exp(of_seeds.high))
+            interval = replace(interval, low=low, high=high)
+    return replace(change, interval=interval, seeds=fewest if repeated else None)

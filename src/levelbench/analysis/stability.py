@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 
 from levelbench.analysis.comparison import span_of
 from levelbench.analysis.ties import unseen_share
@@ -140,9 +141,14 @@ def by_machine(groups: Sequence[RunGroup]) -> list[RunGroup]:
         for run in (*group.runs, *group.repeats):
             own = next((each for each in machines if same_machine(each[0].environment, run.environment)), None)
             machines.append([run]) if own is None else own.append(run)
+        # A command that asked for all of them may have gone on on another machine.
+        none_missing = len({run.seed for run in group.runs}) >= max(run.planned_runs for run in group.runs)
         for at, runs in enumerate(machines, 1):
             label = group.label if len(machines) == 1 else f"{group.label} on machine {at} of {len(machines)}"
             left = tuple(each for each in group.unfinished if same_machine(runs[0].environment, each.environment))
+            if len(machines) > 1 and none_missing:
+                here = len({run.seed for run in runs})
+                runs = [structs.replace(run, planned_runs=min(run.planned_runs, here)) for run in runs]
             counted, repeats = one_a_seed(runs)
             found.append(replace(group, label=label, runs=counted, unfinished=left, repeats=repeats))
     return found

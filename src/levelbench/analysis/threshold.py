@@ -11,6 +11,7 @@ The knee of an arm is Kneedle's (Satopää et al. 2011) on its time to each qual
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,10 +22,11 @@ import numpy as np
 
 from levelbench.analysis.comparison import Comparison, compare_all
 from levelbench.analysis.targets import kneedle, nice_step
+from levelbench.analysis.ties import BETWEEN, estimate_counted
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import Climb, climb_of, sign_of
 from levelbench.measure.policies import policy
-from levelbench.measure.statistics import Estimate, estimate, kaplan_meier, wilson
+from levelbench.measure.statistics import Estimate, kaplan_meier, wilson
 from levelbench.records import Record, group_runs, summarise
 from levelbench.records.schema import Target
 
@@ -83,8 +85,8 @@ class TimedArm:
 class ThresholdCell:
     """One arm at one target under one rule: how many runs reached it, and the time (seconds) if half of them did.
 
-    The time is a geometric mean if all runs reached the target, else Kaplan and Meier's median. Of the runs that did
-    not reach it, ``stopped`` might have, had they gone on.
+    The time is a geometric mean if all runs reached the target, with room for late evaluations in its interval, else
+    Kaplan and Meier's median. Of the runs that did not reach it, ``stopped`` might have, had they gone on.
     """
 
     reached: int
@@ -254,7 +256,9 @@ def _cell(arm: TimedArm, climbs: Sequence[Climb], rule: str, target: float, sign
     missed = [curve for curve, time in zip(arm.curves, times, strict=True) if time is None]
     n, found = len(times), None
     if known and len(known) == n:
-        found = estimate(known, level) if min(known) > 0 else None
+        curves = () if rule in BETWEEN else arm.curves
+        counted = [bisect_left(curve.time_s, time) + 1 for curve, time in zip(curves, known, strict=False)]
+        found = estimate_counted(known, counted, level) if min(known) > 0 else None
     elif known:
         given_up = [curve.given_up_s(rule) for curve in missed]
         median = kaplan_meier([*known, *given_up], [True] * len(known) + [False] * len(given_up)).median(level)

@@ -18,8 +18,11 @@ from levelbench.measure.statistics.distributions import binomial_cdf
 from levelbench.measure.verdict import Verdict, VerdictKind
 from levelbench.records import RunGroup, RunSummary
 
-__all__ = ["Jumps", "beyond_ties", "estimate_to_target", "jumps_of", "time_estimate", "unseen_share", "widened"]
+__all__ = ["BETWEEN", "Jumps", "beyond_ties", "estimate_counted", "estimate_to_target", "jumps_of", "time_estimate"]
+__all__ += ["unseen_share", "widened"]
 
+BETWEEN = ("final", "interpolated")
+"""Crossing rules whose times do not jump from evaluation to evaluation."""
 _FEW = 4
 """The interval of the times has seen enough late runs where more than one run in so many is late."""
 _MORE = 2
@@ -122,17 +125,24 @@ def widened(ratio: float, interval: Interval, jumps: Jumps | None, part: float =
 def estimate_to_target(values: Sequence[float], runs: Sequence[RunSummary], level: float = 0.95) -> Estimate:
     """The geometric mean of what ``runs`` took to the target, one value each: times, samples, steps, energies.
 
+    As :func:`estimate_counted`, where the runs tell at which evaluation they arrived.
+    """
+    counted = [run.evaluations for run in runs if run.reached and run.evaluations]
+    known = len(counted) == len(runs) and runs[0].crossing not in BETWEEN
+    return estimate_counted(values, counted if known else None, level)
+
+
+def estimate_counted(values: Sequence[float], counted: Sequence[int] | None, level: float = 0.95) -> Estimate:
+    """The geometric mean of ``values``, of which each was known only at the evaluation of that number in ``counted``.
+
     Its interval has room for late evaluations that few of the runs show, as verdicts have. The values must be above
     zero (``ValueError``). The range of a few runs claims no level and stays as it is.
     """
     found = estimate(values, level)
-    needed = [math.log(run.evaluations) for run in runs if run.reached and run.evaluations]
-    if found.interval is None or found.interval.is_range or len(needed) < len(runs):
+    if found.interval is None or found.interval.is_range or not counted:
         return found
-    if runs[0].crossing in ("final", "interpolated"):
-        return found
-    one, step = (math.fsum(math.log1p(more / run.evaluations) for run in runs) / len(runs) for more in (1, _MORE))
-    jumps = Jumps(tuple(_beyond(needed, one)), step, paired=False, missed=False, centers=(None, None))
+    one, step = (math.fsum(math.log1p(more / each) for each in counted) / len(counted) for more in (1, _MORE))
+    jumps = Jumps(tuple(_beyond(list(map(math.log, counted)), one)), step, False, False, (None, None))
     low, high = found.interval.low, found.interval.high
     for way in (1, -1):
         bound = jumps.bound(way, level)
@@ -178,7 +188,7 @@ def jumps_of(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> Jumps | None:
     else:
         a, b = ([run for run in arm if _tells(run)] for arm in (a, b))
     both = (*a, *b)
-    if not a or not b or a[0].crossing in ("final", "interpolated") or not all(run.evaluations for run in both):
+    if not a or not b or a[0].crossing in BETWEEN or not all(run.evaluations for run in both):
         return None
     if not _known(a) or not _known(b):
         return None

@@ -137,14 +137,14 @@ class Why:
     def line(self) -> str:
         """The answer in one sentence."""
         if self.ratio is None:
-            return self.reasons()
+            return f"why {self.b} differs from {self.a} {self.reasons()}"
         takes = f"{self.b} takes {self._size()} times as long as {self.a}{self.condition}"
         return f"{takes}: {factors}" if (factors := self._factors()) else takes
 
     def reasons(self) -> str:
         """The factors alone; empty if there is only one, with no part that says most."""
         if self.ratio is None:
-            return f"why {self.b} differs from {self.a} cannot be said"
+            return "cannot be said"
         factors = self._factors()
         return f"{factors}{self.condition}" if factors else ""
 
@@ -196,8 +196,8 @@ def _with_ends(ratio: float, known: Interval) -> str:
 
 
 def _equal(factor: Factor) -> bool:
-    """Whether all runs took exactly as many samples."""
-    return factor.name == SAMPLES and abs(factor.log_ratio) < _NO_SPREAD
+    """Whether all runs took exactly as many samples, and others would, too."""
+    return factor.name == SAMPLES and abs(factor.log_ratio) < _NO_SPREAD and factor.interval is None
 
 
 def _effect(factor: Factor) -> str:
@@ -278,7 +278,11 @@ def explain(
         of_samples = _Split([np.log(each)[:, None] for each in samples], weights, paired, level)
         a_samples, b_samples = (float(each.mean()) for each in samples)
         drawn = of_samples.factor(SAMPLES, "", np.ones(1))
-        known = drawn.interval and widened(drawn.ratio, drawn.interval, jumps, float(weights.mean()))
+        known = drawn.interval
+        if known is None and jumps is not None and min(counts) >= _LEAST:
+            # All tie at an evaluation, which says that few are late, not that none is.
+            known = Interval(drawn.ratio, drawn.ratio, level, "room for late evaluations")
+        known = known and widened(drawn.ratio, known, jumps, float(weights.mean()))
         factors.append(replace(drawn, interval=known, a=a_samples, b=b_samples))
     if once.any():
         fixed = _Split([part[:, once] for part in parts], 1.0 / _log_means(parts, paired), paired, level)

@@ -87,12 +87,12 @@ def _read(
 ) -> tuple[BatchSizeStudy, list[RunGroup], list[str]]:
     from levelbench.analysis.batch_size import seen_samples, study_batch_size
     from levelbench.cli.reporting import require_sound
-    from levelbench.records import group_runs, read_record
+    from levelbench.records import read_record
     from levelbench.records.summary import in_order
 
     store = shared.open_store(store_path)
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
-    groups = in_order(group_runs(shared.apply_view(shared.readable_runs(store, words), store, **view)))
+    groups = in_order(shared.selected_groups(store, words, **view))
     caveats = require_sound(groups, "an analysis of batch sizes", store_path)
     missed = [read_record(Path(run.path)) for group in groups for run in group.runs if not run.reached]
     settings = {"batch": given["batch_setting"], "rate": given["lr_setting"]}
@@ -277,7 +277,7 @@ def _conclude(
     from levelbench.report.batch_sizes import batch_size_tables, write_batch_size
 
     tables = batch_size_tables(found)
-    lines = [*found.lacks, *found.caveats, *caveats, *doubt_lines(groups)]
+    lines = [*found.lacks, *found.caveats, *dict.fromkeys([*caveats, *doubt_lines(groups)])]
 
     def write() -> dict[str, str]:
         written = shared.write_tables(given, tables, [*found.answers(), *lines], title=found.title)

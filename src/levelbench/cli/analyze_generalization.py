@@ -65,13 +65,16 @@ def generalization_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, 
     if not given["words"] and not given["others"]:
         do = "--on corruptions, --on DATASET, --on X.npy,y.npy or --transfer TASK"
         raise UsageError("models on other data", "no data is named", f"name some: {do}")
-    shared.check_statistics(given["margin"] / 100, given["level"])
+    if not 0 < given["margin"] < 100:
+        raise UsageError(f"--margin {given['margin']:g}", "it is no number of points", "give one such as 0.5")
+    shared.check_statistics(0.0, given["level"])
     shared.check_plot(given["plot"])
     shared.check_writable(given["csv_path"], given["markdown_path"])
     store = shared.open_store(store_path)
     found_runs = shared.readable_runs(store, runs)
     # In the order of the words, because the first is the baseline.
     groups = group_runs([run for word in runs for run in shared.select_runs(store, (word,))] or found_runs)
+    groups = store.with_unselected(groups) if runs else groups
     caveats = require_sound(groups, "the models", store_path)
     if given["plot"] is not None and len(groups) > MOST_ARMS:
         raise UsageError(f"--plot {given['plot']}", f"{len(groups)} groups are too many for a figure", "name fewer")
@@ -102,12 +105,13 @@ def _scored(models: TaskModels, given: dict[str, Any]) -> tuple[Generalization, 
     transfers = [transfer_task(models, word, given["data"]) for word in dict.fromkeys(given["others"])]
     framework = given["framework"] or models.groups[0].specification.framework
     backend, opened = open_models(models, framework, given["device"])
-    sets, scores = [], []
+    sets, scores, doubts = [], [], list[str]()
     with ProgressLine() as line:
         for each in evaluation_sets(models, given["words"], given["seed"], given["data"]):
             line.say(f"scoring {sum(map(len, opened))} models on {each.name}")
             sets.append(ScoredSet(each.name, each.kind, each.what, len(each.split), each.corruption))
             scores.append([[each.score(models.task, backend, executor) for _, executor in arm] for arm in opened])
+            doubts += [each.doubt] * bool(each.doubt)
         for other in transfers:
             line.say(f"fitting {sum(map(len, opened))} last layers: {other.name}")
             sets.append(ScoredSet(other.name, "transfer", other.what, len(other.splits[2][1])))
@@ -119,7 +123,7 @@ def _scored(models: TaskModels, given: dict[str, Any]) -> tuple[Generalization, 
     quality = models.task.quality
     options = {name: given[name] for name in ("margin", "level")}
     found = generalization(quality.metric, sets, arms, direction=quality.direction, **options)
-    return found, _remarks(models, scores[0])
+    return found, [*doubts, *_remarks(models, scores[0])]
 
 
 def _remarks(models: TaskModels, tested: list[list[float]]) -> list[str]:

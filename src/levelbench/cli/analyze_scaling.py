@@ -89,13 +89,13 @@ def scaling_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **given
 
 def _of_runs(words: tuple[str, ...], store_path: Path, given: dict[str, Any]) -> tuple[list[Scaling], list[str]]:
     from levelbench.cli.reporting import require_sound, scalings_of
-    from levelbench.records import group_runs, read_record
+    from levelbench.records import read_record
 
     if given["task"] is not None:
         raise UsageError("--task without a board", "runs name their task", "select the runs of one task")
     store = shared.open_store(store_path)
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
-    groups = group_runs(shared.apply_view(shared.readable_runs(store, words), store, **view))
+    groups = shared.selected_groups(store, words, **view)
     caveats = require_sound(groups, "how runs scale", store_path)
     found = scalings_of(groups, [read_record(Path(run.path)) for group in groups for run in group.runs], given["level"])
     if not found:

@@ -132,13 +132,13 @@ def _arms_of_runs(
 
     from levelbench.analysis.threshold import TimedArm, curve_of
     from levelbench.cli.reporting import doubt_lines, require_sound
-    from levelbench.records import group_runs, read_record
+    from levelbench.records import read_record
 
     if given["task"] is not None:
         raise UsageError("--task without a board", "runs name their task", "select the runs of one task")
     store = shared.open_store(store_path)
     view = {name: given[name] for name in ("clock", "crossing")}
-    viewed = group_runs(shared.apply_view(shared.readable_runs(store, words), store, **view))
+    viewed = shared.selected_groups(store, words, **view)
     groups = shared.as_named(viewed, store, words)
     caveats = require_sound(groups, "a sweep of targets", store_path)
     scales = {
@@ -164,7 +164,7 @@ def _arms_of_runs(
         specification = group.specification
         curves = tuple(curve_of(each, specification.clock) for each in read)
         arms.append(TimedArm(group.label, curves, specification.crossing))
-    lines = [*caveats, *doubt_lines(groups)]
+    lines = [*dict.fromkeys([*caveats, *doubt_lines(groups)])]
     if running := sum(run.status == "running" for group in groups for run in group.unfinished):
         lines.append(f"{running} run{'s' * (running > 1)} {'are' if running > 1 else 'is'} still running")
     return arms, target, lines, records

@@ -58,7 +58,10 @@ def utilisation_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **g
 
     def write() -> dict[str, str]:
         written = shared.write_tables(given, [table], lines, title="Utilisation")
-        return written if given["plot"] is None else {**written, "plot": str(write_utilisation(found, given["plot"]))}
+        if given["plot"] is not None:
+            drawn = write_utilisation(found, given["plot"])
+            written |= {"no_plot": "no share is known"} if drawn is None else {"plot": str(drawn)}
+        return written
 
     shared.present([table], lines, lambda: {**asdict(found), "lines": lines}, write, as_json=as_json, apart=False)
     return 0 if any(each.share is not None for each in found.shares) else _CANNOT_TELL
@@ -71,12 +74,11 @@ def _of_runs(words: tuple[str, ...], store_path: Path, level: float) -> tuple[li
     from levelbench.analysis.utilisation import peak_share
     from levelbench.cli.reporting import doubt_lines, require_sound
     from levelbench.measure.environment import machine_of
-    from levelbench.records import group_runs
     from levelbench.records.operations import peaks_of, use_of_operations
     from levelbench.records.summary import in_order
 
     store = shared.open_store(store_path)
-    groups = in_order(group_runs(shared.readable_runs(store, words)))
+    groups = in_order(shared.selected_groups(store, words))
     caveats = require_sound(groups, "the utilisation", store_path)
     shares = []
     for group in groups:
@@ -103,7 +105,7 @@ def _of_runs(words: tuple[str, ...], store_path: Path, level: float) -> tuple[li
         else:
             why = next((use.reason for _, use in uses if use.reason), None) or group.runs[0].operations_reason
         shares.append(replace(found, reason=why) if found.share is None and why else found)
-    return shares, [*caveats, *doubt_lines(groups)]
+    return shares, [*dict.fromkeys([*caveats, *doubt_lines(groups)])]
 
 
 def _of_entry(name: str, entry: Submission, level: float) -> PeakShare:

@@ -526,7 +526,6 @@ def stability_verb(
     """
     from levelbench.analysis.stability import EFFECTS, by_machine, stability
     from levelbench.cli.reporting import doubt_lines, group_json, require_sound
-    from levelbench.records import group_runs
     from levelbench.records.summary import in_order
     from levelbench.report.studies import MOST_DRAWN, curve_points_table, stability_tables, write_stability
 
@@ -535,7 +534,7 @@ def stability_verb(
     shared.check_writable(given["csv_path"], given["markdown_path"])
     store = shared.open_store(store_path)
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
-    groups = by_machine(in_order(group_runs(shared.apply_view(shared.readable_runs(store, runs), store, **view))))
+    groups = by_machine(in_order(shared.selected_groups(store, runs, **view)))
     caveats = require_sound(groups, "the stability", store_path)
     if given["plot"] is not None and len(groups) > MOST_DRAWN:
         raise UsageError(
@@ -543,7 +542,7 @@ def stability_verb(
         )
     found = [stability(group, effects=sorted({*effects}) or EFFECTS, level=given["level"]) for group in groups]
     tables = stability_tables(found, groups)
-    lines = [*(line for each in found for line in each.lacks), *caveats, *doubt_lines(groups)]
+    lines = [*(line for each in found for line in each.lacks), *dict.fromkeys([*caveats, *doubt_lines(groups)])]
 
     def write() -> dict[str, str]:
         csv = {each.name: each for each in [*tables, curve_points_table(found)]}

@@ -402,6 +402,14 @@ def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSum
     return sorted(each_run(store, words), key=lambda run: run.started)
 
 
+def selected_groups(store: Store, words: tuple[str, ...], **view: Any) -> list[RunGroup]:
+    """The groups of the selected runs under a view, which know of runs of their kinds that were not selected."""
+    from levelbench.records import group_runs
+
+    groups = group_runs(apply_view(readable_runs(store, words), store, **view))
+    return store.with_unselected(groups) if words else groups
+
+
 def as_named(groups: Sequence[RunGroup], store: Store, words: tuple[str, ...]) -> list[RunGroup]:
     """The groups in the order of the words that select them, so that the first word names the baseline.
 

@@ -104,7 +104,8 @@ def written(
     if not found:
         raise UsageError(f"a report on {store.path}", "it has no runs", "run something first: levelbench run digits")
     viewed = shared.apply_view(found, store, **{name: given[name] for name in _VIEW})
-    groups = shared.as_named(group_runs(viewed), store, runs)
+    groups = group_runs(viewed)
+    groups = shared.as_named(store.with_unselected(groups) if runs else groups, store, runs)
     left_out = _left_out(viewed, groups)
     if not groups:
         ended = f"none of its runs has ended ({'; '.join(left_out)})"

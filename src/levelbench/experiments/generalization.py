@@ -20,8 +20,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
-from levelbench.experiments.inference.models import KeptModel, find_model
+from levelbench import plugins
+from levelbench.errors import (
+    DataError,
+    DefinitionError,
+    MissingError,
+    UnknownNameError,
+    UnsupportedError,
+    UsageError,
+)
+from levelbench.experiments.inference.models import KeptModel, find_model, kept_facts, stale
 from levelbench.experiments.request import load_task
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.files import load
@@ -32,7 +40,7 @@ from levelbench.training import datasets
 from levelbench.training.augmentation import resized
 from levelbench.training.corruptions import CORRUPTIONS, SEVERITIES, corrupted
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.input import Held, is_resident
+from levelbench.training.input import Held, is_resident, share_disturbed
 from levelbench.training.linear import LinearClassifier, fit_linear
 from levelbench.training.task import Task
 
@@ -50,6 +58,9 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """L2 penalties that are tried for transfer, per example (1 / (n C) in scikit-learn's terms)."""
 _MOST_FITTED = 20_000
 """Examples that a last layer is fitted to at most, evenly spaced."""
+_MOST_DISTURBED = 0.1
+_NAMED = 4
+"""Seeds without a model that are named."""
 _ALL = "corruptions"
 _ROWS = 1000
 
@@ -78,6 +89,7 @@ class EvaluationSet:
     dataset: Dataset
     split: Split
     corruption: str = ""
+    doubt: str = ""
 
     def score(self, task: Task, backend: Backend, executor: Executor) -> float:
         """The task's quality on these examples."""
@@ -87,8 +99,9 @@ class EvaluationSet:
 def models_of(
     groups: Sequence[RunGroup], store: Path, reference: str | None = None, folder: Path | None = None
 ) -> TaskModels:
-    """The models that ``run --keep-model`` left of these runs; ``reference`` finds a task that is not installed.
+    """The models that ``run --keep-model`` left of these runs, beside their records or in ``store``.
 
+    A model of another run, even of the same seed, does not count. ``reference`` finds a task that is not installed.
     Raises ``UsageError`` for runs of several tasks or data, ``MissingError`` where no model of a group was kept,
     ``UnsupportedError`` for a quality that is no share, or a task whose answers take several passes.
     """
@@ -108,13 +121,15 @@ def models_of(
         raise UnsupportedError(asked, found, "choose a task with a quality that is a share, such as top1")
     models, caveats = [], []
     for group in groups:
-        by_seed = {run.seed: find_model(store, group.key, run.seed, group.source_digest) for run in group.runs}
-        kept = [each for _, each in sorted(by_seed.items()) if each is not None]
+        by_seed = {seed: _model_of(group, seed, store) for seed in sorted({run.seed for run in group.runs})}
+        kept = [each for each in by_seed.values() if isinstance(each, KeptModel)]
+        missing = [f"seed {seed} ({why})" for seed, why in by_seed.items() if isinstance(why, str)]
         if not kept:
             do = f"make them again and keep them: levelbench run {_again(group)} -n {group.n} --keep-model --fresh"
-            raise MissingError(f"the models of {group.label}", f"none of {group.n} was kept in {store}", do)
-        if missing := [str(seed) for seed, each in sorted(by_seed.items()) if each is None]:
-            caveats.append(f"{group.label}: no model was kept of seed {', '.join(missing)}, which is left out")
+            found = f"there is none of {_some(missing)}"
+            raise MissingError(f"the models of {group.label}", found, do)
+        if missing:
+            caveats.append(f"{group.label}: without the models of {_some(missing)}")
         caveats += sorted({f"{group.label}: of several ranks, {of}" for each in kept if (of := each.facts.weights_of)})
         models.append(tuple(kept))
     dataset = task.data.load(folder)
@@ -123,6 +138,30 @@ def models_of(
             other = f"the data of {task.name} is not the data that {group.label} was trained on"
             raise DataError(asked, other, "name the folder of that data: --data")
     return TaskModels(task, dataset, tuple(groups), tuple(models), tuple(caveats))
+
+
+def _model_of(group: RunGroup, seed: int, store: Path) -> KeptModel | str:
+    """The model of one of the selected runs of this seed, or why there is none."""
+    runs = [run for run in (*group.runs, *group.repeats) if run.seed == seed]
+    # A record lies in the folder of its day, in that of its task, in its store.
+    beside = [each for run in runs for each in Path(run.path).absolute().parents[:3]]
+    why = "none was kept"
+    for place in dict.fromkeys([*beside, store.absolute()]):
+        facts = kept_facts(place, group.key, seed)
+        if facts is None:
+            continue
+        if facts.run not in {run.id for run in runs}:
+            why = f"the one that was kept is of another run, {facts.run[:8]}"
+        elif found := find_model(place, group.key, seed, group.source_digest):
+            return found
+        else:
+            return f"of the one that was kept, {stale(facts, group.source_digest) or 'the file is damaged'}"
+    return why
+
+
+def _some(named: Sequence[str]) -> str:
+    more = len(named) - _NAMED
+    return ", ".join(named[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _again(group: RunGroup) -> str:
@@ -154,6 +193,7 @@ def evaluation_sets(
 def _plan(found: TaskModels, word: str) -> list[str | tuple[str, int]]:
     """What a word stands for: kinds of corruption with their severities, or itself."""
     if word.endswith(".npy"):
+        _arrays(word)
         return [word]
     name, settings = parse_item(word)
     asked = f"--on {word}"
@@ -178,6 +218,9 @@ def _plan(found: TaskModels, word: str) -> list[str | tuple[str, int]]:
         raise UsageError(
             asked, f"that is the task's own data: {what}", "its test split is always scored; name other data"
         )
+    known = [_ALL, *CORRUPTIONS, *datasets.names(), *plugins.names("task")]
+    if name != "test" and name.isidentifier() and name not in known:
+        raise UnknownNameError("data", name, known, "name a corruption, a dataset, a task or X.npy,y.npy")
     return [] if name == "test" else [word]
 
 
@@ -256,7 +299,19 @@ def _second_set(found: TaskModels, word: str, folder: Path | None) -> Evaluation
     if split.inputs.dtype != own.test.inputs.dtype and own.test.inputs.dtype == np.uint8:
         raise UsageError(asked, f"its rows are {split.inputs.dtype}, and those of {own.name} bytes", "give bytes")
     _refuse_known(asked, own, split)
-    return EvaluationSet(word, "set", what, dataset, split)
+    return EvaluationSet(word, "set", what, dataset, split, doubt=_not_new(word, own, split))
+
+
+def _not_new(word: str, own: Dataset, split: Split) -> str:
+    """A doubt if rows are those of the test split, or of the training or validation split, a little changed."""
+    parts = [each.inputs for each in (own.train, own.validation, own.test, split)]
+    if not all(map(is_resident, parts)) or not all(each.dtype.kind in "buif" for each in parts):
+        return ""
+    if seen := _seen(split, own.test):
+        return f"doubt: {seen:,} of the {len(split):,} rows of {word} are in the test split, which is scored already"
+    share = share_disturbed(parts[3], parts[:2], parts[2])
+    said = f"doubt: about {100 * share:.0f} % of the rows of {word} are rows that {own.name} trains or is tuned on, a "
+    return f"{said}little changed: a score on them says nothing about new data" if share > _MOST_DISTURBED else ""
 
 
 def _arrays(word: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -290,16 +345,14 @@ def _refuse_known(asked: str, own: Dataset, split: Split) -> None:
     """Refuse a set with rows that the task trains or is tuned on."""
     if not is_resident(split.inputs) or split.inputs.dtype != own.train.inputs.dtype:
         return
-    known = set()
-    for part in (own.train, own.validation):
-        if is_resident(part.inputs):
-            known |= {hash(row.tobytes()) for row in part.inputs}
-    if seen := sum(hash(row.tobytes()) in known for row in split.inputs):
-        raise UsageError(
-            asked,
-            f"{seen:,} of its {len(split):,} rows are in the training or validation split of {own.name}",
-            "remove these rows: a score on them says nothing about new data",
-        )
+    if seen := _seen(split, own.train, own.validation):
+        found = f"{seen:,} of its {len(split):,} rows are in the training or validation split of {own.name}"
+        raise UsageError(asked, found, "remove these rows: a score on them says nothing about new data")
+
+
+def _seen(split: Split, *parts: Split) -> int:
+    known = {hash(row.tobytes()) for part in parts if is_resident(part.inputs) for row in part.inputs}
+    return sum(hash(row.tobytes()) in known for row in split.inputs)
 
 
 @dataclass(frozen=True)

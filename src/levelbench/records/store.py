@@ -372,16 +372,34 @@ class Store:
             raise UsageError(asked, f"it selects runs of {len(groups)} kinds: {labels}", "name one of them")
         if not groups:
             raise UsageError(asked, *_not_finished([run.status for run in runs]))
-        return replace(groups[0], label=str(selector), unselected=self._unselected(groups[0]))
+        (group,) = self.with_unselected(groups)
+        return replace(group, label=str(selector))
 
-    def _unselected(self, group: RunGroup) -> tuple[int, ...]:
-        """The seeds of the store's other runs of this kind, if the group has fewer than a command asked for."""
+    def with_unselected(self, groups: Sequence[RunGroup]) -> list[RunGroup]:
+        """Groups of selected runs that know of the others of their kind, which are not missing but were left out."""
+        known: dict[Path | str, list[RunSummary]] = {}
+        return [replace(group, unselected=self._unselected(group, known)) for group in groups]
+
+    def _unselected(self, group: RunGroup, known: dict[Path | str, list[RunSummary]]) -> tuple[int, ...]:
+        """The seeds of other runs of this kind, if the group has fewer than a command asked for.
+
+        They are in the store or, of runs outside of it, in the folder of their task. ``known`` holds what was read.
+        """
         every = [*group.runs, *group.unfinished, *group.repeats]
         seeds = {run.seed for run in every}
         if len(seeds) >= max(run.planned_runs for run in every):
             return ()
+        task = group.specification.task
+        places: dict[Path | str, str | Selector] = {task: task}
+        for folder in sorted({Path(run.path).resolve().parent for run in every}):
+            if not self._indexed(folder):
+                place = folder.parent if folder.parent.name == path_part(task) else folder
+                places[place] = Selector(str(place), path=place)
+        for where, selector in places.items():
+            if where not in known:
+                known[where] = self.summaries(selector)
         kind = group.key, group.source_digest
-        others = {run.seed for run in self.summaries(group.specification.task) if (run.key, run.source_digest) == kind}
+        others = {run.seed for where in places for run in known[where] if (run.key, run.source_digest) == kind}
         return tuple(sorted(others - seeds))
 
     def to_pandas(self, selector: str | Selector | None = None) -> Any:

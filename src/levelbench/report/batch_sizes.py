@@ -35,6 +35,7 @@ _MISSED = "too few runs reached the target"
 _RANGES = "Brackets of fewer than six runs are the lowest and the highest."
 _CURVE = 200
 _SIZE_IN = (9.6, 3.6)
+_LEAST_TICKS, _MOST_TICKS = 3, 8
 
 
 def batch_size_tables(found: BatchSizeStudy) -> list[Table]:
@@ -191,8 +192,12 @@ def _draw_points(axes: Axes, points: Sequence[BatchSizes], name: str, label: str
     if shown:
         # A logarithmic axis of less than a decade has no tick of its own.
         low, high = axes.get_ylim()
-        ticks = [base * 10**power for power in range(-9, 12) for base in (1, 2, 5) if low <= base * 10**power <= high]
-        axes.set_yticks(ticks or [shown[0][1].value / unit])
+        for bases in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), [each / 10 for each in range(10, 100)]):
+            round_ones = [base * 10**power for power in range(-9, 12) for base in bases]
+            ticks = [each for each in round_ones if low <= each <= high]
+            if len(ticks) >= _LEAST_TICKS:
+                break
+        axes.set_yticks(ticks[:: 1 + len(ticks) // _MOST_TICKS] or [shown[0][1].value / unit])
     axes.set_xlabel("examples of a step")
     axes.set_title(label, fontsize=9.5, loc="left")
     plain_axes(axes)

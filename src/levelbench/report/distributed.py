@@ -444,6 +444,11 @@ def write_scaling(
         axes = figure.add_subplot(title=title)
         draw_efficiencies(axes, points, predicted, [colour for colour, *_ in SERIES], INK)
         _draw_laws(axes, laws)
+        counts = sorted({point.n for point in points})
+        if counts:
+            n = f"n = {counts[0]}" + f" to {counts[-1]}" * (len(counts) > 1)
+            bars = f", bars: {points[0].level * 100:g} % intervals" * (counts[-1] > 1)
+            axes.set_xlabel(f"{axes.get_xlabel()} ({n} a point{bars})")
         plain_axes(axes)
 
     return draw(path, title, (7.0, 4.2), onto)

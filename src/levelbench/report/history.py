@@ -53,6 +53,9 @@ def _found_lines(history: History) -> list[str]:
     for change in history.changes:
         before, first = history.points[change.at - 1], history.points[change.at]
         lines.append(f"{name}: x{_ratio(change)} from {first.name} on ({first.started[:10]})")
+        if change.seeds is not None and (change.seeds == 1 or 1.0 in change.interval):
+            seeds = "the same seed" if change.seeds == 1 else f"the same {change.seeds} seeds"
+            lines.append(f"  revisions repeat {seeds}, and others may not show it: make more runs of each (-n)")
         if history.measure == "wall time" and not (before.edit or first.edit):
             command = f"levelbench time {shlex.quote(history.name)} --revisions {before.name},{first.name}"
             lines.append(f"  to be sure: {command} --until-clear")

@@ -441,16 +441,17 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
     axes.set_yscale("log" if wide else "linear")
     unit = time_unit(axes.yaxis, [statistics.median(times)] if times else [])
     named = order if len(order) <= MOST_DRAWN else order[: MOST_DRAWN - 2]
+    single = all(len(arm.curves) == 1 for arm in found.arms)
     for at in reversed(order):
         points = [
             (x, cell.time_s) for x, cell in zip(found.targets, found.cells[at], strict=True) if cell.time_s is not None
         ]
-        place = named.index(at) if at in named else None
+        place, arm = named.index(at) if at in named else None, found.arms[at]
         colour = _OTHERS if place is None else SERIES[place][0]
         x, y = [point[0] for point in points], [point[1].value / unit.size for point in points]
         style = {"linewidth": 0.8} if place is None else {
             "linewidth": 1.8, "linestyle": DASHES[place % len(DASHES)], "marker": MARKERS[place], "markersize": 4.5,
-            "label": clean(shortened(found.arms[at].label)),
+            "label": clean(shortened(arm.label)) + ("" if single else f" (n = {len(arm.curves)})"),
         }  # fmt: skip
         axes.plot(x, y, color=colour, **style)
         if place is not None:

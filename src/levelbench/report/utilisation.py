@@ -56,12 +56,12 @@ def utilisation_table(found: Utilisation) -> Table:
     ).without_empty()
 
 
-def write_utilisation(found: Utilisation, path: Path) -> Path:
-    """Draw each known share with its interval. Raises as ``drawing.draw``."""
+def write_utilisation(found: Utilisation, path: Path) -> Path | None:
+    """Draw each known share with its interval; ``None`` if none is known. Raises as ``drawing.draw``."""
     count = sum(each.share is not None for each in found.shares)
-    return draw(
-        path, "utilisation", (6.8, 1.2 + 0.24 * max(1, count)), lambda figure: _draw(figure.add_subplot(), found)
-    )
+    if not count:
+        return None
+    return draw(path, "utilisation", (6.8, 1.2 + 0.24 * count), lambda figure: _draw(figure.add_subplot(), found))
 
 
 def _draw(axes: Axes, found: Utilisation) -> None:

@@ -10,7 +10,7 @@ from levelbench.analysis.why import FIXED, SAMPLES
 from levelbench.errors import UsageError
 from levelbench.report.drawing import INK, draw, plain_axes
 from levelbench.report.markup import SERIES
-from levelbench.report.numbers import number, with_interval
+from levelbench.report.numbers import number, plural, with_interval
 from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
 
 if TYPE_CHECKING:
@@ -57,15 +57,18 @@ def why_table(found: Why) -> Table:
         for each in found.factors
         if each.name == FIXED
     )
-    n = f"{found.n[0]} pairs" if found.paired else f"n = {found.n[0]} + {found.n[1]}"
     notes = (
-        f"A: {found.a}; B: {found.b} ({n}). Factors of the time: what each makes of the whole time, each interval at "
-        f"{found.level * 100:g} % by itself; those of one level multiply to the one above (logarithmic mean, LMDI). "
-        f"B over A: the ratio of the samples or seconds themselves.{counts}",
+        f"A: {found.a}; B: {found.b} ({_counted(found)}). Factors of the time: what each makes of the whole "
+        f"time, each interval at {found.level * 100:g} % by itself; those of one level multiply to the one "
+        f"above (logarithmic mean, LMDI). B over A: the ratio of the samples or seconds themselves.{counts}",
     )
     return Table(
         "why", f"Why {found.b} takes {number(found.ratio)} times as long{found.condition}", columns, tuple(rows), notes
     )
+
+
+def _counted(found: Why) -> str:
+    return plural(found.n[0], "pair") if found.paired else f"n = {found.n[0]} + {found.n[1]}"
 
 
 def _ordered(found: Why) -> list[tuple[int, Factor]]:
@@ -136,7 +139,8 @@ def _draw_why(axes: Axes, found: Why, finest: list[Factor]) -> None:
     axes.set_ylim(last + 0.6, -0.6)
     axes.xaxis.set_major_formatter(lambda value, _: number(value))
     axes.xaxis.set_minor_formatter(lambda value, _: number(value) if right / left < 8 else "")
-    n = f"{found.n[0]} pairs" if found.paired else f"n = {found.n[0]} + {found.n[1]}"
-    axes.set_xlabel(clean(f"time over that of {found.a}\n{n}, intervals at {found.level * 100:g} %"), fontsize=9)
+    known = any(each.interval is not None for each in found.factors)
+    bars = f", intervals at {found.level * 100:g} %" if known else ""
+    axes.set_xlabel(f"time over that of {clean(found.a)}\n{_counted(found)}{bars}", fontsize=9)
     axes.set_title(clean(f"Why {found.b} takes x{number(found.ratio)}{found.condition}"), fontsize=10, loc="left")
     plain_axes(axes, "x")

@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
-from levelbench.measure.statistics.distributions import normal_cdf, normal_quantile
-from levelbench.measure.statistics.intervals import INTERVAL_FROM, log_mean_interval, mean_interval, wilson
+from levelbench.measure.statistics.distributions import binomial_cdf, normal_cdf, normal_quantile
+from levelbench.measure.statistics.intervals import INTERVAL_FROM, largest, log_mean_interval, mean_interval, wilson
 from levelbench.measure.statistics.values import (
     RANGE,
     Estimate,
@@ -60,18 +60,22 @@ class KaplanMeier:
     def quantile(self, reached: float, level: float = 0.95) -> Estimate:
         """The first time by which the share ``reached`` of the runs has reached the target.
 
-        The interval is Brookmeyer and Crowley's (1982) on the log-log scale. Infinite if the curve, or a bound of it,
-        stays below that share: so many runs never reached the target. The low end is 0 if the share is so small that
-        even all of so few runs may lie above it. Two to five runs have their lowest and highest time (infinite if it
-        is not known) instead of an interval of the median, as in :func:`estimate`, and a single run has none.
+        The interval is that of order statistics if no run was given up before the last one that reached the target,
+        which is exact, else Brookmeyer and Crowley's (1982) on the log-log scale. Its high end is infinite if the share
+        may not be reached, and its low end 0 if even all of so few runs may lie above it. Two to five runs have their
+        lowest and highest time (infinite if it is not known) instead of an interval of the median, as in
+        :func:`estimate`, and a single run has none.
         """
         left = 1.0 - check_share("the share", reached)
-        bounds = [self._bounds(step, level) for step in range(len(self.times))]
         value = self._first_below(self.survival, left)
-        low, high = (self._first_below([bound[side] for bound in bounds], left) for side in (0, 1))
-        if not self.times or left**self.n > (1.0 - level) / 2:
-            low = 0.0
-        interval: Interval | None = Interval(low, high, level, "Brookmeyer-Crowley")
+        if self.times and self.at_risk[-1] - self.events[-1] == self.n - sum(self.events):
+            interval: Interval | None = self._of_order(reached, level)
+        else:
+            bounds = [self._bounds(step, level) for step in range(len(self.times))]
+            low, high = (self._first_below([bound[side] for bound in bounds], left) for side in (0, 1))
+            if not self.times or left**self.n > (1.0 - level) / 2:
+                low = 0.0
+            interval = Interval(low, high, level, "Brookmeyer-Crowley")
         if reached == 0.5 and self.n < INTERVAL_FROM and self.times:
             ends = (
                 self.times[0] if self.at_risk[0] == self.n else 0.0,
@@ -80,6 +84,16 @@ class KaplanMeier:
             interval = Interval(*ends, 1.0 - 2.0 ** (1 - self.n), RANGE) if self.n > 1 else None
         name = "median" if reached == 0.5 else f"quantile {reached:g}"
         return Estimate(value, interval, self.n, f"Kaplan-Meier {name}")
+
+    def _of_order(self, reached: float, level: float) -> Interval:
+        """Between two of the ordered times, of which the later ones are only known to be later."""
+        tail, n = (1.0 - level) / 2, self.n
+        ordered = np.repeat(self.times, self.events)
+        above = largest(lambda rank: binomial_cdf(rank - 1, n, reached) <= tail, n)
+        below = n + 1 - largest(lambda rank: binomial_cdf(rank - 1, n, 1.0 - reached) <= tail, n)
+        low = float(ordered[above - 1]) if 0 < above <= len(ordered) else (math.inf if above else 0.0)
+        high = float(ordered[below - 1]) if below <= len(ordered) else math.inf
+        return Interval(low, high, level, "exact order statistics")
 
     def _first_below(self, curve: Sequence[float], left: float) -> float:
         # Products such as 6/7 * 7/12 miss 1/2 by a rounding error.
