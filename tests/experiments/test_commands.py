@@ -216,6 +216,23 @@ def test_a_shell_that_ends_well_whatever_fails_is_a_doubt(text, doubted):
     assert any("nobody notices" in each for each in doubts_of(command, carry_out_command(command))) is doubted
 
 
+@pytest.mark.parametrize(
+    ("starts", "doubted"),
+    [
+        (f"os.system({PYTHON + ' nofile.py'!r})", True),
+        ("subprocess.run('pyhton3 -V', shell=True)", True),
+        ("subprocess.run([sys.executable, 'nofile.py'])", True),
+        ("os.system('cat nofile.txt')", False),
+        ("print('cache: not found', file=sys.stderr)", False),
+    ],
+)
+def test_a_program_that_goes_on_although_nothing_was_started_is_a_doubt(tmp_path, starts, doubted):
+    (tmp_path / "run.py").write_text(f"import os, subprocess, sys\n{starts}\n")
+    command = make_command(f"{PYTHON} run.py", tmp_path)
+    told = doubts_of(command, carry_out_command(command))
+    assert [each.startswith("it ended with exit code 0 and printed") for each in told] == [True] * doubted
+
+
 def test_a_crash_that_ends_with_exit_code_0_is_a_doubt(tmp_path):
     script = tmp_path / "run.sh"
     script.write_text(f"{PYTHON} -c 'import nothing_of_this_name'\necho done\n")
@@ -537,6 +554,19 @@ def test_a_helper_that_ends_right_after_its_program_is_told_from_work_that_was_l
     ended = carry_out_command(command)
     assert (ended.left, ended.lingered) == (False, True)
     assert [each for each in doubts_of(command, ended) if "ended right after it" in each]
+
+
+@pytest.mark.slow
+def test_the_helper_that_multiprocessing_leaves_for_a_moment_is_no_work_that_was_left(tmp_path):
+    (tmp_path / "pool.py").write_text(
+        "import multiprocessing as m, time\n"
+        "if __name__ == '__main__':\n"
+        "    m.set_start_method('spawn')\n"
+        "    with m.Pool(2) as pool: pool.map(time.sleep, [0.01] * 2)\n"
+    )
+    for _ in range(5):
+        ended = carry_out_command(make_command(f"{PYTHON} pool.py", tmp_path))
+        assert (ended.left, ended.lingered, ended.fled) == (False, False, False)
 
 
 @pytest.mark.slow

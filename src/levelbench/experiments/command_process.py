@@ -385,7 +385,7 @@ def _end_group(group: int, writing: set[Path] | None = None) -> bool:
     _signal_group(group, signal.SIGTERM)
     # A stopped process gets its SIGTERM when it goes on.
     _signal_group(group, signal.SIGCONT)
-    _until_gone(group, _GRACE_S if found else 0.0)
+    _until_gone(group, _GRACE_S if found or _alive(group, trackers=True) else 0.0, trackers=True)
     if writing is not None:
         writing |= _written_by(group)
     # What was killed is gone a moment later, unless it waits for a disk.
@@ -400,11 +400,11 @@ def _wait_for_group(group: int) -> None:
             pass
 
 
-def _until_gone(group: int, most_s: float, had: set[str] | None = None) -> None:
+def _until_gone(group: int, most_s: float, had: set[str] | None = None, *, trackers: bool = False) -> None:
     """Wait until no process of the group runs nor, given the children that this one ``had``, any adopted since."""
     deadline_ns = HOST.now_ns() + int(most_s * 1e9)
     while (left_ns := deadline_ns - HOST.now_ns()) > 0:
-        if not (had is not None and any(map(_runs, _adopted(had)))) and not _alive(group):
+        if not (had is not None and any(map(_runs, _adopted(had)))) and not _alive(group, trackers=trackers):
             return
         time.sleep(min(0.005, left_ns * 1e-9))
 
@@ -415,9 +415,9 @@ def _adopted(had: set[str]) -> set[str]:
     return {*children_of("self"), *children_of("self")} - had
 
 
-def _alive(group: int) -> bool:
+def _alive(group: int, *, trackers: bool = False) -> bool:
     """Whether a process of the group still runs; a zombie does not."""
-    return any(_runs(each.name, group) for each in Path("/proc").glob("[0-9]*"))
+    return any(_runs(each.name, group, trackers=trackers) for each in Path("/proc").glob("[0-9]*"))
 
 
 def _written_by(group: int) -> set[Path]:
@@ -440,11 +440,18 @@ def _group_of(pid: str) -> int | None:
     return None
 
 
-def _runs(pid: str, group: int | None = None) -> bool:
-    """Whether a process, of this group, still runs."""
+_TRACKER = re.compile(rb"\0-c\0from [\w.]+\.resource_tracker import main; ?main\([\w, ]*\)\0$")
+"""Python's own helper, of multiprocessing and joblib: it ends by itself, just after the program that started it."""
+
+
+def _runs(pid: str, group: int | None = None, *, trackers: bool = False) -> bool:
+    """Whether a process, of this group, still runs; of Python's ``trackers`` of resources only if asked for."""
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return group in (None, int(fields[2])) and fields[0] not in "ZX"
+        # One that has given its memory back is about to be gone.
+        if group not in (None, int(fields[2])) or fields[0] in "ZX" or not int(fields[20]):
+            return False
+        return trackers or _TRACKER.search(Path(f"/proc/{pid}/cmdline").read_bytes()) is None
     return False
 
 

@@ -80,6 +80,12 @@ _FAILED = re.compile(
     re.MULTILINE,
 )
 """What a program or a shell says of one that failed; elsewhere than in a script it may be a warning."""
+_NOT_STARTED = re.compile(
+    r"^(?:\S*/)?(?:python[\d.]*|(?:ba|da|z|k)?sh|env|node|perl|ruby): .*"
+    r"(?:can't open (?:file|perl script)|[Nn]o such file|not found|Permission denied|Cannot find module).*$",
+    re.MULTILINE,
+)
+"""What interpreters and shells say of what they cannot start, for whoever started them."""
 _GAVE_UP = re.compile(
     # As a logger prints it: "2026-01-02 03:04:05,678 ERROR no GPU", "[ERROR] no GPU".
     r"[\[(\d][\d\s:,.\-+/TZ\[\]()]*(?P<level>ERROR|CRITICAL|FATAL)\b"
@@ -504,7 +510,7 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
     # Most scripts have no set -e, and fail nowhere: of those it has to look as if something had failed.
     unheard = any(_fails_silently(*each) for each in (inline, script) if each is not None)
     errors = _IGNORED.sub("", ended.errors)
-    crash = _CRASHED.search(errors) or (_FAILED.search(errors) if unheard else None)
+    crash = _CRASHED.search(errors) or (_FAILED if unheard else _NOT_STARTED).search(errors)
     crash = crash or _GAVE_UP.match(errors.rstrip().rpartition("\n")[2])
     if not ended.exit_code and crash is not None:
         line = crash[crash.lastgroup or 0].strip(": ")
