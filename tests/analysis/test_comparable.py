@@ -397,6 +397,26 @@ def test_runs_that_begin_better_than_the_first_one_that_they_replace_are_a_doubt
     ] == ([True] * doubted)
 
 
+@pytest.mark.parametrize(("first", "doubted"), [(5, True), (2, False), (0, False)])
+def test_a_side_that_always_comes_after_others_in_a_process_is_a_doubt(run, group, first, doubted):
+    after = {"run_before_ended_at": 0.9}
+    a = [run(1.0 + seed / 10, seed=seed, environment={} if seed < first else after) for seed in range(5)]
+    b = [run(0.1, seed=seed, environment=after) for seed in range(5)]
+    found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats]
+    told = [each for each in found if each.startswith("runs of b came after others in the same process")]
+    assert [True for each in told] == [True] * doubted
+
+
+@pytest.mark.parametrize(("answers", "refused"), [((0.5, 0.55), True), ((0.5, 0.50001), False), ((0.5, None), False)])
+def test_sides_on_which_the_same_answers_score_differently_get_no_verdict(run, group, answers, refused):
+    both = [
+        group(name, [run(1.0 + seed / 10, seed=seed, fixed_answers=score, dataset=FACTS) for seed in range(3)])
+        for name, score in zip("ab", answers, strict=True)
+    ]
+    found = [each for each in comparable(*both).caveats if "made-up answers" in each.sentence]
+    assert [each.weight for each in found] == ["no verdict"] * refused
+
+
 def test_first_qualities_as_chance_makes_them_are_no_doubt(run, group):
     qualities = np.random.default_rng(3).normal(0.9, 0.02, (2000, 10))
     for n in (4, 10):

@@ -20,6 +20,7 @@ from levelbench.experiments.own_code import is_ours, replaced_code
 from levelbench.experiments.recipe_checks import quick_doubts
 from levelbench.experiments.request import load_task, load_watched, resolve, variables_of
 from levelbench.records import group_runs, summarise
+from levelbench.records.comparable import comparable
 from levelbench.records.witness import UNTRAINED, witness_contradictions
 from levelbench.training import Top1, datasets
 
@@ -867,6 +868,49 @@ def test_code_of_levelbench_that_a_recipe_replaces_is_a_doubt(task_with, store, 
     assert "levelbench's own Top1.measure was replaced by code in with_more.py: run it without" in record.end.suspect
     honest = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
     assert not any("replaced by code" in each for each in honest.end.suspect)
+
+
+_OTHERWISE = """
+
+NEAR = {"near": 0}
+
+
+class Near(Top1):
+    metric = "near"
+
+    def measure(self, executor, held):
+        return min(1.0, super().measure(executor, held) + NEAR["near"])
+
+
+task.quality = Near(target=0.9)
+
+
+@task.recipe
+def easier(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Changes what its task measures.\"\"\"
+    CHANGE
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        ('NEAR["near"] = 0.02', ""),
+        ('object.__setattr__(task.quality, "measure", lambda e, h: 0.99)', "Near.measure of its quality was replaced"),
+    ],
+    ids=["global", "method"],
+)
+def test_a_recipe_that_changes_what_is_measured_gets_no_verdict(task_with, store, change, doubt):
+    path = task_with(_OTHERWISE.replace("CHANGE", change))
+    records = []
+    for recipe in ("small", "easier"):
+        arm = resolve(path, {}, dataclasses.replace(NUMPY, recipe=recipe))
+        made = carry_out(plan_of([arm], range(3), store), store, None, Quiet())
+        records.append([made[0, seed] for seed in range(3)])
+    assert any(each.startswith(doubt) for each in records[1][0].end.suspect) or not doubt
+    found = comparable(*(group_runs(each)[0] for each in records)).caveats
+    assert [each.weight for each in found if "made-up answers" in each.sentence] == ["no verdict"]
 
 
 @pytest.mark.slow

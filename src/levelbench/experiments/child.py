@@ -57,6 +57,8 @@ from levelbench.experiments.recipe_checks import (
     given_weights,
     operations,
     quality_again,
+    replaced_methods,
+    scored_answers,
     untrained,
 )
 from levelbench.experiments.request import file_of, load_watched, packages_of, source_of, variables_of
@@ -292,11 +294,13 @@ class _Run:
         end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *besides, *self.job.doubts])
         if self.member.first:
             measured, doubt = untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
-            for measurement in (*measured, operations(trainer, self.job.specification)):
+            measured += [*scored_answers(trainer, self.task.quality), operations(trainer, self.job.specification)]
+            for measurement in measured:
                 self.writer.append(measurement)
             if not is_ours(self.job.reference):
                 doubt += given_weights(trainer)
-            end.suspect.extend([*doubt, *augmentation_doubts(trainer), *replaced_code()])
+            doubt += [*augmentation_doubts(trainer), *replaced_code()]
+            end.suspect.extend([*doubt, *replaced_methods(self.task.quality, *self.task.also)])
             if opened:
                 names = ", ".join(sorted(opened))
                 end.suspect.append(f"while it computed a step it opened data ({names}): it may have learned from them")

@@ -20,6 +20,8 @@ from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
+import numpy as np
+
 from levelbench import plugins
 from levelbench.records.caveats import canonical, kind_of
 
@@ -585,15 +587,24 @@ def replaced_code(references: Iterable[str] | None = None) -> list[str]:
                 code = getattr(function, "__code__", None)
                 if not isinstance(code, CodeType) or not _of_the_user(code.co_filename):
                     continue
+                # What NumPy does not have any more, or yet, an older program may add.
+                if name == "numpy" and attribute not in _NUMPY:
+                    continue
                 if references is None or any(Path(code.co_filename).resolve().is_relative_to(each) for each in tasks):
                     shown = f"{holder.__qualname__}.{attribute}" if isinstance(holder, type) else attribute
-                    whose = f"Python's own {name}." if name in _RELIED_ON else "levelbench's own "
+                    whose = (
+                        f"{'NumPy' if name == 'numpy' else 'Python'}'s own {name}."
+                        if name in _RELIED_ON
+                        else "levelbench's own "
+                    )
                     found[whose + shown] = Path(code.co_filename).name
     return [f"{what} was replaced by code in {file}: run it without" for what, file in found.items()]
 
 
-_RELIED_ON = {"gc", "hashlib", "json", "os", "resource", "time"}
-"""Modules of Python that measuring itself calls; others are a program's to change, as ``warnings.showwarning``."""
+_NUMPY = frozenset(dir(np))
+
+_RELIED_ON = {"gc", "hashlib", "json", "numpy", "os", "resource", "time"}
+"""Modules that measuring itself calls; others are a program's to change, as ``warnings.showwarning``."""
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,13 @@ from levelbench.experiments.own_code import is_data
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Phase
 from levelbench.networks.cost import training_operations
+from levelbench.networks.executor import Backend
 from levelbench.networks.native import NativeNetwork
 from levelbench.networks.network import read_inputs
 from levelbench.records import Measurement
 from levelbench.records.schema import DatasetFacts, Specification, redact
 from levelbench.records.summary import COUNTED, OPERATIONS
-from levelbench.records.witness import CHANCE, UNTRAINED
+from levelbench.records.witness import CHANCE, FIXED_ANSWERS, UNTRAINED
 from levelbench.training.augmentation import ProgressiveResize
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, share_held_out
@@ -40,9 +41,13 @@ __all__ = [
     "operations",
     "quality_again",
     "quick_doubts",
+    "replaced_methods",
+    "scored_answers",
     "target_doubts",
     "untrained",
 ]
+
+_FIXED_EXAMPLES = 2000
 
 _UNTRAINED_LEAST, _UNTRAINED_MOST, _UNTRAINED_SHARE = 64, 2048, 0.05
 
@@ -212,6 +217,58 @@ def untrained(
         return found, others
     said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
     return found, [*others, f"{said}: look for weights that were trained before"]
+
+
+def replaced_methods(*qualities: Quality) -> list[str]:
+    """A doubt on a quality whose methods are not those of its class."""
+    names = [
+        f"{type(each).__name__}.{name}"
+        for each in qualities
+        for name, value in vars(each).items()
+        if callable(value) and callable(getattr(type(each), name, None))
+    ]
+    return [f"{some(names)} of its quality was replaced: derive a class, so that the record has its code"] * bool(names)
+
+
+def scored_answers(trainer: Trainer, quality: Quality) -> list[Measurement]:
+    """The quality of made-up outputs for validation examples, which only depends on these and on how it is computed.
+
+    Of classes and numbers for each example; empty for others, and where a user's quality asks for more than outputs.
+    """
+    split = trainer.dataset.validation
+    if len(split) > _FIXED_EXAMPLES:
+        from levelbench.training.probes.bench import part_of
+
+        split = part_of(split, _FIXED_EXAMPLES)
+    labels = np.asarray(split.labels) if isinstance(split.labels, np.ndarray) else np.empty(0)
+    classes = trainer.dataset.classes
+    if labels.dtype.kind in "iu" and labels.ndim == 1 and classes > 1:
+        made = np.random.default_rng(0).standard_normal((len(labels), classes))
+        # Right for about half of them.
+        made[np.arange(len(labels)), np.clip(labels, 0, classes - 1)] += 1.5
+    elif labels.dtype.kind == "f" and labels.ndim:
+        made = np.random.default_rng(0).standard_normal(labels.shape)
+    else:
+        return []
+    answers = _Answers(trainer.backend, made.astype(np.float32))
+    try:
+        value = quality.measure(cast(Any, answers), Held(trainer.backend, trainer.dataset, split))
+    except Exception:  # noqa: BLE001  # the run is done, whatever a user's quality asks for
+        return []
+    method = f"made-up answers to {len(labels)} validation examples, after the run"
+    return [Measurement(FIXED_ANSWERS, quality.metric, float(value), method)]
+
+
+class _Answers:
+    """In place of an executor: the rows of ``made`` in their order, whatever the inputs."""
+
+    def __init__(self, backend: Backend, made: NDArray[np.float32]) -> None:
+        self._backend, self._made, self._at = backend, made, 0
+
+    def infer(self, *inputs: Any) -> tuple[Any, ...]:
+        rows = (self._at + np.arange(inputs[0].shape[0])) % len(self._made)
+        self._at += len(rows)
+        return (self._backend.array(self._made[rows]),)
 
 
 def given_weights(trainer: Trainer) -> list[str]:

@@ -120,6 +120,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     replicates.removed_runs,
     replicates.looks,
     replicates.trained_on,
+    replicates.after_others,
     same_conditions.environment,
     same_work.checksums_of_records,
     replicates.doubts,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEFORE_ENDED_AT",
     "BEGAN_AT",
+    "after_others",
     "against",
     "copies",
     "doubts",
@@ -312,6 +313,21 @@ def trained_on(sides: Sides) -> Iterator[Caveat]:
             yield Caveat("runs before", "doubt", f"{text}: {do}")
 
 
+def after_others(sides: Sides) -> Iterator[Caveat]:
+    """Runs of one side that come after others in their process, which have imported and cached what they need."""
+    shares = [sum(BEFORE_ENDED_AT in run.environment for run in runs) / len(runs) for _, runs in sides.each]
+    if abs(shares[0] - shares[1]) > _MORE_OFTEN:
+        (first, _), (later, _) = sides.each if shares[0] < shares[1] else sides.each[::-1]
+        text = f"runs of {later.label} came after others in the same process, and those of {first.label} first"
+        why = "what the first one imports, compiles or caches is on its clock alone"
+        yield Caveat(
+            "runs before", "doubt", f"{text}: {why}; start a process for each, or let both come first as often"
+        )
+
+
+_MORE_OFTEN = 0.5
+
+
 def _read_changed(group: RunGroup) -> Iterator[Caveat]:
     """Texts and data that have changed between runs of one program or recipe, unless something prepares them."""
     runs = ended(group)
@@ -382,15 +398,16 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
         yield Caveat("runs before", "doubt", f"{text} at {min(begun):.3g} to {max(begun):.3g}: {do}")
     told = next((each for run in runs if (each := run.environment.get(FIRST_TOOK))), None)
     later = runs[1:] if told is None else runs
+    # On a busy machine an import may take a multiple of its time.
+    busy = 1.5 if any("cores busy" in each for each in first.suspect) else 1.0
     for part, seconds in _SET_UP.items():
         others_s = [seconds(run) for run in later]
         took_s = seconds(first) if told is None else float(told.get(part, 0.0))
         saved_s = took_s - max(others_s)
-        factor, least_s = 2.0, max(_LEAST_SAVED_S, _SAVED * min(run.wall_s for run in later))
-        if part == _TO_FIRST:
-            # Programs that stop by themselves vary: the first has to differ more than the others do from each other.
-            factor = _MUCH_LONGER[len(runs) >= _MANY]
-            least_s = max(least_s, _APART_FROM * (max(others_s) - min(others_s)))
+        least_s = max(_LEAST_SAVED_S, _SAVED * min(run.wall_s for run in later))
+        # They vary, with the machine too: the first has to differ more than the others do from each other.
+        least_s = max(least_s, _APART_FROM * (max(others_s) - min(others_s)))
+        factor = busy * (_MUCH_LONGER[len(runs) >= _MANY] if part == _TO_FIRST else 2.0)
         if took_s > factor * max(others_s) and saved_s > least_s:
             text = f"the first run of {group.label}{' in its store' * (told is not None)} took {took_s:.2g} s {part}"
             do = "if they use something that it left on disk, such as a cache, clear or fill it before each run"

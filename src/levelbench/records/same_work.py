@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -137,11 +138,33 @@ def _differing(facts: Sequence[Mapping[str, str]]) -> list[str]:
     return [name for name in names if len({each.get(name) for each in facts}) > 1]
 
 
+def _scores_apart(runs: Iterable[RunSummary]) -> Iterator[float]:
+    """The lowest and the highest quality of the same answers to the same examples, where they differ."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        if run.fixed_answers is not None and run.dataset is not None:
+            found.setdefault((run.target.metric, run.dataset.digests.get("validation", "")), []).append(
+                run.fixed_answers
+            )
+    for values in found.values():
+        if not math.isclose(min(values), max(values), rel_tol=_ALIKE, abs_tol=_ALIKE):
+            yield from (min(values), max(values))
+            return
+
+
+_ALIKE = 1e-4
+"""Frameworks sum float32 in different orders."""
+
+
 def definition(sides: Sides) -> Iterator[Caveat]:
     """The code that scores the network and loads the data; the code of the recipes is what is being compared."""
     known = [run for run in sides.runs if run.quality_digest]
     if len({run.quality_digest for run in known}) > 1:
         text = "the sides compute the quality with different code, so their targets may not be the same"
+        yield Caveat("task definition", "no verdict", text)
+    elif values := [*_scores_apart(sides.runs)]:
+        text = f"made-up answers, the same for all runs, score {values[0]:.4g} in some and {values[1]:.4g} in others"
+        text += ": the quality is not computed alike, so look for what changes it, such as a recipe"
         yield Caveat("task definition", "no verdict", text)
     if len({run.data_digest for run in known}) > 1:
         yield Caveat("task definition", "doubt", "the sides load the data with different code")

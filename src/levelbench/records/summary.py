@@ -38,7 +38,7 @@ from levelbench.records.schema import (
     around_recipes,
 )
 from levelbench.records.selection import OWN_NAMES, Value, format_item
-from levelbench.records.witness import UNTRAINED, witness_contradictions, witness_doubts
+from levelbench.records.witness import FIXED_ANSWERS, UNTRAINED, witness_contradictions, witness_doubts
 
 __all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "one_a_seed"]
 __all__ += ["refuse_contradictory", "summarise"]
@@ -71,7 +71,7 @@ class RunSummary(Struct, frozen=True):
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
     qualities, empty if these do not distinguish runs. ``evaluations`` counts those up to the one that counts, or all if
     the run missed. ``first_quality`` is the quality before training, where that was measured, else at the first
-    evaluation, ``first_evaluation_s`` when that was,
+    evaluation, ``first_evaluation_s`` when that was, ``fixed_answers`` that of made-up answers,
     ``first_step_s`` the time of the first step. ``earlier_s`` are the times of up to two evaluations before the one
     that counts, the latest first. Where a program reports its own qualities, ``decimals`` are the most of any of them
     (``None``: more than five), and ``if_rounded_s`` has the times to accuracy with 0, 1, ... decimals up to those that
@@ -152,6 +152,7 @@ class RunSummary(Struct, frozen=True):
     losses_digest: str = ""
     qualities_digest: str = ""
     first_quality: float | None = None
+    fixed_answers: float | None = None
     evaluations: int = 0
     first_step_s: float | None = None
     first_evaluation_s: float | None = None
@@ -283,6 +284,7 @@ def summarise(
         losses_digest=_losses_digest(record),
         qualities_digest=_qualities_digest(record),
         first_quality=_first_quality(record, target.split),
+        fixed_answers=_measured(record, FIXED_ANSWERS).value,
         evaluations=point.index + 1 if point else len(record.evaluations),
         first_step_s=steps_s[0] if counted and steps_s else None,
         first_evaluation_s=record.evaluations[0].t_ns * 1e-9 if record.evaluations else None,

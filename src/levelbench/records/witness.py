@@ -16,13 +16,16 @@ from levelbench.records.integrity import set_back
 from levelbench.records.reader import Record
 from levelbench.records.schema import Between, Measurement, Witness
 
-__all__ = ["CHANCE", "UNTRAINED", "witness_contradictions", "witness_doubts"]
+__all__ = ["CHANCE", "FIXED_ANSWERS", "UNTRAINED", "witness_contradictions", "witness_doubts"]
 
 UNTRAINED = "untrained_quality"
 """The measurement of the network's quality before training."""
 
 CHANCE = "chance_quality"
 """The measurement of the quality of always answering with the most frequent label, if known."""
+
+FIXED_ANSWERS = "fixed_answers_quality"
+"""The measurement of the quality of made-up answers, after training: equal ones for equal data."""
 
 DOUBT, REFUSE = 0.01, 0.1
 """If clocks differ by more than this share of the time, the run is doubted, or refused."""
