@@ -188,4 +188,4 @@ def test_a_line_of_progress_that_is_too_long_ends_between_words(monkeypatch, cap
     line = ProgressLine()
     line.live = True
     line.say("3/12 matrix product on torch, process 2 · measuring")
-    assert capsys.readouterr().err == "\r\x1b[2K3/12 matrix product on torch, process …"
+    assert capsys.readouterr().err == "\r3/12 matrix product on torch, process …"

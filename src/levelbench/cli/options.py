@@ -618,7 +618,9 @@ def present(
             whole = _shown(answer, tables, ["", *said])
             brief = _once(map(_shortened, said))
             bare = [each for each in brief if not each.startswith("  note: ")]
-            for (head, shown), below in product([(answer, tables), *forms], (brief, bare)):
+            tries = [*product([(answer, tables), *forms], (brief, bare))]
+            tries += [(tries[-1][0], _counted(bare))] * (_counted(bare) != bare)
+            for (head, shown), below in tries:
                 if whole.count("\n") <= console.size.height - _BELOW:
                     break
                 whole = _shown(head, list(map(_unexplained, shown)), [*below, _SHORTENED])
@@ -667,6 +669,13 @@ def _shortened(line: str) -> str:
         return line
     of = [sum(int(each[at]) for each in counts) for at in (0, 1)]
     return f"  doubt: {of[0]} of {of[1]} {counts[0][2]}: {found}"
+
+
+def _counted(lines: Sequence[str]) -> list[str]:
+    """The first doubt, and the number of the others; all else stays."""
+    doubts = [line for line in lines if line.startswith("  doubt: ")]
+    more = f" (and {len(doubts) - 1} more doubt{'s' * (len(doubts) > 2)})"
+    return [line + more * (len(doubts) > 1) for line in lines if line not in doubts[1:]]
 
 
 def _once(lines: Iterable[str]) -> list[str]:

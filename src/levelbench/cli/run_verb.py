@@ -341,13 +341,20 @@ def short_forms(
 
     if len(comparisons) < 2 or len({each.specification.task for each in groups}) > 1:
         return []
-    named = [replace(group, label=short_name(group.label)) for group in groups]
-    table = groups_table(named).without_absent().fitted(width, _FIRST)
-    targets = [note for note in table.notes if ": target " in note]
-    common = {note.partition(", ")[0] for note in targets}
-    bare = replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
+
+    def table(terse: bool) -> Table:
+        named = [replace(group, label=short_name(group.label, terse=terse)) for group in groups]
+        return groups_table(named).without_absent().fitted(width, _FIRST)
+
+    def bare(table: Table) -> Table:
+        targets = [note for note in table.notes if ": target " in note]
+        common = {note.partition(", ")[0] for note in targets}
+        return replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
+
     with_why, without = ([*answer_in_brief(comparisons, why=why), *refusals] for why in (True, False))
-    return [(with_why, [table]), (with_why, [bare]), (without, [bare])]
+    whole = table(terse=False)
+    tersest = [*answer_in_brief(comparisons, why=False, terse=True), *refusals]
+    return [(with_why, [whole]), (with_why, [bare(whole)]), (without, [bare(whole)]), (tersest, [bare(table(True))])]
 
 
 def remark_lines(groups: list[RunGroup], comparisons: Sequence[Comparison]) -> list[str]:
