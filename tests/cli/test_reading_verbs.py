@@ -254,11 +254,19 @@ def test_the_answer_on_several_sides_is_in_full_where_there_is_room(tmp_path, te
 
 
 def test_lines_that_differ_only_in_names_and_numbers_are_said_once_where_room_is_short(terminal, monkeypatch, capsys):
-    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("LINES", "26")
     doubted(BUSY, BUSY.replace("0.3", "0.4"), BUSY.replace("busy:", "hot:"))
     out = " ".join(ESCAPE.sub("", capsys.readouterr().out).split())
     assert "kept 0.3 of 2 cores busy (and 1 more like it)" in out
     assert "cores hot" in out
+
+
+def test_doubts_after_the_first_are_counted_where_all_would_push_the_verdict_out(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("LINES", "24")
+    doubted(BUSY, BUSY.replace("busy:", "hot:"), BUSY.replace("busy:", "throttled:"))
+    lines = ESCAPE.sub("", capsys.readouterr().out).strip().splitlines()
+    assert len(lines) < 24
+    assert "kept 0.3 of 2 cores busy (and 2 more doubts)" in " ".join(" ".join(lines).split())
 
 
 def test_a_verdict_has_a_colour_unless_it_is_not_wanted(call, store, terminal, monkeypatch):

@@ -619,8 +619,7 @@ def present(
             brief = _once(map(_shortened, said))
             bare = [each for each in brief if not each.startswith("  note: ")]
             tries = [*product([(answer, tables), *forms], (brief, bare))]
-            tries += [(tries[-1][0], _counted(bare))] * (_counted(bare) != bare)
-            for (head, shown), below in tries:
+            for (head, shown), below in [*tries, (tries[-1][0], _counted(bare))]:
                 if whole.count("\n") <= console.size.height - _BELOW:
                     break
                 whole = _shown(head, list(map(_unexplained, shown)), [*below, _SHORTENED])

@@ -150,7 +150,6 @@ def compared(
     from msgspec import structs
 
     from levelbench.analysis.comparison import compare_all
-    from levelbench.experiments.training import labels_as_set
     from levelbench.records import group_runs, summarise
     from levelbench.records.selection import Selector
 
@@ -160,14 +159,13 @@ def compared(
     for number, arm in enumerate(plan.arms):
         made = store.records(Selector("", word=arm.specification.task, filters=(("key", arm.key),)))
         counted += [(number, record) for record in made if record.status == "interrupted"]
-    runs = [summarise(record, clock=clocks[arm]) for arm, record in counted]
-    asked = given.get("runs") or len(runs)
-    # All that this command asks for are there, and none was left out by its result, whatever others have asked for.
-    groups = group_runs([structs.replace(run, planned_runs=min(run.planned_runs, asked)) for run in runs])
-    # Each of several nodes states its own address, so a record may have another node's key.
-    arms = {record.header.key: plan.arms[arm] for arm, record in counted}
-    found = labels_as_set([group.label for group in groups], [arms[group.key] for group in groups])
-    groups = [replace(group, label=label) for group, label in zip(groups, found, strict=True)]
+    runs = []
+    for number, record in counted:
+        run, chosen = summarise(record, clock=clocks[number]), list(plan.arms[number].chosen)
+        # All that this command asks for are there, and none was left out by its result, whatever others have asked for.
+        asked = given.get("runs") or len(counted)
+        runs.append(structs.replace(run, planned_runs=min(run.planned_runs, asked), chosen=chosen))
+    groups = group_runs(runs)
     groups = shared.priced(groups, shared.read_prices(given.get("prices", ())))
     earlier = partial(_all_groups, store)
     return groups, *compare_all(groups, given["margin"], given["level"], history=earlier)
