@@ -184,7 +184,7 @@ class TerminalLine(_WrittenLine):
 
     def _write(self, parts: dict[str, str]) -> None:
         lines = [self._fitted(parts, self._BY_IMPORTANCE)]
-        if any(parts[name] and name not in lines[0] for name in self._MATTER):
+        if any(parts[name] != lines[0].get(name, "") for name in self._MATTER):
             lines = [self._fitted(parts, self._FIRST), self._fitted(parts, self._SECOND)]
         texts = [_GAP.join(kept[name] for name in parts if name in kept) for kept in lines]
         up = f"\x1b[{len(texts) - 1}A" if len(texts) > 1 else ""
