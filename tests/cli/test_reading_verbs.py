@@ -192,12 +192,14 @@ def test_doubts_are_in_full_where_there_is_room(terminal, monkeypatch, capsys):
 def answer_on(folder, arms, doubt=(), long_names=False):
     """What ``run`` prints of ``arms`` learning rates with three runs each, the first on a busy machine.
 
-    With ``long_names``, the recipe and the framework differ as well, and no verdict is clear.
+    With ``long_names``, the recipe and the framework differ as well, no verdict is clear, and one recipe is judged at
+    its end.
     """
     for at in range(arms):
         spec = structs.replace(specification(), settings={"lr": (at + 1) / 10})
         if long_names:
-            spec = structs.replace(spec, recipe=("mlp", "onecycle")[at % 2], framework=("numpy", "torch")[at // 2 % 2])
+            recipe, crossing = ("onecycle", "final") if at in (1, 3) else ("mlp", "confirmed")
+            spec = structs.replace(spec, recipe=recipe, crossing=crossing, framework=("numpy", "torch")[at // 2 % 2])
         for seed in range(3):
             turn = seed * arms + (arms - 1 - at if seed % 2 else at)
             step_ms, suspect = 1 + at / 4 + (7 * at + 3 * seed) % 5 / (2 if long_names else 50), () if at else doubt

@@ -121,7 +121,7 @@ def answer_in_brief(comparisons: Sequence[Comparison], *, why: bool = True, ters
     found = [(name(each.b.label), replace(each.verdict, reason=each.reason)) for each in judged if each.verdict]
     base = comparisons[0].a.label
     head, sentences = format_verdicts(name(base) if terse else base, found, terse=terse)
-    lines = [f"{head}{', x: times as long' * terse}:"]
+    lines = [f"{head}{', times as long' * terse}:"]
     for each, sentence in zip(judged, sentences, strict=True):
         lines.append(sentence)
         if why and each.attribution is not None:

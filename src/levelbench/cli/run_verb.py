@@ -331,18 +331,22 @@ _FIRST = ("reached", "time_to_accuracy_s", "restarts_s", "cost_usd", "test_quali
 
 def short_forms(
     groups: Sequence[RunGroup], comparisons: Sequence[Comparison], refusals: Sequence[str], width: int
-) -> list[tuple[list[str], list[Table]]]:
+) -> list[shared.ShortForm]:
     """Shorter and shorter answers, with their tables, on several groups that are compared with one; else none."""
     from levelbench.analysis.comparison import answer_in_brief
+    from levelbench.analysis.targets import final_line
     from levelbench.records.selection import short_name
     from levelbench.report.runs import groups_table
 
     if len(comparisons) < 2 or len({each.specification.task for each in groups}) > 1:
         return []
 
-    def table(terse: bool) -> Table:
-        named = [replace(group, label=short_name(group.label, terse=terse)) for group in groups]
-        return groups_table(named).without_absent().fitted(width, _FIRST)
+    named, tersely = (
+        [replace(group, label=short_name(group.label, terse=terse)) for group in groups] for terse in (False, True)
+    )
+
+    def table(groups: Sequence[RunGroup]) -> Table:
+        return groups_table(groups).without_absent().fitted(width, _FIRST)
 
     def bare(table: Table) -> Table:
         targets = [note for note in table.notes if ": target " in note]
@@ -350,9 +354,19 @@ def short_forms(
         return replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
 
     with_why, without = ([*answer_in_brief(comparisons, why=why), *refusals] for why in (True, False))
-    whole = table(terse=False)
+    whole = table(named)
     tersest = [*answer_in_brief(comparisons, why=False, terse=True), *refusals]
-    return [(with_why, [whole]), (with_why, [bare(whole)]), (without, [bare(whole)]), (tersest, [bare(table(True))])]
+    untitled = replace(bare(table(tersely)), title="")
+    finals = {
+        final_line(group) or "": final_line(short, brief=True) or ""
+        for group, short in zip(groups, tersely, strict=True)
+    }
+    return [
+        (with_why, [whole], {}),
+        (with_why, [bare(whole)], {}),
+        (without, [bare(whole)], {}),
+        (tersest, [untitled], finals),
+    ]
 
 
 def remark_lines(groups: list[RunGroup], comparisons: Sequence[Comparison]) -> list[str]:
