@@ -161,10 +161,11 @@ def compared(
         counted += [(number, record) for record in made if record.status == "interrupted"]
     runs = []
     for number, record in counted:
-        run, chosen = summarise(record, clock=clocks[number]), list(plan.arms[number].chosen)
+        run, chosen = summarise(record, clock=clocks[number]), plan.arms[number].chosen
         # All that this command asks for are there, and none was left out by its result, whatever others have asked for.
         asked = given.get("runs") or len(counted)
-        runs.append(structs.replace(run, planned_runs=min(run.planned_runs, asked), chosen=chosen))
+        told = {} if chosen is None else {"chosen": list(chosen)}
+        runs.append(structs.replace(run, planned_runs=min(run.planned_runs, asked), **told))
     groups = group_runs(runs)
     groups = shared.priced(groups, shared.read_prices(given.get("prices", ())))
     earlier = partial(_all_groups, store)

@@ -205,13 +205,13 @@ class Arm:
     """One side of a comparison: how its task is found, and the specification of its runs.
 
     ``chosen`` has the names of settings that differ from the recipe's defaults, and ``recipe`` if that is not the
-    task's default.
+    task's default; ``None`` if that is not known.
     """
 
     reference: str
     specification: Specification
     source: Source
-    chosen: tuple[str, ...] = ()
+    chosen: tuple[str, ...] | None = None
     key: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -306,7 +306,7 @@ class Training(Kind[Arm, Record]):
             planned_effect=extras.planned_effect,
             planned_runs=planned,
             replaced=turn.replaced,
-            chosen=list(arm.chosen),
+            chosen=None if arm.chosen is None else list(arm.chosen),
         )
 
 
