@@ -167,6 +167,10 @@ def test_a_command_that_the_program_refuses_is_noticed(wrong):
         parse(wrong.split())
 
 
+def test_the_readme_takes_a_screen_and_a_half():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 66
+
+
 def test_the_tests_that_a_mark_names_exist():
     for page in OUTSIDE_EVIDENCE:
         for name in re.findall(

@@ -102,7 +102,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    # A package that can be called, and so no name of this list.
+    return sorted([*__all__, "__version__", "report"])
 
 
 if "IPython" in sys.modules:

@@ -56,7 +56,7 @@ class LevelbenchError(Exception):
         self.do = do
 
     def __str__(self) -> str:
-        do = self.do if self.do.startswith("levelbench ") else self.do[:1].upper() + self.do[1:]
+        do = self.do if self.do.startswith(("levelbench ", "pip ")) else self.do[:1].upper() + self.do[1:]
         return f"{self.asked}: {self.found}. {do}."
 
 

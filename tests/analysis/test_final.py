@@ -17,6 +17,10 @@ def test_the_end_of_a_fixed_schedule_is_tested_over_its_runs(run, group, qualiti
     assert ("is shown" in final_line(fixed)) is reached
 
 
+def test_a_brief_line_has_the_mean_and_whether_the_target_is_shown(run, group):
+    assert final_line(ends(run, group, [0.95, 0.96, 0.94]), brief=True) == "fixed: 0.9500 at the end; >= 0.9 is shown"
+
+
 def test_other_crossing_rules_have_no_such_test(run, group):
     assert final_line(group("a", [run(1.0)])) is None
 

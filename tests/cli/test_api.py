@@ -172,3 +172,7 @@ def test_the_examples_in_the_docstrings_are_right(warm, tmp_path, monkeypatch):
 def test_import_levelbench_loads_nothing_that_takes_time():
     code = "import sys, levelbench; print([n for n in sys.modules if n.split('.')[0] in ('numpy', 'click', 'msgspec')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_three_verbs_are_listed_among_the_public_names():
+    assert {"run", "compare", "report"} <= set(dir(levelbench))

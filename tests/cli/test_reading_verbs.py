@@ -189,13 +189,20 @@ def test_doubts_are_in_full_where_there_is_room(terminal, monkeypatch, capsys):
     assert "no meter" in out
 
 
-def answer_on(folder, arms, doubt=()):
-    """What ``run`` prints of ``arms`` learning rates with three runs each, the first on a busy machine."""
+def answer_on(folder, arms, doubt=(), long_names=False):
+    """What ``run`` prints of ``arms`` learning rates with three runs each, the first on a busy machine.
+
+    With ``long_names``, the recipe and the framework differ as well, no verdict is clear, and one recipe is judged at
+    its end.
+    """
     for at in range(arms):
         spec = structs.replace(specification(), settings={"lr": (at + 1) / 10})
+        if long_names:
+            recipe, crossing = ("onecycle", "final") if at in (1, 3) else ("mlp", "confirmed")
+            spec = structs.replace(spec, recipe=recipe, crossing=crossing, framework=("numpy", "torch")[at // 2 % 2])
         for seed in range(3):
             turn = seed * arms + (arms - 1 - at if seed % 2 else at)
-            step_ms, suspect = 1 + at / 4 + (7 * at + 3 * seed) % 5 / 50, () if at else doubt
+            step_ms, suspect = 1 + at / 4 + (7 * at + 3 * seed) % 5 / (2 if long_names else 50), () if at else doubt
             write_run(folder, spec, seed, f"aaa{at}000{seed}", REACHES, step_ms, minute=turn, suspect=suspect)
     groups = group_runs(store_module.Store(folder).summaries())
     comparisons, refusals = compare_all(groups, 0.02, 0.95)
@@ -225,6 +232,20 @@ def test_the_answer_on_several_sides_fits_a_terminal_of_24_lines_of_80_character
     golden(f"run_{arms}_sides_80", out)
 
 
+def test_the_answer_on_six_sides_with_long_names_fits_24_lines_of_80_characters(
+    tmp_path, terminal, monkeypatch, capsys, golden
+):
+    monkeypatch.setenv("LINES", "24")
+    busy = "busy: other programs kept 1.4 of 2 cores busy during the measurement: stop them"
+    answer_on(tmp_path, 6, [busy, "swap: the machine was swapping: close programs"], long_names=True)
+    out = ESCAPE.sub("", capsys.readouterr().out)
+    lines = out.strip().splitlines()
+    assert len(lines) < 24
+    assert all(len(line) <= 80 for line in lines)
+    assert sum("UNCLEAR: " in line for line in lines) == 5
+    golden("run_6_long_sides_80", out)
+
+
 def test_the_answer_on_several_sides_is_in_full_where_there_is_room(tmp_path, terminal, monkeypatch, capsys):
     monkeypatch.setenv("LINES", "60")
     answer_on(tmp_path, 4)
@@ -235,11 +256,19 @@ def test_the_answer_on_several_sides_is_in_full_where_there_is_room(tmp_path, te
 
 
 def test_lines_that_differ_only_in_names_and_numbers_are_said_once_where_room_is_short(terminal, monkeypatch, capsys):
-    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("LINES", "26")
     doubted(BUSY, BUSY.replace("0.3", "0.4"), BUSY.replace("busy:", "hot:"))
     out = " ".join(ESCAPE.sub("", capsys.readouterr().out).split())
     assert "kept 0.3 of 2 cores busy (and 1 more like it)" in out
     assert "cores hot" in out
+
+
+def test_doubts_after_the_first_are_counted_where_all_would_push_the_verdict_out(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("LINES", "24")
+    doubted(BUSY, BUSY.replace("busy:", "hot:"), BUSY.replace("busy:", "throttled:"))
+    lines = ESCAPE.sub("", capsys.readouterr().out).strip().splitlines()
+    assert len(lines) < 24
+    assert "kept 0.3 of 2 cores busy (and 2 more doubts)" in " ".join(" ".join(lines).split())
 
 
 def test_a_verdict_has_a_colour_unless_it_is_not_wanted(call, store, terminal, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from levelbench.cli import main
 from levelbench.cli.rerun_verb import _other_conditions, read_badges
 from levelbench.competition.entries import encode, read_submission
+from levelbench.records import Store
 from levelbench.tasks import digits
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -110,6 +111,14 @@ def test_recorded_runs_come_out_again_to_the_last_digit(recorded):
     assert "SAMPLES CONSISTENT: recorded runs of digits" in out
     assert "same seeds: 3 of 3 with the same losses and qualities to the last digit" in out
     assert "reached the target: 3 of 3 claimed, 3 of 3 again" in out
+
+
+@pytest.mark.slow
+def test_runs_made_again_say_which_settings_were_set_as_the_recorded_ones_do(call, tmp_path):
+    call("run", "digits[lr=0.2]", "--framework", "numpy", "-n", 1, "--no-report")
+    call("rerun", "digits", "--into", "again", "--most", 3)
+    (recorded,), (again, *_) = (Store(tmp_path / name).records() for name in ("levelbench-results", "again"))
+    assert recorded.header.chosen == again.header.chosen == ["lr"]
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import io
 import pytest
 
 from levelbench.cli import watching
+from levelbench.cli.progress_line import ProgressLine
 from levelbench.cli.watching import LiveWatcher
 from levelbench.experiments.kernel import Plan, Turn
 from levelbench.experiments.request import Arm
@@ -180,3 +181,11 @@ def test_with_no_standard_output_at_all_nothing_is_shown(monkeypatch):
     watcher = LiveWatcher(Plan((ARM,), (0,), {}, (Turn(0, 0),)), on_stderr=False)
     watcher.started(Turn(0, 0), 1, 2)
     watcher.close()
+
+
+def test_a_line_of_progress_that_is_too_long_ends_between_words(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    line = ProgressLine()
+    line.live = True
+    line.say("3/12 matrix product on torch, process 2 · measuring")
+    assert capsys.readouterr().err == "\r3/12 matrix product on torch, process …"

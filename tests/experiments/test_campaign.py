@@ -244,6 +244,7 @@ def test_a_fresh_run_supersedes_the_previous_one_which_is_shown_only_on_request(
     assert [record.header.id for record in store.superseded()] == [before.header.id]
     assert plan_of([arm], range(1), store).done[0, 0].header.id == fresh.header.id
     assert (fresh.header.planned_runs, fresh.header.replaced) == (1, 1)
+    assert fresh.header.chosen == []
     (third,) = plan_of([arm], range(1), store, fresh=True).to_go
     assert third.replaced == 2
 

@@ -111,7 +111,7 @@ def test_the_source_of_a_task_file_is_its_text(task_file):
 def test_a_file_that_adds_one_recipe_selects_it(adding):
     path = adding("wide")
     arm = resolve(path, {}, NUMPY)
-    assert (arm.specification.task, arm.specification.recipe, arm.usual) == ("digits", "wide", False)
+    assert (arm.specification.task, arm.specification.recipe, arm.chosen) == ("digits", "wide", ("recipe",))
     assert arm.source.text == Path(path).read_text()
     assert resolve(path, {"recipe": "mlp"}, NUMPY).specification.recipe == "mlp"
 

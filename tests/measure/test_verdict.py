@@ -427,6 +427,19 @@ def test_what_verdicts_against_one_side_do_not_share_stays_with_each():
     )
 
 
+def test_terse_verdicts_have_the_ratio_without_words():
+    found = [
+        ("torch", made("UNCLEAR", 1.2, 0.5, 2.9, 7)),
+        ("jax", made("FASTER", None, None, 0.9)),
+        ("mlx", made("FASTER", None, None, None)),
+    ]
+    assert format_verdicts("numpy", found, terse=True)[1] == [
+        "UNCLEAR: torch x1.2 [0.5, 2.9]; about 7 more runs each",
+        "FASTER: jax less than 0.9",
+        "FASTER: mlx",
+    ]
+
+
 @given(times, times)
 def test_rounding_never_contradicts_the_verdict(a, b):
     found = verdict(a, b)

@@ -48,10 +48,18 @@ def specification(**parts: Any) -> Specification:
     return msgspec.structs.replace(base, **parts)
 
 
-def header(*, seed: int = 0, id: str = "", started: str = "2026-03-01T12:00:00.000+00:00", **parts: Any) -> Header:
+def header(
+    *,
+    seed: int = 0,
+    id: str = "",
+    started: str = "2026-03-01T12:00:00.000+00:00",
+    chosen: list[str] | None = None,
+    **parts: Any,
+) -> Header:
     spec = specification(**parts)
     environment = {"machine": {"id": "m"}, "text": "é\n"}
-    return Header(SCHEMA, id or new_id(), key_of(spec), seed, started, spec, environment, SOURCE, "0.1.0")
+    facts = (id or new_id(), key_of(spec), seed, started, spec, environment, SOURCE, "0.1.0")
+    return Header(SCHEMA, *facts, chosen=chosen)
 
 
 def curve(qualities: Sequence[float], epoch_s: float = 1.0) -> list[Evaluation]:

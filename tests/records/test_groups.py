@@ -207,3 +207,29 @@ def test_a_budget_that_is_the_length_of_the_schedule_is_not_in_labels(fill):
     assert [group.label for group in group_runs(store.records())] == ["digits[epochs=12]", "digits[epochs=60]"]
     store = fill(settings={"epochs": 60}, budget_epochs=12.0)
     assert len({group.label for group in group_runs(store.records())}) == 3
+
+
+def test_labels_show_what_was_set_unless_all_have_it_in_common(make_specification):
+    one, other = (make_specification(settings={"lr": 0.2, "hidden": each}) for each in (64, 128))
+    assert labels_of([one], chosen=[["lr"]]) == ["digits[lr=0.2]"]
+    assert labels_of([one, other], chosen=[["lr", "hidden"], ["lr"]]) == ["digits[hidden=64]", "digits[hidden=128]"]
+    assert labels_of([one], chosen=[["recipe"]]) == [f"digits[recipe={one.recipe}]"]
+
+
+def test_labels_of_recipes_show_what_was_set_and_none_of_their_defaults(make_specification):
+    plain = make_specification(recipe="plain", settings={"lr": 0.1})
+    fast = make_specification(recipe="fast", settings={"lr": 0.4})
+    assert labels_of([plain, fast], chosen=[[], ["recipe", "lr"]]) == [
+        "digits[recipe=plain]",
+        "digits[recipe=fast,lr=0.4]",
+    ]
+
+
+def test_where_an_older_record_does_not_say_what_was_set_labels_show_only_what_differs(make_specification):
+    one, other = (make_specification(framework=each, settings={"lr": 0.2}) for each in ("numpy", "torch"))
+    assert labels_of([one, other], chosen=[["lr"], None]) == ["digits[framework=numpy]", "digits[framework=torch]"]
+
+
+def test_a_group_is_named_by_what_its_records_say_was_set(fill):
+    store = fill(2, settings={"lr": 0.2}, chosen=["lr"])
+    assert [group.label for group in group_runs(store.records())] == ["digits[lr=0.2]"]

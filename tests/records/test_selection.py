@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from levelbench.errors import UsageError
 from levelbench.records import Selector, format_item, parse_item, parse_selector, read_record, summarise
 from levelbench.records.schema import Distribution
+from levelbench.records.selection import short_name
 
 names = st.from_regex(r"[a-z][a-z0-9_.-]{0,8}", fullmatch=True)
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True) | st.text(
@@ -160,3 +161,10 @@ def test_latest_is_counted_by_the_store():
     assert parse_selector("latest").latest == 1
     assert parse_selector("latest:20").latest == 20
     assert parse_selector("latest[lr=1]").latest is None
+
+
+def test_short_names_leave_out_the_task_and_terse_ones_the_words_that_values_speak_for():
+    label = "digits[recipe=onecycle,framework=torch,lr=0.1]"
+    assert short_name(label) == "recipe=onecycle,framework=torch,lr=0.1"
+    assert short_name(label, terse=True) == "onecycle,torch,lr=0.1"
+    assert short_name("digits", terse=True) == "digits"

@@ -20,7 +20,8 @@ def step(line, position=3, seed=1, **others):
 
 
 def last(out):
-    return re.split(r"\r\x1b\[2K", out.getvalue())[-1]
+    """What the terminal shows since it was last cleared."""
+    return re.sub(r"(\x1b\[1A)?\r$", "", out.getvalue().split("\r\x1b[J")[-1])
 
 
 def test_the_line_shows_run_phase_time_quality_against_target_and_estimate():
@@ -68,18 +69,61 @@ def test_a_narrow_terminal_drops_parts_and_never_wraps(width):
     out = Terminal()
     line = TerminalLine(out, clock=FakeClock(), width=width)
     line.start(10)
-    step(line)
-    assert len(last(out)) < width
-    assert ("accuracy 0.962 / 0.970" in last(out)) == (width >= 90 or "accuracy" in last(out))
+    step(line, left_s=(190.0, 290.0), steps=(300, 600), loss=0.31, samples_per_s=1234.0)
+    assert all(len(each) < width for each in last(out).split("\n"))
+    assert last(out).count("\n") <= 1
+    assert "accuracy 0.962 / 0.970" in last(out)
 
 
-def test_a_terminal_of_80_columns_shows_a_bar_of_the_time_that_has_passed():
+@pytest.mark.parametrize(
+    ("label", "metric", "first", "second"),
+    [
+        (
+            "digits[framework=torch]",
+            "top1",
+            "3/10 digits[framework=torch] seed 1 · 5.0 s · ████░░░░ · 3 to 5 min left",
+            "step 300/46,900 · 12,345 samples/s · loss 0.312 · top1 0.961 / 0.960",
+        ),
+        (
+            "charlm[recipe=lstm,framework=torch,lr=0.4]",
+            "bits_per_character",
+            "3/10 recipe=lstm,framework=torch,lr=0.4 seed 1 · ████░░░░ · 3 to 5 min left",
+            "step 300 · 12,345/s · loss 0.312 · bits_per_character 0.961 / 0.960",
+        ),
+    ],
+)
+def test_two_lines_of_80_columns_have_steps_rate_loss_quality_bar_and_time_remaining(label, metric, first, second):
     out, clock = Terminal(), FakeClock()
     line = TerminalLine(out, clock=clock, width=80)
+    line.start(10)
+    clock.advance(240 * SECOND)
+    known = {"steps": (300, 46_900), "samples_per_s": 12_345.4, "loss": 0.3123, "metric": metric}
+    line.update(3, label, 1, "train", 5.0, 0.961, 0.96, left_s=(190.0, 290.0), **known)
+    assert last(out) == f"{first}\n{second}"
+
+
+def test_one_line_is_enough_where_all_fits():
+    out = Terminal()
+    line = TerminalLine(out, clock=FakeClock(), width=80)
     line.start(2)
-    clock.advance(240 * 10**9)
-    line.update(1, "digits", 0, "train", 5.0, 0.961, 0.96, left_s=(190.0, 290.0), steps=(300, 600), loss=0.31)
-    assert last(out) == "1/2 digits seed 0 · 5.0 s · ████░░░░ · accuracy 0.961 / 0.960 · 3 to 5 min left"
+    line.update(1, "digits", 0, "train", 5.0, 0.961, 0.96, steps=(300, 600), loss=0.31)
+    assert last(out) == "1/2 digits seed 0 · 5.0 s · step 300/600 · loss 0.310 · accuracy 0.961 / 0.960"
+
+
+def test_the_cursor_rests_at_the_start_of_the_first_line():
+    out = Terminal()
+    line = TerminalLine(out, clock=FakeClock(), width=40)
+    line.start(10)
+    step(line, left_s=(190.0, 290.0))
+    assert out.getvalue().endswith("\x1b[1A\r")
+
+
+def test_an_outcome_that_is_too_long_for_the_terminal_is_wrapped_between_words():
+    out = Terminal()
+    line = TerminalLine(out, clock=FakeClock(), width=80)
+    line.finish_run("digits[framework=numpy,lr=0.4]", 0, "reached in 0.0672 s, 17 epochs, test 0.9582")
+    shown = "digits[framework=numpy,lr=0.4] seed 0: reached in 0.0672 s, 17 epochs, test\n  0.9582"
+    assert last(out) == f"{shown}\n"
 
 
 def test_without_a_prediction_there_is_no_bar():
@@ -104,7 +148,7 @@ def test_the_terminal_line_is_replaced_by_the_outcome_and_cleared_at_the_end():
         line.start(1)
         step(line, position=1)
         line.finish_run("digits", 1, "reached in 0.91 s")
-    assert out.getvalue().endswith("\r\x1b[2Kdigits seed 1: reached in 0.91 s\n\r\x1b[2K")
+    assert out.getvalue().endswith("\r\x1b[Jdigits seed 1: reached in 0.91 s\n\r\x1b[J")
 
 
 def test_the_twin_follows_from_the_stream(monkeypatch):

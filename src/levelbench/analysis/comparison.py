@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from levelbench.analysis.ties import beyond_ties
@@ -110,17 +111,22 @@ class Comparison:
         return new
 
 
-def answer_in_brief(comparisons: Sequence[Comparison], *, why: bool = True) -> list[str]:
-    """The verdicts on several sides against one baseline: what they have in common is said once, above them."""
+def answer_in_brief(comparisons: Sequence[Comparison], *, why: bool = True, terse: bool = False) -> list[str]:
+    """The verdicts on several sides against one baseline: what they have in common is said once, above them.
+
+    The ``terse`` form has ``x0.81`` for ``takes 0.81 times as long``, and the shortest names.
+    """
     judged = [each for each in comparisons if each.verdict is not None]
-    found = [(short_name(each.b.label), replace(each.verdict, reason=each.reason)) for each in judged if each.verdict]
-    head, sentences = format_verdicts(comparisons[0].a.label, found)
-    lines = [f"{head}:"]
+    name = partial(short_name, terse=terse)
+    found = [(name(each.b.label), replace(each.verdict, reason=each.reason)) for each in judged if each.verdict]
+    base = comparisons[0].a.label
+    head, sentences = format_verdicts(name(base) if terse else base, found, terse=terse)
+    lines = [f"{head}{', times as long' * terse}:"]
     for each, sentence in zip(judged, sentences, strict=True):
         lines.append(sentence)
         if why and each.attribution is not None:
             lines.append(f"  why: {each.attribution.brief()}")
-    return lines + [f"no verdict on {short_name(each.b.label)}" for each in comparisons if each.verdict is None]
+    return lines + [f"no verdict on {name(each.b.label)}" for each in comparisons if each.verdict is None]
 
 
 def check_comparable(a: RunGroup, b: RunGroup) -> None:

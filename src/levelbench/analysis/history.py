@@ -180,8 +180,9 @@ def histories_of_runs(
     groups: Sequence[RunGroup], level: float = 0.95, order: Order = _unknown
 ) -> tuple[list[History], int]:
     """A history of the time to accuracy by specification and machine, and the number of runs without a commit."""
-    specifications = {group.key: group.specification for group in groups}
-    labels = dict(zip(specifications, labels_of(list(specifications.values())), strict=True))
+    known = {group.key: group for group in groups}
+    kinds, chosen = [each.specification for each in known.values()], [each.chosen for each in known.values()]
+    labels = dict(zip(known, labels_of(kinds, chosen=chosen), strict=True))
     found: dict[tuple[str, str], list[_Measured]] = {}
     for group in groups:
         for run in (*group.runs, *group.repeats):

@@ -492,8 +492,8 @@ def final_test(group: RunGroup) -> MeanTest | None:
     return reaches_on_average(qualities, target.threshold, target.direction)
 
 
-def final_line(group: RunGroup) -> str | None:
-    """The test in words."""
+def final_line(group: RunGroup, *, brief: bool = False) -> str | None:
+    """The test in words, or in a few if it is to be ``brief``."""
     found = final_test(group)
     if found is None:
         return None
@@ -507,4 +507,6 @@ def final_line(group: RunGroup) -> str | None:
     if found.p_value is None:
         return f"{mean}; testing whether that is {sign} {target.threshold:g} takes at least two runs"
     outcome = "shown" if found.reached else "not shown"
+    if brief:
+        return f"{group.label}: {found.mean:.4f} at the end; {sign} {target.threshold:g} is {outcome}"
     return f"{mean}; {sign} {target.threshold:g} is {outcome} (one-sided t test, {p_text(found.p_value)})"

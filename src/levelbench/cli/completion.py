@@ -58,23 +58,38 @@ def complete_option_values() -> None:
     """Let shells complete the value in ``--option=value`` too.
 
     Click answers with the value alone. Bash, if ``=`` does not break words there, zsh and fish would replace the whole
-    word by it, and bash, where ``=`` is a word, would get the arguments of the verb.
+    word by it, and bash, where ``=`` is a word, would get the arguments of the verb. Nor does bash put a space after
+    ``digits[lr=``, where a value follows.
     """
+    add, more = "COMPREPLY+=($value)", "; [[ $value == *= ]] && compopt -o nospace"
     for shell in (BashComplete, ZshComplete, FishComplete):
-        add_completion_class(type(shell.__name__, (_OptionValues, shell), {}))
+        template = shell.source_template.replace(add, add + more)
+        add_completion_class(type(shell.__name__, (_OptionValues, shell), {"source_template": template}))
 
 
 class _OptionValues(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         if incomplete == "=":
-            incomplete = ""
-        elif args and args[-1] == "=":
+            args, incomplete = [*args, "="], ""
+        if args and args[-1] == "=":
+            if "[" in (item := _split_item(args)):
+                whole = super().get_completions(args[: -2 * item.count("=")], item + incomplete)
+                told = [each for each in whole if each.value.startswith(item)]
+                return [CompletionItem(each.value.removeprefix(item), each.type, each.help) for each in told]
             args = args[:-1]
         found = super().get_completions(args, incomplete)
         name, equals, _ = incomplete.partition("=")
         if not equals or not name.startswith("-"):
             return found
         return [CompletionItem(f"{name}={each.value}", type=each.type, help=each.help) for each in found]
+
+
+def _split_item(args: list[str]) -> str:
+    """``digits[lr=0.1,batch=`` where bash has split it into words at each ``=``."""
+    at = len(args)
+    while at >= 2 and args[at - 1] == "=":
+        at -= 2
+    return "".join(args[at:])
 
 
 def complete_values(command: click.Command) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -594,6 +594,10 @@ def write_tables(
     return written
 
 
+ShortForm = tuple[Sequence[str], "Sequence[Table]", Mapping[str, str]]
+"""A shorter answer, its tables, and shorter words for lines below them."""
+
+
 def present(
     tables: Sequence[Table],
     lines: Iterable[str],
@@ -603,13 +607,13 @@ def present(
     answer: Sequence[str] = (),
     as_json: bool,
     apart: bool = True,
-    shorter: Callable[[int], Sequence[tuple[Sequence[str], Sequence[Table]]]] = lambda width: (),
+    shorter: Callable[[int], Sequence[ShortForm]] = lambda width: (),
 ) -> None:
     """Print the answer, tables and lines, or ``view`` as JSON, with the paths that ``write`` returns.
 
     Files are written after printing, so that a figure that cannot be drawn loses nothing. ``apart`` prints an empty
     line before the first table. In a terminal that this would leave, doubts are shortened; then the first answer and
-    tables of ``shorter``, for a width, are printed that do fit.
+    tables of ``shorter``, for a width, are printed that do fit, with lines in the words that they have there.
     """
     if as_json:
         # A reader of only part of it, such as `head`, still gets the exit code of the whole.
@@ -624,12 +628,16 @@ def present(
         forms = list(shorter(console.width)) if console.is_terminal else []
         if console.is_terminal and (forms or any("doubt: " in each for each in said)):
             whole = _shown(answer, tables, ["", *said])
-            brief = _once(map(_shortened, said))
-            bare = [each for each in brief if not each.startswith("  note: ")]
-            for (head, shown), below in product([(answer, tables), *forms], (brief, bare)):
+            tries: list[tuple[Sequence[str], Sequence[Table], list[str]]] = []
+            for head, laid, words in [(answer, tables, {}), *forms]:
+                brief = _once(_shortened(words.get(each, each)) for each in said)
+                bare = [each for each in brief if not each.startswith("  note: ")]
+                tries += [(head, laid, brief), (head, laid, bare)]
+            tries.append((head, laid, _counted(bare)))
+            for said_first, shown, below in tries:
                 if whole.count("\n") <= console.size.height - _BELOW:
                     break
-                whole = _shown(head, list(map(_unexplained, shown)), [*below, _SHORTENED])
+                whole = _shown(said_first, list(map(_unexplained, shown)), [*below, _SHORTENED])
             click.echo(whole, nl=False, color=True)
         else:
             say(*answer, *[""] * bool(answer))
@@ -652,7 +660,8 @@ def _shown(answer: Sequence[str], tables: Sequence[Table], lines: Sequence[str])
     """What these print, with the terminal's colours."""
     console = _console()
     with console.capture() as captured:
-        _say(console, *answer, *[""] * bool(answer))
+        # A table without a title begins with an empty line.
+        _say(console, *answer, *[""] * bool(answer and tables and tables[0].title))
         _print(console, tables)
         _say(console, *lines)
     return captured.get()
@@ -675,6 +684,15 @@ def _shortened(line: str) -> str:
         return line
     of = [sum(int(each[at]) for each in counts) for at in (0, 1)]
     return f"  doubt: {of[0]} of {of[1]} {counts[0][2]}: {found}"
+
+
+def _counted(lines: Sequence[str]) -> list[str]:
+    """The first doubt, and the number of the others; all else stays."""
+    doubts = [line for line in lines if line.startswith("  doubt: ")]
+    if len(doubts) < 2:
+        return list(lines)
+    first = f"{doubts[0]} (and {len(doubts) - 1} more doubt{'s' * (len(doubts) > 2)})"
+    return [first if line == doubts[0] else line for line in lines if line not in doubts[1:]]
 
 
 def _once(lines: Iterable[str]) -> list[str]:

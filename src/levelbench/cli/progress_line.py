@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
@@ -47,9 +48,10 @@ class ProgressLine:
             self._put("\r\x1b[2K", newline=False)
 
     def say(self, text: str) -> None:
-        """Replace the line by ``text``, cut to the terminal; elsewhere print it on its own line."""
+        """Replace the line by ``text``, without what the terminal has no room for; elsewhere print it on a line."""
         if self.live:
-            self._put("\r\x1b[2K" + text[: shutil.get_terminal_size().columns - 1], newline=False)
+            width = shutil.get_terminal_size().columns
+            self._put("\r\x1b[2K" + textwrap.shorten(text, width - 1, placeholder=" …"), newline=False)
         else:
             self._put(text, newline=True)
 

@@ -140,15 +140,16 @@ def _left_out(runs: Sequence[RunSummary], groups: Sequence[RunGroup]) -> list[st
     from levelbench.records.summary import labels_of
     from levelbench.report.numbers import plural
 
-    held = [group.specification for group in groups]
+    held = [(group.specification, group.chosen) for group in groups]
     keys = {group.key for group in groups}
     statuses: dict[str, list[str]] = {}
-    specifications: dict[str, Specification] = {}
+    found: dict[str, tuple[Specification, list[str] | None]] = {}
     for run in runs:
         if run.key not in keys:
             statuses.setdefault(run.key, []).append(run.status)
-            specifications.setdefault(run.key, run.specification)
-    labels = labels_of([*held, *specifications.values()])[len(held) :]
+            found.setdefault(run.key, (run.specification, run.chosen))
+    specifications, chosen = zip(*held, *found.values(), strict=True) if runs else ((), ())
+    labels = labels_of(specifications, chosen=chosen)[len(held) :]
     return [
         f"{label}: {plural(len(own), 'run')}, {' and '.join(sorted(set(own)))}"
         for label, own in zip(labels, statuses.values(), strict=True)

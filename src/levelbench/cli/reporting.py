@@ -277,7 +277,7 @@ def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[Run
     from levelbench.records.summary import labels_of
 
     sides = ((a, word_a), (b, word_b))
-    labels = labels_of([a.specification, b.specification])
+    labels = labels_of([a.specification, b.specification], chosen=[a.chosen, b.chosen])
     if labels[0] == labels[1]:
         labels = [word_a, word_b]
     elif a.specification.recipe != b.specification.recipe:

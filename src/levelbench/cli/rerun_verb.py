@@ -96,7 +96,13 @@ def command(runs: str, store_path: Path, as_json: bool, **given: Any) -> int:
             _need_no_file(f"levelbench rerun {runs}", words, "add --recorded-code")
         task = load_task(reference)
         _need_task(f"levelbench rerun {runs}", specification.task, task.name)
-        arm = Arm(reference, specification, source_of(task, specification.recipe))
+        chosen = records[0].header.chosen
+        arm = Arm(
+            reference,
+            specification,
+            source_of(task, specification.recipe),
+            None if chosen is None else tuple(chosen),
+        )
         claim = _Claim(
             _outcomes(summaries),
             _machine(summaries),

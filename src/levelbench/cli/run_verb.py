@@ -150,7 +150,6 @@ def compared(
     from msgspec import structs
 
     from levelbench.analysis.comparison import compare_all
-    from levelbench.experiments.training import labels_as_set
     from levelbench.records import group_runs, summarise
     from levelbench.records.selection import Selector
 
@@ -160,14 +159,14 @@ def compared(
     for number, arm in enumerate(plan.arms):
         made = store.records(Selector("", word=arm.specification.task, filters=(("key", arm.key),)))
         counted += [(number, record) for record in made if record.status == "interrupted"]
-    runs = [summarise(record, clock=clocks[arm]) for arm, record in counted]
-    asked = given.get("runs") or len(runs)
-    # All that this command asks for are there, and none was left out by its result, whatever others have asked for.
-    groups = group_runs([structs.replace(run, planned_runs=min(run.planned_runs, asked)) for run in runs])
-    # Each of several nodes states its own address, so a record may have another node's key.
-    arms = {record.header.key: plan.arms[arm] for arm, record in counted}
-    found = labels_as_set([group.label for group in groups], [arms[group.key] for group in groups])
-    groups = [replace(group, label=label) for group, label in zip(groups, found, strict=True)]
+    runs = []
+    for number, record in counted:
+        run, chosen = summarise(record, clock=clocks[number]), plan.arms[number].chosen
+        # All that this command asks for are there, and none was left out by its result, whatever others have asked for.
+        asked = given.get("runs") or len(counted)
+        told = {} if chosen is None else {"chosen": list(chosen)}
+        runs.append(structs.replace(run, planned_runs=min(run.planned_runs, asked), **told))
+    groups = group_runs(runs)
     groups = shared.priced(groups, shared.read_prices(given.get("prices", ())))
     earlier = partial(_all_groups, store)
     return groups, *compare_all(groups, given["margin"], given["level"], history=earlier)
@@ -333,21 +332,42 @@ _FIRST = ("reached", "time_to_accuracy_s", "restarts_s", "cost_usd", "test_quali
 
 def short_forms(
     groups: Sequence[RunGroup], comparisons: Sequence[Comparison], refusals: Sequence[str], width: int
-) -> list[tuple[list[str], list[Table]]]:
+) -> list[shared.ShortForm]:
     """Shorter and shorter answers, with their tables, on several groups that are compared with one; else none."""
     from levelbench.analysis.comparison import answer_in_brief
+    from levelbench.analysis.targets import final_line
     from levelbench.records.selection import short_name
     from levelbench.report.runs import groups_table
 
     if len(comparisons) < 2 or len({each.specification.task for each in groups}) > 1:
         return []
-    named = [replace(group, label=short_name(group.label)) for group in groups]
-    table = groups_table(named).without_absent().fitted(width, _FIRST)
-    targets = [note for note in table.notes if ": target " in note]
-    common = {note.partition(", ")[0] for note in targets}
-    bare = replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
+
+    named, tersely = (
+        [replace(group, label=short_name(group.label, terse=terse)) for group in groups] for terse in (False, True)
+    )
+
+    def table(groups: Sequence[RunGroup]) -> Table:
+        return groups_table(groups).without_absent().fitted(width, _FIRST)
+
+    def bare(table: Table) -> Table:
+        targets = [note for note in table.notes if ": target " in note]
+        common = {note.partition(", ")[0] for note in targets}
+        return replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
+
     with_why, without = ([*answer_in_brief(comparisons, why=why), *refusals] for why in (True, False))
-    return [(with_why, [table]), (with_why, [bare]), (without, [bare])]
+    whole = table(named)
+    tersest = [*answer_in_brief(comparisons, why=False, terse=True), *refusals]
+    untitled = replace(bare(table(tersely)), title="")
+    finals = {
+        final_line(group) or "": final_line(short, brief=True) or ""
+        for group, short in zip(groups, tersely, strict=True)
+    }
+    return [
+        (with_why, [whole], {}),
+        (with_why, [bare(whole)], {}),
+        (without, [bare(whole)], {}),
+        (tersest, [untitled], finals),
+    ]
 
 
 def remark_lines(groups: list[RunGroup], comparisons: Sequence[Comparison]) -> list[str]:

@@ -105,7 +105,8 @@ def _write_trace(path: Path, records: list[Record]) -> None:
     from levelbench.report.drawing import write_whole
     from levelbench.report.trace import trace_json
 
-    labels = labels_of([each.header.specification for each in records])
+    heads = [each.header for each in records]
+    labels = labels_of([each.specification for each in heads], chosen=[each.chosen for each in heads])
     named = [
         (f"{label}, seed {each.header.seed}, run {each.header.id[:8]}", each)
         for label, each in zip(labels, records, strict=True)

@@ -186,6 +186,7 @@ def _header(job: Job, environment: dict[str, object], source: Source) -> Header:
         planned_effect=job.planned_effect,
         planned_runs=job.planned_runs,
         replaced=job.replaced,
+        chosen=job.chosen,
     )
 
 

@@ -70,6 +70,8 @@ class Job(msgspec.Struct, frozen=True):
     """How many runs of each arm the command asked for."""
     replaced: int = 0
     """How many finished runs of this arm and seed this one replaces, including those that they had replaced."""
+    chosen: list[str] | None = None
+    """Which settings differ from the defaults, as in a record's header."""
     first: dict[str, Any] = {}
     """What the environment says of the first run of this arm, where that is not counted with this one."""
 

@@ -204,15 +204,15 @@ class Options:
 class Arm:
     """One side of a comparison: how its task is found, and the specification of its runs.
 
-    ``usual`` is whether the recipe is the task's default; ``changed`` holds the settings that differ from the recipe's
-    defaults; ``doubts`` say what calling the recipe before the runs has left for them.
+    ``chosen`` has the names of settings that differ from the recipe's defaults, and ``recipe`` if that is not the
+    task's default; ``None`` if that is not known. ``doubts`` say what calling the recipe before the runs has left for
+    them.
     """
 
     reference: str
     specification: Specification
     source: Source
-    usual: bool = True
-    changed: dict[str, Setting] = field(default_factory=dict)
+    chosen: tuple[str, ...] | None = None
     doubts: tuple[str, ...] = ()
     key: str = field(init=False)
 
@@ -378,8 +378,8 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
         distribution=distribution,
     )
     usual = task.settings(recipe, {})
-    changed = {name: full[name] for name in settings if full[name] != usual[name]}
-    return Arm(reference, specification, source_of(task, recipe), recipe == task.recipes[0], changed, tuple(left))
+    chosen = ["recipe"] * (recipe != task.recipes[0]) + [name for name in settings if full[name] != usual[name]]
+    return Arm(reference, specification, source_of(task, recipe), tuple(chosen), tuple(left))
 
 
 def _only(task: Task, reference: str) -> str:

@@ -34,7 +34,7 @@ from levelbench.records import Distribution, Event, Follower, Record, Store, new
 from levelbench.records.locks import claimed
 from levelbench.records.replicates import uncounted_first
 from levelbench.records.schema import Between, Source
-from levelbench.records.selection import Selector, format_item
+from levelbench.records.selection import Selector
 from levelbench.records.summary import (
     labels_of,
     packages_imported,
@@ -45,7 +45,7 @@ from levelbench.records.summary import (
 from levelbench.training.checkpoints import checkpoint_of, settings_of
 from levelbench.training.observers import Pulse
 
-__all__ = ["CHILD", "Extras", "Finished", "OnProgress", "RunPlan", "Training", "labels", "labels_as_set", "launch"]
+__all__ = ["CHILD", "Extras", "Finished", "OnProgress", "RunPlan", "Training", "labels", "launch"]
 
 RunPlan = Plan[Arm, Record]
 
@@ -59,34 +59,9 @@ _LOOK_S = 0.5
 """The interval between two looks at the record. On a machine with few cores each look takes time from the run."""
 
 
-def labels_as_set(labels: Sequence[str], arms: Sequence[Arm]) -> list[str]:
-    """The ``labels`` of the arms, extended by recipes and settings that differ from the defaults.
-
-    What all arms have in common is left out, since labels show how they differ. So are defaults that the name of a
-    recipe implies. The order is that of ``labels_of``, so that a group has one name in all answers.
-    """
-    common = set.intersection(*(set(arm.changed.items()) for arm in arms)) if len(arms) > 1 else set()
-    set_in: dict[str, set[str]] = {}
-    for arm in arms:
-        set_in.setdefault(arm.specification.recipe, set()).update(arm.changed)
-    found = []
-    for label, arm in zip(labels, arms, strict=True):
-        name, given = parse_item(label)
-        specification = arm.specification
-        if "recipe" in given:
-            implied = specification.settings.keys() - set_in[specification.recipe]
-            given = {key: value for key, value in given.items() if key not in implied}
-        recipe = {} if arm.usual else {"recipe": specification.recipe}
-        changed = {key: value for key, value in arm.changed.items() if (key, value) not in common}
-        told = {**recipe, **changed, **given}
-        order = dict.fromkeys(("recipe", "framework", "device", *sorted(specification.settings), *told))
-        found.append(format_item(name, {key: told[key] for key in order if key in told}))
-    return found
-
-
 def labels(arms: Sequence[Arm]) -> list[str]:
     """The label of each arm: what distinguishes it, and what differs from the defaults."""
-    return labels_as_set(labels_of([arm.specification for arm in arms]), arms)
+    return labels_of([arm.specification for arm in arms], chosen=[arm.chosen for arm in arms])
 
 
 @dataclass(frozen=True)
@@ -335,6 +310,7 @@ class Training(Kind[Arm, Record]):
             planned_effect=extras.planned_effect,
             planned_runs=planned,
             replaced=turn.replaced,
+            chosen=None if arm.chosen is None else list(arm.chosen),
         )
 
 

@@ -523,10 +523,11 @@ def _terms(v: Verdict) -> str:
     return ", ".join(terms)
 
 
-def format_verdicts(base: str, found: Sequence[tuple[str, Verdict]]) -> tuple[str, list[str]]:
+def format_verdicts(base: str, found: Sequence[tuple[str, Verdict]], *, terse: bool = False) -> tuple[str, list[str]]:
     """Verdicts on several sides against ``base``: what they have in common, and the rest of each in a short sentence.
 
-    ``compared with numpy (n = 5 + 5, paired by seed)``, and ``FASTER: torch takes 0.81 [0.78, 0.84] times as long``
+    ``compared with numpy (n = 5 + 5, paired by seed)``, and ``FASTER: torch takes 0.81 [0.78, 0.84] times as long``,
+    or if ``terse``: ``FASTER: torch x0.81 [0.78, 0.84]``
     """
     terms = [(_terms(v), v.reason) for _, v in found]
     common = [column[0] for column in zip(*terms, strict=True) if len(set(column)) == 1]
@@ -534,6 +535,9 @@ def format_verdicts(base: str, found: Sequence[tuple[str, Verdict]]) -> tuple[st
     lines = []
     for (name, v), own in zip(found, terms, strict=True):
         sentence = ratio_sentence(v, base, name).removesuffix(f" as {base}").removesuffix(f" against {base}")
+        if terse:
+            ratio = sentence.removeprefix(f"{name} takes ").removesuffix(" times as long")
+            sentence = name if ratio == name else f"{name} {'x' * ratio[0].isdigit()}{ratio}"
         parts = [f"{v.kind}: {sentence}", *(term for term in own if term and term not in common)]
         if v.runs_to_settle is not None:
             parts.append(f"about {v.runs_to_settle:,} more run{'s' * (v.runs_to_settle != 1)} each")

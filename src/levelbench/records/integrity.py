@@ -135,6 +135,7 @@ def _first_schema(record: Record) -> Iterator[str]:
         f"an id of {len(header.id)} digits": len(header.id) >= _ID_DIGITS,
         "a planned effect": header.planned_effect is not None,
         "a planned number of runs": bool(header.planned_runs or header.replaced),
+        "which settings were set": header.chosen is not None,
         "digests of the task's quality and data": bool(header.source.quality or header.source.data),
         "digests of imported modules": bool(header.source.modules),
         "what other clocks saw": end is not None and end.witness is not None,

@@ -246,7 +246,9 @@ class Header(Struct, frozen=True, tag="header", tag_field="kind"):
     ``planned_effect`` is set for runs of ``run --until-clear``: the relative difference that the looks were planned
     for, which determines how wide the intervals must be. ``planned_runs`` is how many runs of each arm the command
     asked for, and ``replaced`` how many ended runs of this arm and seed it has replaced so far. They reveal runs that
-    were added after a look, and results that were repeated until one pleased. Both are 0 if unknown.
+    were added after a look, and results that were repeated until one pleased. Both are 0 if unknown. ``chosen`` has the
+    settings that differ from the recipe's defaults, and ``recipe`` if it is not the task's first, for labels; ``None``
+    in older records and for programs.
     """
 
     schema: int
@@ -261,6 +263,7 @@ class Header(Struct, frozen=True, tag="header", tag_field="kind"):
     planned_effect: float | None = None
     planned_runs: Count = 0
     replaced: Count = 0
+    chosen: list[str] | None = None
 
 
 class Evaluation(Struct, frozen=True, tag="evaluation", tag_field="kind"):

@@ -142,9 +142,13 @@ def format_item(name: str, settings: Mapping[str, Value]) -> str:
     return f"{name}[{inside}]" if inside else name
 
 
-def short_name(label: str) -> str:
-    """``lr=0.1`` of ``digits[lr=0.1]``: what distinguishes it within its task."""
-    return label.partition("[")[2].removesuffix("]") or label
+def short_name(label: str, *, terse: bool = False) -> str:
+    """``lr=0.1`` of ``digits[lr=0.1]``: what distinguishes it within its task.
+
+    If ``terse``, without the names of recipes, frameworks, devices and schemes: ``torch,lr=0.1``.
+    """
+    name = label.partition("[")[2].removesuffix("]") or label
+    return re.sub(r"(^|,)(recipe|framework|device|scheme)=", r"\1", name) if terse else name
 
 
 def format_name(name: str) -> str:

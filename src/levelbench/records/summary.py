@@ -140,6 +140,7 @@ class RunSummary(Struct, frozen=True):
     planned_effect: float | None = None
     planned_runs: int = 0
     replaced: int = 0
+    chosen: list[str] | None = None
     contradictions: list[str] = field(default_factory=list)
     chained: bool = True
     checksum: str = ""
@@ -439,6 +440,7 @@ def _same_in_every_view(record: Record) -> dict[str, Any]:
         "planned_effect": header.planned_effect,
         "planned_runs": header.planned_runs,
         "replaced": header.replaced,
+        "chosen": header.chosen,
     }
 
 
@@ -704,6 +706,11 @@ class RunGroup:
     usd_per_hour: float | None = None
 
     @property
+    def chosen(self) -> list[str] | None:
+        """The settings that were set, for labels; ``None`` if unknown."""
+        return next((run.chosen for run in (*self.runs, *self.unfinished) if run.chosen is not None), None)
+
+    @property
     def n(self) -> int:
         """How many runs ended."""
         return len(self.runs)
@@ -751,7 +758,8 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
         members.setdefault((summary.key, summary.source_digest, summary.clock), []).append(summary)
     members = {key: group for key, group in members.items() if any(map(_ended, group))}
     specifications = [group[0].specification for group in members.values()]
-    labels = labels_of(specifications, [source for _, source, _ in members])
+    chosen = [next((run.chosen for run in group if run.chosen is not None), None) for group in members.values()]
+    labels = labels_of(specifications, [source for _, source, _ in members], chosen)
     found = []
     for ((key, source, _), group), specification, label in zip(members.items(), specifications, labels, strict=True):
         finished, unfinished = filter(_ended, group), tuple(run for run in group if not _ended(run))
@@ -796,11 +804,17 @@ def _ended(run: RunSummary) -> bool:
     return run.status in ("done", "failed")
 
 
-def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = ()) -> list[str]:
+def labels_of(
+    specifications: Sequence[Specification],
+    sources: Sequence[str] = (),
+    chosen: Sequence[Sequence[str] | None] = (),
+) -> list[str]:
     """The shortest ``task[name=value,...]`` for each: the values that differ between those of the same task.
 
     Where recipes differ, of their settings only those that differ within a recipe: its name stands for the others.
-    ``sources`` are the digests of the tasks' texts, one per specification, or empty.
+    ``sources`` are the digests of the tasks' texts, one per specification, or empty. ``chosen`` are the settings that
+    were set, as a record's header has them. Where they are known of all of a task, those that are not common to all are
+    shown, and defaults that the name of a recipe implies are not.
     """
     views = [
         _view(each, source) for each, source in zip(specifications, sources or [""] * len(specifications), strict=True)
@@ -816,14 +830,41 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
             counts[specification.task, name] += 1
     settings = {name for each in specifications for name in each.settings}
     implied = {task: _implied(found, settings) for task, found in by_task.items()}
-    labels = []
+    labels: list[tuple[str, dict[str, Value]]] = []
     for specification, view in zip(specifications, views, strict=True):
         task = specification.task
         some = {name for name in view if counts[task, name] < len(by_task[task]) and "." not in name} - _DISTRIBUTED
         hidden = implied[task][view["recipe"]]
         shown = {n: v for n, v in view.items() if (len(kinds[task][n]) > 1 or n in some) and n not in hidden}
-        labels.append(format_item(task, shown))
-    return labels
+        labels.append((task, shown))
+    if chosen:
+        for task in by_task:
+            places = [at for at, each in enumerate(specifications) if each.task == task]
+            _show_chosen([(specifications[at], labels[at][1], chosen[at]) for at in places])
+    return [format_item(*each) for each in labels]
+
+
+def _show_chosen(found: Sequence[tuple[Specification, dict[str, Value], Sequence[str] | None]]) -> None:
+    """Change what labels of one task show by what was chosen, if that is known of all."""
+    known = [
+        {name: each.settings[name] for name in names if name in each.settings}
+        for each, _, names in found
+        if names is not None
+    ]
+    if len(known) < len(found):
+        return
+    common = set.intersection(*(set(own.items()) for own in known)) if len(known) > 1 else set()
+    set_in: dict[str, set[str]] = {}
+    for (each, _, _), own in zip(found, known, strict=True):
+        set_in.setdefault(each.recipe, set()).update(own)
+    for (each, shown, names), own in zip(found, known, strict=True):
+        implied = each.settings.keys() - set_in[each.recipe] if "recipe" in shown else set()
+        kept = {name: value for name, value in shown.items() if name not in implied}
+        recipe = {"recipe": each.recipe} if "recipe" in (names or ()) else {}
+        told = {**recipe, **{name: value for name, value in own.items() if (name, value) not in common}, **kept}
+        shown.clear()
+        order = dict.fromkeys(("recipe", "framework", "device", *sorted(each.settings), *told))
+        shown.update((name, told[name]) for name in order if name in told)
 
 
 def _implied(views: Sequence[Mapping[str, Value]], settings: set[str]) -> dict[Value, set[str]]:

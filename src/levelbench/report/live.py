@@ -1,15 +1,18 @@
 """The line with the state of a running measurement: run, phase, time, quality against target, estimate.
 
-Callers need not check for a terminal. A :class:`LiveLine` prints nothing; of its subclasses, one rewrites one line of a
-terminal, the other prints a plain line now and then.
+Callers need not check for a terminal. A :class:`LiveLine` prints nothing; of its subclasses, one rewrites one or two
+lines of a terminal, the other prints a plain line now and then.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+import textwrap
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from levelbench.measure.clocks import HOST, Clock
@@ -21,6 +24,9 @@ __all__ = ["LiveLine", "PlainLines", "TerminalLine", "live_line"]
 _SECOND_NS = 1_000_000_000
 _GAP = " · "
 _BAR = 8
+_END = "\n"
+_CLEAR = "\r\x1b[J"
+"""Clears everything from the start of the line where the cursor is."""
 
 
 class LiveLine:
@@ -151,36 +157,67 @@ class PlainLines(_WrittenLine):
 
 
 class TerminalLine(_WrittenLine):
-    """One line that is rewritten, at most ten times per second; parts that do not fit are left out, never cut."""
+    """One line that is rewritten, at most ten times per second; two lines where one has no room for all that matters.
 
+    Parts that do not fit are left out, never cut; only the name of a run may be. The cursor rests at the start of the
+    first line, so that whatever else is printed stays readable.
+    """
+
+    _MATTER = ("run", "left", "bar", "quality", "loss", "rate", "steps")
+    _FIRST = ("run", "left", "bar", "elapsed", "phase")
+    _SECOND = ("quality", "loss", "rate", "steps", "epoch", "estimate")
     # Each is shown if it fits beside those before it.
-    _BY_IMPORTANCE = ("quality", "left", "bar", "elapsed", "steps", "loss", "rate", "phase", "estimate", "epoch")
+    _BY_IMPORTANCE = ("run", "quality", "left", "loss", "rate", "steps", "bar", "elapsed", "phase", "estimate", "epoch")
+    _SHORT: Mapping[str, Callable[[str], str]] = {
+        "run": lambda text: re.sub(r"[^\s\[]+\[(.*)\]", r"\1", text),
+        "steps": lambda text: text.partition("/")[0],
+        "rate": lambda text: text.replace(" samples", ""),
+    }
 
     def __init__(self, stream: TextIO, clock: Clock = HOST, width: int | None = None) -> None:
         super().__init__(stream, _SECOND_NS // 10, clock)
         self._width = width
 
+    @property
+    def _room(self) -> int:
+        return (self._width or shutil.get_terminal_size().columns) - 1
+
     def _write(self, parts: dict[str, str]) -> None:
-        width = (self._width or shutil.get_terminal_size().columns) - 1
-        kept, text = {"run"}, parts["run"]
-        for name in self._BY_IMPORTANCE:
-            wider = _GAP.join(each for key, each in parts.items() if each and key in {*kept, name})
-            if cell_width(wider) <= width:
-                kept.add(name)
-                text = wider
-        while cell_width(text) > width:
-            text = text[:-1]
-        self._stream.write(f"\r\x1b[2K{text}")
+        lines = [self._fitted(parts, self._BY_IMPORTANCE)]
+        if any(parts[name] != lines[0].get(name, "") for name in self._MATTER):
+            lines = [self._fitted(parts, self._FIRST), self._fitted(parts, self._SECOND)]
+        texts = [_GAP.join(kept[name] for name in parts if name in kept) for kept in lines]
+        up = f"\x1b[{len(texts) - 1}A" if len(texts) > 1 else ""
+        self._stream.write(f"{_CLEAR}{_END.join(texts)}{up}\r")
         self._stream.flush()
+
+    def _fitted(self, parts: dict[str, str], order: Sequence[str]) -> dict[str, str]:
+        """The parts that fit one line, those first in ``order`` before others, by name; in short if that saves one."""
+        width = self._room
+        short = {name: self._SHORT.get(name, str)(text) for name, text in parts.items()}
+        if cell_width(short["run"]) > (room := max(width // 2, width - cell_width(_GAP + parts["left"]))):
+            short["run"] = f"{short['run'][: room - 1]}…"
+        found: list[dict[str, str]] = []
+        for texts in (parts, short):
+            kept: dict[str, str] = {}
+            for name in order:
+                wider = [text for key in (*kept, name) if (text := texts[key])]
+                if texts[name] and cell_width(_GAP.join(wider)) <= width:
+                    kept[name] = texts[name]
+            found.append(kept)
+        whole, shortened = found
+        return shortened if any(name in shortened and name not in whole for name in self._MATTER) else whole
 
     def finish_run(self, label: str, seed: int, outcome: str) -> None:
         """Replace the line by the outcome, and continue below."""
-        self._stream.write("\r\x1b[2K" + clean(f"{label} seed {seed}: {outcome}") + "\n")
+        text = clean(f"{label} seed {seed}: {outcome}")
+        lines = textwrap.wrap(text, self._room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        self._stream.write(f"{_CLEAR}{_END.join(lines)}\n")
         self._stream.flush()
 
     def close(self) -> None:
         """Clear the line."""
-        self._stream.write("\r\x1b[2K")
+        self._stream.write(_CLEAR)
         self._stream.flush()
 
 
