@@ -22,7 +22,7 @@ UNTRAINED = "untrained_quality"
 """The measurement of the network's quality before training."""
 
 CHANCE = "chance_quality"
-"""The measurement of the quality of always answering with the most frequent label, if known."""
+"""The measurement of the quality of always giving the same answer, at best, if known."""
 
 DOUBT, REFUSE = 0.01, 0.1
 """If clocks differ by more than this share of the time, the run is doubted, or refused."""
