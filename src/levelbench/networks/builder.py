@@ -233,6 +233,12 @@ class Builder:
         self._add("Relu")
         return self
 
+    def affine(self, scale: float, shift: float) -> Builder:
+        """``scale * x + shift`` with fixed numbers, for outputs in the unit of their targets."""
+        for operator, value in (("Mul", scale), ("Add", shift)):
+            self._add(operator, self._graph.constant(value, "float32"))
+        return self
+
     def flatten(self) -> Builder:
         """All axes but the batch into one."""
         self._add("Flatten", axis=1)

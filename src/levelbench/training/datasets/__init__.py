@@ -26,6 +26,7 @@ _SOURCES = {
     "web-characters": ("bibles", "Characters"),
     "spam": ("mails", "Mails"),
     "squad": ("questions", "Squad"),
+    "diabetes": ("tables", "Diabetes"),
     "synthetic": ("generated", "Synthetic"),
 }
 
