@@ -19,6 +19,7 @@ _HERE = "levelbench.training.datasets"
 _SOURCES = {
     "digits": ("idx", "Digits"),
     "fashion-mnist": ("idx", "FashionMnist"),
+    "fashion-mnist-images": ("idx", "FashionImages"),
     "cifar10": ("cifar", "cifar10"),
     "cifar100": ("cifar", "cifar100"),
     "imagenet": ("images", "Imagenet"),
