@@ -1,11 +1,16 @@
-"""autoencoder: images of clothing from 32 numbers each."""
+"""autoencoder: images of clothing from 32 numbers each, to an RMSE of 27.2 grey levels of 255.
+
+No label is read. The 32 principal components give 31.4, always answering the mean 75.1. The target is set by the knee
+rule from 10 seeds of `dense`. docs/evidence/small-tasks.md has the table, the commands and the measurements.
+"""
 
 from __future__ import annotations
 
 from levelbench.networks.builder import Builder
 from levelbench.networks.network import Network
-from levelbench.training import RMSE, Adam, Recipe, Shuffled, Task
+from levelbench.training import Adam, Recipe, Shuffled, Task
 from levelbench.training.datasets.idx import FashionImages
+from levelbench.training.quality import Reconstruction
 from levelbench.training.schedules import WarmupCosine
 
 CODE = 32
@@ -14,7 +19,7 @@ CODE = 32
 task = Task(
     "autoencoder",
     data=FashionImages(),
-    quality=RMSE(target=27.5),
+    quality=Reconstruction(target=27.2, code=CODE),
     evaluate_every="1 epoch",
     clock="wall",
     description=f"70,000 images of clothing from {CODE} numbers each, without labels: a minute on a laptop",
@@ -28,7 +33,7 @@ def dense(hidden: int = 128, batch: int = 128, lr: float = 0.002, epochs: int = 
 
 
 @task.recipe
-def onecycle(hidden: int = 128, batch: int = 128, lr: float = 0.006, epochs: int = 3) -> Recipe:
+def onecycle(hidden: int = 128, batch: int = 128, lr: float = 0.006, epochs: int = 4) -> Recipe:
     """The same with a one-cycle rate of fixed length; the target is tested at its end."""
     return Recipe(
         network=_network(hidden),
