@@ -43,6 +43,7 @@ class Diabetes(FileSource):
     home = "scikit-learn's package (pip install scikit-learn), in sklearn/datasets/data"
     ways = "pip install scikit-learn, whose package has both; or name a folder with them with --data or LEVELBENCH_DATA"
     downloads = False
+    why_not = "packages are installed by you"
 
     def load(self, folder: Path | None = None) -> Dataset:
         found = self.located(folder)
