@@ -21,7 +21,7 @@ from levelbench.experiments.recipe_checks import quick_doubts
 from levelbench.experiments.request import load_task, load_watched, resolve, variables_of
 from levelbench.records import group_runs, summarise
 from levelbench.records.comparable import comparable
-from levelbench.records.witness import UNTRAINED, witness_contradictions
+from levelbench.records.witness import CHANCE, UNTRAINED, witness_contradictions
 from levelbench.training import Top1, datasets
 
 BURNING = """
@@ -944,6 +944,18 @@ def test_the_untrained_quality_is_in_the_record_and_changes_no_bit_of_the_traini
     (untrained,) = [each for each in record.measurements if each.name == "untrained_quality"]
     assert untrained.value < 0.5
     assert "validation examples, after the run" in untrained.method
+
+
+@pytest.mark.slow
+def test_a_regression_that_begins_at_the_mean_did_not_begin_trained(store):
+    if lacking := datasets.diabetes.lacks():
+        pytest.skip(lacking)
+    recipe = resolve("tabular", {}, dataclasses.replace(NUMPY, recipe="onecycle"))
+    record = carry_out(plan_of([recipe], range(1), store), store, None, Quiet())[0, 0]
+    values = {each.name: each.value for each in record.measurements}
+    assert values[CHANCE] == pytest.approx(75.50, abs=0.01)
+    assert values[UNTRAINED] > 70
+    assert not any("trained before" in each for each in record.end.suspect)
 
 
 @pytest.mark.slow

@@ -127,6 +127,14 @@ def test_mse_is_the_mean_of_the_squares():
     assert loss_of(network, found, targets) == pytest.approx(((found - targets) ** 2).mean(), rel=1e-6)
 
 
+def test_targets_of_bytes_are_cast_to_the_outputs_type():
+    found, targets = RANDOM.standard_normal((5, 4), np.float32), RANDOM.integers(0, 256, (5, 4), np.uint8)
+    network = identity(("batch", 4)).with_loss("mse", targets="uint8")
+    assert network.inputs[-1].dtype == "uint8"
+    expected = ((found - targets.astype(np.float32)) ** 2).mean()
+    assert loss_of(network, found, targets) == pytest.approx(expected, rel=1e-6)
+
+
 def huber(x, t, delta):
     size = np.abs(x - t)
     return np.where(size <= delta, size**2 / 2, delta * (size - delta / 2))

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from levelbench.errors import DefinitionError
 from levelbench.networks import Builder, zoo
@@ -43,6 +44,13 @@ def test_the_builder_keeps_track_of_shapes_through_padding_stride_and_pooling():
     assert network.outputs[0].shape == ("batch", 5, 2, 2)
 
 
+def test_the_builder_scales_and_reshapes_outputs():
+    made = Builder("scaled", (6,)).affine(2.0, 1.0).affine(3.0).reshape((2, 3)).build()
+    assert [node.op_type for node in made.nodes] == ["Mul", "Add", "Mul", "Reshape"]
+    (found,) = ReferenceEvaluator(made.to_proto()).run(None, {"input": np.ones((4, 6), np.float32)})
+    np.testing.assert_array_equal(found, np.full((4, 2, 3), 9, np.float32))
+
+
 @pytest.mark.parametrize(
     ("build", "says"),
     [
@@ -50,6 +58,7 @@ def test_the_builder_keeps_track_of_shapes_through_padding_stride_and_pooling():
         (lambda: Builder("x", (16,)).conv(3, 3), "channels, height, width"),
         (lambda: Builder("x", (1, 2, 2)).conv(3, 5), "only 2 to slide over"),
         (lambda: Builder("x", (1, 2, 2)).build(), "no layer"),
+        (lambda: Builder("x", (6,)).reshape((2, 4)), "they are of shape \\(6,\\)"),
     ],
 )
 def test_an_impossible_layer_is_refused_with_the_reason(build, says):

@@ -41,6 +41,24 @@ def test_digits_follows_the_same_losses_on_numpy_and_torch(recipe):
     assert difference.max() < 1e-4
 
 
+@pytest.mark.parametrize(("framework", "recipe"), [("torch", "linear"), ("torch", "mlp"), ("jax", "mlp")])
+def test_tabular_follows_numpys_losses(framework, recipe):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    if lacking := datasets.diabetes.lacks():
+        pytest.skip(lacking)
+    np.testing.assert_allclose(losses(framework, "tabular", recipe), losses("numpy", "tabular", recipe), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_autoencoder_follows_the_same_losses_on_numpy_and_torch(monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")  # a test downloads nothing
+    if lacking := datasets.fashion_mnist_images.lacks():
+        pytest.skip(lacking)
+    ours, torch = (losses(each, "autoencoder", "dense") for each in ("numpy", "torch"))
+    np.testing.assert_allclose(torch, ours, rtol=1e-4)
+
+
 @pytest.mark.slow
 def test_fashion_mnist_follows_the_same_losses_on_numpy_and_torch(monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")

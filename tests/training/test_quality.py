@@ -12,6 +12,7 @@ from sklearn import metrics
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework
+from levelbench.networks import Builder, Draw, GraphBuilder
 from levelbench.records.schema import Target
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.datasets.text import BEGIN, END, Passage
@@ -24,6 +25,7 @@ from levelbench.training.quality import (
     BitsPerCharacter,
     Bleu,
     Perplexity,
+    Reconstruction,
     SpanExactMatch,
     SpanF1,
     Top1,
@@ -34,6 +36,7 @@ from levelbench.training.quality import (
     exact_match,
     f1,
     greedy,
+    narrowest,
     normalised,
 )
 
@@ -216,6 +219,39 @@ def test_a_column_of_one_is_not_broadcast_against_a_flat_one():
 def test_outputs_of_another_shape_are_refused():
     with pytest.raises(DataError, match=r"shape \(2, 3\)"):
         error_of(RMSE(1.0), np.zeros((2, 3)), np.zeros((2, 4)))
+
+
+def chain(*widths):
+    made = Builder("chain", (6,))
+    for width in widths:
+        made = made.gemm(width).relu()
+    return made.gemm(6).build()
+
+
+def with_shortcut():
+    graph = GraphBuilder("shortcut")
+    x = graph.input("input", ("batch", 6))
+    code = graph.node("MatMul", x, graph.parameter("down", (6, 2), Draw("normal", 1.0)))
+    graph.output(graph.node("Add", x, graph.node("MatMul", code, graph.parameter("up", (2, 6), Draw("normal", 1.0)))))
+    return graph.build()
+
+
+@pytest.mark.parametrize(
+    ("network", "width"), [(chain(4, 2, 5), 2), (chain(3), 3), (chain(8), 6), (with_shortcut(), 6)]
+)
+def test_the_narrowest_value_is_the_one_without_which_nothing_gets_through(network, width):
+    assert narrowest(network) == width
+
+
+def test_a_reconstruction_from_a_larger_code_or_past_it_is_refused():
+    rows = np.random.default_rng(0).standard_normal((20, 6)).astype(np.float32)
+    split = Split((rows, rows))
+    held = Held(framework.open(), Dataset("toy", split, split, split, 0, {}, "none", "none", "made here", True), split)
+    small, large, past = (framework.open().executor(each) for each in (chain(2), chain(3), with_shortcut()))
+    assert Reconstruction(1.0, code=2).measure(small, held) == RMSE(1.0).measure(small, held)
+    for executor, said in ((large, "its code has 3"), (past, "its code has 6")):
+        with pytest.raises(UnsupportedError, match=said):
+            Reconstruction(1.0, code=2).measure(executor, held)
 
 
 @pytest.mark.parametrize("quality", [RMSE, MAE])

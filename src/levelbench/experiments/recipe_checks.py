@@ -28,7 +28,7 @@ from levelbench.records.witness import CHANCE, FIXED_ANSWERS, UNTRAINED
 from levelbench.training.augmentation import ProgressiveResize
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, share_held_out
-from levelbench.training.probes.task import most_frequent
+from levelbench.training.probes.task import constant_answer
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Outcome
 from levelbench.training.task import Setting, Task
@@ -210,9 +210,9 @@ def untrained(
         doubt = f"the quality of its untrained network is not known, for {why}: whether it began untrained is open"
         return [Measurement(UNTRAINED, quality.metric, None, None, why)], [*others, doubt]
     method = f"{len(split)} validation examples, after the run"
-    found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], most_frequent(quality, split.labels)
+    found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], constant_answer(quality, split.labels)
     if chance is not None:
-        found.append(Measurement(CHANCE, quality.metric, chance, "the share of the most frequent label among them"))
+        found.append(Measurement(CHANCE, quality.metric, chance, "the best answer that is the same for each of them"))
     if _far(value, quality, target, chance):
         return found, others
     said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
@@ -370,7 +370,7 @@ def _far(value: float, quality: Quality, target: float, chance: float | None) ->
     Of one that is there, whoever reads the record says so.
     """
     if quality.direction == "lower":
-        return not target < value < 1.5 * target
+        return not target < value < (1.5 * target if chance is None else (chance + target) / 2)
     lowest = quality.low if chance is None else chance
     return not (lowest + target) / 2 < value < target
 

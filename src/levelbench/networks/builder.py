@@ -233,10 +233,25 @@ class Builder:
         self._add("Relu")
         return self
 
+    def affine(self, scale: float, shift: float = 0.0) -> Builder:
+        """``scale * x + shift`` with fixed numbers, for outputs in the unit of their targets."""
+        self._add("Mul", self._graph.constant(scale, "float32"))
+        if shift:
+            self._add("Add", self._graph.constant(shift, "float32"))
+        return self
+
     def flatten(self) -> Builder:
         """All axes but the batch into one."""
         self._add("Flatten", axis=1)
         self._shape = (math.prod(self._shape),)
+        return self
+
+    def reshape(self, shape: tuple[int, ...]) -> Builder:
+        """Samples of another shape with as many values."""
+        if math.prod(shape) != math.prod(self._shape):
+            raise self._error(f"samples of shape {shape}", f"they are of shape {self._shape}", "keep their size")
+        self._add("Reshape", self._graph.constant([-1, *shape], "int64"))
+        self._shape = tuple(shape)
         return self
 
     def operator(

@@ -33,6 +33,7 @@ def with_loss(
     *,
     delta: float = 1.0,
     gamma: float = 2.0,
+    targets: str | None = None,
 ) -> Network:
     """The network with an additional input, ``labels`` or ``targets``, and the scalar output ``loss``.
 
@@ -42,7 +43,8 @@ def with_loss(
     class. ``smoothing`` is the share of each label that is spread evenly over all classes (Szegedy et al. 2016, section
     7).
 
-    The others are means over all numbers of the output, with ``targets`` of its shape: ``mse`` of the squared
+    The others are means over all numbers of the output, with ``targets`` of its shape, and of its type or of the one
+    that the argument ``targets`` names, such as uint8 for pixels: ``mse`` of the squared
     differences; ``huber`` of half of them up to ``delta`` and of delta (|difference| - delta / 2) beyond (Huber 1964);
     ``binary-cross-entropy`` of -t log p - (1 - t) log(1 - p), where p is the logistic function of the output and t the
     target from 0 to 1; ``focal`` of -(1 - q)^gamma log q, where q is p for a target of 1 and 1 - p for one of 0 (Lin et
@@ -64,8 +66,10 @@ def with_loss(
         if not (delta > 0 and gamma >= 1):
             found, do = f"delta={delta:g}, gamma={gamma:g}", "give a delta above 0 and a gamma of 1 or more"
             raise UsageError(f"loss {kind!r} of {value.name!r}", found, do)
-        targets = graph.input("targets", value.dtype, value.shape or ())
-        each = _OF_NUMBERS[kind](graph, value, targets, gamma if kind == "focal" else delta)
+        given = graph.input("targets", targets or value.dtype, value.shape or ())
+        if targets and targets != value.dtype:
+            given = graph.node("Cast", [given], "loss.targets", to=element_type(value.dtype))
+        each = _OF_NUMBERS[kind](graph, value, given, gamma if kind == "focal" else delta)
         graph.node("ReduceMean", [each], graph.loss, keepdims=0)
     else:
         raise UsageError(f"loss {kind!r}", "there is no such loss", f"give one of {', '.join(LOSSES)}")

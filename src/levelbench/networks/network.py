@@ -177,11 +177,12 @@ class Network:
         smoothing: float = 0.0,
         delta: float = 1.0,
         gamma: float = 2.0,
+        targets: str | None = None,
     ) -> Network:
         """The same with a loss of ``output``; see :func:`levelbench.networks.losses.with_loss`."""
         from levelbench.networks.losses import with_loss
 
-        return with_loss(self, kind, output, axis, smoothing, delta=delta, gamma=gamma)
+        return with_loss(self, kind, output, axis, smoothing, delta=delta, gamma=gamma, targets=targets)
 
     def training(self) -> Network:
         """The same in training mode; see :func:`levelbench.networks.losses.training`."""

@@ -22,7 +22,7 @@ UNTRAINED = "untrained_quality"
 """The measurement of the network's quality before training."""
 
 CHANCE = "chance_quality"
-"""The measurement of the quality of always answering with the most frequent label, if known."""
+"""The measurement of the quality of always giving the same answer, at best, if known."""
 
 FIXED_ANSWERS = "fixed_answers_quality"
 """The measurement of the quality of made-up answers, after training: equal ones for equal data."""

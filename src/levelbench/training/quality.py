@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError
 from levelbench.networks.executor import Array, Executor
+from levelbench.networks.inspect import needed_nodes
+from levelbench.networks.network import Network
+from levelbench.networks.shapes import infer_shapes
 from levelbench.records.schema import Target
 
 if TYPE_CHECKING:
@@ -257,6 +260,42 @@ class RMSE(_Error):
 
     def _mean(self, mean: float) -> float:
         return math.sqrt(mean)
+
+
+@dataclass(frozen=True)
+class Reconstruction(RMSE):
+    """The RMSE of a network that passes on at most ``code`` numbers of each example from its inputs to its outputs."""
+
+    code: int = 1
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """As :class:`RMSE`.
+
+        :raises UnsupportedError: for a network that passes on more, or a native one, whose paths are unknown.
+        """
+        width = None if executor.network is None else narrowest(executor.network)
+        if width is None or width > self.code:
+            found = "its paths are unknown" if width is None else f"its code has {width:,}"
+            do = f"build it of levelbench's operators, with all paths through one value of {self.code} an example"
+            raise UnsupportedError(f"reconstruction from {self.code} numbers", found, do)
+        return super().measure(executor, held)
+
+
+def narrowest(network: Network) -> int | None:
+    """The fewest numbers of an example in a value without which the first output is independent of all inputs.
+
+    ``None`` if there is no such value of known size.
+    """
+    graph, output = network.model.graph, network.outputs[0].name
+    inputs = {each.name for each in network.inputs}
+    widths = [
+        math.prod(sizes)
+        for name, value in infer_shapes(network).items()
+        if value.shape and value.shape[0] == "batch"
+        if len(sizes := [size for size in value.shape[1:] if isinstance(size, int)]) == len(value.shape) - 1
+        if not inputs & needed_nodes(graph, [output], {name})[1]
+    ]
+    return min(widths, default=None)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from levelbench.training.datasets.idx import (
     FASHION_MEAN,
     FASHION_STD,
     FILES,
+    FashionImages,
     FashionMnist,
     encode_idx,
     read_checked,
@@ -307,3 +308,20 @@ def test_the_names_are_those_of_the_package():
     assert isinstance(datasets.fashion_mnist, FashionMnist)
     assert datasets.fashion_mnist.name == "fashion-mnist"
     assert datasets.fashion_mnist.licence == "MIT"
+
+
+def test_images_without_labels_need_and_read_only_the_images(small, tmp_path):
+    images = (small.files[0], small.files[2])
+    folder = small.put(tmp_path / "fashion")
+    for labels in (small.files[1], small.files[3]):
+        (folder / f"{labels.name}.gz").unlink()
+    data = FashionImages(images, packaged=folder).load()
+    assert data.sizes() == {"train": 50, "validation": 10, "test": 10}
+    assert data.checksums == {file.name: file.content_sha256 for file in images}
+    assert all(each.labels is each.inputs for each in data.splits().values())
+
+
+@needs_debian
+def test_the_images_split_does_not_change():
+    digests = datasets.source("fashion-mnist-images").load().input_digests()
+    assert [each[:16] for each in digests.values()] == ["2b005eaf34a69559", "8e943dd71cb94f13", "3c6838960259bddc"]

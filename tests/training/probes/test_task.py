@@ -195,6 +195,15 @@ def test_a_target_that_the_most_frequent_class_reaches_is_found():
     assert "always predicting the most frequent class" in found(data)["target"]
 
 
+def test_a_target_that_the_mean_reaches_is_found():
+    splits = dataset().splits()
+    numbers = {name: Split((each.inputs, each.labels[:, None].astype(np.float32))) for name, each in splits.items()}
+    spread = float(numbers["validation"].labels.std())
+    report = check_task(task(RMSE(1.01 * spread)), dataset(**numbers, classes=0))
+    (failed,) = [each.found for each in report.of("target") if each.status == "failed"]
+    assert failed.startswith(f"always answering the mean gives {spread:.4g}, and the target is ")
+
+
 def test_a_target_that_depends_on_single_examples_is_noted():
     report = check_task(task(Top1(0.99)), dataset())
     assert any("one of the 100 validation examples is worth 1.00%" in each.found for each in report.of("target"))

@@ -135,6 +135,7 @@ def ranking_words(rules: RulesetFacts) -> str:
 
 TITLES = {
     # The display names of tasks; others keep their own.
+    "autoencoder": "Autoencoder",
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",
     "digits": "Digits",
@@ -145,6 +146,7 @@ TITLES = {
     "spam": "Spam",
     "squad": "SQuAD",
     "ssd": "SSD",
+    "tabular": "Tabular regression",
     "translation-en-es": "Translation, English to Spanish",
 }
 

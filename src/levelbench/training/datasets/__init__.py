@@ -19,6 +19,7 @@ _HERE = "levelbench.training.datasets"
 _SOURCES = {
     "digits": ("idx", "Digits"),
     "fashion-mnist": ("idx", "FashionMnist"),
+    "fashion-mnist-images": ("idx", "FashionImages"),
     "cifar10": ("cifar", "cifar10"),
     "cifar100": ("cifar", "cifar100"),
     "imagenet": ("images", "Imagenet"),
@@ -26,6 +27,7 @@ _SOURCES = {
     "web-characters": ("bibles", "Characters"),
     "spam": ("mails", "Mails"),
     "squad": ("questions", "Squad"),
+    "diabetes": ("tables", "Diabetes"),
     "synthetic": ("generated", "Synthetic"),
 }
 

@@ -248,7 +248,11 @@ OFFICIAL_URL: Final = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.co
 MOST_DOWNLOAD_BYTES: Final = 1 << 26
 
 
-@final
+_FASHION_CONSTANTS: Final = Normalisation(
+    (FASHION_MEAN,), (FASHION_STD,), FASHION_HIGHEST, "mean and deviation over all pixels of the training split"
+)
+
+
 class FashionMnist(FileSource):
     """Fashion-MNIST: inputs (n, 1, 28, 28) uint8 with their normalisation; 50,000, 10,000 and the official 10,000."""
 
@@ -267,7 +271,7 @@ class FashionMnist(FileSource):
     home = "github.com/zalandoresearch/fashion-mnist, and Debian's and Ubuntu's package dataset-fashion-mnist"
     ways = (
         "in one of three ways: install the package dataset-fashion-mnist (Debian and Ubuntu); or put the "
-        "four IDX files into a folder and name it with --data or LEVELBENCH_DATA; or allow the download, with a "
+        "IDX files into a folder and name it with --data or LEVELBENCH_DATA; or allow the download, with a "
         "network and without LEVELBENCH_OFFLINE (LEVELBENCH_FASHION_MNIST_URL names a mirror)"
     )
 
@@ -289,16 +293,11 @@ class FashionMnist(FileSource):
             10,
             {file.name: file.content_sha256 for file in self._files},
             found.label,
-            normalisation=Normalisation(
-                (FASHION_MEAN,),
-                (FASHION_STD,),
-                FASHION_HIGHEST,
-                "mean and deviation over all pixels of the training split",
-            ),
+            normalisation=_FASHION_CONSTANTS,
         )
 
     def held(self, folder: Path) -> Path | None:
-        """The folder with all four files: ``folder``, or one in it with "fashion" in its name."""
+        """The folder with all files: ``folder``, or one in it with "fashion" in its name."""
         candidates = folders_of(folder, "fashion")
         return next((each for each in candidates if all(file.within(each) for file in self._files)), None)
 
@@ -313,3 +312,35 @@ class FashionMnist(FileSource):
             sha256, digest = (file.content_sha256, content_digest) if mirrored else (file.download_sha256, None)
             self.fetch_file(f"{file.name}.gz", sha256, OFFICIAL_URL, MOST_DOWNLOAD_BYTES, progress, digest)
         return cache_folder() / self.name
+
+
+@final
+class FashionImages(FashionMnist):
+    """Fashion-MNIST without its labels, which are not even read: each image (1, 28, 28) is its own target, in bytes."""
+
+    name = "fashion-mnist-images"
+    mirror = "LEVELBENCH_FASHION_MNIST_URL"
+    split_rule = (
+        "test is the official test set; of the 60,000 official training images, the 10,000 that come first by the "
+        "SHA-256 of their 784 bytes are the validation split, the rest the training split"
+    )
+    size = "2 files, 31 MB"
+
+    def __init__(self, files: Sequence[DataFile] = (TRAIN_IMAGES, TEST_IMAGES), packaged: Path = DEBIAN) -> None:
+        super().__init__(files, packaged)
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        found = self.located(folder)
+        images, test = (read_checked(found.held, file)[:, None] for file in self._files)
+        train, validation = stratified_split(images, np.zeros(len(images), np.int64), lambda count: (count // 6,))
+        return self.assembled(
+            (Split((each, each)) for each in (images[train], images[validation], test)),
+            0,
+            {file.name: file.content_sha256 for file in self._files},
+            found.label,
+            normalisation=_FASHION_CONSTANTS,
+        )
+
+    def packaged(self) -> Sequence[FileLocation]:
+        """Also where fashion-mnist is kept, which has the same files."""
+        return [FileLocation("the cache of fashion-mnist", cache_folder() / FashionMnist.name), *super().packaged()]

@@ -110,6 +110,8 @@ class FileSource(DatasetSource):
     ways: str
     """How to get missing files, as the advice of an error."""
     downloads: bool = True
+    why_not: str = "it may not be redistributed"
+    """Why the files are not downloaded, where they are not."""
 
     @abstractmethod
     def held(self, folder: Path) -> Any | None:
@@ -117,7 +119,7 @@ class FileSource(DatasetSource):
 
     def download(self, progress: Progress) -> Any:
         """Download the files into the cache and return the result of ``held`` there. By default ``MissingError``."""
-        raise self._missing(None, "it may not be redistributed")
+        raise self._missing(None, self.why_not)
 
     @property
     def mirror(self) -> str:
@@ -212,7 +214,7 @@ class FileSource(DatasetSource):
                 else f"get them: {self.ways}",
             )
         if not self.downloads:
-            raise self._missing(folder, "it may not be redistributed")
+            raise self._missing(folder, self.why_not)
         if offline():
             raise self._missing(folder, "LEVELBENCH_OFFLINE forbids downloading it")
         try:

@@ -24,7 +24,7 @@ from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held
 from levelbench.training.probes.bench import Bench, part_of, reordered
 from levelbench.training.probes.formulas import values_of
-from levelbench.training.probes.task import most_frequent
+from levelbench.training.probes.task import constant_answer
 from levelbench.training.quality import Quality
 
 Outputs = NDArray[np.float32]
@@ -212,8 +212,8 @@ class _Trial:
             yield failed(found, "count an example as wrong unless its outputs are numbers", probe="not finite")
             return
         empty = max(constants, key=lambda each: -math.inf if math.isnan(each) else sign * each)
-        share = most_frequent(quality, self._bench.dataset.validation.labels)
-        if sign * empty >= sign * target and (share is None or share < target):
+        known = constant_answer(quality, self._bench.dataset.validation.labels)
+        if sign * empty >= sign * target and (known is None or sign * known < sign * target):
             found = (
                 f"{metric} is {empty:.4g} for a network that answers every example alike, and the target is {target:g}"
             )

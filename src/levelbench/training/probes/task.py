@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
-from levelbench.measure.crossing import DIRECTIONS
+from levelbench.measure.crossing import DIRECTIONS, sign_of
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.probes import examples
 from levelbench.training.probes.examples import MOST_BYTES
@@ -133,11 +133,16 @@ def target_report(task: Task, dataset: Dataset, target: float) -> Report:
     return run_probes(task.name, [("target", lambda: _target(task.quality, dataset, target))], recorded=True)
 
 
-def most_frequent(quality: Quality, labels: Any) -> float | None:
-    """The score of always predicting the most frequent label; ``None`` if that is not simply its share."""
-    if quality.metric != "top1" or not isinstance(labels, np.ndarray) or labels.ndim != 1 or not len(labels):
+def constant_answer(quality: Quality, labels: Any) -> float | None:
+    """The score of the best answer that is the same for every example, or ``None`` if it is unknown.
+
+    It is the share of the most frequent label, or for ``rmse`` how far the numbers are from their mean.
+    """
+    if not isinstance(labels, np.ndarray) or not len(labels):
         return None
-    if labels.dtype.kind not in "iu":
+    if quality.metric == "rmse":
+        return float(np.sqrt(labels.var(axis=0, dtype=np.float64).mean()))
+    if quality.metric != "top1" or labels.ndim != 1 or labels.dtype.kind not in "iu":
         return None
     return float(np.bincount(labels[labels >= 0]).max(initial=0)) / len(labels)
 
@@ -254,21 +259,23 @@ def _values(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _target(quality: Quality, dataset: Dataset, target: float) -> Iterator[Finding]:
-    """Always predicting the most frequent class does not reach the target."""
-    labels = dataset.validation.labels
-    share = most_frequent(quality, labels)
-    if share is None:
+    """Always giving the same answer does not reach the target."""
+    labels, sign = dataset.validation.labels, sign_of(quality.direction)
+    value = constant_answer(quality, labels)
+    if value is None:
+        return
+    of_classes = quality.metric == "top1"
+    what = "predicting the most frequent class" if of_classes else "answering the mean"
+    if sign * value >= sign * target:
+        found = f"always {what} gives {value:.4g}, and the target is {target:g}"
+        do = "choose a higher target, or a quality that weights classes equally"
+        yield failed(f"{found}, which any network may reach", do if of_classes else "choose a lower target")
+    else:
+        yield passed(f"{target:g}, while always {what} gives {value:.3g}")
+    if not of_classes:
         return
     grain = 1 / len(labels)
-    if share >= target:
-        found = f"always predicting the most frequent class gives {share:.4g}, and the target is {target:g}"
-        yield failed(
-            f"{found}, which any network may reach",
-            "choose a higher target, or a quality that weights classes equally",
-        )
-    else:
-        yield passed(f"{target:g}, while the most frequent class alone gives {share:.3g}")
-    if share < target and 1 - grain < target < 1:
+    if value < target and 1 - grain < target < 1:
         found = f"the target {target:g} allows none of the {len(labels)} validation examples to be wrong"
         yield failed(found, "hold out more examples, or give a target that some of them may miss")
     elif target < 1 and grain > (1 - target) / 5:
