@@ -14,7 +14,7 @@ from levelbench.analysis.factorial import designs
 from levelbench.analysis.stability import stability
 from levelbench.analysis.threshold import TimedArm, TimedCurve, sweep
 from levelbench.records.schema import Target
-from levelbench.report.analyses import effects_table, singles_table
+from levelbench.report.analyses import effects_table, singles_table, write_composition
 from levelbench.report.studies import (
     curve_points_table,
     shortened_table,
@@ -160,3 +160,9 @@ def test_runs_of_a_fixed_length_are_said_to_tell_nothing_of_samples(crossing, sa
     found = composed(crossing=crossing)
     for table in (singles_table(found), effects_table(found)):
         assert ("end with their schedules" in table.notes[0]) is said
+
+
+@needs_matplotlib
+def test_the_figure_of_a_composition_has_its_number_of_runs_and_level(tmp_path):
+    path = write_composition(composed(), tmp_path / "c.svg")
+    assert "n = 5 per arm; intervals at 95 %" in path.read_text()

@@ -161,7 +161,7 @@ def singles_table(found: Composition | Lesion) -> Table:
         verdict = each.verdict
         return Contrast(verdict.ratio, verdict.low, verdict.high, verdict.n_a, verdict.level, reason=verdict.reason)
 
-    level = singles[0].verdict.level
+    level = _level_alone(found)
     return Table.of(
         "lesion" if lesion else "singles",
         "All factors against all but one" if lesion else "Each factor alone against none",
@@ -271,8 +271,15 @@ def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar
     axes.set_yticks([])
     base, title = ("all but it", "lesion") if isinstance(found, Lesion) else ("none of them", str(found.kind))
     axes.set_xlabel(f"speed-up over {base} (time to accuracy)")
-    axes.set_title(clean(f"{title}: {' x '.join(found.factors)}"), fontsize=10)
+    n = min(len(cell.times) for cell in found.cells)
+    below = f"n = {n} per arm; intervals at {_level_alone(found) * 100:.4g} %"
+    axes.set_title(f"{clean(title + ': ' + ' x '.join(found.factors))}\n{below}", fontsize=10)
     plain_axes(axes, "x")
+
+
+def _level_alone(found: Composition | Lesion) -> float:
+    """The level of each interval by itself."""
+    return (found.against if isinstance(found, Lesion) else found.alone)[0].verdict.level
 
 
 _MOST_POINTS = 400
