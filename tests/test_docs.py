@@ -32,7 +32,12 @@ def example(page, path):
 
 @pytest.mark.parametrize(
     ("page", "framework"),
-    [("guides/own-task.md", "numpy"), ("guides/check-training.md", "numpy"), ("reference/recipes.md", "torch")],
+    [
+        ("guides/own-task.md", "numpy"),
+        ("guides/check-training.md", "numpy"),
+        ("reference/recipes.md", "torch"),
+        pytest.param("evidence/studies.md", "torch", marks=pytest.mark.slow),
+    ],
 )
 def test_our_own_check_finds_nothing_wrong_with_the_file_of_a_page(page, framework, tmp_path, capsys, monkeypatch):
     from levelbench.cli import main

@@ -6,11 +6,15 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
+from benchmarks.analysis import experiment
 from tests.report.pages import PAYLOADS, needs_matplotlib
 
+from levelbench.analysis.composition import compose
+from levelbench.analysis.factorial import designs
 from levelbench.analysis.stability import stability
 from levelbench.analysis.threshold import TimedArm, TimedCurve, sweep
 from levelbench.records.schema import Target
+from levelbench.report.analyses import effects_table, singles_table, write_composition
 from levelbench.report.studies import (
     curve_points_table,
     shortened_table,
@@ -122,3 +126,43 @@ def test_the_figure_of_thresholds_has_the_number_of_runs(tmp_path):
     ]
     path = write_threshold(sweep(arms, [0.9], 0.9), Target("top1", 0.9), tmp_path / "t.svg")
     assert "a (n = 3)" in path.read_text()
+
+
+def composed(more=lambda on: 1, **replaced):
+    """A composition of a and b, neither of which changes the time; ``more`` multiplies the samples of an arm."""
+    groups = []
+    for on, group in zip(designs("ab"), experiment(designs("ab"), lambda on: 10.0, names=("a", "b")), strict=True):
+        changed = (replaced | {"samples_to_target": run.samples_to_target * more(on)} for run in group.runs)
+        runs = tuple(msgspec.structs.replace(run, **each) for run, each in zip(group.runs, changed, strict=True))
+        groups.append(dataclasses.replace(group, runs=runs))
+    return compose(groups, {"a": 0, "b": 0})
+
+
+def meanings(found):
+    table = effects_table(found)
+    at = [column.key for column in table.columns].index("meaning")
+    return [row[at].text for row in table.rows]
+
+
+def test_an_effect_on_samples_and_time_per_sample_alone_is_said():
+    said = "more samples, less time per sample; no effect on the time shown"
+    found = composed(lambda on: 4 if "a" in on else 1)
+    assert meanings(found) == [said, "no effect shown", "no interaction shown"]
+
+
+def test_an_interaction_of_samples_alone_is_said():
+    said = "more samples together, less time per sample together; no interaction of the time shown"
+    assert meanings(composed(lambda on: 4 if len(on) == 2 else 1))[-1] == said
+
+
+@pytest.mark.parametrize(("crossing", "said"), [("final", True), ("confirmed", False)])
+def test_runs_of_a_fixed_length_are_said_to_tell_nothing_of_samples(crossing, said):
+    found = composed(crossing=crossing)
+    for table in (singles_table(found), effects_table(found)):
+        assert ("end with their schedules" in table.notes[0]) is said
+
+
+@needs_matplotlib
+def test_the_figure_of_a_composition_has_its_number_of_runs_and_level(tmp_path):
+    path = write_composition(composed(), tmp_path / "c.svg")
+    assert "n = 5 per arm; intervals at 95 %" in path.read_text()

@@ -117,14 +117,20 @@ def effects_table(found: Composition) -> Table | None:
         (Column("meaning", "meaning"), _meaning),
         (Column("aliases", "the same as"), lambda each: ", ".join(" x ".join(names) for names in each.aliases)),
         notes=(
-            f"Averaged over the other factors. All {len(found.effects)} intervals hold jointly at "
-            f"{found.level * 100:g} % (Bonferroni). {_EFFICIENCIES}",
+            f"Averaged over the other factors. All {len(found.effects)} intervals of a column hold jointly at "
+            f"{found.level * 100:g} % (Bonferroni). {_efficiencies(found)}",
             *([f"Design: {found.design}."] if found.design not in ("full", "one") else []),
         ),
     ).without_empty()
 
 
-_EFFICIENCIES = "Samples: statistical efficiency; time per sample: hardware efficiency; both multiply to the time."
+def _efficiencies(found: Composition | Lesion) -> str:
+    """What the columns of samples and of time per sample are, and when the former cannot show anything."""
+    text = "Samples: statistical efficiency; time per sample: hardware efficiency; both multiply to the time."
+    crossings = {run.crossing for cell in found.cells for run in cell.runs}
+    if crossings == {"final"}:
+        text += " All runs end with their schedules, so their samples do not show how few would do."
+    return text
 
 
 def _ratio_columns(
@@ -155,7 +161,7 @@ def singles_table(found: Composition | Lesion) -> Table:
         verdict = each.verdict
         return Contrast(verdict.ratio, verdict.low, verdict.high, verdict.n_a, verdict.level, reason=verdict.reason)
 
-    level = singles[0].verdict.level
+    level = _level_alone(found)
     return Table.of(
         "lesion" if lesion else "singles",
         "All factors against all but one" if lesion else "Each factor alone against none",
@@ -166,7 +172,7 @@ def singles_table(found: Composition | Lesion) -> Table:
         notes=(
             f"The level of each interval is {level * 100:.4g} %"
             + (f", so that all hold jointly at {found.level * 100:g} % (Bonferroni). " if lesion else ". ")
-            + _EFFICIENCIES,
+            + _efficiencies(found),
         ),
     )
 
@@ -179,11 +185,31 @@ def _contrast_cell(found: Contrast) -> Cell:
 
 
 def _meaning(effect: Effect) -> str:
-    low, high = effect.found.low, effect.found.high
-    below, above = high is not None and high < 1, low is not None and low > 1
-    if len(effect.factors) == 1:
-        return "shortens training" if below else "lengthens training" if above else "no effect shown"
-    return "gain more together" if below else "gain less together" if above else "no interaction shown"
+    """What the interval of the times shows; where it shows nothing, what those of their two parts do."""
+    one = len(effect.factors) == 1
+    if shown := _side(effect.found, *_ON_TIMES[one]):
+        return shown
+    together = "" if one else " together"
+    parts = effect.split and (
+        _side(effect.split.samples, f"fewer samples{together}", f"more samples{together}"),
+        _side(effect.split.per_sample, f"less time per sample{together}", f"more time per sample{together}"),
+    )
+    if said := ", ".join(filter(None, parts or ())):
+        return f"{said}; {'no effect on' if one else 'no interaction of'} the time shown"
+    return "no effect shown" if one else "no interaction shown"
+
+
+_ON_TIMES = {
+    True: ("shortens training", "lengthens training"),
+    False: ("gain more together", "gain less together"),
+}
+
+
+def _side(found: Contrast, below: str, above: str) -> str:
+    """The text for an interval below 1, or above; empty for one that has 1 in it."""
+    if found.high is not None and found.high < 1:
+        return below
+    return above if found.low is not None and found.low > 1 else ""
 
 
 def write_composition(found: Composition | Lesion, path: Path) -> Path | None:
@@ -245,8 +271,15 @@ def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar
     axes.set_yticks([])
     base, title = ("all but it", "lesion") if isinstance(found, Lesion) else ("none of them", str(found.kind))
     axes.set_xlabel(f"speed-up over {base} (time to accuracy)")
-    axes.set_title(clean(f"{title}: {' x '.join(found.factors)}"), fontsize=10)
+    n = min(len(cell.times) for cell in found.cells)
+    below = f"n = {n} per arm; intervals at {_level_alone(found) * 100:.4g} %"
+    axes.set_title(f"{clean(title + ': ' + ' x '.join(found.factors))}\n{below}", fontsize=10)
     plain_axes(axes, "x")
+
+
+def _level_alone(found: Composition | Lesion) -> float:
+    """The level of each interval by itself."""
+    return (found.against if isinstance(found, Lesion) else found.alone)[0].verdict.level
 
 
 _MOST_POINTS = 400
