@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import textwrap
 import time
@@ -645,6 +646,71 @@ def test_a_program_that_goes_on_from_a_checkpoint_of_an_earlier_session_is_a_dou
     assert said in sentence
 
 
+MAPS = 'm = np.memmap("w.bin", mode="r"); '
+
+
+@needs_inotify
+@pytest.mark.parametrize(
+    "does",
+    [
+        MAPS + "write(2); write(3)",
+        MAPS + "open('data').read(); write(2); np.fromfile('w.bin')",
+        MAPS + "np.full(9000, 202, np.uint8).tofile('new'); os.replace('new', 'w.bin'); np.fromfile('w.bin')",
+        MAPS + "os.unlink('w.bin'); write(2)",
+        MAPS + "os.replace('w.bin', 'old'); write(2)",
+    ],
+)
+def test_a_checkpoint_that_stays_mapped_until_the_end_is_seen(tmp_path, does):
+    assert "it read w.bin" in "".join(doubts_on_files(tmp_path, does))
+
+
+@needs_inotify
+@pytest.mark.parametrize(
+    "does",
+    [
+        "write(2); np.memmap('w.bin')",
+        "write(2); m = np.memmap('w.bin'); write(3); n = np.memmap('w.bin')",
+        "os.stat('w.bin'); f = open('w.bin', 'ab'); write(2); f.close()",
+        "write(2); [np.memmap('w.bin', mode='r') for _ in range(2)]",
+        "m = np.memmap('w.bin', shape=9000, mode='w+'); n = np.memmap('w.bin', mode='r'); del m; del n",
+        "f = open('w.bin', 'wb'); f.write(bytes([202]) * 9000); f.close(); np.fromfile('w.bin')",
+        "f = open('w.bin', 'r+b', 0); f.write(bytes([202]) * 9000); f.close(); np.fromfile('w.bin')",
+    ],
+)
+def test_a_file_that_a_program_maps_only_after_it_wrote_it_is_no_doubt(tmp_path, does):
+    assert doubts_on_files(tmp_path, does) == []
+
+
+@pytest.mark.parametrize(
+    ("events", "held"),
+    [
+        ("open truncate open close_write close_nowrite", True),
+        ("open truncate open close_write open close_nowrite close_nowrite", True),
+        ("truncate open close_write open close_nowrite", False),
+        ("open truncate close_write open close_nowrite", False),  # it was opened to add to it, or to change it
+        ("truncate open open close_write close_nowrite", False),
+    ],
+)
+def test_a_kernel_that_tells_of_truncating_before_opening_tells_of_maps_as_well(monkeypatch, events, held):
+    monkeypatch.setattr(file_events, "_opening_comes_first", lambda: False)
+    masks = {"open": 0x20, "truncate": 0x2, "close_write": 0x8, "close_nowrite": 0x10}
+    file = file_events._Openings()
+    for each in events.split():
+        file.add(masks[each], writing=0x2)
+    assert file.held_for_reading is held
+
+
+def doubts_on_files(folder, does, earlier=None):
+    """What is doubted of a program that ``does`` something with its files, among them ``w.bin``."""
+    (folder / "data").write_text("1")
+    if not (folder / "w.bin").exists():
+        (folder / "w.bin").write_bytes(bytes([201]) * 9000)
+    begin = "import os, pickle, numpy as np\ndef write(x): np.full(9000, 200 + x, np.uint8).tofile('w.bin')\n"
+    with file_events.LeftFiles(folder, [], [], earlier) as left:
+        subprocess.run([sys.executable, "-c", begin + does], cwd=folder, check=True)
+        return left.doubts()
+
+
 @needs_inotify
 def test_of_a_checkpoint_that_the_first_run_leaves_the_later_ones_are_doubted(run, records):
     does = 'read(P("model.pt")); write(P("model.pt"))'
@@ -995,10 +1061,11 @@ def own_held_out(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who reads a file")
-def test_a_program_that_reads_the_labels_that_score_it_is_a_doubt(run, records, own_held_out):
-    program = 'import numpy as np, os; np.save(os.environ["LEVELBENCH_PREDICTIONS"], np.load("y.npy"))'
+@pytest.mark.parametrize("read", ['np.load("y.npy")', 'np.memmap("y.npy", mode="r", dtype="i8", offset=128)'])
+def test_a_program_that_reads_the_labels_that_score_it_is_a_doubt(run, records, own_held_out, read):
+    program = f'import numpy as np, os; np.save(os.environ["LEVELBENCH_PREDICTIONS"], {read})'
     run(program, *own_held_out)
-    assert any("y.npy, whose labels score it, was read while it ran" in each for each in records()[0].end.suspect)
+    assert any("y.npy, whose labels score it, was opened while it ran" in each for each in records()[0].end.suspect)
 
 
 EARLY = """
@@ -1013,6 +1080,7 @@ levelbench.predict(lambda inputs: {predict})
     ("before", "predict", "doubted"),
     [
         ("np.load('X.npy')", "np.zeros(400)", True),
+        ("kept = np.memmap('X.npy', mode='r')", "np.zeros(400)", True),
         ("pass", "np.load('X.npy')[:, 0]", False),
     ],
 )
@@ -1020,7 +1088,7 @@ def test_inputs_that_a_program_reads_before_it_is_to_have_them_are_a_doubt(
     run, records, own_held_out, before, predict, doubted
 ):
     run(EARLY.replace("{before}", before).replace("{predict}", predict), *own_held_out, "--reveal-inputs", "after")
-    assert any("was read before it had trained" in each for each in records()[0].end.suspect) is doubted
+    assert any("was opened before it had trained" in each for each in records()[0].end.suspect) is doubted
 
 
 @pytest.mark.slow

@@ -16,8 +16,11 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, final
 
 from levelbench.experiments.own_code import (
@@ -33,15 +36,18 @@ from levelbench.experiments.own_code import (
 from levelbench.records.caveats import kind_of
 from levelbench.records.schema import redact
 
-__all__ = ["IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
+__all__ = ["IN_ACCESS", "IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
 
+IN_ACCESS: Final = 0x1
 IN_OPEN: Final = 0x20
-_ACCESS, _MODIFY, _CLOSE_WRITE, _CLOSE_NOWRITE, _ISDIR = 0x1, 0x2, 0x8, 0x10, 0x40000000
+_MODIFY, _CLOSE_WRITE, _CLOSE_NOWRITE, _ISDIR = 0x2, 0x8, 0x10, 0x40000000
 _MOVED_FROM, _MOVED_TO, _CREATE, _OVERFLOW = 0x40, 0x80, 0x100, 0x4000
-_READ, _WRITTEN = _ACCESS | _CLOSE_WRITE | _CLOSE_NOWRITE, _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE
+_READ, _WRITTEN = IN_ACCESS | _CLOSE_WRITE | _CLOSE_NOWRITE, _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE
 """A file that is mapped into memory is closed without having been read or written; to truncate one modifies it."""
 _READ_LIGHT, _WRITTEN_LIGHT = _CLOSE_NOWRITE, _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE
 """One event a file instead of one a call, which costs a program that reads much about a microsecond each."""
+
+_CLOSE = _CLOSE_WRITE | _CLOSE_NOWRITE
 
 _ONESHOT = 0x80000000
 
@@ -110,10 +116,10 @@ class FileEvents:
             if number >= 0:
                 self._folders[number] = name
 
-    def watch_first_read(self, file: Path) -> None:
-        """Tell when ``file`` is read for the first time, though the mask does not ask for that of every file."""
+    def watch_first(self, what: int, file: Path) -> None:
+        """Tell when ``file`` is first accessed or opened, though the mask does not ask for that of every file."""
         if self._descriptor >= 0:
-            number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(file), _ACCESS | _ONESHOT)
+            number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(file), what | _ONESHOT)
             if number >= 0:
                 self._files[number] = file
 
@@ -129,7 +135,7 @@ class FileEvents:
                 name, folder = os.fsdecode(data[at - length : at].rstrip(b"\0")), self._folders.get(number)
                 if name and folder is not None and not mask & _ISDIR:
                     yield folder / name, mask
-                elif mask & _ACCESS and number in self._files:
+                elif mask & (IN_ACCESS | IN_OPEN) and number in self._files:
                     yield self._files[number], mask
 
     def _read(self) -> bytes:
@@ -181,6 +187,60 @@ class Earlier:
         self._torn |= {path: state for path, state in changed.items() if path.resolve() in open_still}
 
 
+@dataclass
+class _Openings:
+    """How a file was opened and closed around the first time that it was written; ``open`` is how often it is now."""
+
+    open: int = 0
+    written: bool = False
+    held: int = 0
+    """How often it was open when it was first written, not counting for that."""
+    unsure: bool = False
+    """Whether that may be more: two openings with nothing in between are one event."""
+    last: int = 0
+    opened: int = 0
+    closed_written: int = 0
+    closed_unwritten: int = 0
+    """All three since it was first written."""
+
+    def add(self, mask: int, writing: int) -> None:
+        """What happened to it next."""
+        next_to_writing = self.unsure and not self.opened and bool(self.last & _MODIFY)
+        if mask & IN_OPEN and next_to_writing and not _opening_comes_first():
+            # What was open was not what truncated it.
+            self.held, self.unsure = self.open, False
+        if mask & writing and not self.written:
+            through = bool(mask & (_MODIFY | _CLOSE_WRITE) and self.open)
+            self.written, self.held, self.unsure = True, self.open - through, through
+        self.last = mask
+        if mask & IN_OPEN:
+            self.open += 1
+            self.opened += self.written
+        elif mask & _CLOSE:
+            self.open = max(0, self.open - 1)
+            self.closed_written += self.written and bool(mask & _CLOSE_WRITE)
+            self.closed_unwritten += self.written and bool(mask & _CLOSE_NOWRITE)
+
+    @property
+    def held_for_reading(self) -> bool:
+        """Whether it was open for reading, and may be mapped, when it was first written."""
+        if self.held:
+            return bool(self.closed_unwritten or self.open)
+        read_since = self.opened - (self.closed_written - 1)
+        return self.unsure and bool(self.closed_unwritten) and read_since <= 0
+
+
+@cache
+def _opening_comes_first() -> bool:
+    """Whether this kernel says that a file was opened before it says that this truncated it; older ones do not."""
+    with TemporaryDirectory(prefix="levelbench-") as folder, FileEvents(IN_OPEN | _MODIFY) as events:
+        file = Path(folder) / "file"
+        file.write_text("1")
+        events.watch(Path(folder), Path(folder))
+        file.write_text("")
+        return next((bool(mask & IN_OPEN) for _, mask in events.take()), True)
+
+
 @final
 class LeftFiles:
     """Files that lie in the folder of a program when it starts, in those that its words name, and next to named files.
@@ -221,12 +281,12 @@ class LeftFiles:
         self._earlier, self._begun_ns = earlier or Earlier(), begun_ns
         self._was_read, self._training = set[Path](), training
         self._reading, self._writing = (_READ_LIGHT, _WRITTEN_LIGHT) if light else (_READ, _WRITTEN)
-        self._events = FileEvents(self._reading | self._writing)
+        self._events = FileEvents(self._reading | self._writing | IN_OPEN)
         self._before = self._look(watch=True)
         for path, state in self._before.items() if light else ():
             # One that is read is not always closed before it is written, as by numpy.load.
             if state.size >= _LEAST_BYTES and self._earlier.left(path, state):
-                self._events.watch_first_read(path)
+                self._events.watch_first(IN_ACCESS, path)
         self._read_at_all, self._now = set[Path](), self._before
         self.torn: tuple[str, ...] = ()
         """What it read although an earlier run was ended while writing it; known after :meth:`doubts`."""
@@ -356,15 +416,20 @@ class LeftFiles:
     def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
         """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""
         before, first, moved = dict(self._before), dict[Path, int](), None
-        read_at_all = set(self._was_read)
+        read_at_all, openings = set(self._was_read), dict[Path, _Openings]()
         for path, mask in self._events.take():
+            openings.setdefault(path, _Openings()).add(mask, self._writing)
+            if not mask & (self._reading | self._writing | IN_ACCESS):
+                continue
             if mask & _MOVED_TO and moved in before and not first.get(moved, 0) & self._writing:
                 # What is renamed is still what lay there.
                 before[path] = before[moved]
             else:
                 first.setdefault(path, mask & ~_MOVED_FROM)
             moved = path if mask & _MOVED_FROM else None
-            read_at_all |= {path} if mask & (self._reading | _ACCESS) else set()
+            read_at_all |= {path} if mask & (self._reading | IN_ACCESS) else set()
+        mapped = {path for path, each in openings.items() if each.held_for_reading}
+        read_at_all |= mapped
         self.incomplete = self.incomplete or self._events.overflowed
         files = {state.file: path for path, state in before.items()}
         blind = self.incomplete or not self._events.sees
@@ -372,7 +437,8 @@ class LeftFiles:
         self._read_at_all, self._now = {source_behind(path) for path in read_at_all}, now
         # A link is read in place of what it is a link of.
         linked = {files.get(now[path].file) for path in read_at_all - before.keys() if path in now}
-        in_time = {path for path in read_at_all if path in self._was_read or not first[path] & self._writing}
+        known = self._was_read | mapped
+        in_time = {path for path in read_at_all if path in known or not first[path] & self._writing}
         seen = (path for path in before if path.parent not in self._hidden)
         return before, [path for path in seen if path in linked or path in in_time], now
 
