@@ -66,7 +66,14 @@ _BUILT = {".a", ".o", ".obj", ".lib", ".class"}
 _SQLITE = b"SQLite format 3\0"
 """Trackers of experiments keep theirs in the working folder, and read it before they add to it."""
 
+_INDEX = ".index.sqlite"
+
+_RECORD = b'{"kind":"header","schema":'
+
 _ALIKE = 0.05
+
+_UNLESS = "unless another program did"
+"""The kernel does not say who reads a file."""
 
 _LOOK_BYTES = 1024
 
@@ -411,7 +418,7 @@ class LeftFiles:
         if not self._events.sees or self.incomplete:
             return None
         read = (path for path in self._read_at_all if self._now.get(path) == self._before.get(path) and is_data(path))
-        return data_digests(read, self._folder)
+        return data_digests((path for path in read if not _is_of_a_store(path)), self._folder)
 
     def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
         """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""
@@ -463,7 +470,7 @@ class LeftFiles:
                 what = f"wrote {'it anew' if old == new else new}"
                 did = "did not train from nothing" if self._training else "had less to do than the first run"
                 lay = "which lay there before it began"
-                return [f"it read {old}, {lay}, and {what}: if it went on from there, it {did}"]
+                return [f"it read {old} ({_UNLESS}), {lay}, and {what}: if it went on from there, it {did}"]
         return []
 
     def _spared(
@@ -477,10 +484,8 @@ class LeftFiles:
         for path in sorted(read):
             left = path not in changed and self._earlier.left(path, before[path])
             if left and before[path].size >= _LEAST_BYTES and kind_of(path) not in kinds and _may_hold_weights(path):
-                return [
-                    f"it read {self._name(path)}, which {self._earlier.said}: if that is a checkpoint or a cache, it "
-                    "spared this run work that the first one did"
-                ]
+                text = f"it read {self._name(path)} ({_UNLESS}), which {self._earlier.said}: if that is a checkpoint"
+                return [f"{text} or a cache, it spared this run work that the first one did"]
         return []
 
     def _name(self, path: Path) -> str:
@@ -507,11 +512,24 @@ def _may_hold_weights(path: Path) -> bool:
         # Without a trace on the disk, where the next run looks for readings.
         with open(path, "rb", opener=_traceless) as file:
             head = file.read(_LOOK_BYTES)
-        if head.startswith(_SQLITE) or path.suffix in _BUILT:
+        if head.startswith((_SQLITE, _RECORD)) or path.suffix in _BUILT:
             return False
         if b"\0" in head or not _is_text(head):
             return True
         return is_data(path) and path.stat().st_size >= _LARGE_TEXT_BYTES
+    except OSError:
+        return False
+
+
+def _is_of_a_store(path: Path) -> bool:
+    """Whether it is a record of levelbench (``levelbench list`` reads all), the index of a store, or a report in it."""
+    if path.name.startswith(_INDEX):
+        return True
+    try:
+        if path.name.startswith("report-") and path.suffix == ".html":
+            return path.with_name(_INDEX).exists()
+        with open(path, "rb", opener=_traceless) as file:
+            return path.suffix == ".jsonl" and file.read(len(_RECORD)) == _RECORD
     except OSError:
         return False
 
