@@ -681,6 +681,71 @@ def test_a_file_that_a_program_maps_only_after_it_wrote_it_is_no_doubt(tmp_path,
     assert doubts_on_files(tmp_path, does) == []
 
 
+RESULTS = {
+    "pickle": ("r.pkl", "rows = pickle.load(open(n, 'rb'))", "pickle.dump([*rows, row(len(rows))], open(n, 'wb'))"),
+    "dict": (
+        "r.pkl",
+        "rows = pickle.load(open(n, 'rb'))",
+        "pickle.dump(rows | {f'run {len(rows)}': row(len(rows))}, open(n, 'wb'))",
+    ),
+    "text": ("r.csv", "rows = open(n).read()", "open(n, 'w').write(rows + '0.5,' * 99)"),
+    "newest first": ("r.csv", "rows = open(n).read()", "open(n, 'w').write('0.5,' * 99 + rows)"),
+    "array": ("r.npy", "rows = np.load(n)", "np.save(n, np.vstack([rows, row(len(rows))]))"),
+    "arrays": (
+        "r.npz",
+        "rows = dict(np.load(n))",
+        "np.savez(n, **{k: np.vstack([v, row(len(v))]) for k, v in rows.items()})",
+    ),
+    "json": ("r.json", "rows = json.load(open(n))", "json.dump([*rows, [*row(len(rows))]], open(n, 'w'))"),
+}
+
+
+def keep_results(folder, kind, entries=200):
+    """Writes a file of results to the folder; returns the lines of a program that adds to it."""
+    name, read, write = RESULTS[kind]
+    begin = "import json, pickle, numpy as np\n"
+    begin += f"n = {name!r}\ndef row(at): return np.random.default_rng(at).normal(size=40).tolist()\n"
+    rows = f"[row(at) for at in range({entries})]"
+    first = {
+        "pickle": f"pickle.dump({rows}, open(n, 'wb'))",
+        "dict": f"pickle.dump({{f'run {{at}}': each for at, each in enumerate({rows})}}, open(n, 'wb'))",
+        "array": f"np.save(n, {rows})",
+        "arrays": f"np.savez(n, loss={rows}, accuracy={rows}, error={rows})",
+        "json": f"json.dump({rows}, open(n, 'w'))",
+    }.get(kind, f"open(n, 'w').write(str({rows}))")
+    subprocess.run([sys.executable, "-c", begin + first], cwd=folder, check=True)
+    return f"{begin}{read}\n{write}\n"
+
+
+@needs_inotify
+@pytest.mark.parametrize("kind", RESULTS)
+def test_results_that_are_written_anew_with_more_in_them_are_no_doubt(tmp_path, kind):
+    program = keep_results(tmp_path, kind)
+    (results,) = tmp_path.glob("r.*")
+    before = results.stat().st_size
+    assert doubts_on_files(tmp_path, program) == []
+    assert before < results.stat().st_size < 1.05 * before
+
+
+@needs_inotify
+@pytest.mark.parametrize(
+    "saved",
+    [
+        "{'weights': w, 'losses': [*losses, 0.5]}",  # it grows
+        "{'frozen': kept, 'head': w[:200], 'losses': [*losses, 0.5]}",
+    ],
+)
+def test_a_checkpoint_that_grows_by_what_is_kept_with_it_is_seen(tmp_path, saved):
+    begin = "w = np.random.default_rng(len(losses)).normal(size=9000).astype('f4'); kept = np.arange(9000.0)\n"
+    save = f"pickle.dump({saved}, open('model.pkl', 'wb'))\n"
+    first = f"import pickle, numpy as np\nlosses = [0.1, 0.2]\n{begin}{save}"
+    subprocess.run([sys.executable, "-c", first], cwd=tmp_path, check=True)
+    then = f"losses = pickle.load(open('model.pkl', 'rb'))['losses']\n{begin}{save}"
+    (doubt,) = doubts_on_files(tmp_path, then)
+    assert doubt.startswith("it read model.pkl")
+    assert "results that you keep would be lost" in doubt
+
+
 @needs_inotify
 def test_records_in_another_store_are_no_data_of_a_program_that_runs_while_they_are_read(run, tmp_path, monkeypatch):
     run('print("accuracy: 0.95")', "--target", "accuracy=0.9", "-n", 1)

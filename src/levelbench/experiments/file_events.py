@@ -72,8 +72,18 @@ _RECORD = b'{"kind":"header","schema":'
 
 _ALIKE = 0.05
 
+_MOST_ADDED_TO, _MOST_BYTES, _MOST_BYTES_INSIDE = 200, 4 << 20, 1 << 20
+"""How many files, those that changed last, and how much of their contents is kept, to tell what is only added to.
+
+The last is for within a program, whose peak memory is measured.
+"""
+
+_CHUNK_BYTES, _HEADER_BYTES = 16, 512
+
 _UNLESS = "unless another program did"
 """The kernel does not say who reads a file."""
+
+_RESULTS = "results that you keep would be lost: let it write those elsewhere"
 
 _LOOK_BYTES = 1024
 
@@ -290,6 +300,9 @@ class LeftFiles:
         self._reading, self._writing = (_READ_LIGHT, _WRITTEN_LIGHT) if light else (_READ, _WRITTEN)
         self._events = FileEvents(self._reading | self._writing | IN_OPEN)
         self._before = self._look(watch=True)
+        self._contents = dict(self._read_contents())
+        # Not what was read just now.
+        deque(self._events.take(), maxlen=0)
         for path, state in self._before.items() if light else ():
             # One that is read is not always closed before it is written, as by numpy.load.
             if state.size >= _LEAST_BYTES and self._earlier.left(path, state):
@@ -343,6 +356,35 @@ class LeftFiles:
                 self.incomplete = self.incomplete or (full and place not in self._hidden)
         return found
 
+    def _read_contents(self) -> Iterator[tuple[Path, bytes]]:
+        """What is in the files that may hold results, without a trace on the disk."""
+        left = _MOST_BYTES if self._begun_ns is None else _MOST_BYTES_INSIDE
+        seen = self._before.items() if self._events.sees else ()
+        kept = [
+            (state.changed_ns, path, state.size)
+            for path, state in seen
+            if 0 < state.size <= left
+            and path.parent not in self._hidden
+            and (self._training or self._earlier.left(path, state))
+        ]
+        for _, path, size in sorted(kept, reverse=True)[:_MOST_ADDED_TO]:
+            if size > left:
+                continue
+            left -= size
+            with suppress(OSError), os.fdopen(os.open(path, os.O_RDONLY | os.O_NOATIME), "rb") as file:
+                yield path, file.read(size)
+
+    def _added_to(self, path: Path, written: Path) -> bool:
+        """Whether ``written`` is what was in ``path`` before and more, as results are and no weights."""
+        old = self._contents.get(path)
+        try:
+            if old is None or not len(old) < written.stat().st_size <= 2 * _MOST_BYTES:
+                return False
+            with open(written, "rb", opener=_traceless) as file:
+                return _is_kept_in(old, file.read())
+        except OSError:
+            return False
+
     def changed(self) -> list[Path]:
         """What has been written since it began, by absolute paths."""
         changed = (path for path, state in self._look().items() if self._before.get(path) != state)
@@ -368,7 +410,7 @@ class LeftFiles:
             do += or_else
         self._earlier.add(changed, torn)
         more = f" (an earlier run was ended while it wrote {self.torn[0]})" if self.torn else ""
-        return [redact(f"{each}{more}; {do}") for each in found]
+        return [redact(f"{each}{more}; {do} ({_RESULTS})") for each in found]
 
     def texts(self) -> dict[str, str] | None:
         """What it has read of sources and small texts, by their paths from the folder with their SHA-256.
@@ -466,6 +508,8 @@ class LeftFiles:
             for written in [path] if again else others:
                 if not _alike(before[path].size, now[written].size) or not _may_hold_weights(written):
                     continue
+                if self._added_to(path, written):
+                    continue
                 old, new = self._name(path), self._name(written)
                 what = f"wrote {'it anew' if old == new else new}"
                 did = "did not train from nothing" if self._training else "had less to do than the first run"
@@ -504,6 +548,25 @@ def _around(folder: Path, others: Iterable[Path]) -> Iterator[Path]:
 def _alike(old: int, new: int) -> bool:
     """Whether two sizes may be those of the same weights; results that are added to grow."""
     return abs(new - old) <= _ALIKE * max(old, new)
+
+
+def _is_kept_in(old: bytes, new: bytes) -> bool:
+    """Whether nearly all of ``old`` is in ``new``, in order, with something added.
+
+    What may differ are headers and ends, as of arrays and pickled lists. Weights that were trained differ throughout.
+    """
+    at, added = 0, len(new) - len(old)
+    allowed = min(len(old) // 4, max(4 * _CHUNK_BYTES, min(_HEADER_BYTES, len(old) // 16)))
+    for start in range(0, len(old), _CHUNK_BYTES):
+        chunk = old[start : start + _CHUNK_BYTES]
+        found = new.find(chunk, max(at, start - _HEADER_BYTES), start + added + _HEADER_BYTES)
+        if found >= 0:
+            at = found + len(chunk)
+        else:
+            allowed -= len(chunk)
+        if allowed < 0:
+            return False
+    return added > 0
 
 
 def _may_hold_weights(path: Path) -> bool:
