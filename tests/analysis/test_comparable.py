@@ -850,8 +850,44 @@ def test_programs_that_read_different_data_files_are_doubted_whatever_the_files_
         "doubt: they read different data files (b.npz against nothing more): whether both learn from and are scored on "
         "the same is unknown"
     ]
+    (found,) = told({"a.npz": "1", "b.npz": "2"}, {"a.npz": "1"}, environment=WATCHED)
+    assert "(b.npz against nothing more, unless another program read them)" in found
     (found,) = told({"a.npz": "1"}, {"a.npz": "2"}, scored_by="held-out")
     assert found.startswith("note: they read different data files (a.npz against a.npz)")
+
+
+WATCHED = {"machine": {"id": "m1"}, "started": "from outside"}
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (1, "note: some of the 5 runs of b read big.h5, unless another program did"),
+        (3, "doubt: they read different data files (nothing more against big.h5): whether"),
+    ],
+)
+def test_data_that_few_runs_of_a_side_read_may_have_been_read_by_another_program(run, group, by, said):
+    read = [{"a.npz": "1"} | ({"big.h5": "2"} if seed < by else {}) for seed in range(5)]
+    one = [run(1.0, seed=seed, data_read={"a.npz": "1"}, environment=WATCHED) for seed in range(5)]
+    other = [run(1.0, seed=seed, data_read=each, environment=WATCHED) for seed, each in enumerate(read)]
+    (found,) = [str(each) for each in comparable(group("a", one), group("b", other)).caveats if "big.h5" in str(each)]
+    assert found.startswith(said)
+
+
+def test_a_file_of_its_own_for_each_run_is_data_that_all_runs_read(run, group):
+    one = [run(1.0, seed=seed, data_read={"a.npz": "1"}, environment=WATCHED) for seed in range(5)]
+    read = [{"a.npz": "1", f"more-{seed}.npz": f"m{seed}"} for seed in range(5)]
+    other = [run(1.0, seed=seed, data_read=each, environment=WATCHED) for seed, each in enumerate(read)]
+    found = comparable(group("a", one), group("b", other)).caveats
+    assert [each.weight for each in found if each.subject == "data files"] == ["doubt"]
+
+
+@pytest.mark.parametrize(("by", "weight"), [(2, "note"), (3, "doubt")])
+def test_versions_of_a_file_that_few_runs_read_are_a_note(run, group, by, weight):
+    read = [{"best.ckpt": str(seed)} if seed < by else {} for seed in range(5)]
+    runs = [run(1.0, seed=seed, data_read=each, environment=WATCHED) for seed, each in enumerate(read)]
+    found = comparable(group("a", runs), group("b", [run(1.1, seed=seed) for seed in range(5)])).caveats
+    assert [each.weight for each in found if "versions of best.ckpt" in str(each)] == [weight]
 
 
 @pytest.mark.parametrize(

@@ -836,14 +836,18 @@ def test_a_tracked_run_that_goes_on_from_a_checkpoint_of_the_run_before_is_a_dou
     within = WRITES if place == "before" else f"{READS}; {WRITES}"
     first, second = tracked_doubts(tmp_path, within=within, **reads)
     assert first == []
-    assert second[0].startswith("it read model.pt, which lay there before it began, and wrote it anew")
+    assert second[0].startswith(
+        "it read model.pt (unless another program did), which lay there before it began, and wrote it anew"
+    )
 
 
 @needs_inotify
 def test_a_tracked_run_that_reads_what_was_written_after_the_block_before_is_a_doubt(tmp_path, readings_are_noted):
     first, second = tracked_doubts(tmp_path, first=READS, after=WRITES)
     assert first == []
-    assert second[0].startswith("it read model.pt, which was written after the first run of this began")
+    assert second[0].startswith(
+        "it read model.pt (unless another program did), which was written after the first run of this began"
+    )
 
 
 @pytest.mark.slow

@@ -16,8 +16,11 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, final
 
 from levelbench.experiments.own_code import (
@@ -33,15 +36,18 @@ from levelbench.experiments.own_code import (
 from levelbench.records.caveats import kind_of
 from levelbench.records.schema import redact
 
-__all__ = ["IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
+__all__ = ["IN_ACCESS", "IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
 
+IN_ACCESS: Final = 0x1
 IN_OPEN: Final = 0x20
-_ACCESS, _MODIFY, _CLOSE_WRITE, _CLOSE_NOWRITE, _ISDIR = 0x1, 0x2, 0x8, 0x10, 0x40000000
+_MODIFY, _CLOSE_WRITE, _CLOSE_NOWRITE, _ISDIR = 0x2, 0x8, 0x10, 0x40000000
 _MOVED_FROM, _MOVED_TO, _CREATE, _OVERFLOW = 0x40, 0x80, 0x100, 0x4000
-_READ, _WRITTEN = _ACCESS | _CLOSE_WRITE | _CLOSE_NOWRITE, _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE
+_READ, _WRITTEN = IN_ACCESS | _CLOSE_WRITE | _CLOSE_NOWRITE, _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE
 """A file that is mapped into memory is closed without having been read or written; to truncate one modifies it."""
 _READ_LIGHT, _WRITTEN_LIGHT = _CLOSE_NOWRITE, _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE
 """One event a file instead of one a call, which costs a program that reads much about a microsecond each."""
+
+_CLOSE = _CLOSE_WRITE | _CLOSE_NOWRITE
 
 _ONESHOT = 0x80000000
 
@@ -60,7 +66,24 @@ _BUILT = {".a", ".o", ".obj", ".lib", ".class"}
 _SQLITE = b"SQLite format 3\0"
 """Trackers of experiments keep theirs in the working folder, and read it before they add to it."""
 
+_INDEX = ".index.sqlite"
+
+_RECORD = b'{"kind":"header","schema":'
+
 _ALIKE = 0.05
+
+_MOST_ADDED_TO, _MOST_BYTES, _MOST_BYTES_INSIDE = 200, 4 << 20, 1 << 20
+"""How many files, those that changed last, and how much of their contents is kept, to tell what is only added to.
+
+The last is for within a program, whose peak memory is measured.
+"""
+
+_CHUNK_BYTES, _HEADER_BYTES = 16, 512
+
+_UNLESS = "unless another program did"
+"""The kernel does not say who reads a file."""
+
+_RESULTS = "results that you keep would be lost: let it write those elsewhere"
 
 _LOOK_BYTES = 1024
 
@@ -110,10 +133,10 @@ class FileEvents:
             if number >= 0:
                 self._folders[number] = name
 
-    def watch_first_read(self, file: Path) -> None:
-        """Tell when ``file`` is read for the first time, though the mask does not ask for that of every file."""
+    def watch_first(self, what: int, file: Path) -> None:
+        """Tell when ``file`` is first accessed or opened, though the mask does not ask for that of every file."""
         if self._descriptor >= 0:
-            number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(file), _ACCESS | _ONESHOT)
+            number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(file), what | _ONESHOT)
             if number >= 0:
                 self._files[number] = file
 
@@ -129,7 +152,7 @@ class FileEvents:
                 name, folder = os.fsdecode(data[at - length : at].rstrip(b"\0")), self._folders.get(number)
                 if name and folder is not None and not mask & _ISDIR:
                     yield folder / name, mask
-                elif mask & _ACCESS and number in self._files:
+                elif mask & (IN_ACCESS | IN_OPEN) and number in self._files:
                     yield self._files[number], mask
 
     def _read(self) -> bytes:
@@ -181,6 +204,60 @@ class Earlier:
         self._torn |= {path: state for path, state in changed.items() if path.resolve() in open_still}
 
 
+@dataclass
+class _Openings:
+    """How a file was opened and closed around the first time that it was written; ``open`` is how often it is now."""
+
+    open: int = 0
+    written: bool = False
+    held: int = 0
+    """How often it was open when it was first written, not counting for that."""
+    unsure: bool = False
+    """Whether that may be more: two openings with nothing in between are one event."""
+    last: int = 0
+    opened: int = 0
+    closed_written: int = 0
+    closed_unwritten: int = 0
+    """All three since it was first written."""
+
+    def add(self, mask: int, writing: int) -> None:
+        """What happened to it next."""
+        next_to_writing = self.unsure and not self.opened and bool(self.last & _MODIFY)
+        if mask & IN_OPEN and next_to_writing and not _opening_comes_first():
+            # What was open was not what truncated it.
+            self.held, self.unsure = self.open, False
+        if mask & writing and not self.written:
+            through = bool(mask & (_MODIFY | _CLOSE_WRITE) and self.open)
+            self.written, self.held, self.unsure = True, self.open - through, through
+        self.last = mask
+        if mask & IN_OPEN:
+            self.open += 1
+            self.opened += self.written
+        elif mask & _CLOSE:
+            self.open = max(0, self.open - 1)
+            self.closed_written += self.written and bool(mask & _CLOSE_WRITE)
+            self.closed_unwritten += self.written and bool(mask & _CLOSE_NOWRITE)
+
+    @property
+    def held_for_reading(self) -> bool:
+        """Whether it was open for reading, and may be mapped, when it was first written."""
+        if self.held:
+            return bool(self.closed_unwritten or self.open)
+        read_since = self.opened - (self.closed_written - 1)
+        return self.unsure and bool(self.closed_unwritten) and read_since <= 0
+
+
+@cache
+def _opening_comes_first() -> bool:
+    """Whether this kernel says that a file was opened before it says that this truncated it; older ones do not."""
+    with TemporaryDirectory(prefix="levelbench-") as folder, FileEvents(IN_OPEN | _MODIFY) as events:
+        file = Path(folder) / "file"
+        file.write_text("1")
+        events.watch(Path(folder), Path(folder))
+        file.write_text("")
+        return next((bool(mask & IN_OPEN) for _, mask in events.take()), True)
+
+
 @final
 class LeftFiles:
     """Files that lie in the folder of a program when it starts, in those that its words name, and next to named files.
@@ -221,12 +298,15 @@ class LeftFiles:
         self._earlier, self._begun_ns = earlier or Earlier(), begun_ns
         self._was_read, self._training = set[Path](), training
         self._reading, self._writing = (_READ_LIGHT, _WRITTEN_LIGHT) if light else (_READ, _WRITTEN)
-        self._events = FileEvents(self._reading | self._writing)
+        self._events = FileEvents(self._reading | self._writing | IN_OPEN)
         self._before = self._look(watch=True)
+        self._contents = dict(self._read_contents())
+        # Not what was read just now.
+        deque(self._events.take(), maxlen=0)
         for path, state in self._before.items() if light else ():
             # One that is read is not always closed before it is written, as by numpy.load.
             if state.size >= _LEAST_BYTES and self._earlier.left(path, state):
-                self._events.watch_first_read(path)
+                self._events.watch_first(IN_ACCESS, path)
         self._read_at_all, self._now = set[Path](), self._before
         self.torn: tuple[str, ...] = ()
         """What it read although an earlier run was ended while writing it; known after :meth:`doubts`."""
@@ -276,6 +356,35 @@ class LeftFiles:
                 self.incomplete = self.incomplete or (full and place not in self._hidden)
         return found
 
+    def _read_contents(self) -> Iterator[tuple[Path, bytes]]:
+        """What is in the files that may hold results, without a trace on the disk."""
+        left = _MOST_BYTES if self._begun_ns is None else _MOST_BYTES_INSIDE
+        seen = self._before.items() if self._events.sees else ()
+        kept = [
+            (state.changed_ns, path, state.size)
+            for path, state in seen
+            if 0 < state.size <= left
+            and path.parent not in self._hidden
+            and (self._training or self._earlier.left(path, state))
+        ]
+        for _, path, size in sorted(kept, reverse=True)[:_MOST_ADDED_TO]:
+            if size > left:
+                continue
+            left -= size
+            with suppress(OSError), os.fdopen(os.open(path, os.O_RDONLY | os.O_NOATIME), "rb") as file:
+                yield path, file.read(size)
+
+    def _added_to(self, path: Path, written: Path) -> bool:
+        """Whether ``written`` is what was in ``path`` before and more, as results are and no weights."""
+        old = self._contents.get(path)
+        try:
+            if old is None or not len(old) < written.stat().st_size <= 2 * _MOST_BYTES:
+                return False
+            with open(written, "rb", opener=_traceless) as file:
+                return _is_kept_in(old, file.read())
+        except OSError:
+            return False
+
     def changed(self) -> list[Path]:
         """What has been written since it began, by absolute paths."""
         changed = (path for path, state in self._look().items() if self._before.get(path) != state)
@@ -301,7 +410,7 @@ class LeftFiles:
             do += or_else
         self._earlier.add(changed, torn)
         more = f" (an earlier run was ended while it wrote {self.torn[0]})" if self.torn else ""
-        return [redact(f"{each}{more}; {do}") for each in found]
+        return [redact(f"{each}{more}; {do} ({_RESULTS})") for each in found]
 
     def texts(self) -> dict[str, str] | None:
         """What it has read of sources and small texts, by their paths from the folder with their SHA-256.
@@ -351,20 +460,25 @@ class LeftFiles:
         if not self._events.sees or self.incomplete:
             return None
         read = (path for path in self._read_at_all if self._now.get(path) == self._before.get(path) and is_data(path))
-        return data_digests(read, self._folder)
+        return data_digests((path for path in read if not _is_of_a_store(path)), self._folder)
 
     def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
         """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""
         before, first, moved = dict(self._before), dict[Path, int](), None
-        read_at_all = set(self._was_read)
+        read_at_all, openings = set(self._was_read), dict[Path, _Openings]()
         for path, mask in self._events.take():
+            openings.setdefault(path, _Openings()).add(mask, self._writing)
+            if not mask & (self._reading | self._writing | IN_ACCESS):
+                continue
             if mask & _MOVED_TO and moved in before and not first.get(moved, 0) & self._writing:
                 # What is renamed is still what lay there.
                 before[path] = before[moved]
             else:
                 first.setdefault(path, mask & ~_MOVED_FROM)
             moved = path if mask & _MOVED_FROM else None
-            read_at_all |= {path} if mask & (self._reading | _ACCESS) else set()
+            read_at_all |= {path} if mask & (self._reading | IN_ACCESS) else set()
+        mapped = {path for path, each in openings.items() if each.held_for_reading}
+        read_at_all |= mapped
         self.incomplete = self.incomplete or self._events.overflowed
         files = {state.file: path for path, state in before.items()}
         blind = self.incomplete or not self._events.sees
@@ -372,7 +486,8 @@ class LeftFiles:
         self._read_at_all, self._now = {source_behind(path) for path in read_at_all}, now
         # A link is read in place of what it is a link of.
         linked = {files.get(now[path].file) for path in read_at_all - before.keys() if path in now}
-        in_time = {path for path in read_at_all if path in self._was_read or not first[path] & self._writing}
+        known = self._was_read | mapped
+        in_time = {path for path in read_at_all if path in known or not first[path] & self._writing}
         seen = (path for path in before if path.parent not in self._hidden)
         return before, [path for path in seen if path in linked or path in in_time], now
 
@@ -393,11 +508,13 @@ class LeftFiles:
             for written in [path] if again else others:
                 if not _alike(before[path].size, now[written].size) or not _may_hold_weights(written):
                     continue
+                if self._added_to(path, written):
+                    continue
                 old, new = self._name(path), self._name(written)
                 what = f"wrote {'it anew' if old == new else new}"
                 did = "did not train from nothing" if self._training else "had less to do than the first run"
                 lay = "which lay there before it began"
-                return [f"it read {old}, {lay}, and {what}: if it went on from there, it {did}"]
+                return [f"it read {old} ({_UNLESS}), {lay}, and {what}: if it went on from there, it {did}"]
         return []
 
     def _spared(
@@ -411,10 +528,8 @@ class LeftFiles:
         for path in sorted(read):
             left = path not in changed and self._earlier.left(path, before[path])
             if left and before[path].size >= _LEAST_BYTES and kind_of(path) not in kinds and _may_hold_weights(path):
-                return [
-                    f"it read {self._name(path)}, which {self._earlier.said}: if that is a checkpoint or a cache, it "
-                    "spared this run work that the first one did"
-                ]
+                text = f"it read {self._name(path)} ({_UNLESS}), which {self._earlier.said}: if that is a checkpoint"
+                return [f"{text} or a cache, it spared this run work that the first one did"]
         return []
 
     def _name(self, path: Path) -> str:
@@ -435,17 +550,49 @@ def _alike(old: int, new: int) -> bool:
     return abs(new - old) <= _ALIKE * max(old, new)
 
 
+def _is_kept_in(old: bytes, new: bytes) -> bool:
+    """Whether nearly all of ``old`` is in ``new``, in order, with something added.
+
+    What may differ are headers and ends, as of arrays and pickled lists. Weights that were trained differ throughout.
+    """
+    at, added = 0, len(new) - len(old)
+    allowed = min(len(old) // 4, max(4 * _CHUNK_BYTES, min(_HEADER_BYTES, len(old) // 16)))
+    for start in range(0, len(old), _CHUNK_BYTES):
+        chunk = old[start : start + _CHUNK_BYTES]
+        found = new.find(chunk, max(at, start - _HEADER_BYTES), start + added + _HEADER_BYTES)
+        if found >= 0:
+            at = found + len(chunk)
+        else:
+            allowed -= len(chunk)
+        if allowed < 0:
+            return False
+    return added > 0
+
+
 def _may_hold_weights(path: Path) -> bool:
     """Whether it is data, and neither a small text, such as a table of results, nor what a build or a tracker keeps."""
     try:
         # Without a trace on the disk, where the next run looks for readings.
         with open(path, "rb", opener=_traceless) as file:
             head = file.read(_LOOK_BYTES)
-        if head.startswith(_SQLITE) or path.suffix in _BUILT:
+        if head.startswith((_SQLITE, _RECORD)) or path.suffix in _BUILT:
             return False
         if b"\0" in head or not _is_text(head):
             return True
         return is_data(path) and path.stat().st_size >= _LARGE_TEXT_BYTES
+    except OSError:
+        return False
+
+
+def _is_of_a_store(path: Path) -> bool:
+    """Whether it is a record of levelbench (``levelbench list`` reads all), the index of a store, or a report in it."""
+    if path.name.startswith(_INDEX):
+        return True
+    try:
+        if path.name.startswith("report-") and path.suffix == ".html":
+            return path.with_name(_INDEX).exists()
+        with open(path, "rb", opener=_traceless) as file:
+            return path.suffix == ".jsonl" and file.read(len(_RECORD)) == _RECORD
     except OSError:
         return False
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from levelbench.errors import CheckFailedError, LevelbenchError, UsageError
 from levelbench.experiments.command_process import Command, EndedCommand, carry_out_command
 from levelbench.experiments.commands import Preparation, doubts_of, failure_of, files_named, peak_memory, which_python
-from levelbench.experiments.file_events import Earlier, FileEvents, LeftFiles
+from levelbench.experiments.file_events import IN_ACCESS, IN_OPEN, Earlier, FileEvents, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Turn, Watcher, disagreement
 from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.progress import Printed, ProgressFile
@@ -498,7 +498,7 @@ class ProgramRuns(Kind[Arm, Record]):
 
 @final
 class _Withheld:
-    """Whether files are read while a program runs that have what it is not given: the labels, or inputs too early.
+    """Whether files are opened while a program runs that have what it is not given: the labels, or inputs too early.
 
     A context manager; it sees the files by any name (on Linux), and no copies of them.
     """
@@ -511,24 +511,27 @@ class _Withheld:
     def __enter__(self) -> _Withheld:
         for each in (self._labels, self._inputs if self._after else None):
             if each is not None:
-                self._events.watch_first_read(each)
+                # One that is mapped into memory is opened, and never read.
+                self._events.watch_first(IN_ACCESS | IN_OPEN, each)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._events.__exit__()
 
     def look(self) -> None:
-        """Take in what was read before the inputs are given."""
+        """Take in what was opened before the inputs are given."""
         self._early |= {path for path, _ in self._events.take()}
 
     def doubts(self) -> list[str]:
         """Of a program that has ended."""
-        read = self._early | {path for path, _ in self._events.take()}
+        opened = self._early | {path for path, _ in self._events.take()}
         found = []
-        if self._labels in read:
-            found.append(f"{self._labels}, whose labels score it, was read while it ran: it may have used them")
+        if self._labels in opened:
+            text = "whose labels score it, was opened while it ran (by it, or by another program)"
+            found.append(f"{self._labels}, {text}: it may have used them")
         if self._inputs in self._early:
-            found.append(f"{self._inputs} was read before it had trained: these inputs may have shaped its training")
+            text = "was opened before it had trained (by it, or by another program)"
+            found.append(f"{self._inputs} {text}: these inputs may have shaped its training")
         return [redact(f"{each}; keep that file where the program does not look") for each in found]
 
 

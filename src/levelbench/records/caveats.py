@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,7 @@ __all__ = [
     "is_tracked",
     "kind_of",
 ]
-__all__ += ["listed", "other_texts", "shortened", "versions_of"]
+__all__ += ["is_watched", "listed", "other_texts", "read_by_few", "shortened", "versions_of"]
 
 Weight = Literal["refuse", "no verdict", "doubt", "note"]
 SHOWN = 4
@@ -112,6 +113,11 @@ def versions_of(names: Sequence[str]) -> str:
     return f"different {'values' if values else 'versions'} of {listed(names)}"
 
 
+def is_watched(run: RunSummary) -> bool:
+    """Whether what was read is known from the files, which do not tell who reads them, and not from the process."""
+    return run.environment.get("started") in ("in place", "from outside")
+
+
 def is_tracked(run: RunSummary) -> bool:
     """Whether a program measured itself, with ``levelbench.track``."""
     return run.environment.get("started") == "in place"
@@ -139,6 +145,12 @@ def other_texts(read: Iterable[Mapping[str, str]]) -> list[str]:
     for name, digest in (item for each in read for item in each.items()):
         digests.setdefault(name, set()).add(digest)
     return sorted(name for name, found in digests.items() if len(found) > 1)
+
+
+def read_by_few(read: Sequence[Mapping[str, str]]) -> set[str]:
+    """The files of whose kind fewer than half have read one: nothing tells who reads a file, so others may have."""
+    kinds = Counter(kind for each in read for kind in set(map(kind_of, each)))
+    return {name for each in read for name in each if 2 * kinds[kind_of(name)] < len(read)}
 
 
 def canonical(text: str) -> str:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from levelbench.errors import RecordError
 from levelbench.measure.statistics import geometric_mean
 from levelbench.measure.verdict import Verdict, VerdictKind
-from levelbench.records.caveats import listed, other_texts
+from levelbench.records.caveats import listed, other_texts, read_by_few
 from levelbench.records.doubts import AGAIN, FIRST, interrupted_processes, out_of_turn, process_doubts
 from levelbench.records.figures import Figure, arm_differences, judged, measured, planned_effect, starts_of
 from levelbench.records.integrity import beyond_cores, beyond_counters
@@ -246,11 +246,11 @@ def _withheld(entry: CommandEntry, names: Collection[str], why: str) -> CommandE
 def _other_texts(name: str, records: Sequence[CommandRecord]) -> list[str]:
     """A doubt if a text that processes of one command read was changed between them, other than to prepare each."""
     ends = [each.end.environment_after for each in records if each.end is not None]
-    changed = [
-        name
-        for what in ("files_read", "data_read")
-        for name in other_texts(each[what] for each in ends if isinstance(each.get(what), dict))
-    ]
+    texts, data = (
+        [each[what] for each in ends if isinstance(each.get(what), dict)] for what in ("files_read", "data_read")
+    )
+    few = read_by_few(data)
+    changed = [*other_texts(texts), *(each for each in other_texts(data) if each not in few)]
     if not changed or records[0].header.specification.prepare:
         return []
     return [f"processes of {name} read different versions of {listed(changed)}: measure all of them again"]

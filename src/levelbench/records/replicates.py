@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from levelbench.records.caveats import SHOWN, Caveat, Sides, Weight, ended, is_tracked, listed, other_texts, versions_of
+from levelbench.records.caveats import (
+    SHOWN,
+    Caveat,
+    Sides,
+    Weight,
+    ended,
+    is_tracked,
+    is_watched,
+    listed,
+    other_texts,
+    read_by_few,
+    versions_of,
+)
 from levelbench.records.doubts import counted_doubts, in_steps, made_again, out_of_turn
 from levelbench.records.reader import Record, read_record
 from levelbench.records.schema import Specification, key_of
@@ -333,10 +345,14 @@ def _read_changed(group: RunGroup) -> Iterator[Caveat]:
     runs = ended(group)
     read = {"files read": [run.files_read for run in runs], "data files": [run.data_read for run in runs]}
     for subject, known in read.items() if runs and "prepare" not in runs[0].settings else ():
-        if changed := other_texts(known):
+        few = read_by_few(known) if subject == "data files" and all(map(is_watched, runs)) else set[str]()
+        if changed := [each for each in other_texts(known) if each not in few]:
             text = f"runs of {group.label} read {versions_of(changed)}: run all of them again"
             text += ", or pass what they set to track(settings=)" * (is_tracked(runs[0]) and subject == "files read")
             yield Caveat(subject, "doubt", text)
+        if changed := [each for each in other_texts(known) if each in few]:
+            text = f"some of the {len(runs)} runs of {group.label} read {versions_of(changed)}"
+            yield Caveat(subject, "note", f"{text}, unless another program did")
 
 
 _LEAST_RUNS = 3

@@ -19,8 +19,10 @@ from levelbench.records.caveats import (
     distinct_texts,
     fact,
     is_tracked,
+    is_watched,
     kind_of,
     listed,
+    read_by_few,
     shortened,
     versions_of,
 )
@@ -246,10 +248,15 @@ def settings_without_effect(sides: Sides) -> Iterator[Caveat]:
 
 def data_files(sides: Sides) -> Iterator[Caveat]:
     """Data files that programs read by themselves, of which no task knows; equal ones may have different names."""
-    read = []
-    for _, runs in sides.each:
-        known = (run.data_read for run in runs if run.status == "done")
-        read.append({digest: name for each in known for name, digest in each.items()})
+    read, few_runs = [], False
+    for group, runs in sides.each:
+        known = [run.data_read for run in runs if run.status == "done"]
+        watched = all(map(is_watched, runs))
+        few_runs = few_runs or (watched and len(known) < _MANY_RUNS)
+        if few := read_by_few(known) if watched else set():
+            text = f"some of the {len(known)} runs of {group.label} read {listed(sorted(few))}"
+            yield Caveat("data files", "note", f"{text}, unless another program did")
+        read.append({digest: name for each in known for name, digest in each.items() if name not in few})
     one, other = read
     alone = [[mine[each] for each in mine.keys() - theirs] for mine, theirs in ((one, other), (other, one))]
     if not (one and other and any(alone)):
@@ -264,9 +271,12 @@ def data_files(sides: Sides) -> Iterator[Caveat]:
         unknown = "whether both learn from" + (" the same" if scored else " and are scored on the same") + " is unknown"
     else:
         unknown = "they have others of these kinds in common, and one may have needed fewer"
+    words += ", unless another program read them" if few_runs else ""
     text = f"they read different data files ({words}): {unknown}"
     yield Caveat("data files", "note" if scored or not more else "doubt", text)
 
+
+_MANY_RUNS = 3
 
 _SHARDS = 3
 """So many files of one kind that both sides read are one set."""
