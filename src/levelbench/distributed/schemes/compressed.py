@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, final
 
 from levelbench.distributed.compression.compressors import (
     CastCompressor,
@@ -290,6 +290,18 @@ class Threshold(Compressed):
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
         return GatheredAnyLength(ThresholdCompressor(self.threshold, self.relative), self.expected)
+
+    def simulated(self) -> Scheme:
+        return _ThresholdAsExpected(self.error_feedback, self.threshold, self.relative, self.expected)
+
+
+@final
+@dataclass(frozen=True)
+class _ThresholdAsExpected(Threshold):
+    """Sends the share ``expected`` of all elements: simulated gradients say nothing about those of a training."""
+
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        return GatheredAnyLength(TopKCompressor(min(self.expected, 1.0)), 1.0)
 
 
 @dataclass(frozen=True)
