@@ -18,8 +18,8 @@ from typing import Literal
 import msgspec
 
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob, last_lines, read_reports
-from levelbench.distributed.launching.environment import StopWatch
+from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob, read_reports
+from levelbench.distributed.launching.environment import PATIENCE, StopWatch
 from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, mark, only_one
@@ -33,8 +33,6 @@ from levelbench.training.observers import Pulse
 
 __all__ = ["run_team"]
 
-_PATIENCE = 0.9
-"""How long a rank may be stopped, in units of the timeout: what ends the others then takes a while, too."""
 _SEEN_S = 60.0
 """How late a file written on another machine may show in a shared folder."""
 _LOOK_S = 0.5
@@ -70,9 +68,9 @@ def run_team(
         look = _Look(Inbox(folder, distribution.ranks), Pulse.at(folder / PULSE), on_progress, folder / ANSWERS)
         try:
             with ENGINES[name].start(command, distribution.ranks, folder, {}, **options) as running:
-                look.stops = StopWatch(running.job, distribution.ranks, _PATIENCE * job.timeout_s)
+                look.stops = StopWatch(running.job, distribution.ranks, PATIENCE * job.timeout_s)
                 if not one_of_several:
-                    patience_s = max(_PATIENCE * job.timeout_s, _SEEN_S * ENGINES[name].elsewhere(options))
+                    patience_s = max(PATIENCE * job.timeout_s, _SEEN_S * ENGINES[name].elsewhere(options))
                     look.waits = _Waits(folder, distribution.ranks, patience_s, distribution.communicator == "mpi")
                 look.follow(running)
             error = _error(job, look.stopped or running.failure(), look.told)
@@ -175,7 +173,7 @@ class _Look:
         """Whether a rank has been stopped for too long."""
         rank = None if self.stops is None else self.stops.lost()
         if rank is not None:
-            self.stopped = _silence(running, rank, "stopped")
+            self.stopped = running.silence(rank, "stopped")
         return rank is not None
 
     def _waits_in_vain(self, running: RunningJob, done: bool) -> bool:
@@ -184,7 +182,7 @@ class _Look:
         # A stopped rank is left to the watch that can say so.
         if found is None or (self.stops is not None and self.stops.seen):
             return False
-        self.stopped = _silence(running, *found)
+        self.stopped = running.silence(*found)
         return True
 
     def _answer(self, messages: list[Message]) -> None:
@@ -202,11 +200,6 @@ class _Look:
             # The cause is reported in any case.
             with suppress(StoreError):
                 end_failed(path, f"rank {cause.rank}: {cause.fault}")
-
-
-def _silence(running: RunningJob, rank: int | None, note: str) -> Failure:
-    log = running.folder / "launcher.log" if rank is None else running.log(rank)
-    return Failure(rank, None, None, last_lines(log), log, note)
 
 
 def _cause(failure: Failure | None, told: list[Message]) -> Message | None:
