@@ -50,18 +50,27 @@ class ToPredict:
     links: tuple[Calibrated, Calibrated] | None = None
 
 
-_SIZES = tuple(1 << at for at in (10, 14, 17, 20, 22, 23))
-_LINKS_S = 12.0
+_SIZES = tuple(1 << at for at in (10, 13, 16, 18, 20, 22))
+_LINKS_S = 20.0
+_COLLECTIVES = ("all-reduce", "all-gather", "all-to-all")
 
 
 def with_measured_links(wanted: ToPredict, team: Distribution, timeout_s: float) -> ToPredict:
-    """The same on links as measured: by all-reduces of two ranks, started and connected like the runs of ``team``."""
+    """The same on links as measured: by collectives of two ranks, started and connected like the runs of ``team``.
+
+    Latency and bandwidth are those of the all-reduce; libraries reach less with others.
+    """
     name, options = parse_item(team.engine)
-    job = SweepJob(team.communicator, ("all-reduce",), _SIZES, _LINKS_S, timeout_s)
+    job = SweepJob(team.communicator, _COLLECTIVES, _SIZES, _LINKS_S, timeout_s)
     points = measure_communicator(job, ENGINES[name], 2, lambda _: None, options)
-    links = link_of(fit(fit_points([(each.nbytes, each.estimate()) for each in points])), rounds_of("all-reduce", 2))
-    network = replace(wanted.network, alpha_s=links[0].value, beta=links[1].value)
-    return replace(wanted, network=network, links=links)
+    links = {}
+    for operation in _COLLECTIVES:
+        estimates = [(each.nbytes, each.estimate()) for each in points if each.operation == operation]
+        links[operation] = link_of(fit(fit_points(estimates)), rounds_of(operation, 2))
+    alpha, beta = links[_COLLECTIVES[0]]
+    shares = [(each.replace("-", "_"), links[each][1].value / beta.value) for each in _COLLECTIVES[1:]]
+    network = replace(wanted.network, alpha_s=alpha.value, beta=beta.value, reached=tuple(shares))
+    return replace(wanted, network=network, links=(alpha, beta))
 
 
 def check_simulable(arm: Arm, wanted: ToPredict) -> None:
