@@ -77,6 +77,7 @@ def test_more_ranks_are_predicted_from_those_that_were_measured_and_said_to_be(c
         (["--ranks", "1,2", "--engine", "torchrun[nodes=2]"], "leave 1 out"),
         (["--network", "alpha=2us,beta=1GB/s"], "--simulate"),
         (["--simulate", "8", "--network", "alpha=2us"], "beta"),
+        (["--ranks", "1", "--simulate", "8", "--network", "measured"], "--ranks 1,2"),
     ],
 )
 def test_words_that_cannot_be_meant_are_refused_before_anything_runs(call, tmp_path, words, said):

@@ -9,6 +9,7 @@ from levelbench.distributed.launching import PEER_LOST
 from levelbench.distributed.launching.base import Failure
 from levelbench.distributed.sweep import SweepPoint
 from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UnsupportedError
+from levelbench.experiments import communicators
 from levelbench.experiments.communicators import (
     ERRORS,
     JOB,
@@ -38,7 +39,7 @@ class Planted:
         if self.told:
             (folder / ERRORS).write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in self.told))
         failure = self.ended and Failure(*self.ended, lines=("its last words",), log=folder / "rank-1.log")
-        return nullcontext(SimpleNamespace(wait=lambda seconds: True, failure=lambda: failure))
+        return nullcontext(SimpleNamespace(wait=lambda seconds: True, failure=lambda: failure, job="planted"))
 
 
 def told(rank, found, lost):
@@ -49,6 +50,25 @@ def test_points_are_delivered_one_by_one_and_returned_together():
     engine, seen = Planted(points=[POINT, POINT]), []
     assert measure_communicator(SWEEP, engine, 2, seen.append) == [POINT, POINT] == seen
     assert engine.job["operations"] == ["all-reduce"]
+
+
+def test_a_rank_that_is_stopped_while_the_others_wait_for_it_is_named(monkeypatch):
+    class Waiting(Planted):
+        def start(self, command, ranks, folder, environment):
+            (folder / POINTS).touch()
+
+            def silence(rank, note):
+                return Failure(rank, None, None, (), folder / "rank-1.log", note)
+
+            return nullcontext(SimpleNamespace(wait=lambda _: False, kill=lambda: None, silence=silence, job="planted"))
+
+    class Watch:
+        def __init__(self, job, ranks, patience_s):
+            self.lost = lambda: 1
+
+    monkeypatch.setattr(communicators, "StopWatch", Watch)
+    with pytest.raises(LevelbenchError, match="rank 1 did not answer, stopped"):
+        measure_communicator(SWEEP, Waiting(), 2, lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +122,7 @@ def test_a_line_that_is_written_in_two_parts_is_one_point(tmp_path):
                     file.write(parts.pop(0))
                 return not parts
 
-            return nullcontext(SimpleNamespace(wait=wait, failure=lambda: None))
+            return nullcontext(SimpleNamespace(job="planted", wait=wait, failure=lambda: None))
 
     assert measure_communicator(SWEEP, Slow(), 2, lambda point: None) == [POINT]
 

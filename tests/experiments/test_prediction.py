@@ -7,7 +7,10 @@ import pytest
 pytest.importorskip("greenlet")
 
 from levelbench.distributed.simulation.model import Compute
-from levelbench.experiments.prediction import _with_fixed_part
+from levelbench.distributed.simulation.networks import Interconnect
+from levelbench.distributed.sweep import SweepPoint
+from levelbench.experiments import prediction
+from levelbench.experiments.prediction import ToPredict, _with_fixed_part, with_measured_links
 from levelbench.records import Distribution
 from levelbench.records.schema import Samples
 
@@ -46,3 +49,27 @@ def test_workers_that_share_cores_say_nothing_about_it():
 def test_the_fixed_part_is_never_more_than_the_step_nor_less_than_nothing():
     assert _with_fixed_part(ONE, [team(2, 1500)]).fixed_s == ONE.mean_s
     assert _with_fixed_part(ONE, [team(2, 100)]).fixed_s == 0
+
+
+def test_links_are_those_that_two_ranks_measure(monkeypatch):
+    """An all-reduce of two ranks is two messages of half the bytes, an all-gather one: 2 alpha + n / beta, and half."""
+    asked = []
+
+    def measure(job, engine, ranks, on_point, options):
+        asked.append((job.communicator, engine.name, ranks, options))
+        messages = {"all-reduce": (2, 1e8), "all-gather": (1, 0.8e8), "all-to-all": (1, 0.5e8)}
+        return [
+            SweepPoint(each, nbytes, (messages[each][0] * (1e-4 + nbytes / 2 / messages[each][1]),) * 10, 0, "", "")
+            for each in job.operations
+            for nbytes in job.sizes
+        ]
+
+    monkeypatch.setattr(prediction, "measure_communicator", measure)
+    distribution = Distribution(4, "all-reduce", {}, "hosts[rate=1gbit]", "gloo")
+    wanted = ToPredict([], [8], Interconnect(1.0, 1.0, topology="ring"))
+    found = with_measured_links(wanted, distribution, 60.0)
+    assert asked == [("gloo", "hosts", 2, {"rate": "1gbit"})]
+    assert (found.network.alpha_s, found.network.beta) == (pytest.approx(1e-4), pytest.approx(1e8))
+    assert dict(found.network.reached) == {"all_gather": pytest.approx(0.8), "all_to_all": pytest.approx(0.5)}
+    assert found.network.topology == "ring"
+    assert found.links[1].low <= found.network.beta <= found.links[1].high

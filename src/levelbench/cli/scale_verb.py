@@ -52,7 +52,8 @@ __all__ = ["command"]
 @click.option("--simulate", help="Also predict these numbers of ranks: 8,64,512,4096.")
 @click.option(
     "--network",
-    help='Network of the predictions: "alpha=2us,beta=25GB/s,topology=flat|ring|tree|fat-tree|torus|hosts".',
+    help='Network of the predictions: "alpha=2us,beta=25GB/s,topology=flat|ring|tree|fat-tree|torus|hosts"; or '
+    '"measured" for links like those between the ranks here.',
 )
 @click.option("--fresh", is_flag=True, help="Run everything again, even if the store has it.")
 @shared.spawn_option
@@ -160,13 +161,13 @@ def _conclude(
     title = f"Scaling of {specification.task}[recipe={specification.recipe}] on {specification.framework}{_team(plan)}"
     found = scaling(title, groups, list(records.values()), given["level"])
     if as_json:
-        predicted = _predict(plan, records, wanted)
+        predicted = _predict(plan, records, wanted, given)
         told = {"predictions": [dataclasses.asdict(each) for each in predicted]}
         shared.emit_json({**scaling_json(found), **told, **_write(found, predicted, given)})
     else:
         with shared.as_far_as_read():
             _print(found)
-        predicted = _predict(plan, records, wanted)
+        predicted = _predict(plan, records, wanted, given)
         with shared.as_far_as_read():
             _print_predictions(predicted)
         for name, path in _write(found, predicted, given).items():
@@ -174,11 +175,16 @@ def _conclude(
     return 0 if all(group.reached for group in groups) else 1
 
 
-def _predict(plan: RunPlan, records: dict[tuple[int, int], Record], wanted: ToPredict | None) -> list[Prediction]:
+def _predict(
+    plan: RunPlan, records: dict[tuple[int, int], Record], wanted: ToPredict | None, given: dict[str, Any]
+) -> list[Prediction]:
     if wanted is None:
         return []
-    from levelbench.experiments.prediction import predictions
+    from levelbench.experiments.prediction import predictions, with_measured_links
 
+    if measures_links(given):
+        team = next(each for arm in plan.arms if (each := arm.specification.distribution) is not None)
+        wanted = with_measured_links(wanted, team, given["timeout"])
     return predictions(plan.arms[0], list(records.values()), wanted)
 
 
@@ -267,6 +273,14 @@ def same_threads(given: dict[str, Any]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+_MEASURED = "measured"
+
+
+def measures_links(given: dict[str, Any]) -> bool:
+    """Whether the links of predictions are to be measured."""
+    return (given["network"] or "").split(",")[0].strip() == _MEASURED
+
+
 def wanted_of(given: dict[str, Any], arm: Arm) -> ToPredict | None:
     """What to predict, read before anything is measured."""
     if given["simulate"] is None:
@@ -274,7 +288,7 @@ def wanted_of(given: dict[str, Any], arm: Arm) -> ToPredict | None:
             raise UsageError("--network", "it is for predictions, but none are requested", "add --simulate 8,64")
         return None
     if given["network"] is None:
-        do = "give it: --network alpha=2us,beta=25GB/s"
+        do = "give it: --network alpha=2us,beta=25GB/s; or --network measured"
         raise UsageError(f"--simulate {given['simulate']}", "the network to predict for is not given", do)
     from levelbench.distributed.simulation.networks import parse
     from levelbench.experiments.prediction import ToPredict, check_simulable
@@ -283,7 +297,14 @@ def wanted_of(given: dict[str, Any], arm: Arm) -> ToPredict | None:
     if 1 not in numbers_of(given["ranks"]):
         found = "it is calibrated on runs of one process, but that point is missing"
         raise UsageError(f"--simulate {given['simulate']}", found, f"add it: --ranks 1,{given['ranks']}")
+    network = given["network"]
+    if measures_links(given):
+        if numbers_of(given["ranks"])[-1] < 2:
+            found = "links are measured between ranks, and there is one rank"
+            raise UsageError(f"--network {network}", found, f"add --ranks {given['ranks']},2, or give alpha and beta")
+        # Replaced by what is measured.
+        network = network.replace(_MEASURED, "alpha=1us,beta=1GB/s", 1)
     schemes = [parse_item(each or "all-reduce") for each in listed_schemes(given["scheme"])]
-    wanted = ToPredict(schemes, numbers_of(given["simulate"]), parse(given["network"]), given["scaling"] or "strong")
+    wanted = ToPredict(schemes, numbers_of(given["simulate"]), parse(network), given["scaling"] or "strong")
     check_simulable(arm, wanted)
     return wanted

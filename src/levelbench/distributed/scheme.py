@@ -215,6 +215,10 @@ class Scheme(ABC):
         """:meth:`traffic` over the communicator of that name, for schemes that send by themselves."""
         return self.traffic(parameters, itemsize, size, rank)
 
+    def simulated(self) -> Scheme:
+        """The scheme that a simulation runs in its place: one that sends as expected, whatever the gradients are."""
+        return self
+
     def traffic_within(self) -> float:
         """The factor by which the mean sent per step may differ from :meth:`traffic`: 1 if that is exact.
 

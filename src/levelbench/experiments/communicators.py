@@ -18,8 +18,8 @@ import msgspec
 
 from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching.base import PEER_LOST, Engine, RunningJob
-from levelbench.distributed.launching.environment import RankPlace, place_of
+from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob
+from levelbench.distributed.launching.environment import PATIENCE, RankPlace, StopWatch, place_of
 from levelbench.distributed.sweep import How, SweepPoint, rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.experiments.processes import reported_error
@@ -76,8 +76,9 @@ def measure_communicator(
         (folder / POINTS).touch()
         command = [sys.executable, "-m", "levelbench.experiments.communicators", str(folder)]
         with engine.start(command, ranks, folder, {}, **(options or {})) as running:
-            points = _follow(running, folder / POINTS, on_point)
-            if (failure := running.failure()) is None:
+            stops = StopWatch(running.job, ranks, PATIENCE * job.timeout_s)
+            points, stopped = _follow(running, folder / POINTS, on_point, stops)
+            if (failure := stopped or running.failure()) is None:
                 return points
         told = _errors_of(folder / ERRORS)
         own = [each for each in told if not each.lost]
@@ -91,18 +92,24 @@ def measure_communicator(
         raise error
 
 
-def _follow(running: RunningJob, path: Path, on_point: Callable[[SweepPoint], None]) -> list[SweepPoint]:
+def _follow(
+    running: RunningJob, path: Path, on_point: Callable[[SweepPoint], None], stops: StopWatch
+) -> tuple[list[SweepPoint], Failure | None]:
+    """The points, until all ranks have ended, or been ended because one of them was stopped."""
     points: list[SweepPoint] = []
     with path.open("rb") as file:
         ended, begun = False, b""
         while not ended:
             ended = running.wait(_LOOK_S)
+            if not ended and (rank := stops.lost()) is not None:
+                running.kill()
+                return points, running.silence(rank, "stopped")
             # The last line may be incomplete, for now or because its rank was killed.
             *lines, begun = (begun + file.read()).split(b"\n")
             for line in lines:
                 points.append(msgspec.json.decode(line, type=SweepPoint))
                 on_point(points[-1])
-    return points
+    return points, None
 
 
 def _errors_of(path: Path) -> list[RankError]:

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -22,7 +23,7 @@ from levelbench.experiments.jobs import Job, Message
 from levelbench.records.locks import hold, store_fault
 from levelbench.records.writer import path_part
 
-__all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "record_paths"]
+__all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "mark", "messages_of", "only_one", "record_paths"]
 
 JOB = "job.json"
 """The job's file in its folder."""
@@ -37,6 +38,11 @@ JOBS = ".jobs"
 def messages_of(folder: Path, rank: int, restarts: int = 0) -> Path:
     """The file for the messages of a rank that was restarted ``restarts`` times, one line per message."""
     return folder / f"messages-{rank}{f'.{restarts}' if restarts else ''}.jsonl"
+
+
+def mark(folder: Path, moment: Literal["ready", "met", "left"], rank: int, restarts: int = 0) -> Path:
+    """The empty file that a rank writes once it is ready to meet the others, has met them, or only libraries end."""
+    return folder / f"{moment}-{rank}.{restarts}"
 
 
 def record_paths(folder: Path) -> list[Path]:

@@ -1,9 +1,9 @@
 """Predictions for numbers of ranks that are not here, calibrated on the runs of one process that are.
 
 What a step computes is measured, as is what the scheme itself computes (packing and compressing), what it sends is the
-scheme's, and the network is what the user says it is. How many examples a target needs is measured as well, never
-guessed: that of one process where a scheme is consistent, else that of the scheme's own runs, and where there are none
-no time to the target is predicted.
+scheme's, and the network is what the user says it is, or what two ranks here measure it to be. How many examples a
+target needs is measured as well, never guessed: that of one process where a scheme is consistent, else that of the
+scheme's own runs, and where there are none no time to the target is predicted.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from typing import cast
 import numpy as np
 
 from levelbench.distributed.finding import named_scheme
+from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.simulation.encoding import encoding_s
-from levelbench.distributed.simulation.model import Compute, ModelShape, Uncertain, of_samples
+from levelbench.distributed.simulation.model import Calibrated, Compute, ModelShape, Uncertain, link_of, of_samples
 from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.distributed.simulation.predict import Prediction, predict
+from levelbench.distributed.sweep import fit, fit_points, rounds_of
 from levelbench.errors import UnsupportedError, UsageError
+from levelbench.experiments.communicators import SweepJob, measure_communicator
 from levelbench.experiments.request import Arm, load_task
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
-from levelbench.records import Record, summarise
+from levelbench.records import Distribution, Record, parse_item, summarise
 from levelbench.training.task import Recipe, Setting
 
-__all__ = ["ToPredict", "check_simulable", "predictions"]
+__all__ = ["ToPredict", "check_simulable", "predictions", "with_measured_links"]
 
 _COMPUTE = ("data", "forward", "backward")
 _WARM_UP = 0.1
@@ -35,12 +38,39 @@ _WARM_UP = 0.1
 
 @dataclass(frozen=True)
 class ToPredict:
-    """What is to be predicted: schemes by name with their settings, numbers of ranks, on which network."""
+    """What is to be predicted: schemes by name with their settings, numbers of ranks, on which network.
+
+    ``links`` are the latency and bandwidth of the network's links with their intervals, where they were measured.
+    """
 
     schemes: Sequence[tuple[str, dict[str, Setting]]]
     ranks: Sequence[int]
     network: Interconnect
     scaling: str = "strong"
+    links: tuple[Calibrated, Calibrated] | None = None
+
+
+_SIZES = tuple(1 << at for at in (10, 13, 16, 18, 20, 22))
+_LINKS_S = 20.0
+_COLLECTIVES = ("all-reduce", "all-gather", "all-to-all")
+
+
+def with_measured_links(wanted: ToPredict, team: Distribution, timeout_s: float) -> ToPredict:
+    """The same on links as measured: by collectives of two ranks, started and connected like the runs of ``team``.
+
+    Latency and bandwidth are those of the all-reduce; libraries reach less with others.
+    """
+    name, options = parse_item(team.engine)
+    job = SweepJob(team.communicator, _COLLECTIVES, _SIZES, _LINKS_S, timeout_s)
+    points = measure_communicator(job, ENGINES[name], 2, lambda _: None, options)
+    links = {}
+    for operation in _COLLECTIVES:
+        estimates = [(each.nbytes, each.estimate()) for each in points if each.operation == operation]
+        links[operation] = link_of(fit(fit_points(estimates)), rounds_of(operation, 2))
+    alpha, beta = links[_COLLECTIVES[0]]
+    shares = [(each.replace("-", "_"), links[each][1].value / beta.value) for each in _COLLECTIVES[1:]]
+    network = replace(wanted.network, alpha_s=alpha.value, beta=beta.value, reached=tuple(shares))
+    return replace(wanted, network=network, links=(alpha, beta))
 
 
 def check_simulable(arm: Arm, wanted: ToPredict) -> None:
@@ -87,17 +117,18 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[
     for name, settings in wanted.schemes:
         scheme = named_scheme(name, settings)
         for ranks in wanted.ranks:
-            encode_s = encoding_s(scheme, shapes, ranks, backend)
+            encode = encoding_s(scheme, shapes, ranks, backend)
+            alpha, beta = wanted.links or (None, None)
             found.append(
                 predict(
                     scheme,
                     ranks,
                     ModelShape(shapes),
-                    replace(compute, encode_s=encode_s or 0.0),
+                    replace(compute, encode_s=encode.value if encode else 0.0),
                     wanted.network,
                     batch=batch,
                     scaling=wanted.scaling,
-                    uncertain=Uncertain(compute_s=of_samples(compute.samples_s)),
+                    uncertain=Uncertain(of_samples(compute.samples_s), alpha, beta, encode),
                     optimizer=recipe.optimizer,
                     examples_to_target=_examples(scheme.name, scheme.consistent, wanted.scaling, alone, records),
                 )

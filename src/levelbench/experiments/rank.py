@@ -18,6 +18,7 @@ when a rank died.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -41,7 +42,7 @@ from levelbench.distributed.launching.launchers import RESTARTS
 from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DataError, DefinitionError, LevelbenchError, UsageError
 from levelbench.experiments.child import boundary, message_of
-from levelbench.experiments.jobfolder import ANSWERS, JOB, PULSE, messages_of, record_paths
+from levelbench.experiments.jobfolder import ANSWERS, JOB, PULSE, mark, messages_of, record_paths
 from levelbench.experiments.jobs import Hear, Job, Member, Message, Tell, Together, Written
 from levelbench.measure.clocks import HOST
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
@@ -474,6 +475,8 @@ def main(arguments: Sequence[str]) -> int:
     # Other launchers never restart ranks, and their machines share the folder.
     restarts = count_start(folder, place.local_rank, os.environ) if place.engine == "torchrun" else 0
     messages = messages_of(folder, place.rank, restarts)
+    # The first to be registered is called last.
+    atexit.register(mark(folder, "left", place.rank, restarts).touch)
     # On several nodes, the command of each waits for a message.
     leads = place.rank == 0 or place.local_rank == 0
     if leads:
@@ -502,7 +505,9 @@ def _take_part(job: Job, place: RankPlace, tell: Tell, folder: Path, restarts: i
             found = f"its launcher started {place.size}"
             raise UsageError(f"a run on {distribution.ranks} ranks", found, f"start {distribution.ranks}")
         scheme = named_scheme(distribution.scheme, distribution.settings)
+        mark(folder, "ready", place.rank, restarts).touch()
         communicator = open_communicator(distribution.communicator, place, job.timeout_s)
+        mark(folder, "met", place.rank, restarts).touch()
     except LevelbenchError as error:
         tell(message_of(error))
         return error.exit_code

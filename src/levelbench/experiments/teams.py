@@ -13,15 +13,16 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob, last_lines
-from levelbench.distributed.launching.environment import StopWatch
+from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob, read_reports
+from levelbench.distributed.launching.environment import PATIENCE, StopWatch
 from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
-from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
+from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, mark, only_one
 from levelbench.experiments.jobs import Job, Message, Parent
 from levelbench.experiments.processes import reported_error
 from levelbench.measure.clocks import HOST
@@ -32,8 +33,8 @@ from levelbench.training.observers import Pulse
 
 __all__ = ["run_team"]
 
-_PATIENCE = 0.9
-"""How long a rank may be stopped, in units of the timeout: what ends the others then takes a while, too."""
+_SEEN_S = 60.0
+"""How late a file written on another machine may show in a shared folder."""
 _LOOK_S = 0.5
 _LOOK_SOON_S = 0.05
 """Used while the first rank may wait for an answer: before its clock starts and after the last evaluation."""
@@ -67,7 +68,10 @@ def run_team(
         look = _Look(Inbox(folder, distribution.ranks), Pulse.at(folder / PULSE), on_progress, folder / ANSWERS)
         try:
             with ENGINES[name].start(command, distribution.ranks, folder, {}, **options) as running:
-                look.stops = StopWatch(running.job, distribution.ranks, _PATIENCE * job.timeout_s)
+                look.stops = StopWatch(running.job, distribution.ranks, PATIENCE * job.timeout_s)
+                if not one_of_several:
+                    patience_s = max(PATIENCE * job.timeout_s, _SEEN_S * ENGINES[name].elsewhere(options))
+                    look.waits = _Waits(folder, distribution.ranks, patience_s, distribution.communicator == "mpi")
                 look.follow(running)
             error = _error(job, look.stopped or running.failure(), look.told)
         finally:
@@ -79,6 +83,45 @@ def run_team(
         return path, error, None if one_of_several and not testimony else testimony
     asked, do = f"the record of a run on {_team(job)}", "give a --store that all machines share"
     return None, error or StoreError(asked, f"{path} is on another machine than this one", do), None
+
+
+class _Waits:
+    """Watches for a rank that the others wait for where no timeout ends it: before they have met, and after the run.
+
+    MPI waits for all ranks as it starts and ends, and launchers wait for all to end.
+    """
+
+    def __init__(self, folder: Path, ranks: int, patience_s: float, mpi: bool) -> None:
+        """``mpi``: the ranks meet by MPI; other libraries have timeouts once they have begun to meet."""
+        self._folder, self._everyone, self._mpi = folder, range(ranks), mpi
+        self._patience_ns = int(patience_s * 1e9)
+        self._stage = (0, "start")
+        self._since_ns = 0
+
+    def lost(self, restarts: int, done: bool) -> tuple[int | None, str] | None:
+        """The rank that has been waited for too long (``None``: it is not known which), and the words for it.
+
+        ``done``: the first rank has said that the run is done.
+        """
+        if not done and self._stage == (restarts, "met"):
+            return None
+        missing = self._missing("left" if done else "ready", restarts)
+        if done:
+            ended = {report.rank for report in read_reports(self._folder, len(self._everyone))}
+            stage, missing = "end", missing or [rank for rank in self._everyone if rank not in ended]
+        elif missing:
+            stage = "start" if len(missing) == len(self._everyone) else "ready"
+        else:
+            stage = "met" if not self._mpi or mark(self._folder, "met", 0, restarts).exists() else "meet"
+        if (restarts, stage) != self._stage:
+            self._stage, self._since_ns = (restarts, stage), HOST.now_ns()
+        if stage in ("start", "met") or HOST.now_ns() - self._since_ns < self._patience_ns:
+            return None
+        return (missing[0], "while the others waited for it") if missing else (None, "and its ranks did not meet")
+
+    def _missing(self, moment: Literal["ready", "left"], restarts: int) -> list[int]:
+        """The ranks that have not written this mark."""
+        return [rank for rank in self._everyone if not mark(self._folder, moment, rank, restarts).exists()]
 
 
 @dataclass
@@ -93,8 +136,9 @@ class _Look:
     witness: Parent = field(default_factory=Parent)
     path: Path | None = None
     stops: StopWatch | None = None
+    waits: _Waits | None = None
     stopped: Failure | None = None
-    """The rank that was stopped for so long that this process ended the others."""
+    """The rank that was stopped or waited for so long that this process ended the others."""
 
     def follow(self, running: RunningJob) -> None:
         """Watch until all have ended; write the end of the record if the run failed by an error of its own."""
@@ -103,9 +147,8 @@ class _Look:
         phase, alive = "start", True
         while alive:
             alive = not running.wait(_LOOK_S if phase == "train" else _LOOK_SOON_S)
-            if alive and self.stops is not None and (rank := self.stops.lost()) is not None:
+            if alive and (self._stops(running) or self._waits_in_vain(running, phase == "done")):
                 running.kill()
-                self.stopped = Failure(rank, None, None, last_lines(running.log(rank)), running.log(rank), "stopped")
                 alive = False
             restarts = self.inbox.restarts
             self.witness.look()
@@ -125,6 +168,22 @@ class _Look:
             if self.on_progress is not None:
                 elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
                 self.on_progress(follower.poll() if follower else [], elapsed_s, phase, self.pulse.steps)
+
+    def _stops(self, running: RunningJob) -> bool:
+        """Whether a rank has been stopped for too long."""
+        rank = None if self.stops is None else self.stops.lost()
+        if rank is not None:
+            self.stopped = running.silence(rank, "stopped")
+        return rank is not None
+
+    def _waits_in_vain(self, running: RunningJob, done: bool) -> bool:
+        """Whether the ranks have waited too long for one of them."""
+        found = None if self.waits is None else self.waits.lost(self.inbox.restarts, done)
+        # A stopped rank is left to the watch that can say so.
+        if found is None or (self.stops is not None and self.stops.seen):
+            return False
+        self.stopped = running.silence(*found)
+        return True
 
     def _answer(self, messages: list[Message]) -> None:
         """Answer the first rank, as the witness of its clock, if it waits for that."""

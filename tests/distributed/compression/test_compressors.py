@@ -177,6 +177,12 @@ def test_a_threshold_keeps_what_reaches_it_and_never_a_zero(threshold, relative,
     assert np.count_nonzero(estimate(ThresholdCompressor(threshold, relative), values)) == kept
 
 
+@pytest.mark.parametrize("unit", [1e20, 1e-25])
+def test_a_relative_threshold_is_the_same_where_squares_overflow_or_vanish(unit):
+    values = np.array([0, 1, -2, 1, 0, 0, 0, 4], np.float32) * np.float32(unit)
+    assert np.nonzero(estimate(ThresholdCompressor(2.0, True), values))[0].tolist() == [7]
+
+
 @pytest.mark.parametrize(
     "compressor", [QSGDCompressor(1, 8), QSGDCompressor(5, 8), QSGDCompressor(3, 8, "max")], ids=str
 )

@@ -1,4 +1,4 @@
-"""A rank that was stopped is named, and everything ends, also while a library that knows no timeout waits for it."""
+"""A rank that stops or hangs is named, and everything ends, also while a library without a timeout waits for it."""
 
 import os
 import select
@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.base import ExitReport
 from levelbench.distributed.launching.environment import StopWatch, marked, state_of
+from levelbench.experiments.jobfolder import mark
 from levelbench.experiments.jobs import Job
 from levelbench.experiments.request import Options, TeamOptions, resolve
-from levelbench.experiments.teams import run_team
+from levelbench.experiments.teams import _Waits, run_team
 from levelbench.records import Store, new_id
 
 STOPS = "import os, signal, time; os.environ['LEVELBENCH_RANK'] == '1' and os.kill(os.getpid(), signal.SIGSTOP)"
@@ -51,9 +53,47 @@ def test_a_rank_that_is_continued_in_time_is_not_lost(stopping):
         select.select([], [], [], 0.05)
 
 
+def marked_by(folder, moment, *ranks):
+    for rank in ranks:
+        mark(folder, moment, rank).touch()
+
+
+def test_the_others_wait_for_the_rank_that_is_not_ready(tmp_path):
+    waits = _Waits(tmp_path, 3, 0.0, mpi=False)
+    assert waits.lost(0, done=False) is None
+    marked_by(tmp_path, "ready", 0, 2)
+    assert waits.lost(0, done=False) == (1, "while the others waited for it")
+
+
+def test_ranks_that_are_ready_and_do_not_meet_are_ended_where_mpi_has_no_timeout(tmp_path):
+    marked_by(tmp_path, "ready", 0, 1)
+    assert _Waits(tmp_path, 2, 0.0, mpi=False).lost(0, done=False) is None
+    waits = _Waits(tmp_path, 2, 0.0, mpi=True)
+    assert waits.lost(0, done=False) == (None, "and its ranks did not meet")
+    marked_by(tmp_path, "met", 0)
+    assert waits.lost(0, done=False) is None
+
+
+def test_restarted_ranks_are_waited_for_again(tmp_path):
+    waits = _Waits(tmp_path, 2, 0.0, mpi=False)
+    marked_by(tmp_path, "ready", 0, 1)
+    assert waits.lost(0, done=False) is None
+    mark(tmp_path, "ready", 1, 1).touch()
+    assert waits.lost(1, done=False) == (0, "while the others waited for it")
+
+
+def test_the_rank_that_does_not_leave_after_the_run_is_named_before_those_that_end_later(tmp_path):
+    waits = _Waits(tmp_path, 3, 0.0, mpi=True)
+    marked_by(tmp_path, "left", 0, 1)
+    assert waits.lost(0, done=True) == (2, "while the others waited for it")
+    marked_by(tmp_path, "left", 2)
+    ExitReport(0, 0, None, ended=False, stopped=False, time_ns=1).write(tmp_path)
+    assert waits.lost(0, done=True) == (1, "while the others waited for it")
+
+
 SCHEME = '''
-"""An all-reduce of which a rank stops or dies at a stage."""
-import os, signal
+"""An all-reduce of which a rank stops, hangs or dies at a stage."""
+import atexit, os, signal, time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,10 +102,13 @@ from levelbench.distributed.schemes.all_reduce import AllReduce
 
 def at(stage):
     if stage == "{stage}" and os.environ.get("LEVELBENCH_RANK") == "1":
+        if "{how}" == "hang":
+            time.sleep(1e6)
         os.kill(os.getpid(), signal.{how})
 
 
 at("start")
+atexit.register(at, "exit")
 
 
 @dataclass(frozen=True)
@@ -112,6 +155,16 @@ def test_a_rank_that_stops_at_any_stage_is_named(tmp_path, engine, stage):
     pytest.importorskip("torch" if engine != "mpi" else "mpi4py")
     error = stopped_run(tmp_path, engine, stage, "SIGSTOP", 30.0)
     assert error.found.startswith("rank 1 did not answer")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "stage"), [("process", "start"), ("mpi", "start"), ("process", "exit"), ("mpi", "exit")]
+)
+def test_a_rank_that_hangs_where_no_timeout_ends_it_is_named(tmp_path, engine, stage):
+    pytest.importorskip("torch" if engine != "mpi" else "mpi4py")
+    error = stopped_run(tmp_path, engine, stage, "hang", 30.0)
+    assert error.found.startswith("rank 1 did not answer, while the others waited for it")
 
 
 @pytest.mark.slow

@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.distributed.simulation.networks import Interconnect, bandwidth, duration_s, parse, torus_path
+from levelbench.distributed.simulation.networks import (
+    Interconnect,
+    bandwidth,
+    collective_s,
+    duration_s,
+    parse,
+    torus_path,
+)
 from levelbench.errors import UnknownNameError, UsageError
 
 ALPHA, BETA = 2e-6, 1e9
@@ -22,6 +29,12 @@ def test_a_round_between_neighbours_is_not_contended(topology):
 def test_on_a_ring_the_load_of_a_cable_is_the_distance(distance, load):
     ring = network(topology="ring", hop_s=1e-6)
     assert ring.round_s(distance, 1e6, 64) == pytest.approx(ALPHA + (load - 1) * 1e-6 + load * MEGABYTE)
+
+
+def test_a_collective_takes_longer_where_a_library_reaches_a_share_of_the_bandwidth():
+    network = Interconnect(1e-5, 1e9, reached=(("all_gather", 0.5),))
+    assert collective_s(network, "all_gather", 1e6, 4) == pytest.approx(3 * (1e-5 + 1e6 / 0.5e9))
+    assert collective_s(network, "all_reduce", 1e6, 4, "ring") == pytest.approx(6 * (1e-5 + 0.25e6 / 1e9))
 
 
 def test_on_a_torus_a_step_in_the_second_dimension_is_one_hop():

@@ -10,7 +10,7 @@ import pytest
 from levelbench.distributed import schemes
 from levelbench.distributed.scheme import Scheme
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.compressed import SparseTopK
+from levelbench.distributed.schemes.compressed import SparseTopK, Threshold
 from levelbench.distributed.schemes.gossip import Gossip
 from levelbench.distributed.schemes.neighbours import Neighbours
 from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, ParameterServer
@@ -42,6 +42,12 @@ def test_without_overlap_a_step_is_its_parts_one_after_another():
     talking = 2 * 7 * (ALPHA + N / 8 / BETA)
     assert run.step_s == pytest.approx(0.1 + talking, rel=1e-3)
     assert run.communication_share == pytest.approx(talking / (0.1 + talking), rel=1e-3)
+
+
+def test_a_threshold_sends_the_share_that_is_expected_of_it():
+    run = simulate(Threshold(expected=0.05), 4, MODEL, STEP, NETWORK)
+    counts, values_and_places = 3 * (ALPHA + 8 / BETA), 3 * (ALPHA + 0.05 * 2 * N / BETA)
+    assert run.step_s == pytest.approx(0.1 + counts + values_and_places, rel=1e-3)
 
 
 def test_overlap_hides_all_but_the_last_bucket_where_the_network_is_fast_enough():
@@ -178,6 +184,18 @@ def test_a_prediction_is_marked_as_one_and_has_an_interval():
     assert sure.step_s.interval.low == sure.step_s.value == sure.step_s.interval.high
     assert predicted.sent_bytes == AllReduce().traffic(MODEL.parameters, 4, 8, 0).sent_bytes
     assert 0 < predicted.efficiency.value < 1
+
+
+@pytest.mark.parametrize("ranks", [4, 64])
+def test_the_interval_holds_what_is_known_of_the_schemes_own_time(ranks):
+    own = Compute(0.1, encode_s=0.05)
+    known = Uncertain(encode_s=Calibrated(0.05, 0.04, 0.07))
+    settings = {"batch": 64, "scaling": "weak"}
+    without = predict(SparseTopK(), ranks, MODEL, own, NETWORK, **settings).step_s
+    told = predict(SparseTopK(), ranks, MODEL, own, NETWORK, uncertain=known, **settings).step_s
+    assert told.value == pytest.approx(without.value)
+    assert without.interval.width == pytest.approx(0, abs=1e-9)
+    assert 0.01 < told.interval.width < 0.05
 
 
 def test_draws_without_replay_spread_too():

@@ -324,8 +324,11 @@ class ThresholdCompressor(SparseCompressor):
         """All elements that qualify; zeros never do."""
         xp = namespace(flat)
         magnitudes, limit = abs(flat), self.threshold
-        if self.relative:
-            limit = limit * xp.sqrt(xp.mean(flat * flat))
+        if self.relative and flat.shape[0]:
+            # In units of the largest magnitude, whose square may be infinite. A limit of infinity would send nothing.
+            unit = xp.max(magnitudes)
+            magnitudes /= xp.where(unit > 0, unit, xp.ones_like(unit))
+            limit = limit * xp.sqrt(xp.mean(magnitudes * magnitudes))
         (places,) = xp.nonzero(~(magnitudes < limit) & (magnitudes != 0))
         return self._taken(flat, places)
 

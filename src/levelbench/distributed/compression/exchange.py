@@ -19,7 +19,6 @@ from levelbench.distributed.compression.compressors import (
     Compressor,
     Key,
     SparseCompressor,
-    ThresholdCompressor,
     add_at,
     as_bytes,
     from_bytes,
@@ -93,7 +92,7 @@ class GatheredAnyLength(Exchange):
 
     # The share is the user's guess, and the fullest rank has more than the mean one.
     traffic_within: ClassVar[float] = 2.0
-    compressor: ThresholdCompressor
+    compressor: SparseCompressor
     expected: float
 
     def __call__(self, communicator: Communicator, corrected: Array, key: Key) -> tuple[Array, Array]:

@@ -100,6 +100,11 @@ class RunningJob(ABC):
         """The standard output and error of ``rank``."""
         return self.folder / f"rank-{rank}.log"
 
+    def silence(self, rank: int | None, note: str) -> Failure:
+        """The failure of a rank that was waited for in vain; ``None`` if it is not known which."""
+        log = self.folder / "launcher.log" if rank is None else self.log(rank)
+        return Failure(rank, None, None, last_lines(log), log, note)
+
     def __enter__(self) -> Self:
         return self
 

@@ -193,6 +193,10 @@ def rank_supervisors(job: str) -> list[int]:
     return [pid for pid, words in _supervisors(job) if b"--launcher" not in words]
 
 
+PATIENCE = 0.9
+"""How long a rank may be silent, in units of the timeout: what ends the others then takes a while, too."""
+
+
 @final
 class StopWatch:
     """Watches for ranks of a job on this machine that were stopped (SIGSTOP, a debugger) and not continued.

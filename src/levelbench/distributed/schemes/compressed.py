@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, final
 
 from levelbench.distributed.compression.compressors import (
     CastCompressor,
@@ -73,7 +73,7 @@ def _marked(flat: Array) -> Array:
     """
     if flat.shape[0]:
         xp = namespace(flat)
-        flat += (xp.max(flat) + xp.min(flat)) * 0
+        flat += xp.max(flat) * 0 + xp.min(flat) * 0
     return flat
 
 
@@ -290,6 +290,18 @@ class Threshold(Compressed):
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
         return GatheredAnyLength(ThresholdCompressor(self.threshold, self.relative), self.expected)
+
+    def simulated(self) -> Scheme:
+        return _ThresholdAsExpected(self.error_feedback, self.threshold, self.relative, self.expected)
+
+
+@final
+@dataclass(frozen=True)
+class _ThresholdAsExpected(Threshold):
+    """Sends the share ``expected`` of all elements: simulated gradients say nothing about those of a training."""
+
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        return GatheredAnyLength(TopKCompressor(min(self.expected, 1.0)), 1.0)
 
 
 @dataclass(frozen=True)

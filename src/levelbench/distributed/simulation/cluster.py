@@ -239,9 +239,16 @@ class Replayed(NamedTuple):
 
 
 def replay(
-    actions: Sequence[Action], times_s: NDArray[np.float64], networks: Sequence[Interconnect], algorithm: str
+    actions: Sequence[Action],
+    times_s: NDArray[np.float64],
+    networks: Sequence[Interconnect],
+    algorithm: str,
+    encodings_s: Sequence[float] | None = None,
 ) -> Replayed:
-    """Replay actions with compute times ``times_s``, shape (draws, ranks, steps), and a network for each draw."""
+    """Replay actions with compute times ``times_s``, shape (draws, ranks, steps), and a network for each draw.
+
+    ``encodings_s`` has the scheme's own time per step in each draw (default: as in the actions).
+    """
     draws, ranks, _ = times_s.shape
     now, waited, free = np.zeros((draws, ranks)), np.zeros(draws), np.zeros(draws)
     ends: dict[int, NDArray[np.float64]] = {}
@@ -257,9 +264,12 @@ def replay(
             until = ends[number][:, None]
             waited += np.maximum(until - now, 0).sum(axis=1)
             now = np.maximum(now, until)
+        elif kind == ENCODE:
+            encoding = np.full(draws, amount) if encodings_s is None else np.asarray(encodings_s)
+            now += encoding[:, None]
+            waited += ranks * encoding
         else:
             now += amount
-            waited += ranks * amount if kind == ENCODE else 0.0
     return Replayed(now.max(axis=1), waited / now.sum(axis=1))
 
 

@@ -198,23 +198,24 @@ class Calibrated:
 class Uncertain:
     """How precisely a simulation's parameters are known; ``None`` means exactly.
 
-    ``compute_s`` belongs to the mean step of ``Compute``, ``alpha_s`` and ``beta`` to the network's links between
-    hosts; each is drawn independently.
+    ``compute_s`` belongs to the mean step of ``Compute``, ``encode_s`` to the scheme's own time, ``alpha_s`` and
+    ``beta`` to the network's links between hosts; each is drawn independently.
     """
 
     compute_s: Calibrated | None = None
     alpha_s: Calibrated | None = None
     beta: Calibrated | None = None
+    encode_s: Calibrated | None = None
 
     def draw(self, compute: Compute, network: Interconnect, seed: int, number: int) -> tuple[Compute, Interconnect]:
         """Draw number ``number`` of both, the same in every call."""
         generator = np.random.Generator(np.random.PCG64([seed, number, 0xCA11B]))
         factors = [
             1.0 if each is None else each.draw(generator) / each.value
-            for each in (self.compute_s, self.alpha_s, self.beta)
+            for each in (self.compute_s, self.alpha_s, self.beta, self.encode_s)
         ]
         drawn = replace(network, alpha_s=network.alpha_s * factors[1], beta=network.beta * factors[2])
-        return compute.times(factors[0]), drawn
+        return compute.times(factors[0], encode_s=compute.encode_s * factors[3]), drawn
 
 
 def of_samples(samples_s: tuple[float, ...]) -> Calibrated:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
 from typing import Any, NamedTuple, final
@@ -50,7 +50,8 @@ class Interconnect:
 
     ``alpha_s`` is the latency of a message between neighbours, ``hop_s`` that of each further switch or host on the
     route, ``beta`` the bandwidth of a host's link in bytes per second and direction; ``local_*`` are those within a
-    host, for each rank separately.
+    host, for each rank separately. ``reached`` has the share of a link's bandwidth that a library's collectives reach,
+    by operation, where that is not all of it.
     """
 
     alpha_s: float
@@ -63,6 +64,7 @@ class Interconnect:
     per_host: int = 1
     local_alpha_s: float = 0.0
     local_beta: float = 1e12
+    reached: tuple[tuple[str, float], ...] = ()
 
     def blocks(self, size: int) -> bool:
         """Whether messages between different pairs of hosts can share a link."""
@@ -186,6 +188,9 @@ def collective_s(network: Interconnect, operation: str, nbytes: float, size: int
     """
     if size == 1:
         return 0.0
+    share = dict(network.reached).get(operation, 1.0)
+    if share != 1.0:
+        network = replace(network, beta=network.beta * share, local_beta=network.local_beta * share)
     if operation == "all_reduce":
         return _all_reduce(network, nbytes, size, algorithm)
     return _OTHERS[operation](network, nbytes, size)

@@ -296,10 +296,10 @@ def _fitted(scheme: Scheme, model: ModelShape, small: StandIn, ranks: int) -> tu
     Settings in bytes (``..._mb``) are scaled with the model. If a scheme's traffic is not proportional to the model,
     its closed form gives the ratio.
     """
-    declared = cast("Any", scheme)
+    declared = cast("Any", scheme.simulated())
     in_bytes = [each.name for each in fields(declared) if each.name.endswith("_mb")]
-    changed = {name: getattr(scheme, name) / small.scale for name in in_bytes}
-    fitted = replace(declared, **changed) if changed else scheme
+    changed = {name: getattr(declared, name) / small.scale for name in in_bytes}
+    fitted: Scheme = replace(declared, **changed) if changed else declared
     little = fitted.traffic(small.shapes, 4, ranks, 0).sent_bytes
     much = scheme.traffic(model.parameters, model.itemsize, ranks, 0).sent_bytes
     return fitted, much / little if little and much else small.scale
@@ -459,7 +459,8 @@ def _simulated(
         # The same actions with draws of compute and network.
         times = np.stack([compute.draw_all(ranks, whole, seed + at) for at, (compute, _) in enumerate(drawn, 1)])
         networks = [network for _, network in drawn]
-        again = (replay(trace.actions, times, networks, algorithm).ended_s / whole).tolist()
+        encodings_s = [compute.encode_s for compute, _ in drawn]
+        again = (replay(trace.actions, times, networks, algorithm, encodings_s).ended_s / whole).tolist()
     else:
         again = []
     return [step_s, *again], communicate_share
