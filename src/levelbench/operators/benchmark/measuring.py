@@ -189,7 +189,7 @@ def measure_problem(
         cost = cost_of(node, signatures, output_signatures(problem), limits.direction)
         _check_fit(problem, cost, limits)
         inputs = make_inputs(problem, seed) if examples is None else read_inputs(problem, index, seed, examples)
-        trial = _Trial(backend, node, inputs, limits, _fixed(problem))
+        trial = _Trial(backend, node, inputs, limits, fixed_inputs(problem))
         found = [signature(each) for each in trial.outputs]
         cost, forward = (cost_of(node, signatures, found, each) for each in (limits.direction, "forward"))
         first_s = trial.first(limits.budget_s)
@@ -265,7 +265,7 @@ def _check_fit(problem: Problem, cost: Cost, limits: TrialSettings) -> None:
             raise Skipped(f"a call would take about {least_s:.2g} s at the {rate}; budget {limits.budget_s:g} s")
 
 
-def _fixed(problem: Problem) -> frozenset[int]:
+def fixed_inputs(problem: Problem) -> frozenset[int]:
     """Positions of the inputs whose values are given."""
     given = {tensor.name for tensor in problem.tensors if tensor.values is not None}
     return frozenset(at for at, name in enumerate(problem.inputs) if name in given)

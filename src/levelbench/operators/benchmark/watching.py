@@ -31,7 +31,7 @@ from levelbench.operators.benchmark import checking
 from levelbench.operators.contract import Array, OperatorBackend
 from levelbench.operators.custom.library import is_foreign
 
-__all__ = ["SEAL", "Contents", "Reader", "RefusedError", "Watch", "WrongError", "settle"]
+__all__ = ["SEAL", "Contents", "OnNumpy", "Reader", "RefusedError", "Watch", "WrongError", "settle"]
 
 
 class RefusedError(Exception):
@@ -158,6 +158,28 @@ class Reader(Protocol):
 
     def finish(self, arrays: Sequence[Array]) -> None:
         """Return once they are computed."""
+
+
+class OnNumpy:
+    """Reads what works on NumPy arrays without a backend."""
+
+    def array(self, host: Host) -> Array:
+        """The same array."""
+        return host
+
+    def host(self, array: Array) -> Host:
+        """A copy."""
+        return np.array(array)
+
+    def memory(self, array: Array) -> Host | None:
+        """The array itself."""
+        return array if isinstance(array, np.ndarray) else None
+
+    def written(self, array: Array) -> None:
+        """NumPy keeps nothing."""
+
+    def finish(self, arrays: Sequence[Array]) -> None:
+        """There is nothing to wait for."""
 
 
 _WINDOW = 2048

@@ -14,7 +14,7 @@ from levelbench.errors import LevelbenchError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.sampling import sample
 from levelbench.measure.stopping import Budget, FixedCount
-from levelbench.operators.benchmark.watching import Contents, Reader, RefusedError, Watch, WrongError
+from levelbench.operators.benchmark.watching import Contents, OnNumpy, Reader, RefusedError, Watch, WrongError
 from levelbench.operators.contract import Array, Function, OperatorBackend, as_tuple
 from levelbench.operators.custom.definition import Spec
 from levelbench.operators.probes import calls, memory, variations
@@ -299,32 +299,13 @@ def _overflows_itself(setting: Setting, inputs: Inputs) -> bool:
     return judge_outputs(setting.subject, inputs, narrow, expected, setting.reference) is not None
 
 
-class _OnNumpy:
-    """Reads what works on NumPy arrays without a backend."""
-
-    def array(self, host: Host) -> Array:
-        return host
-
-    def host(self, array: Array) -> Host:
-        return np.array(array)
-
-    def memory(self, array: Array) -> Host | None:
-        return array if isinstance(array, np.ndarray) else None
-
-    def written(self, array: Array) -> None:
-        """NumPy keeps nothing."""
-
-    def finish(self, arrays: Sequence[Array]) -> None:
-        """There is nothing to wait for."""
-
-
 _TIMED = FixedCount(12) | Budget(1.0)
 
 
 def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[Finding]:
     """As in ``levelbench operator``: a result must be computed in the call that returns it, for the inputs of that."""
     subject = setting.subject
-    reader: Reader = subject.backend or _OnNumpy()
+    reader: Reader = subject.backend or OnNumpy()
     if not subject.deterministic:
         yield not_tried("it is declared random")
         return
