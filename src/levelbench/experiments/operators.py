@@ -10,7 +10,7 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -42,6 +42,7 @@ from levelbench.experiments.processes import (
     survived,
 )
 from levelbench.measure.clocks import HOST
+from levelbench.measure.forking import ending_leftovers
 from levelbench.operators.benchmark.measuring import fixed_inputs, merged, read_inputs
 from levelbench.operators.benchmark.outside import Outside, call_from_outside
 from levelbench.operators.contract import OperatorBackend
@@ -313,19 +314,33 @@ def _process(job: BenchmarkJob, starter: Starter, on_note: Callable[[Note], None
     """
     begin = partial(starter.start, job.specification.framework)
     clocks_ns: list[tuple[int, int]] = []
+    written = b""
 
     def hear(note: Note) -> None:
         if note.clock_ns is not None:
             clocks_ns.append((note.clock_ns, HOST.now_ns()))
+        if note.path is not None:
+            nonlocal written
+            written = Path(note.path).read_bytes()
         if on_note is not None:
             on_note(note)
 
-    notes, code, output = listen(_CHILD, job, Note, hear, begin)
+    ending: AbstractContextManager[list[int]] = ending_leftovers() if job.file else nullcontext([])
+    with ending as left:
+        notes, code, output = listen(_CHILD, job, Note, hear, begin)
     _raise_failure(job, notes, code, output)
-    if (apart := _apart(clocks_ns)) and (path := next((note.path for note in notes if note.path), None)):
-        Path(path).unlink(missing_ok=True)
-        do = "its operators change the clock: their times cannot be used"
-        raise CheckFailedError(f"a benchmark on {job.specification.framework}", apart, do)
+    path = next((Path(note.path) for note in notes if note.path), None)
+    if path is None:
+        return notes
+    found = _apart(clocks_ns)
+    if left:
+        found = f"it left processes behind ({len(left)}), which slow down what is measured beside it"
+    elif not (path.is_file() and path.read_bytes().startswith(written)):
+        found = "its record is not what it was when each problem had been measured"
+    if found:
+        path.unlink(missing_ok=True)
+        do = "its operators change more than their results: their times cannot be used"
+        raise CheckFailedError(f"a benchmark on {job.specification.framework}", found, do)
     return notes
 
 

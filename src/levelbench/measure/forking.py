@@ -42,7 +42,7 @@ from typing import IO, Any, Final, Literal, NamedTuple, NoReturn, Protocol, fina
 from levelbench.errors import UnsupportedError
 from levelbench.measure.clocks import HOST
 
-__all__ = ["Child", "ForkServer", "Start", "adopting", "can_fork", "how_started", "serve"]
+__all__ = ["Child", "ForkServer", "Start", "adopting", "can_fork", "ending_leftovers", "how_started", "serve"]
 
 
 _PR_SET_PDEATHSIG = 1
@@ -258,6 +258,46 @@ def adopting() -> Iterator[None]:
         yield
     finally:
         prctl(_PR_SET_CHILD_SUBREAPER, before.value)
+
+
+_LEFT_S, _LOOK_S = 5.0, 0.02
+
+
+@contextmanager
+def ending_leftovers() -> Iterator[list[int]]:
+    """On exit, end processes that descendants left behind; the list then holds their pids.
+
+    Those that end by themselves within five seconds, as helpers of a pool do, are not among them. (On Linux.)
+    """
+    found: list[int] = []
+    before = _children()
+    with adopting():
+        yield found
+        until_ns = HOST.now_ns() + round(_LEFT_S * 1e9)
+        while left := _children() - before:
+            for pid in left:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            if HOST.now_ns() > until_ns:
+                break
+            time.sleep(_LOOK_S)
+        while left := _children() - before:
+            # Each may leave others behind when it ends.
+            found += left
+            for pid in left:
+                with suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    """The processes whose parent is this one."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(path.parent.name))
+    return found
 
 
 def _send(link: socket.socket, what: object) -> None:

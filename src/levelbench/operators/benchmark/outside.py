@@ -181,7 +181,7 @@ class _Caller:
             return ""
         return (
             f"called from outside, with new contents, it takes at least {self._least_s * 1e6:.3g} us with copies, and "
-            f"{self._recorded_s * 1e6:.3g} us in its record: it did not compute its results in the calls that were timed"
+            f"{self._recorded_s * 1e6:.3g} us in its record: it did not compute its results in the timed calls"
         )
 
     def _begin(self, outputs: Sequence[Described]) -> None:
