@@ -312,6 +312,8 @@ def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> It
 
     def judge(given: Sequence[Host | None], found: Sequence[Host | None]) -> str:
         wanted = attempt(setting.reference.outputs, given, subject.fixed)
+        if setting.compared and subject.ours and not wanted.worked:
+            raise RefusedError(f"its reference raises {wanted.error} in a timed call")
         if not (setting.compared and wanted.worked and wanted.value.exact):
             return ""
         outputs = with_expected_nonfinites(found, wanted.value, not subject.ours)
@@ -325,6 +327,8 @@ def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> It
             watch.rehearse()
             sample(watch.work, _TIMED, between=watch)
             watch.conclude(HOST)
+        if not watch.consists_of(contents, judge):
+            raise RefusedError("it changed the watch that measures")
     except (RefusedError, WrongError) as error:
         yield failed(str(error))
         return

@@ -28,6 +28,7 @@ from levelbench.operators.benchmark.watching import SEAL
 from levelbench.operators.contract import DType, OperatorBackend
 from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import Attribute, CustomOperator, node_of
+from levelbench.operators.custom.host import independent
 from levelbench.operators.custom.library import load_file
 from levelbench.operators.custom.sanitizers import SANITIZERS, run_sanitized
 from levelbench.operators.frameworks import open_framework
@@ -145,7 +146,7 @@ def _variants(operator: CustomOperator, backend: OperatorBackend, reference: str
 
     def make(attributes: dict[str, Attribute]) -> tuple[HostOperator, Oracle]:
         made = type(operator)(**attributes)
-        return _subject(made, backend), Oracle(made.reference)
+        return _subject(made, backend), Oracle(independent(made))
 
     return [Variant(title, partial(make, each), unless) for title, each, unless in other_attributes(operator)]
 
@@ -192,7 +193,7 @@ def _drawn(shape: tuple[int, ...], dtype: DType, random: np.random.Generator) ->
 def _reference(operator: CustomOperator, word: str) -> Checkable | None:
     """The function that the user names, else the operator's own reference; ``None`` if there is neither."""
     if not word:
-        return operator.reference if operator.has_reference else None
+        return independent(operator) if operator.has_reference else None
     place, colon, name = word.rpartition(":")
     path = Path(place)
     if not colon or path.suffix != ".py" or not name.isidentifier():
