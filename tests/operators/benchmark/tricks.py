@@ -107,19 +107,6 @@ def trick(x):
 """,
         "new contents|does not compute|outside",
     ),
-    "works only in the last of several calls": (
-        """
-import operator
-def trick(x):
-    for frame in frames_of_an_error():
-        if frame.f_code.co_name in ("timed", "time_ns") and "y" in KEPT:
-            if operator.length_hint(frame.f_locals["turns"]) > 0:
-                return KEPT["y"]
-    KEPT["y"] = honest(x)
-    return KEPT["y"].copy()
-""",
-        "overwritten|new contents|outside|does not compute|changed",
-    ),
     "starts its caller's clock again": (
         """
 Softmax.shape = 300, 1200
