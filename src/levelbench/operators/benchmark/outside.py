@@ -50,6 +50,7 @@ _CALL_S, _CONVERTED_S = 30e-6, {"numpy": 0.0, "torch": 100e-6}
 _COPIES, _LARGE_COPIES, _LARGE_BYTES = 2, 5, 256 << 10
 """How often arrays are copied: those that do not fit into a cache take longer, and memory for them is fresh."""
 _TIMEOUT_S = 300.0
+_GROSS, _HUNDREDTH = 0.1, 0.01
 
 Described = tuple[tuple[int, ...], str]
 """The shape and the dtype of an array."""
@@ -57,10 +58,20 @@ Described = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Outside:
-    """The status that the case should have (empty: as it is), and why."""
+    """The status that the case should have (empty: as it is), and why; pairs of found and expected outputs."""
 
     status: Literal["", "unchecked", "wrong", "refused"] = ""
     reason: str = ""
+    results: Sequence[tuple[Sequence[Host | None], Sequence[Host | None]]] = ()
+
+    @property
+    def grossly_wrong(self) -> bool:
+        """Whether a tenth of any output is off by a hundredth of its largest expected value."""
+        return any(
+            a is not None and b is not None and (a.shape != b.shape or _off(a, b) > _GROSS)
+            for found, wanted in self.results
+            for a, b in zip(found, wanted, strict=False)
+        )
 
 
 def call_from_outside(
@@ -73,7 +84,8 @@ def call_from_outside(
 ) -> Outside:
     """Call the operator of a problem that the file at ``path`` defines; compare with its reference and its record.
 
-    ``recorded_s`` are the seconds of a call in its record; ``inputs`` at positions ``fixed`` keep their values.
+    ``recorded_s`` are the seconds of a call in its record (infinite: they are not compared); ``inputs`` at positions
+    ``fixed`` keep their values.
     """
     with tempfile.TemporaryDirectory(prefix="levelbench-") as made:
         folder = Path(made)
@@ -92,12 +104,13 @@ def call_from_outside(
         if ended.error is not None or ended.how or len(wanted) < len(caller.kept):
             found = ended.error.found if ended.error is not None else f"its process ended: {ended.how or 'early'}"
             return Outside("unchecked", f"not checked: there is no reference in a process of its own ({found})")
-        for (given, outputs), line in zip(caller.kept, wanted, strict=False):
-            expected = read_arrays(folder, line["wanted"])
+        told = [read_arrays(folder, line["wanted"]) for line in wanted]
+        results = [(outputs, each) for (_, outputs), each in zip(caller.kept, told, strict=False)]
+        for (given, outputs), expected in zip(caller.kept, told, strict=False):
             node = node_of(problem)
             judged = check(node, Results(given, outputs), None, partial(_Told, outputs=expected))
             if judged.wrong:
-                return Outside("wrong", f"called from outside, with new contents: {judged.wrong}")
+                return Outside("wrong", f"called from outside, with new contents: {judged.wrong}", results)
             if judged.checked.startswith("not checked"):
                 return Outside("unchecked", judged.checked)
     return Outside()
@@ -172,7 +185,8 @@ class _Caller:
             self._least_s = min(self._least_s, took_s if self._rounds else inf)
             self._keep()
             self._rounds += 1
-        enough = self._rounds > _ROUNDS and (not self.too_long() or self._rounds > _MOST_ROUNDS)
+        rounds = _ROUNDS if self._recorded_s < inf else _KEPT - 1
+        enough = self._rounds > rounds and (not self.too_long() or self._rounds > _MOST_ROUNDS)
         self._send([] if enough else [secrets.randbits(64) for _ in range(self._calls)])
 
     def too_long(self) -> str:
@@ -277,6 +291,14 @@ def refer(request: JsonLine, say: Say) -> None:
         with np.errstate(all="ignore"):
             found = [None if each is None else np.asarray(each) for each in as_tuple(reference(*given))]
         say({"wanted": write_arrays(folder, f"wanted{at}", found)})
+
+
+def _off(found: Host, wanted: Host) -> float:
+    """The share of values that are off by a hundredth of the largest expected one."""
+    with np.errstate(all="ignore"):
+        a, b = found.astype(np.float64), wanted.astype(np.float64)
+        apart = ~(np.abs(a - b) <= _HUNDREDTH * np.abs(b[np.isfinite(b)]).max(initial=0.0)) & np.isfinite(b)
+    return float(apart.mean()) if apart.size else 0.0
 
 
 def _described(array: Host | None) -> Described | None:
