@@ -44,7 +44,7 @@ from levelbench.experiments.processes import (
 from levelbench.measure.clocks import HOST
 from levelbench.measure.forking import ending_leftovers
 from levelbench.operators.benchmark.measuring import fixed_inputs, merged, read_inputs
-from levelbench.operators.benchmark.outside import Outside, call_from_outside
+from levelbench.operators.benchmark.outside import OutsideCalls, call_from_outside
 from levelbench.operators.contract import OperatorBackend
 from levelbench.records import key_of, new_id
 from levelbench.records.benchmarks import (
@@ -194,7 +194,7 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
                 own[framework] = next(note.ceilings for note in notes if note.ceilings is not None)
             ceilings = merged(list(own.values()))
             before = measured_before(self, plan)
-            outside: dict[tuple[str, int], tuple[float, Outside]] = {}
+            outside: dict[tuple[str, int], tuple[float, OutsideCalls]] = {}
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[BenchmarkRecord, None]:
                 starter.begin(turn.seed)
@@ -229,20 +229,20 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
             yield make
 
     def _called_from_outside(
-        self, record: BenchmarkRecord, known: dict[tuple[str, int], tuple[float, Outside]]
+        self, record: BenchmarkRecord, known: dict[tuple[str, int], tuple[float, OutsideCalls]]
     ) -> BenchmarkRecord:
         """The record with the cases that do not stand when the operator is called from outside.
 
         That is done once for each operator and framework, and again for a much shorter time. ``known`` holds these.
         """
         wanted = record.header.specification
-        changed: dict[int, Outside] = {}
+        changed: dict[int, OutsideCalls] = {}
         for at, case in record.cases.items():
             problem = wanted.problems[at]
             if case.outcome != "measured" or problem.domain == OPTIMIZERS or wanted.device != "cpu":
                 continue
             took_s = float(np.median(record.samples[at]))
-            shortest_s, found = known.get((wanted.framework, at), (inf, Outside()))
+            shortest_s, found = known.get((wanted.framework, at), (inf, OutsideCalls()))
             if took_s < _MUCH_SHORTER * shortest_s and not found.status:
                 inputs = read_inputs(problem, at, 0, Path(self._examples))
                 fixed = fixed_inputs(problem)
@@ -256,7 +256,7 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
 _MUCH_SHORTER = 0.8
 
 
-def _with_cases(record: BenchmarkRecord, changed: Mapping[int, Outside]) -> BenchmarkRecord:
+def _with_cases(record: BenchmarkRecord, changed: Mapping[int, OutsideCalls]) -> BenchmarkRecord:
     """The record written again, with another status of these cases; those that are refused have no times."""
     record.path.unlink()
     with BenchmarkWriter.begin(record.path.parents[3], record.header) as writer:

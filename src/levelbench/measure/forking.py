@@ -78,6 +78,8 @@ _ADOPTED_NS: Final = 10_000_000_000
 """How long a child waits until the requesting process has adopted it, which takes a few microseconds."""
 
 _started: Start = "spawn"
+_SERVERS: Final[set[int]] = set()
+"""The servers that this process has started."""
 
 
 def how_started() -> Start:
@@ -172,6 +174,7 @@ class ForkServer(AbstractContextManager["ForkServer"]):
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
+        _SERVERS.add(self._process.pid)
         _send(self._link, list(imports))
 
     def __exit__(self, *_: object) -> None:
@@ -189,6 +192,7 @@ class ForkServer(AbstractContextManager["ForkServer"]):
         self._link.close()
         self._process.kill()
         self._process.wait()
+        _SERVERS.discard(self._process.pid)
 
     def start(
         self,
@@ -274,14 +278,14 @@ def ending_leftovers() -> Iterator[list[int]]:
     with adopting():
         yield found
         until_ns = HOST.now_ns() + round(_LEFT_S * 1e9)
-        while left := _children() - before:
+        while left := _children() - before - _SERVERS:
             for pid in left:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
             if HOST.now_ns() > until_ns:
                 break
             time.sleep(_LOOK_S)
-        while left := _children() - before:
+        while left := _children() - before - _SERVERS:
             # Each may leave others behind when it ends.
             found += left
             for pid in left:

@@ -40,7 +40,7 @@ from levelbench.operators.node import OperatorNode
 from levelbench.operators.suites.single import node_of
 from levelbench.records.benchmarks import Problem
 
-__all__ = ["Outside", "answer", "call_from_outside", "refer"]
+__all__ = ["OutsideCalls", "answer", "call_from_outside", "refer"]
 
 _ALIGNMENT = 64
 _ROUND_S, _MOST_CALLS, _MOST_BYTES = 0.005, 16, 64 << 20
@@ -57,7 +57,7 @@ Described = tuple[tuple[int, ...], str]
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutsideCalls:
     """The status that the case should have (empty: as it is), and why; pairs of found and expected outputs."""
 
     status: Literal["", "unchecked", "wrong", "refused"] = ""
@@ -81,7 +81,7 @@ def call_from_outside(
     inputs: Sequence[Host | None],
     recorded_s: float,
     fixed: frozenset[int] = frozenset(),
-) -> Outside:
+) -> OutsideCalls:
     """Call the operator of a problem that the file at ``path`` defines; compare with its reference and its record.
 
     ``recorded_s`` are the seconds of a call in its record (infinite: they are not compared); ``inputs`` at positions
@@ -95,25 +95,25 @@ def call_from_outside(
             ended = run_isolated(f"{__name__}:answer", asked, caller.hear, timeout_s=_TIMEOUT_S)
         if ended.error is not None or ended.how or not caller.kept:
             found = ended.error.found if ended.error is not None else f"its process ended: {ended.how or 'early'}"
-            return Outside("unchecked", f"not checked: called from outside, with new contents, it fails: {found}")
+            return OutsideCalls("unchecked", f"not checked: called from outside, with new contents, it fails: {found}")
         if too_long := caller.too_long():
-            return Outside("refused", too_long)
+            return OutsideCalls("refused", too_long)
         wanted: list[JsonLine] = []
         asked["samples"] = [write_arrays(folder, f"given{at}", given) for at, (given, _) in enumerate(caller.kept)]
         ended = run_isolated(f"{__name__}:refer", asked, wanted.append, timeout_s=_TIMEOUT_S)
         if ended.error is not None or ended.how or len(wanted) < len(caller.kept):
             found = ended.error.found if ended.error is not None else f"its process ended: {ended.how or 'early'}"
-            return Outside("unchecked", f"not checked: there is no reference in a process of its own ({found})")
+            return OutsideCalls("unchecked", f"not checked: there is no reference in a process of its own ({found})")
         told = [read_arrays(folder, line["wanted"]) for line in wanted]
         results = [(outputs, each) for (_, outputs), each in zip(caller.kept, told, strict=False)]
         for (given, outputs), expected in zip(caller.kept, told, strict=False):
             node = node_of(problem)
             judged = check(node, Results(given, outputs), None, partial(_Told, outputs=expected))
             if judged.wrong:
-                return Outside("wrong", f"called from outside, with new contents: {judged.wrong}", results)
+                return OutsideCalls("wrong", f"called from outside, with new contents: {judged.wrong}", results)
             if judged.checked.startswith("not checked"):
-                return Outside("unchecked", judged.checked)
-    return Outside()
+                return OutsideCalls("unchecked", judged.checked)
+    return OutsideCalls()
 
 
 class _Told(Operator):
