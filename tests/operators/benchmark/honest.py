@@ -203,6 +203,70 @@ class Own(CustomOperator):
     def examples(self, random):
         yield (normal(random, 30, 300), normal(random, 7),)
 """,
+    "order of rows": """
+class Own(CustomOperator):
+    def infer(self, x): return Spec(x.shape, np.dtype(np.int64))
+    def forward(self, x): return np.argsort(x, -1, kind="stable")
+    def reference(self, x): return np.argsort(x, -1, kind="stable")
+    def examples(self, random):
+        yield (normal(random, 40, 200),)
+""",
+    "its own copy changed in place": """
+class Own(CustomOperator):
+    def forward(self, x):
+        y = x.copy()
+        y -= y.mean(-1, keepdims=True)
+        y /= np.sqrt((y * y).mean(-1, keepdims=True) + 1e-5)
+        return y
+    def reference(self, x):
+        y = x - x.mean(-1, keepdims=True)
+        return y / np.sqrt((y ** 2).mean(-1, keepdims=True) + 1e-5)
+    def examples(self, random):
+        yield (normal(random, 60, 128),)
+""",
+    "reads a file in each call": """
+import json, pathlib, tempfile
+PLACE = pathlib.Path(tempfile.mkdtemp()) / "scale.json"
+PLACE.write_text(json.dumps(3))
+class Own(CustomOperator):
+    def forward(self, x): return (x * json.loads(PLACE.read_text())).astype(x.dtype)
+    def reference(self, x): return x * 3
+    def examples(self, random):
+        yield (normal(random, 60, 128),)
+""",
+    "a recursion over time": """
+class Own(CustomOperator):
+    def forward(self, x):
+        out, state = np.empty_like(x), np.zeros(x.shape[1:], x.dtype)
+        for at, row in enumerate(x):
+            state = (state / 2 + row).astype(x.dtype)
+            out[at] = state
+        return out
+    def reference(self, x):
+        powers = 0.5 ** np.maximum(0, np.subtract.outer(np.arange(len(x)), np.arange(len(x))))
+        return np.tril(powers) @ x
+    def examples(self, random):
+        yield (normal(random, 50, 30),)
+""",
+    "bytes that are scaled": """
+class Own(CustomOperator):
+    def infer(self, x): return Spec(x.shape, np.dtype(np.float32))
+    def forward(self, x): return x.astype(np.float32) * np.float32(0.5)
+    def reference(self, x): return x * 0.5
+    def examples(self, random):
+        yield (random.integers(-128, 128, (60, 128)).astype(np.int8),)
+""",
+    "what it drops is collected": """
+class Node:
+    def __init__(self): self.me = self
+class Own(CustomOperator):
+    def forward(self, x):
+        Node()
+        return np.tanh(x)
+    def reference(self, x): return np.tanh(x)
+    def examples(self, random):
+        yield (normal(random, 60, 128),)
+""",
     "C++": """
 from pathlib import Path
 place = Path(__file__).with_suffix(".cpp")
