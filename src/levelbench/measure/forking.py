@@ -264,20 +264,20 @@ def adopting() -> Iterator[None]:
         prctl(_PR_SET_CHILD_SUBREAPER, before.value)
 
 
-_LEFT_S, _LOOK_S = 5.0, 0.02
+_LOOK_S = 0.02
 
 
 @contextmanager
-def ending_leftovers() -> Iterator[list[int]]:
+def ending_leftovers(patience_s: float = 5.0) -> Iterator[list[int]]:
     """On exit, end processes that descendants left behind; the list then holds their pids.
 
-    Those that end by themselves within five seconds, as helpers of a pool do, are not among them. (On Linux.)
+    Those that end by themselves within ``patience_s``, as helpers of a pool do, are not among them. (On Linux.)
     """
     found: list[int] = []
     before = _children()
     with adopting():
         yield found
-        until_ns = HOST.now_ns() + round(_LEFT_S * 1e9)
+        until_ns = HOST.now_ns() + round(patience_s * 1e9)
         while left := _children() - before - _SERVERS:
             for pid in left:
                 with suppress(ChildProcessError):
