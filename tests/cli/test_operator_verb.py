@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from tests.operators.benchmark.tricks import COMMAND, HEAD
 
 from levelbench.experiments import operators as benchmarks
 from levelbench.records.benchmarks import BenchmarkRecord
@@ -293,3 +294,15 @@ def test_a_store_that_cannot_be_written_is_said_before_anything_is_measured(call
     assert code == 3
     assert "ceiling" not in out
     assert str(store) in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMAND)
+def test_a_file_that_changes_more_than_its_results_is_refused_by_the_command(name, call, tmp_path):
+    source, words = COMMAND[name]
+    path = tmp_path / "own.py"
+    path.write_text(HEAD + source)
+    words_of = ("--framework", "numpy", "-n", "1", "--budget-s", "0.1", "--store", tmp_path / "store")
+    code, out, err = call("operator", path, *words_of)
+    assert code == 1, out + err
+    assert words in err

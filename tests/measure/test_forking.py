@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from levelbench.errors import UnsupportedError
-from levelbench.measure.forking import ForkServer, can_fork
+from levelbench.measure.forking import ForkServer, can_fork, ending_leftovers
 
 pytestmark = [
     pytest.mark.skipif(not can_fork(), reason="this system cannot fork from a server"),
@@ -178,3 +178,26 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+DAEMON = """
+import os, time
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        time.sleep({seconds})
+    os._exit(0)
+"""
+
+
+def test_a_process_that_was_left_behind_is_ended_and_named():
+    with ending_leftovers(0.1) as left:
+        subprocess.run([sys.executable, "-c", DAEMON.format(seconds=60)], check=True)
+    (pid,) = left
+    assert not alive(pid)
+
+
+def test_a_process_that_ends_by_itself_was_not_left_behind():
+    with ending_leftovers(20.0) as left:
+        subprocess.run([sys.executable, "-c", DAEMON.format(seconds=0.1)], check=True)
+    assert left == []

@@ -78,7 +78,8 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
 
     Each result is compared with NumPy's in float64, also results of timed calls, before which the contents of the
     inputs change. FILE (.py, .cpp) defines operators as for levelbench check: each is compared with its own reference,
-    and measured beside the frameworks' implementation of the ONNX operator of its name (or same_as).
+    and measured beside the frameworks' implementation of the ONNX operator of its name (or same_as). It is also called
+    by a process that runs none of FILE: one that is wrong there, or far slower than in its record, does not count.
 
     Exits with 1 if a result is wrong or refused, with 4 if nothing could be measured or compared. Processes that are
     already in the store are not repeated: the same command resumes.

@@ -25,6 +25,7 @@ from levelbench.checks.arrays import Host
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.errors import CheckFailedError, DefinitionError, LevelbenchError, UnknownNameError, UsageError
 from levelbench.experiments.own_code import own_modules
+from levelbench.measure.forking import ending_leftovers
 from levelbench.operators.benchmark.checking import Results, check
 from levelbench.operators.contract import as_tuple
 from levelbench.operators.custom.compiled import CompiledOperator
@@ -91,9 +92,13 @@ def own_operators(
         "attributes": dict(attributes or {}),
         "opset": opset,
     }
-    ended = run_isolated(f"{__name__}:describe", request, said.append, timeout_s=timeout_s)
+    with ending_leftovers() as left:
+        ended = run_isolated(f"{__name__}:describe", request, said.append, timeout_s=timeout_s)
     if ended.error is not None:
         raise ended.error
+    if left:
+        found = f"loading it leaves processes behind ({len(left)}), which slow down what is measured"
+        raise CheckFailedError(f"the operator file {path}", found, "end them before the file is loaded")
     if not said:
         raise ended.death(f"the operator file {path}")
     return msgspec.convert(said[-1], OwnOperators)

@@ -42,7 +42,7 @@ from typing import IO, Any, Final, Literal, NamedTuple, NoReturn, Protocol, fina
 from levelbench.errors import UnsupportedError
 from levelbench.measure.clocks import HOST
 
-__all__ = ["Child", "ForkServer", "Start", "adopting", "can_fork", "how_started", "serve"]
+__all__ = ["Child", "ForkServer", "Start", "adopting", "can_fork", "ending_leftovers", "how_started", "serve"]
 
 
 _PR_SET_PDEATHSIG = 1
@@ -78,6 +78,8 @@ _ADOPTED_NS: Final = 10_000_000_000
 """How long a child waits until the requesting process has adopted it, which takes a few microseconds."""
 
 _started: Start = "spawn"
+_SERVERS: Final[set[int]] = set()
+"""The servers that this process has started."""
 
 
 def how_started() -> Start:
@@ -172,6 +174,7 @@ class ForkServer(AbstractContextManager["ForkServer"]):
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
+        _SERVERS.add(self._process.pid)
         _send(self._link, list(imports))
 
     def __exit__(self, *_: object) -> None:
@@ -189,6 +192,7 @@ class ForkServer(AbstractContextManager["ForkServer"]):
         self._link.close()
         self._process.kill()
         self._process.wait()
+        _SERVERS.discard(self._process.pid)
 
     def start(
         self,
@@ -258,6 +262,46 @@ def adopting() -> Iterator[None]:
         yield
     finally:
         prctl(_PR_SET_CHILD_SUBREAPER, before.value)
+
+
+_LOOK_S = 0.02
+
+
+@contextmanager
+def ending_leftovers(patience_s: float = 5.0) -> Iterator[list[int]]:
+    """On exit, end processes that descendants left behind; the list then holds their pids.
+
+    Those that end by themselves within ``patience_s``, as helpers of a pool do, are not among them. (On Linux.)
+    """
+    found: list[int] = []
+    before = _children()
+    with adopting():
+        yield found
+        until_ns = HOST.now_ns() + round(patience_s * 1e9)
+        while left := _children() - before - _SERVERS:
+            for pid in left:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            if HOST.now_ns() > until_ns:
+                break
+            time.sleep(_LOOK_S)
+        while left := _children() - before - _SERVERS:
+            # Each may leave others behind when it ends.
+            found += left
+            for pid in left:
+                with suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    """The processes whose parent is this one."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(path.parent.name))
+    return found
 
 
 def _send(link: socket.socket, what: object) -> None:

@@ -9,6 +9,7 @@ measured with the framework's operators, the only way to access it.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper, shape_inference
 
-from levelbench.checks.arrays import is_float
+from levelbench.checks.arrays import Correctness, is_float
 from levelbench.checks.isolation import JsonLine
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.caches import Flusher, StreamFlusher
@@ -123,6 +124,7 @@ _FEW = 6
 _OVERRUN = 3.0
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 _need_whole = SEAL.need_whole
+_UNCHECKED = "not checked"
 _SELDOM = 0.05
 """Where comparing with the reference takes more than this share of the budget, only one timed call is compared."""
 
@@ -187,7 +189,7 @@ def measure_problem(
         cost = cost_of(node, signatures, output_signatures(problem), limits.direction)
         _check_fit(problem, cost, limits)
         inputs = make_inputs(problem, seed) if examples is None else read_inputs(problem, index, seed, examples)
-        trial = _Trial(backend, node, inputs, limits, _fixed(problem))
+        trial = _Trial(backend, node, inputs, limits, fixed_inputs(problem))
         found = [signature(each) for each in trial.outputs]
         cost, forward = (cost_of(node, signatures, found, each) for each in (limits.direction, "forward"))
         first_s = trial.first(limits.budget_s)
@@ -197,8 +199,8 @@ def measure_problem(
         before_ns = HOST.now_ns()
         finding = check(node, trial.results(), forward.flops, reference)
         seldom = (HOST.now_ns() - before_ns) * 1e-9 > _SELDOM * limits.budget_s
-        judge = partial(check, node, flops=forward.flops, make=reference)
-        taken, watch = trial.sample(lambda results: "" if finding.wrong else judge(results).wrong, seldom)
+        judge = partial(_fault, finding, partial(check, node, flops=forward.flops, make=reference))
+        taken, watch = trial.sample(judge, seldom)
         if watch.is_view:
             cost = Cost(cost.flops, None)
     except (RefusedError, WrongError) as error:
@@ -207,7 +209,7 @@ def measure_problem(
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one problem must not end the others
         return Case(index, *failure(error), cost.flops, cost.bytes), []
     checked = f"not checked: {watch.unchanged}" if watch.unchanged else finding.checked
-    unchecked = checked.startswith("not checked")
+    unchecked = checked.startswith(_UNCHECKED)
     case = Case(
         index,
         "wrong" if finding.wrong else "unchecked" if unchecked else "measured",
@@ -222,6 +224,16 @@ def measure_problem(
         first_s,
     )
     return case, taken.values.tolist()
+
+
+def _fault(first: Correctness, compare: Callable[[Results], Correctness], results: Results) -> str:
+    """What is wrong with results of a timed call, unless the first ones were wrong already."""
+    if first.wrong:
+        return ""
+    found = compare(results)
+    if found.checked.startswith(_UNCHECKED) and not first.checked.startswith(_UNCHECKED):
+        raise RefusedError(f"a timed call is {found.checked}, and the first one was compared")
+    return found.wrong
 
 
 def stated_cost(node: OperatorNode, inputs: Sequence[NDArray[Any] | None]) -> Cost:
@@ -253,7 +265,7 @@ def _check_fit(problem: Problem, cost: Cost, limits: TrialSettings) -> None:
             raise Skipped(f"a call would take about {least_s:.2g} s at the {rate}; budget {limits.budget_s:g} s")
 
 
-def _fixed(problem: Problem) -> frozenset[int]:
+def fixed_inputs(problem: Problem) -> frozenset[int]:
     """Positions of the inputs whose values are given."""
     given = {tensor.name for tensor in problem.tensors if tensor.values is not None}
     return frozenset(at for at, name in enumerate(problem.inputs) if name in given)
@@ -333,12 +345,16 @@ class _Trial:
 
         ``judge`` says what is wrong with results; ``seldom`` makes it be asked once only.
         """
-        limits = self._limits
+        limits, contents = self._limits, self._contents
+
+        def judged(given: Sequence[Host | None], found: Sequence[Host | None]) -> str:
+            return judge(self._results(given, found))
+
         watch = Watch(
             self._call,
-            self._contents,
+            contents,
             self._backend,
-            lambda given, found: judge(self._results(given, found)),
+            judged,
             ours=self._ours,
             gaps=self._gaps,
             seldom=seldom,
@@ -348,6 +364,9 @@ class _Trial:
         taken = sample(watch.work, until, clock=self._clock, cache=limits.cache, flusher=limits.flusher, between=watch)
         _need_whole()
         watch.conclude(self._clock)
+        _need_whole()
+        if not watch.consists_of(contents, judged):
+            raise RefusedError("it changed the watch that measures")
         return taken, watch
 
 
@@ -504,3 +523,6 @@ def _pace(problem: Problem, own: JsonLine, ceilings: JsonLine) -> float | None:
     dtype = problem.tensors[0].dtype if problem.tensors else ""
     known = [pace(own, dtype), *([pace(ceilings, dtype)] if dtype in ("float32", "float64") else [])]
     return max((each for each in known if each is not None), default=None)
+
+
+SEAL.add(sys.modules[__name__])

@@ -9,7 +9,9 @@ here, so the parent compares clocks, too (``experiments.operators``).
 
 from __future__ import annotations
 
+import builtins
 import gc
+import math
 import os
 import random
 import sys
@@ -27,8 +29,9 @@ from levelbench.measure import caches, clocks, sampling, stopping, warmup
 from levelbench.measure.clocks import HOST, Clock, timed
 from levelbench.operators.benchmark import checking
 from levelbench.operators.contract import Array, OperatorBackend
+from levelbench.operators.custom.library import is_foreign
 
-__all__ = ["SEAL", "Contents", "Reader", "RefusedError", "Watch", "WrongError", "settle"]
+__all__ = ["SEAL", "Contents", "OnNumpy", "Reader", "RefusedError", "Watch", "WrongError", "settle"]
 
 
 class RefusedError(Exception):
@@ -42,28 +45,52 @@ class WrongError(Exception):
 class Seal:
     """What measuring consists of: functions, classes and settings as they were before foreign code was loaded."""
 
+    __slots__ = ("_instances", "_least", "_looked", "_names", "_parts", "_settings")
+
     def __init__(self) -> None:
         self._parts: list[tuple[Any, str, Any, Any]] = []
+        self._names: list[tuple[ModuleType, type, frozenset[str]]] = []
         self._instances: list[tuple[Any, dict[str, Any]]] = []
         self._settings: dict[str, tuple[Callable[[], object], object]] = {}
+        self._least = 0
+        self._looked: list[str] | None = None
 
     def add(self, *owners: Any) -> None:
-        """Remember the functions and classes of modules and classes, and everything of other objects."""
+        """Remember the functions and classes of modules and classes, and everything of other objects.
+
+        Of our own modules also their constants, and that none of their names hides one of Python's own.
+        """
         for owner in owners:
             if not isinstance(owner, ModuleType | type):
                 self._instances.append((owner, dict(vars(owner))))
                 continue
+            ours = owner.__name__.startswith("levelbench.")
+            if isinstance(owner, ModuleType):
+                self._names.append((owner, type(owner), frozenset(vars(owner)) if ours else frozenset(vars(builtins))))
             for name, value in vars(owner).items():
-                if callable(value) or isinstance(value, staticmethod | classmethod):
+                constant = ours and isinstance(value, int | float | str | tuple | frozenset)
+                if constant or callable(value) or isinstance(value, staticmethod | classmethod):
                     self._parts.append((owner, name, value, getattr(value, "__code__", None)))
                 if isinstance(value, type) and value.__module__ == getattr(owner, "__name__", ""):
                     self.add(*([value] if value.__module__.startswith("levelbench.") else []))
+        self._least = len(self._parts)
 
     def add_framework(self, backend: OperatorBackend) -> None:
-        """Remember the functions of an open framework, and its number of threads."""
+        """Remember the functions of an open framework, and its number of threads; from then on, listen."""
         names = (type(backend).__module__, "torch", "torch.cuda", "torch.nn.functional", "jax", "jax.numpy")
         self.add(*(sys.modules[name] for name in names if name in sys.modules))
         self.watch("the number of threads", lambda: backend.describe().get("threads"))
+        if self._looked is None:
+            self._looked = []
+            sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, _: object) -> None:
+        """Remember which of Python's functions foreign code called to look at its callers or to interrupt them."""
+        if event in _LOOKS and self._looked is not None and len(self._looked) < _MOST_LOOKS:
+            # Looking for the caller is heard, too.
+            heard, self._looked = self._looked, None
+            frame = sys._getframe(1)
+            self._looked = [*heard, event] if is_foreign(frame.f_code.co_filename) else heard
 
     def watch(self, name: str, read: Callable[[], object]) -> None:
         """Remember a setting, instead of one of that name."""
@@ -72,10 +99,19 @@ class Seal:
     def need_whole(self) -> None:
         """Raise ``RefusedError`` if anything was replaced or changed since."""
         if broken := self.broken():
-            raise RefusedError(f"{broken}, which is part of measuring it")
+            raise RefusedError(f"{broken}, and measuring it relies on that")
 
     def broken(self) -> str:
         """What was replaced or changed since, in words; empty if nothing was."""
+        if len(self._parts) < self._least or self._least < _FEWEST:
+            return "it emptied the list of what measures"
+        if self._looked:
+            return f"it looks at its callers or interrupts them with {self._looked[0]}"
+        for module, kind, names in self._names:
+            if type(module) is not kind:
+                return f"it replaced the class of {module.__name__}"
+            if hidden := (vars(module).keys() - names) & vars(builtins).keys():
+                return f"it replaced {module.__name__}.{min(hidden)}"
         for owner, name, value, code in self._parts:
             if vars(owner).get(name) is not value or getattr(value, "__code__", None) is not code:
                 return f"it replaced {owner.__name__}.{name}"
@@ -88,11 +124,18 @@ class Seal:
         return ""
 
 
+_LOOKS = frozenset({"gc.get_objects", "gc.get_referrers", "sys._current_frames", "sys._getframe"})
+_LOOKS |= {"sys.setprofile", "sys.settrace", "sys.monitoring.register_callback"}
+_MOST_LOOKS = 8
+_FEWEST = 500
+"""Parts that are always remembered: NumPy's alone are more."""
 SEAL = Seal()
 """Taken when this module is imported; those who open a framework add its functions before they load other code."""
 SEAL.add(random, random.Random, random.SystemRandom)
 SEAL.add(time, gc, np, np.random, np.linalg, clocks, sampling, stopping, caches, warmup, checking, arrays)
-SEAL.add(clocks.HOST, clocks.SECOND)
+SEAL.add(clocks.HOST, clocks.SECOND, builtins)
+SEAL.watch("the process's priority", lambda: os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0)
+SEAL.watch("Python's profiling hooks", lambda: (sys.getprofile(), sys.gettrace()))
 SEAL.watch("the garbage collector's state", lambda: (gc.isenabled(), gc.get_threshold()))
 SEAL.watch("the interval of thread switches", sys.getswitchinterval)
 SEAL.watch("the process's cores", lambda: sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0)
@@ -117,17 +160,41 @@ class Reader(Protocol):
         """Return once they are computed."""
 
 
+class OnNumpy:
+    """Reads what works on NumPy arrays without a backend."""
+
+    def array(self, host: Host) -> Array:
+        """The same array."""
+        return host
+
+    def host(self, array: Array) -> Host:
+        """A copy."""
+        return np.array(array)
+
+    def memory(self, array: Array) -> Host | None:
+        """The array itself."""
+        return array if isinstance(array, np.ndarray) else None
+
+    def written(self, array: Array) -> None:
+        """NumPy keeps nothing."""
+
+    def finish(self, arrays: Sequence[Array]) -> None:
+        """There is nothing to wait for."""
+
+
 _WINDOW = 2048
 """Elements that change between two values: more would leave another array's values in the caches."""
+_FACTORS = 65_537
 
 
 class Contents:
     """Arrays whose values change in place: ``native`` is what the operator gets, ``hosts`` are equal copies.
 
     Each change overwrites a window of each array (or all of it) with its first values, taken from another place and
-    scaled. Arrays at positions ``fixed`` are left alone, and ``structural`` ones are also passed as they are. So
-    are integers if ``only_floats``: those of a custom operator may have a structure, such as row pointers. ``weights``
-    change only outside of samples: a framework may rearrange weights once, as long as it notices when they change.
+    each scaled on its own: else what was computed once could be moved and scaled alike. Arrays at positions ``fixed``
+    are left alone, and ``structural`` ones are also passed as they are. So are integers if ``only_floats``: those of a
+    custom operator may have a structure, such as row pointers. ``weights`` change only outside of samples: a framework
+    may rearrange weights once, as long as it notices when they change.
     """
 
     def __init__(
@@ -140,7 +207,7 @@ class Contents:
         weights: frozenset[int] = frozenset(),
         only_floats: bool = False,
     ) -> None:
-        self._reader, self._random = reader, random.Random(os.urandom(32))  # not for secrets
+        self._reader, self._random = reader, random.SystemRandom()
         self._only_floats, self._mixed = only_floats, True
         self._fixed, self._structural, self._weights = fixed | structural, structural, weights
         self.hosts = [None if each is None else np.array(each, order="C") for each in hosts]
@@ -198,10 +265,20 @@ class Contents:
                 other = int(self._random.random() * (n - width + 1))
                 source = base[other : other + width]
             if is_float(host.dtype):
-                np.multiply(source, host.dtype.type(0.6 + 0.4 * self._random.random()), out=part)
+                self._scale(source, part)
             else:
                 part[:] = source
             self._write(at, start, start + width)
+
+    def _scale(self, source: Host, part: Host) -> None:
+        """Write ``source`` times random factors from 0.6 to 1 into ``part``; times one of them if calm."""
+        factors = np.asarray(0.6 + 0.4 * self._random.random(), part.dtype)
+        if self._mixed:
+            draw = np.random.Generator(np.random.PCG64(self._random.getrandbits(128)))
+            factors = (0.6 + 0.4 * draw.random(min(_FACTORS, part.size), np.float32)).astype(part.dtype)
+        for start in range(0, part.size, _FACTORS):
+            some = source[start : start + _FACTORS]
+            np.multiply(some, factors[: some.size] if self._mixed else factors, out=part[start : start + _FACTORS])
 
     def calm(self, *, still: bool = False) -> None:
         """Put the first values back; from now on, values stay where they are and are only scaled (``still``: kept)."""
@@ -240,7 +317,9 @@ _REMEMBERS, _SLACK_NS, _MOST_PAIRS = 1.5, 1_000, 0.8
 _SHORT, _SHORT_ON_DEVICES, _SHORT_NS = 0.1, 0.5, 5_000
 _LAST = 4
 _SHORT_CALL_NS = 200_000
-_SELDOM, _CHECKS = 10, 0.1
+_SELDOM, _CHECKS, _FIRST, _OFTEN = 10, 0.1, 2, 1.5
+_FASTER, _FRESH_NS, _MADE_NS, _MOST_FRESH = 3.0, 20_000, 1_000_000, 100
+_MANY, _MANY_NS = 80, 1_000_000
 # Kept here, since foreign code may replace them in their modules (which the seal then tells).
 _sleep, _process_ns, _thread_ns = time.sleep, time.process_time_ns, time.thread_time_ns
 
@@ -250,8 +329,10 @@ class Watch:
 
     ``call`` gets the native arrays of ``contents``. ``judge`` says what is wrong with outputs on the host for given
     inputs, if anything. ``ours`` is whether the user wrote it: then an output must not share memory with an input.
-    ``gaps`` is whether some outputs are ``None``. ``seldom`` leaves out all checks but the first and the last, where
-    they take long.
+    ``gaps`` is whether some outputs are ``None``. ``seldom`` is for checks that take long: only a few values are
+    checked, most of them at the end.
+
+    Which values are checked is drawn when they have been taken, since an operator may look at its callers.
 
     ``unchanged`` is why an operator of the user's got its inputs only as they were, or scaled: it fails on others. What
     such calls return may be remembered, so their time is no evidence.
@@ -270,11 +351,13 @@ class Watch:
     ) -> None:
         self.contents, self._reader, self._judge, self._ours = contents, reader, judge, ours
         self._random = random.SystemRandom()
-        self._seldom, self._due, self._repeats = seldom, False, False
+        self._seldom, self._repeats = seldom, False
         self._began_ns, self._checks_ns = HOST.now_ns(), 0
-        # Always one of the timed values, too: an operator can see in its callers whether it is being checked.
-        self._count, self._next = 0, 1 if seldom else self._random.randint(1, 3)
+        self._inner, self._changed, self._changes = 1, False, 0
         self._claims: list[tuple[int, int]] = []
+        self._a_call_ns: list[float] = []
+        self._fresh_ns: list[int] = []
+        self._held: list[tuple[list[Host | None], list[Host | None]]] = []
         self.is_view = False
         self.unchanged = ""
         native, finish = contents.native, reader.finish
@@ -292,29 +375,47 @@ class Watch:
         self._call = call
         self.work = work_with_gaps if gaps else work
 
+    def consists_of(self, contents: Contents, judge: object) -> bool:
+        """Whether it still has these parts, and no others."""
+        return self.contents is contents and self._judge is judge and not vars(self).keys() & vars(type(self)).keys()
+
     def before(self, inner: int) -> None:
         """Change the contents of the inputs, before a value of ``inner`` calls.
 
         Between short calls that would be felt, so it is seldom and does not show in a median; whether such calls
         remember each other's results is found at the end.
         """
-        now_ns = HOST.now_ns()
-        affordable = self._checks_ns <= _CHECKS * (now_ns - self._began_ns)
-        self._due = self._count + 1 >= self._next and affordable
         short = inner > 1 or (bool(self._claims) and self._claims[-1][0] < _SHORT_CALL_NS)
         self._repeats |= short
-        if not short or self._due or not self._random.randrange(_SELDOM):
-            self.contents.change(whole=self._due and bool(self._random.getrandbits(1)))
+        self._inner = inner
+        self._changed = not short or len(self._claims) < _FIRST or not self._random.randrange(_SELDOM)
+        if self._changed:
+            self.contents.change(whole=not self._random.randrange(4))
 
     def after(self, found: Sequence[Array | None], claimed_ns: int, real_ns: int) -> None:
         """Look at the outputs of the last call of a value, which took ``claimed_ns`` and, on another clock, longer."""
-        self._count += 1
         self._claims.append((claimed_ns, real_ns))
-        if self._due:
-            self._next = sys.maxsize if self._seldom else self._count * 2 + self._random.randint(0, self._count)
-            before_ns = HOST.now_ns()
+        self._a_call_ns.append(claimed_ns / self._inner)
+        if not self._changed:
+            return
+        self._changes += 1
+        before_ns = HOST.now_ns()
+        affordable = self._checks_ns <= _CHECKS * (before_ns - self._began_ns)
+        self._hold(found)
+        if self._seldom and self._changes > 1:
+            return
+        if affordable and self._random.random() * self._changes < _OFTEN:
             self.check(found)
             self._checks_ns += HOST.now_ns() - before_ns
+
+    def _hold(self, found: Sequence[Array | None]) -> None:
+        """Keep copies of two values until the end, when the reference may no longer know them; each is as likely."""
+        at = self._random.randrange(self._changes)
+        size = sum(each.nbytes for each in self.contents.hosts if each is not None)
+        if not self._ours or at > 1 or size > _HELD_BYTES:
+            return
+        kept = [None if each is None else each.copy() for each in self.contents.hosts], self._hosted(found)
+        self._held[at : at + 1] = [kept]
 
     def check(self, found: Sequence[Array | None]) -> None:
         """Raise ``RefusedError`` or ``WrongError`` unless ``found`` was computed from the current contents by now."""
@@ -367,7 +468,9 @@ class Watch:
                 self.unchanged = self.unchanged or f"on other contents of its inputs it fails: {text[:200]}"
                 # Its inputs may have a structure that other values break.
                 self.contents.calm(still=still)
+        before_ns = HOST.now_ns()
         held = [self.work()]
+        calls = _MANY if HOST.now_ns() - before_ns < _MANY_NS else calls
         hosts = [self._hosted(held[0])]
         self._kinds(held[0], hosts[0])
         size = sum(each.nbytes for each in hosts[0] if each is not None)
@@ -384,12 +487,16 @@ class Watch:
 
     def conclude(self, clock: Clock) -> None:
         """After the last value: a few more calls that are checked, clocks, and whether results are remembered."""
-        for at in range(1 if self._seldom else _LAST):
+        for at in range((2 if self._ours else 1) if self._seldom else _LAST):
             self.contents.change(whole=at % 2 == 0)
             claimed, real, found = timed(self.work, clock, 1)
             self._claims.append((claimed, real))
+            self._fresh_ns.append(claimed)
             self.check(found)
             del found
+        for given, kept in self._held:
+            if wrong := self._judge(given, kept):
+                raise WrongError(f"in a timed call whose inputs had new contents: {wrong}")
         empty = sorted(real - claimed for claimed, real, _ in (timed(_nothing, clock, 1) for _ in range(_ROUNDS)))
         gaps = sorted((real - empty[_ROUNDS // 2] - claimed, claimed) for claimed, real in self._claims)
         gap, claimed = gaps[len(gaps) // 2]
@@ -398,6 +505,20 @@ class Watch:
             raise RefusedError(f"its clock counted less than another one, which counted {ratio:.3g} times it")
         if self._repeats and all(self._remembers(clock) for _ in range(3)):
             raise RefusedError("a call with new contents takes far longer than one with the same: it remembers results")
+        self._need_pace(clock)
+
+    def _need_pace(self, clock: Clock) -> None:
+        """Refuse if all calls with new contents took far longer than the timed ones, also when there are more."""
+        a_call_ns = sorted(self._a_call_ns)[len(self._a_call_ns) // 2] if self._a_call_ns else math.inf
+        limit_ns = _FASTER * a_call_ns + (_FRESH_NS if self.contents.readable else _MADE_NS)
+        while min(self._fresh_ns) > limit_ns and len(self._fresh_ns) < _MOST_FRESH:
+            self.contents.change(whole=False)
+            self._fresh_ns.append(timed(self.work, clock, 1)[0])
+        if (least_ns := min(self._fresh_ns)) > limit_ns:
+            raise RefusedError(
+                f"a timed call took {a_call_ns / 1e3:.3g} us, and each of {len(self._fresh_ns)} with new contents "
+                f"at least {least_ns / 1e3:.3g} us: it does not compute its results in timed calls"
+            )
 
     def _remembers(self, clock: Clock) -> bool:
         """Whether calls with new contents take far longer than calls with the last ones; other contents in between."""
@@ -408,6 +529,7 @@ class Watch:
             other.change(whole=False)
             self._reader.finish([each for each in self._call(*other.native) if each is not None])
             fresh_ns = timed(self.work, clock, 1)[0]
+            self._fresh_ns.append(fresh_ns)
             self.work()
             slower += fresh_ns > _REMEMBERS * timed(self.work, clock, 1)[0] + _SLACK_NS
         return slower > _MOST_PAIRS * _ROUNDS

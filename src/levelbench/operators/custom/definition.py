@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,6 +240,7 @@ def _listed(specs: Sequence[Spec]) -> str:
 Class = TypeVar("Class", bound=type[CustomOperator])
 
 _REGISTERED: dict[str, type[CustomOperator]] = {}
+_REFERENCES: WeakKeyDictionary[type[CustomOperator], object] = WeakKeyDictionary()
 
 
 def register(cls: Class) -> Class:
@@ -254,8 +256,13 @@ def register(cls: Class) -> Class:
     if known is not None and not _related(known, cls) and _origin(known) != _origin(cls):
         found = f"{_origin(known)} already has an operator of that name"
         raise DefinitionError(f"custom operator {cls.name!r} of {_origin(cls)}", found, "set another `name`")
-    _REGISTERED[cls.name] = cls
+    _REGISTERED[cls.name], _REFERENCES[cls] = cls, cls.reference
     return cls
+
+
+def has_other_reference(cls: type[CustomOperator]) -> bool:
+    """Whether its reference is not the one that it was registered with."""
+    return bool(_REFERENCES.get(cls, cls.reference) != cls.reference)
 
 
 def _related(one: type[CustomOperator], other: type[CustomOperator]) -> bool:

@@ -6,8 +6,8 @@ here, with the operator's name, before any framework sees the array.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from levelbench.operators.custom.definition import (
     as_array,
     create,
     differentiable,
+    has_other_reference,
     infer_outputs,
     spec_of,
 )
@@ -37,12 +38,35 @@ class _Reference(Operator):
             raise UnsupportedError(f"the reference of {node.title}", "the operator defines none", "write one")
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
-        return as_tuple(self._operator.reference(*inputs))
+        return as_tuple(independent(self._operator)(*inputs))
 
     def vjp(self, *inputs: Array) -> tuple[tuple[Array, ...], Pullback]:
         """A reference has no gradient."""
         found = "that of an operator of your own has no gradient: levelbench check compares gradients with differences"
         raise UnsupportedError(f"the gradient of the reference of {self.node.title}", found, "measure forward")
+
+
+def independent(operator: CustomOperator) -> Callable[..., Any]:
+    """The operator's reference, which raises ``UnsupportedError`` if it asks the operator itself."""
+    cls = type(operator)
+    if has_other_reference(cls):
+        raise UnsupportedError(f"the reference of {cls.name}", "it was replaced after loading", "leave it as it is")
+
+    def refuse(*_: object) -> NoReturn:
+        raise UnsupportedError(f"the reference of {cls.name}", "it calls the operator itself", "compute it another way")
+
+    def reference(*inputs: Array) -> Any:
+        forward = cls.__dict__.get("forward")
+        type.__setattr__(cls, "forward", refuse)
+        try:
+            return operator.reference(*inputs)
+        finally:
+            if forward is None:
+                type.__delattr__(cls, "forward")
+            else:
+                type.__setattr__(cls, "forward", forward)
+
+    return reference
 
 
 def plain_reference(node: OperatorNode) -> Operator:

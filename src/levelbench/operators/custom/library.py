@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -145,6 +146,16 @@ def _compiled(path: Path, cuda: bool = False) -> list[type[CompiledOperator]]:
     if (made, source) not in _LIBRARIES:
         _LIBRARIES[made, source] = classes_of(Library(made, source))
     return _LIBRARIES[made, source]
+
+
+_OWN: Final = str(Path(__file__).resolve().parents[2]) + os.sep
+
+
+def is_foreign(file: str) -> bool:
+    """Whether a file of Python code is the user's, and not of this package, Python or an installed package."""
+    return not (
+        file.startswith((_OWN, "<")) or f"{os.sep}site-packages{os.sep}" in file or f"{os.sep}lib{os.sep}python" in file
+    )
 
 
 def _import(path: Path) -> ModuleType:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ import numpy as np
 
 from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.operators.custom.library import is_foreign
 from levelbench.operators.probes.forward import repeatability
 from levelbench.operators.probes.inputs import describe, large_inputs
 from levelbench.operators.probes.judging import Setting
@@ -312,7 +312,7 @@ def _interleaved(job: Callable[[int], str | None]) -> str | None:
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal steps, blocked
-        if not _is_foreign(frame.f_code.co_filename):
+        if not is_foreign(frame.f_code.co_filename):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
@@ -344,16 +344,6 @@ def _interleaved(job: Callable[[int], str | None]) -> str | None:
     for thread in waiting:
         thread.join(_WAIT_S)
     return fault
-
-
-_OWN = str(Path(__file__).resolve().parents[2]) + os.sep
-
-
-def _is_foreign(file: str) -> bool:
-    """Whether a file is the user's, and not of this package, Python or an installed package."""
-    return not (
-        file.startswith((_OWN, "<")) or f"{os.sep}site-packages{os.sep}" in file or f"{os.sep}lib{os.sep}python" in file
-    )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from levelbench.errors import LevelbenchError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.sampling import sample
 from levelbench.measure.stopping import Budget, FixedCount
-from levelbench.operators.benchmark.watching import Contents, Reader, RefusedError, Watch, WrongError
+from levelbench.operators.benchmark.watching import Contents, OnNumpy, Reader, RefusedError, Watch, WrongError
 from levelbench.operators.contract import Array, Function, OperatorBackend, as_tuple
 from levelbench.operators.custom.definition import Spec
 from levelbench.operators.probes import calls, memory, variations
@@ -299,38 +299,21 @@ def _overflows_itself(setting: Setting, inputs: Inputs) -> bool:
     return judge_outputs(setting.subject, inputs, narrow, expected, setting.reference) is not None
 
 
-class _OnNumpy:
-    """Reads what works on NumPy arrays without a backend."""
-
-    def array(self, host: Host) -> Array:
-        return host
-
-    def host(self, array: Array) -> Host:
-        return np.array(array)
-
-    def memory(self, array: Array) -> Host | None:
-        return array if isinstance(array, np.ndarray) else None
-
-    def written(self, array: Array) -> None:
-        """NumPy keeps nothing."""
-
-    def finish(self, arrays: Sequence[Array]) -> None:
-        """There is nothing to wait for."""
-
-
 _TIMED = FixedCount(12) | Budget(1.0)
 
 
 def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[Finding]:
     """As in ``levelbench operator``: a result must be computed in the call that returns it, for the inputs of that."""
     subject = setting.subject
-    reader: Reader = subject.backend or _OnNumpy()
+    reader: Reader = subject.backend or OnNumpy()
     if not subject.deterministic:
         yield not_tried("it is declared random")
         return
 
     def judge(given: Sequence[Host | None], found: Sequence[Host | None]) -> str:
         wanted = attempt(setting.reference.outputs, given, subject.fixed)
+        if setting.compared and subject.ours and not wanted.worked:
+            raise RefusedError(f"its reference raises {wanted.error} in a timed call")
         if not (setting.compared and wanted.worked and wanted.value.exact):
             return ""
         outputs = with_expected_nonfinites(found, wanted.value, not subject.ours)
@@ -344,6 +327,8 @@ def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> It
             watch.rehearse()
             sample(watch.work, _TIMED, between=watch)
             watch.conclude(HOST)
+        if not watch.consists_of(contents, judge):
+            raise RefusedError("it changed the watch that measures")
     except (RefusedError, WrongError) as error:
         yield failed(str(error))
         return

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,10 +25,13 @@ from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.findings import Finding, Report, failed, not_tried, passed
 from levelbench.checks.isolation import JsonLine, Say, report_isolated, run_isolated
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.operators.benchmark.outside import call_from_outside
 from levelbench.operators.benchmark.watching import SEAL
 from levelbench.operators.contract import DType, OperatorBackend
 from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import Attribute, CustomOperator, node_of
+from levelbench.operators.custom.host import independent
+from levelbench.operators.custom.isolation import read_arrays, write_arrays
 from levelbench.operators.custom.library import load_file
 from levelbench.operators.custom.sanitizers import SANITIZERS, run_sanitized
 from levelbench.operators.frameworks import open_framework
@@ -37,6 +41,7 @@ from levelbench.operators.probes.forward import Oracle
 from levelbench.operators.probes.inputs import more_sizes, other_shapes
 from levelbench.operators.probes.judging import Setting, Variant
 from levelbench.operators.probes.subject import Checkable, HostOperator, Inputs, attempt, subject_of
+from levelbench.records.benchmarks import Problem
 
 _MOST_EXAMPLES = 6
 
@@ -145,7 +150,7 @@ def _variants(operator: CustomOperator, backend: OperatorBackend, reference: str
 
     def make(attributes: dict[str, Attribute]) -> tuple[HostOperator, Oracle]:
         made = type(operator)(**attributes)
-        return _subject(made, backend), Oracle(made.reference)
+        return _subject(made, backend), Oracle(independent(made))
 
     return [Variant(title, partial(make, each), unless) for title, each, unless in other_attributes(operator)]
 
@@ -192,7 +197,7 @@ def _drawn(shape: tuple[int, ...], dtype: DType, random: np.random.Generator) ->
 def _reference(operator: CustomOperator, word: str) -> Checkable | None:
     """The function that the user names, else the operator's own reference; ``None`` if there is neither."""
     if not word:
-        return operator.reference if operator.has_reference else None
+        return independent(operator) if operator.has_reference else None
     place, colon, name = word.rpartition(":")
     path = Path(place)
     if not colon or path.suffix != ".py" or not name.isidentifier():
@@ -263,7 +268,40 @@ def check_isolated(
             timeout_s=timeout_s,
             memory_bytes=cap,
         )
-        return report, np.load(place, allow_pickle=False) if place.exists() else None
+        deviation = np.load(place, allow_pickle=False) if place.exists() else None
+    if not report.failed and request.device == "cpu" and not request.reference:
+        tell("from outside")
+        report = replace(report, findings=(*report.findings, *_from_outside(request)))
+    return report, deviation
+
+
+def _from_outside(request: Request) -> Iterator[Finding]:
+    """Whether it is grossly wrong where no code of the file can change the comparison, on its first example."""
+    said: list[JsonLine] = []
+    with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
+        asked = {"operator": asdict(request), "folder": folder}
+        run_isolated(f"{__name__}:first_example", asked, said.append, timeout_s=300.0)
+        # What prevents that is in the report already.
+        if not said:
+            return
+        inputs = read_arrays(Path(folder), said[0]["inputs"])
+        problem = msgspec.convert(said[0]["problem"], Problem)
+        found = call_from_outside(Path(request.path), problem, request.framework, inputs, math.inf)
+    if found.status == "wrong" and found.grossly_wrong:
+        yield failed(found.reason, "leave what checks it alone", probe="from outside")
+
+
+def first_example(request: JsonLine, say: Say) -> None:
+    """Write the first example of an operator whose results can be compared, and say what it is."""
+    asked = Request(**request["operator"])
+    classes = {each.name: each for each in load_file(asked.path)}
+    operator = classes[asked.operator](**asked.attributes)
+    if not operator.has_reference or not getattr(operator, "deterministic", True):
+        return
+    inputs, node = _samples(operator, asked)[0], node_of(operator)
+    problem = Problem(node.op_type, node.op_type, node.inputs, node.outputs, (), node.opset, {}, node.domain)
+    problem = msgspec.structs.replace(problem, attributes=dict(node.attributes))
+    say({"problem": msgspec.to_builtins(problem), "inputs": write_arrays(Path(request["folder"]), "example", inputs)})
 
 
 def list_operators(request: JsonLine, say: Say) -> None:
