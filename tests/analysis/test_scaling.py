@@ -168,6 +168,7 @@ def test_what_the_gate_finds_between_a_point_and_its_base_is_a_warning(point):
     elsewhere = [msgspec.structs.replace(each, environment=other) for each in two[0].runs]
     result = found(one, (dataclasses.replace(two[0], runs=tuple(elsewhere)), two[1]))
     assert any("different machines" in each for each in result.warnings)
+    assert not any("--across-machines" in each for each in result.warnings)
 
 
 def test_the_pi_example_of_sc15_has_a_serial_share_of_one_percent():

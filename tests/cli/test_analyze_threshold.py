@@ -197,10 +197,30 @@ def test_arms_of_two_machines_have_times_and_no_verdict(call, write, tmp_path):
     assert "Time against" not in out
 
 
-def test_runs_that_do_not_count_because_another_machine_has_run_their_seeds_are_a_doubt(call, write, tmp_path):
+def write_on_two_machines(write):
     for seed in range(3):
         write(seed, f"aaaa000{seed}", step_ms=1 + 0.01 * seed)
         write(seed, f"bbbb000{seed}", step_ms=1.5 + 0.01 * seed, machine="m2")
-    code, out, _ = call("analyze", "threshold", "--store", tmp_path / "store", "--targets", "0.96")
+
+
+def test_runs_of_two_machines_are_arms_of_their_own(call, write, tmp_path):
+    write_on_two_machines(write)
+    code, out, _ = call("analyze", "threshold", "--store", tmp_path / "store", "--targets", "0.96", "--json")
+    assert code == 0
+    arms = [(each["label"], each["n"]) for each in json.loads(out)["arms"]]
+    assert arms == [("digits on machine 1 of 2", 3), ("digits on machine 2 of 2", 3)]
+
+
+def test_seeds_of_two_machines_that_are_taken_together_count_once_with_a_doubt(call, write, tmp_path):
+    write_on_two_machines(write)
+    words = ("--store", tmp_path / "store", "--targets", "0.96", "--across-machines")
+    code, out, _ = call("analyze", "threshold", *words)
     assert code == 0
     assert "doubt: of digits 3 runs are not counted, since another machine ran the same seeds" in " ".join(out.split())
+
+
+def test_a_run_that_never_moves_gets_no_target_but_its_own(call, write, tmp_path):
+    write(0, "aaaa0000", qualities=[0.1] * 5)
+    code, out, _ = call("analyze", "threshold", "--store", tmp_path / "store", "--json")
+    assert code == 4
+    assert json.loads(out)["targets"] == [0.96]

@@ -155,6 +155,13 @@ def test_a_loop_of_ones_own_gets_the_true_reason_and_what_to_do(call, tmp_path, 
     assert ("reached its target" in out) == (epochs == 2)
 
 
+def test_runs_of_two_machines_have_a_share_each(call, write, tmp_path):
+    for seed in range(4):
+        write(seed, f"aaaa000{seed}", machine=f"m{seed % 2}")
+    _, out, _ = call("analyze", "utilisation", "--store", tmp_path / "store", "--json")
+    assert [each["label"][-6:] for each in json.loads(out)["shares"]] == ["1 of 2", "2 of 2"]
+
+
 @needs_matplotlib
 def test_no_figure_is_drawn_without_a_known_share(call, tmp_path):
     tracked(tmp_path, 2, 32)

@@ -431,9 +431,9 @@ def against(base: RunGroup, group: RunGroup) -> list[str]:
     """
     if group is base or not base.runs or not group.runs:
         return []
-    found = [
-        each.sentence for each in comparable(base, group).caveats if each.weight != "note" and each.subject != "doubts"
-    ]
+    # There is no verdict here that an option could ask for, so other machines are a doubt.
+    gate = comparable(base, group, across_machines=True)
+    found = [each.sentence for each in gate.caveats if each.weight != "note" and each.subject != "doubts"]
     return [*found, NOT_INTERLEAVED] if _apart(base, group) else found
 
 

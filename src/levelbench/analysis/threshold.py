@@ -182,7 +182,7 @@ def default_targets(arms: Sequence[TimedArm], target: Target) -> tuple[float, ..
     """Round targets where the curves spend their evaluations, with the target itself; the easiest first.
 
     They are evenly spread over the best qualities so far of all evaluations, so that they lie close together where
-    progress is slow.
+    progress is slow. Curves that never move have no others than the target.
     """
     sign = sign_of(target.direction)
     seen = [
@@ -197,7 +197,10 @@ def default_targets(arms: Sequence[TimedArm], target: Target) -> tuple[float, ..
     if not seen:
         return (target.threshold,)
     ordered = np.sort(seen)
-    step = nice_step(float(ordered[-1] - np.quantile(ordered, 0.1)) / 50.0)
+    span = float(ordered[-1] - np.quantile(ordered, 0.1)) or float(ordered[-1] - ordered[0])
+    if not span:
+        return (target.threshold,)
+    step = nice_step(span / 50.0)
     digits = max(0, 1 - math.floor(math.log10(step)))
     chosen = np.quantile(ordered, np.linspace(0.1, 1.0, _DEFAULT_TARGETS))
     found = {round(sign * math.floor(each / step + 1e-9) * step, digits) for each in chosen.tolist()}

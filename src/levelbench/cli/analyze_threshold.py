@@ -37,9 +37,10 @@ _CHOSEN = "note: a target that is chosen from this sweep needs runs of its own, 
 def threshold(runs: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
     """Read the curves of RUNS, or of the entries of a BOARD, at a sweep of targets, and compare the rankings.
 
-    Runs of one task are selected as everywhere. A board is a folder of entries, ours or DAWNBench's, or one entry's
-    file. --target is the target at which crossing rules are set side by side, and that rankings are compared with; by
-    default the runs' own.
+    Runs of one task are selected as everywhere; those of several machines are arms of their own, unless
+    --across-machines takes them together. A board is a folder of entries, ours or DAWNBench's, or one entry's file.
+    --target is the target at which crossing rules are set side by side, and that rankings are compared with; by default
+    the runs' own.
 
     \b
       levelbench analyze threshold 'digits[framework=numpy]' 'digits[framework=torch]'
@@ -127,9 +128,10 @@ def _targets(text: str | None) -> list[float]:
 def _arms_of_runs(
     words: tuple[str, ...], store_path: Path, given: dict[str, Any]
 ) -> tuple[list[TimedArm], Target, list[str], list[Record]]:
-    """An arm for each group of runs, the target that they share or that was given, doubts, and the records."""
+    """An arm for each group of runs on one machine, the target they share or was given, doubts, and the records."""
     import msgspec
 
+    from levelbench.analysis.stability import by_machine
     from levelbench.analysis.threshold import TimedArm, curve_of
     from levelbench.cli.reporting import doubt_lines, require_sound
     from levelbench.records import read_record
@@ -140,6 +142,8 @@ def _arms_of_runs(
     view = {name: given[name] for name in ("clock", "crossing")}
     viewed = shared.selected_groups(store, words, **view)
     groups = shared.as_named(viewed, store, words)
+    # Times of several machines have no one mean, unless the user says that they do.
+    groups = groups if given["across_machines"] else by_machine(groups)
     caveats = require_sound(groups, "a sweep of targets", store_path)
     scales = {
         (each.specification.task, each.specification.target.metric, each.specification.target.split) for each in groups

@@ -68,9 +68,10 @@ def utilisation_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **g
 
 
 def _of_runs(words: tuple[str, ...], store_path: Path, level: float) -> tuple[list[PeakShare], list[str]]:
-    """A share for each group of runs that reached the target, and what speaks against them."""
+    """A share for each group of runs on one machine that reached the target, and what speaks against them."""
     from dataclasses import replace
 
+    from levelbench.analysis.stability import by_machine
     from levelbench.analysis.utilisation import peak_share
     from levelbench.cli.reporting import doubt_lines, require_sound
     from levelbench.measure.environment import machine_of
@@ -78,7 +79,7 @@ def _of_runs(words: tuple[str, ...], store_path: Path, level: float) -> tuple[li
     from levelbench.records.summary import in_order
 
     store = shared.open_store(store_path)
-    groups = in_order(shared.selected_groups(store, words))
+    groups = by_machine(in_order(shared.selected_groups(store, words)))
     caveats = require_sound(groups, "the utilisation", store_path)
     shares = []
     for group in groups:
