@@ -576,6 +576,14 @@ def test_a_report_on_one_group_says_how_many_runs_a_verdict_needs(call, store, t
     assert "a verdict needs two groups of at least three runs each" in (tmp_path / "r.html").read_text()
 
 
+def test_reports_on_different_runs_do_not_overwrite_each_other(call, store):
+    sides = ["digits[framework=numpy]", "digits[framework=torch]"]
+    found = [call("report", *words, "--store", store)[1] for words in ([], [sides[0]], [sides[1]], sides, [sides[0]])]
+    assert found[0].strip().endswith("report.html")
+    assert len(set(found)) == 4
+    assert found[1] == found[4]
+
+
 def test_a_report_on_nothing_says_what_to_do(call, tmp_path):
     code, _, err = call("report", "--store", tmp_path / "none")
     assert code == 2

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Made = tuple[RunPlan, dict[tuple[int, int], Record]]
 
-__all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remark_lines", "report_name"]
+__all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remark_lines"]
 
 
 @click.command("run", cls=shared.Grouped)
@@ -187,7 +187,7 @@ def conclude(
     wrong: frozenset[str],
 ) -> int:
     """Compare, print, write the report, in this order, so that a report that cannot be written loses nothing."""
-    from levelbench.cli.reporting import exit_code, write
+    from levelbench.cli.reporting import exit_code, report_name, write
     from levelbench.report.runs import groups_table
 
     groups, comparisons, refusals = compared(plan, records, store, given)
@@ -217,17 +217,6 @@ def conclude(
     shorter = partial(short_forms, groups, comparisons, refusals)
     shared.present([table], lines, dict, files, answer=answer, as_json=False, shorter=shorter)
     return code
-
-
-def report_name(arms: Sequence[Arm]) -> str:
-    """``report-digits-mlp-1a2b3c4d.html``: the same for the same comparison, another one for any other."""
-    import hashlib
-
-    from levelbench.records.writer import path_part
-
-    told = (*(arm.specification.task for arm in arms), *(arm.specification.recipe for arm in arms))
-    digest = hashlib.sha256(" ".join(arm.key for arm in arms).encode()).hexdigest()
-    return f"report-{path_part('-'.join(dict.fromkeys(told)))}-{digest[:8]}.html"
 
 
 def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool) -> int:
