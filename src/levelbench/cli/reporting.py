@@ -153,14 +153,18 @@ def attribution_lines(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def report_name(arms: Sequence[Arm | RunGroup]) -> str:
-    """``report-digits-mlp-1a2b3c4d.html``: the same for the same comparison, another one for any other."""
+    """``report-digits-mlp-1a2b3c4d.html``: the same for the same comparison, another one for any other.
+
+    Long names are cut so that a terminal shows the usual path in one line.
+    """
     import hashlib
 
     from levelbench.records.writer import path_part
 
     told = (*(arm.specification.task for arm in arms), *(arm.specification.recipe for arm in arms))
     digest = hashlib.sha256(" ".join(arm.key for arm in arms).encode()).hexdigest()
-    return f"report-{path_part('-'.join(dict.fromkeys(told)))}-{digest[:8]}.html"
+    name = path_part("-".join(dict.fromkeys(told)))[:30].rstrip(".-")
+    return f"report-{name}-{digest[:8]}.html"
 
 
 def write(

@@ -322,13 +322,16 @@ _FIRST = ("reached", "time_to_accuracy_s", "restarts_s", "cost_usd", "test_quali
 def short_forms(
     groups: Sequence[RunGroup], comparisons: Sequence[Comparison], refusals: Sequence[str], width: int
 ) -> list[shared.ShortForm]:
-    """Shorter and shorter answers, with their tables, on several groups that are compared with one; else none."""
+    """Shorter and shorter answers, with their tables, on groups of one task that are compared with one of them.
+
+    Of two groups, the names in the table get shorter first: the task is named in the verdict.
+    """
     from levelbench.analysis.comparison import answer_in_brief
     from levelbench.analysis.targets import final_line
     from levelbench.records.selection import short_name
     from levelbench.report.runs import groups_table
 
-    if len(comparisons) < 2 or len({each.specification.task for each in groups}) > 1:
+    if not comparisons or len({each.specification.task for each in groups}) > 1:
         return []
 
     named, tersely = (
@@ -344,6 +347,9 @@ def short_forms(
         return replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
 
     with_why, without = ([*answer_in_brief(comparisons, why=why), *refusals] for why in (True, False))
+    if len(comparisons) == 1:
+        answer, both = answer_lines(comparisons, refusals), groups_table(named)
+        return [(answer, [both], {}), (answer, [bare(both)], {}), (with_why, [bare(both)], {})]
     whole = table(named)
     tersest = [*answer_in_brief(comparisons, why=False, terse=True), *refusals]
     untitled = replace(bare(table(tersely)), title="")
