@@ -189,14 +189,14 @@ def test_doubts_are_in_full_where_there_is_room(terminal, monkeypatch, capsys):
     assert "no meter" in out
 
 
-def answer_on(folder, arms, doubt=(), long_names=False):
+def answer_on(folder, arms, doubt=(), long_names=False, task="digits"):
     """What ``run`` prints of ``arms`` learning rates with three runs each, the first on a busy machine.
 
     With ``long_names``, the recipe and the framework differ as well, no verdict is clear, and one recipe is judged at
     its end.
     """
     for at in range(arms):
-        spec = structs.replace(specification(), settings={"lr": (at + 1) / 10})
+        spec = structs.replace(specification(), task=task, settings={"lr": (at + 1) / 10})
         if long_names:
             recipe, crossing = ("onecycle", "final") if at in (1, 3) else ("mlp", "confirmed")
             spec = structs.replace(spec, recipe=recipe, crossing=crossing, framework=("numpy", "torch")[at // 2 % 2])
@@ -244,6 +244,19 @@ def test_the_answer_on_six_sides_with_long_names_fits_24_lines_of_80_characters(
     assert all(len(line) <= 80 for line in lines)
     assert sum("UNCLEAR: " in line for line in lines) == 5
     golden("run_6_long_sides_80", out)
+
+
+def test_the_answer_on_two_sides_of_a_task_with_a_long_name_fits_24_lines_and_breaks_no_name(
+    tmp_path, terminal, monkeypatch, capsys
+):
+    monkeypatch.setenv("LINES", "24")
+    busy = "busy: other programs kept 1.4 of 2 cores busy during the measurement: stop them"
+    task = "a-task-with-a-name-as-long-as-some-research-groups-like"
+    answer_on(tmp_path, 2, [busy], task=task)
+    lines = ESCAPE.sub("", capsys.readouterr().out).strip().splitlines()
+    assert len(lines) < 24
+    assert any(line.split()[-2:] == ["lr=0.1", "lr=0.2"] for line in lines)
+    assert sum(task in line for line in lines) == 3
 
 
 def test_the_answer_on_several_sides_is_in_full_where_there_is_room(tmp_path, terminal, monkeypatch, capsys):
@@ -574,6 +587,14 @@ def test_a_report_says_which_runs_it_leaves_out(call, store, write, tmp_path):
 def test_a_report_on_one_group_says_how_many_runs_a_verdict_needs(call, store, tmp_path):
     call("report", "digits[framework=numpy]", "--store", store, "-o", tmp_path / "r.html")
     assert "a verdict needs two groups of at least three runs each" in (tmp_path / "r.html").read_text()
+
+
+def test_reports_on_different_runs_do_not_overwrite_each_other(call, store):
+    sides = ["digits[framework=numpy]", "digits[framework=torch]"]
+    found = [call("report", *words, "--store", store)[1] for words in ([], [sides[0]], [sides[1]], sides, [sides[0]])]
+    assert found[0].strip().endswith("report.html")
+    assert len(set(found)) == 4
+    assert found[1] == found[4]
 
 
 def test_a_report_on_nothing_says_what_to_do(call, tmp_path):

@@ -216,6 +216,20 @@ def test_labels_show_what_was_set_unless_all_have_it_in_common(make_specificatio
     assert labels_of([one], chosen=[["recipe"]]) == [f"digits[recipe={one.recipe}]"]
 
 
+def test_a_default_is_in_a_label_only_where_the_rest_would_select_another_side_too(make_specification):
+    usual, wide, fast, both = (
+        make_specification(settings={"hidden": hidden, "lr": lr})
+        for hidden, lr in [(64, 1), (128, 1), (64, 2), (128, 2)]
+    )
+    assert labels_of([wide, fast], chosen=[["hidden"], ["lr"]]) == ["digits[hidden=128]", "digits[lr=2]"]
+    assert labels_of([usual, fast], chosen=[[], ["lr"]]) == ["digits[lr=1]", "digits[lr=2]"]
+    assert labels_of([wide, fast, both], chosen=[["hidden"], ["lr"], ["hidden", "lr"]]) == [
+        "digits[hidden=128,lr=1]",
+        "digits[hidden=64,lr=2]",
+        "digits[hidden=128,lr=2]",
+    ]
+
+
 def test_labels_of_recipes_show_what_was_set_and_none_of_their_defaults(make_specification):
     plain = make_specification(recipe="plain", settings={"lr": 0.1})
     fast = make_specification(recipe="fast", settings={"lr": 0.4})

@@ -186,6 +186,8 @@ def report(
 ) -> Path:
     """Write the report on ``runs`` (default: all of ``store``) to ``path``, and return where it is.
 
+    Without a ``path`` it is ``report.html`` in the store, or, for ``runs``, a file with a name of its own.
+
     ``folder`` instead gets an index and a page for each task. ``markdown`` and ``csv`` get every table as well. Other
     options are those of ``levelbench report``: ``clock``, ``level``, ``across_machines``, ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ def command(a: str, b: str, fail_on: str, store_path: Path, as_json: bool, **giv
       levelbench compare 'python a.py' 'python b.py'
     """
     from levelbench.cli.reporting import comparison_json, exit_code
+    from levelbench.cli.run_verb import short_forms
     from levelbench.report.runs import groups_table
     from levelbench.report.why import why_table, write_why
 
@@ -86,7 +88,8 @@ def command(a: str, b: str, fail_on: str, store_path: Path, as_json: bool, **giv
         drawn = {"no_plot": "nothing could be split"} if why.ratio is None else {"plot": write_why(why, given["plot"])}
         return {**written, **{name: str(each) for name, each in drawn.items()}}
 
-    shared.present(tables, lines, view, write, answer=answer, as_json=as_json, apart=False)
+    shorter = partial(short_forms, sides, [comparison] if why is None else [], [])
+    shared.present(tables, lines, view, write, answer=answer, as_json=as_json, apart=False, shorter=shorter)
     return exit_code(sides, [comparison], wrong)
 
 

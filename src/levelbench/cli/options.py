@@ -627,7 +627,7 @@ def present(
         console = _console()
         forms = list(shorter(console.width)) if console.is_terminal else []
         if console.is_terminal and (forms or any("doubt: " in each for each in said)):
-            whole = _shown(answer, tables, ["", *said])
+            whole = _shown(answer, tables, [*[""] * bool(said), *said])
             tries: list[tuple[Sequence[str], Sequence[Table], list[str]]] = []
             for head, laid, words in [(answer, tables, {}), *forms]:
                 brief = _once(_shortened(words.get(each, each)) for each in said)

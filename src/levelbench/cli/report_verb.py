@@ -24,7 +24,7 @@ __all__ = ["command", "written"]
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write the HTML report to this file.  [default: STORE/report.html]",
+    help="Write the HTML report to this file.  [default: STORE/report.html, or a name of its own for RUNS]",
 )
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="Write an index and a page for each task to this folder instead."
@@ -92,7 +92,7 @@ def written(
 ) -> tuple[list[Path], list[Comparison], list[str], list[str]]:
     """Write the report on ``runs``; which files it is, what was compared, what could not be, and what is left out."""
     from levelbench.analysis.comparison import compare_all
-    from levelbench.cli.reporting import refuse_copies, write, write_folder
+    from levelbench.cli.reporting import refuse_copies, report_name, write, write_folder
     from levelbench.errors import UsageError
     from levelbench.records import group_runs, read_record
 
@@ -125,7 +125,7 @@ def written(
         groups,
         records,
         comparisons,
-        folder or given["output"] or store.path / "report.html",
+        folder or given["output"] or store.path / (report_name(groups) if runs else "report.html"),
         markdown=given["markdown"],
         csv_folder=given["csv_folder"],
         rows=store.rows() if all(_lies_in(store, run) for run in found) else (),

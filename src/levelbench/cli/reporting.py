@@ -12,6 +12,7 @@ from levelbench.errors import UsageError
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.analysis.scaling import Scaling
+    from levelbench.experiments.request import Arm
     from levelbench.experiments.training import RunPlan
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup
@@ -27,6 +28,7 @@ __all__ = [
     "group_json",
     "groups_of_plan",
     "label_apart",
+    "report_name",
     "require_sound",
     "scaling_json",
     "scaling_lines",
@@ -148,6 +150,21 @@ def attribution_lines(comparisons: Sequence[Comparison]) -> list[str]:
         if each.attribution is not None and each.verdict is not None
         for line in each.attribution.lines()
     ]
+
+
+def report_name(arms: Sequence[Arm | RunGroup]) -> str:
+    """``report-digits-mlp-1a2b3c4d.html``: the same for the same comparison, another one for any other.
+
+    Long names are cut so that a terminal shows the usual path in one line.
+    """
+    import hashlib
+
+    from levelbench.records.writer import path_part
+
+    told = (*(arm.specification.task for arm in arms), *(arm.specification.recipe for arm in arms))
+    digest = hashlib.sha256(" ".join(arm.key for arm in arms).encode()).hexdigest()
+    name = path_part("-".join(dict.fromkeys(told)))[:30].rstrip(".-")
+    return f"report-{name}-{digest[:8]}.html"
 
 
 def write(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Made = tuple[RunPlan, dict[tuple[int, int], Record]]
 
-__all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remark_lines", "report_name"]
+__all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remark_lines"]
 
 
 @click.command("run", cls=shared.Grouped)
@@ -187,7 +187,7 @@ def conclude(
     wrong: frozenset[str],
 ) -> int:
     """Compare, print, write the report, in this order, so that a report that cannot be written loses nothing."""
-    from levelbench.cli.reporting import exit_code, write
+    from levelbench.cli.reporting import exit_code, report_name, write
     from levelbench.report.runs import groups_table
 
     groups, comparisons, refusals = compared(plan, records, store, given)
@@ -217,17 +217,6 @@ def conclude(
     shorter = partial(short_forms, groups, comparisons, refusals)
     shared.present([table], lines, dict, files, answer=answer, as_json=False, shorter=shorter)
     return code
-
-
-def report_name(arms: Sequence[Arm]) -> str:
-    """``report-digits-mlp-1a2b3c4d.html``: the same for the same comparison, another one for any other."""
-    import hashlib
-
-    from levelbench.records.writer import path_part
-
-    told = (*(arm.specification.task for arm in arms), *(arm.specification.recipe for arm in arms))
-    digest = hashlib.sha256(" ".join(arm.key for arm in arms).encode()).hexdigest()
-    return f"report-{path_part('-'.join(dict.fromkeys(told)))}-{digest[:8]}.html"
 
 
 def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool) -> int:
@@ -333,13 +322,16 @@ _FIRST = ("reached", "time_to_accuracy_s", "restarts_s", "cost_usd", "test_quali
 def short_forms(
     groups: Sequence[RunGroup], comparisons: Sequence[Comparison], refusals: Sequence[str], width: int
 ) -> list[shared.ShortForm]:
-    """Shorter and shorter answers, with their tables, on several groups that are compared with one; else none."""
+    """Shorter and shorter answers, with their tables, on groups of one task that are compared with one of them.
+
+    Of two groups, the names in the table get shorter first: the task is named in the verdict.
+    """
     from levelbench.analysis.comparison import answer_in_brief
     from levelbench.analysis.targets import final_line
     from levelbench.records.selection import short_name
     from levelbench.report.runs import groups_table
 
-    if len(comparisons) < 2 or len({each.specification.task for each in groups}) > 1:
+    if not comparisons or len({each.specification.task for each in groups}) > 1:
         return []
 
     named, tersely = (
@@ -355,6 +347,9 @@ def short_forms(
         return replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
 
     with_why, without = ([*answer_in_brief(comparisons, why=why), *refusals] for why in (True, False))
+    if len(comparisons) == 1:
+        answer, both = answer_lines(comparisons, refusals), groups_table(named)
+        return [(answer, [both], {}), (answer, [bare(both)], {}), (with_why, [bare(both)], {})]
     whole = table(named)
     tersest = [*answer_in_brief(comparisons, why=False, terse=True), *refusals]
     untitled = replace(bare(table(tersely)), title="")

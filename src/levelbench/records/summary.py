@@ -814,7 +814,7 @@ def labels_of(
     Where recipes differ, of their settings only those that differ within a recipe: its name stands for the others.
     ``sources`` are the digests of the tasks' texts, one per specification, or empty. ``chosen`` are the settings that
     were set, as a record's header has them. Where they are known of all of a task, those that are not common to all are
-    shown, and defaults that the name of a recipe implies are not.
+    shown, and defaults only where the rest of a label would select another one's runs too.
     """
     views = [
         _view(each, source) for each, source in zip(specifications, sources or [""] * len(specifications), strict=True)
@@ -840,11 +840,14 @@ def labels_of(
     if chosen:
         for task in by_task:
             places = [at for at, each in enumerate(specifications) if each.task == task]
-            _show_chosen([(specifications[at], labels[at][1], chosen[at]) for at in places])
+            found = [(specifications[at], labels[at][1], chosen[at]) for at in places]
+            _show_chosen(found, [views[at] for at in places])
     return [format_item(*each) for each in labels]
 
 
-def _show_chosen(found: Sequence[tuple[Specification, dict[str, Value], Sequence[str] | None]]) -> None:
+def _show_chosen(
+    found: Sequence[tuple[Specification, dict[str, Value], Sequence[str] | None]], views: Sequence[Mapping[str, Value]]
+) -> None:
     """Change what labels of one task show by what was chosen, if that is known of all."""
     known = [
         {name: each.settings[name] for name in names if name in each.settings}
@@ -857,14 +860,24 @@ def _show_chosen(found: Sequence[tuple[Specification, dict[str, Value], Sequence
     set_in: dict[str, set[str]] = {}
     for (each, _, _), own in zip(found, known, strict=True):
         set_in.setdefault(each.recipe, set()).update(own)
-    for (each, shown, names), own in zip(found, known, strict=True):
+    for (each, shown, names), own, view in zip(found, known, views, strict=True):
         implied = each.settings.keys() - set_in[each.recipe] if "recipe" in shown else set()
         kept = {name: value for name, value in shown.items() if name not in implied}
         recipe = {"recipe": each.recipe} if "recipe" in (names or ()) else {}
         told = {**recipe, **{name: value for name, value in own.items() if (name, value) not in common}, **kept}
+        defaults = {name for name in told if name in each.settings and name not in (*own, *recipe)}
+        rest = told.keys() - defaults
+        rivals = [other for other in views if other is not view and all(_equal(name, told, other) for name in rest)]
+        for name in defaults:
+            if all(_equal(name, told, other) for other in rivals):
+                del told[name]
         shown.clear()
         order = dict.fromkeys(("recipe", "framework", "device", *sorted(each.settings), *told))
         shown.update((name, told[name]) for name in order if name in told)
+
+
+def _equal(name: str, a: Mapping[str, Value], b: Mapping[str, Value]) -> bool:
+    return name in b and (type(a[name]) is bool, a[name]) == (type(b[name]) is bool, b[name])
 
 
 def _implied(views: Sequence[Mapping[str, Value]], settings: set[str]) -> dict[Value, set[str]]:
