@@ -37,7 +37,7 @@ from levelbench.measure.meters.base import Meter, NullMeter, Reading
 from levelbench.measure.meters.resources import LifetimePeakMemoryMeter, memory_meter
 from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoFar, StoppingRule
 from levelbench.measure.warmup import find_warmup
-from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case
+from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case, times_of
 from levelbench.networks.benchmark.reference import (
     KeptTensor,
     Reference,
@@ -225,12 +225,14 @@ class PreparedCase:
         return finding if alone.wrong else Correctness("", checked, alone.errors)
 
     def watched(self) -> AnswerWatch | None:
-        """The measured call with changing inputs: of a framework's own model in an inference, which may remember."""
-        native, case = self.made.native, self.specification.case
-        if native is None or self._trains:
+        """The measured call with changing inputs, of a framework's own model: it may remember."""
+        case = self.specification.case
+        if self.made.native is None:
             return None
-        seconds = second_models(case.path, case.options, native, self.executor, self.backend)
-        return AnswerWatch(self.executor, seconds, self.backend, list(self._hosted_inputs().values()))
+        seconds = second_models(case.path, case.options, self.executor, self.backend)
+        return AnswerWatch(
+            self.executor, seconds, self.backend, list(self._hosted_inputs().values()), trains=self._trains
+        )
 
     def _host(self, array: Array) -> Host:
         return np.asarray(self.backend.host(array))
@@ -453,7 +455,8 @@ def _measured(
     finding = trial.check(reference)
     watch = trial.watched()
     if watch is not None and watch.flops is not None:
-        record(structs.replace(known.facts, flops=watch.flops, dtype=watch.dtype))
+        flops = watch.flops * times_of(specification.direction)
+        record(structs.replace(known.facts, flops=flops, dtype=watch.dtype))
     on_stage("latency")
     clock = HOST if arm.device == "cpu" else backend.clock()
     until = enough(specification.samples, specification.precision, specification.budget_s)

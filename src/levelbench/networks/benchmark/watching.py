@@ -3,19 +3,17 @@
 Nothing but the user's file says what such a model computes. So the file is read again, and the second model gets the
 first one's parameters, runs in the framework's first mode and is called only off the clock, in buffers of its own. The
 contents of inputs change between timed calls, off the clock and in the same buffers; at random values and at the end,
-the outputs of a timed call are compared with the second model's. A model whose outputs are random, or depend on the
-calls before, cannot be compared, which is said instead.
+the results of a timed call are compared with the second model's, which draws the same random numbers. Results that are
+random nevertheless, or depend on the calls before, cannot be compared, which is said instead.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 
@@ -24,17 +22,18 @@ from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import Clock, timed
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.networks.native import NativeModel, load_native
+from levelbench.networks.native import load_native
 from levelbench.operators.benchmark.watching import Contents, RefusedError, WrongError, remembers
 
 _EXACT, _ROUGH = 0.01, 0.1
 """How far two modes may differ, relative to an output's size: in float32 and float64, and in other or unknown types."""
+_LEAST = 1e-3
 _SHORT_CALL_NS = 200_000
 _SELDOM, _LAST = 10, 3
 _HELD_BYTES = 256 << 20
 _MEMORY_SHARE = 0.4
-_RANDOM = "its outputs are random, or depend on its earlier calls"
-_CHAOTIC = "rounding its inputs changes its outputs by more than is allowed"
+_RANDOM = "its results are random, or depend on its earlier calls"
+_CHAOTIC = "rounding its inputs changes its results by more than is allowed"
 
 
 @contextmanager
@@ -52,41 +51,40 @@ def seeded(backend: Backend) -> Iterator[None]:
 
 
 def second_models(
-    path: str, options: Mapping[str, int | float | str | bool], model: NativeModel, first: Executor, backend: Backend
+    path: str, options: Mapping[str, int | float | str | bool], first: Executor, backend: Backend
 ) -> Iterator[Executor]:
-    """Executors with the parameters of ``first``: of a model from the file, read again, and of a copy of ``model``.
-
-    The copy is for files that cannot be read twice, or whose models keep random values outside of their parameters.
-    """
-
-    def read() -> NativeModel:
+    """Executors of models from the file, read again for each, with the parameters of ``first``."""
+    while True:
         # What was compiled finds the first module by its name.
         modules = dict(sys.modules)
         try:
             with seeded(backend):
-                return load_native(path, options)
+                model = load_native(path, options)
         finally:
             sys.modules.update(modules)
-
-    makers: tuple[Callable[[], NativeModel], ...] = (read, lambda: replace(model, model=copy.deepcopy(model.model)))
-    for make in makers:
-        try:
-            second = backend.native(make(), backend.modes[0])
-            for theirs, ours in ((second.parameters, first.parameters), (second.buffers, first.buffers)):
-                theirs.update({name: backend.array(np.array(backend.host(each))) for name, each in ours.items()})
-        except Exception:  # noqa: BLE001  # the boundary to a user's file
-            continue
+        second = backend.native(model, backend.modes[0])
+        for theirs, ours in ((second.parameters, first.parameters), (second.buffers, first.buffers)):
+            theirs.update({name: backend.array(np.array(backend.host(each))) for name, each in ours.items()})
         yield second
 
 
 class AnswerWatch:
-    """A measured inference of a framework's own model, whose inputs change between values.
+    """A measured inference, or step if it ``trains``, of a framework's own model whose inputs change between values.
 
-    ``flops`` is what the framework counts in the second model, with the ``dtype`` of most of it; ``None`` if unknown.
+    ``flops`` of an inference are what the framework counts in the second model, with the ``dtype`` of most of them;
+    ``None`` if unknown.
     """
 
-    def __init__(self, first: Executor, seconds: Iterator[Executor], backend: Backend, hosts: Sequence[Host]) -> None:
-        self._first, self._backend = first, backend
+    def __init__(
+        self,
+        first: Executor,
+        seconds: Iterator[Executor],
+        backend: Backend,
+        hosts: Sequence[Host],
+        *,
+        trains: bool = False,
+    ) -> None:
+        self._first, self._backend, self._trains = first, backend, trains
         held = 4 * sum(math.prod(each.shape) for each in first.parameters.values())
         left = memory_left_bytes()
         if left is not None and held > _MEMORY_SHARE * left:
@@ -102,13 +100,20 @@ class AnswerWatch:
         self.dtype = ""
         self._contents = Contents(hosts, backend, fixed=frozenset(_ordered(hosts)))
         self._second: Executor | None = None
+        self._state = backend.draws()
         self._rehearse(seconds)
 
     def work(self) -> Sequence[Array]:
         """The measured call: it returns once its outputs are computed."""
-        found = self._first.infer(*self._contents.native)
+        found = self._call(self._first, self._contents.native)
         self._backend.finish(found)
         return found
+
+    def _call(self, executor: Executor, inputs: Sequence[Array]) -> Sequence[Array]:
+        if not self._trains:
+            return executor.infer(*inputs)
+        loss, gradients = executor.infer_and_backprop(*inputs)
+        return [loss, *gradients.values()]
 
     def before(self, inner: int) -> None:
         """Change the contents of the inputs; between short calls seldom, where that would be felt."""
@@ -135,13 +140,17 @@ class AnswerWatch:
             self._claims.append(claimed_ns)
             self._check(found)
         short = sorted(self._claims)[len(self._claims) // 2] < _SHORT_CALL_NS
-        if short and remembers(self._first.infer, self._contents, self._backend.finish, clock):
+
+        def call(*inputs: Array) -> Sequence[Array]:
+            return self._call(self._first, inputs)
+
+        if short and remembers(call, self._contents, self._backend.finish, clock):
             raise RefusedError("a call with new contents takes far longer than one with the same: it remembers results")
         if self._unchecked:
             return Correctness(checked=f"not checked: {self._unchecked}")
         mode = self._second.mode if self._second is not None else ""
         checked = f"against a second model in mode {mode}, on other contents, within {self._tolerance:g} of its size"
-        return Correctness("", checked, {"output": self._error})
+        return Correctness("", checked, {"gradient" if self._trains else "output": self._error})
 
     def _renew(self, *, partly: bool) -> None:
         """Change all contents, so that the second model has seen nothing like them; ``partly``: the first model has.
@@ -152,6 +161,7 @@ class AnswerWatch:
         if partly:
             self.work()
             self._contents.change(whole=False)
+        self._state = self._backend.draws()
 
     def _rehearse(self, seconds: Iterator[Executor]) -> None:
         """Find contents that it can be called with, and the second model."""
@@ -167,31 +177,45 @@ class AnswerWatch:
                 text = error.found if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}"
                 self._unchecked = self._unchecked or f"on other contents of its inputs it fails: {text[:200]}"
                 self._contents.calm(still=still)
-        wrong = ""
-        for second in seconds:
-            try:
-                self._second = second
-                found = self._hosted(self.work())
-                wanted = self._again()
-                # Counted in its second call: the first may fill tables that are kept.
-                self._contents.change()
-                counted = second.operations(*self._copies())
-                other = self._again()
-            except Exception as error:  # noqa: BLE001  # as above
-                wrong = wrong or f"it cannot be called in mode {second.mode}: {type(error).__name__}: {error}"[:200]
-                continue
-            if counted is not None:
-                self.flops, self.dtype = counted
-                self._tolerance = _EXACT if self.dtype in ("float32", "float64") else _ROUGH
-            apart = _apart(found, wanted)
-            # A copy may have copied what the first model remembers: then it has one answer for all inputs.
-            if apart <= self._tolerance and not (wrong and _apart(other, wanted) <= self._tolerance):
-                return
-            wrong = wrong or self._varies(other) or _differs(apart, self._tolerance)
-        self._second = None
-        if wrong.startswith("output"):
+        try:
+            wrong = self._pair(seconds)
+        except Exception as error:  # noqa: BLE001  # the boundary to a user's file, which may not allow to be read again
+            text = error.found if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}"
+            self._second, wrong = None, ""
+            self._unchecked = self._unchecked or f"a second model of its file fails: {text[:200]}"
+        if wrong:
             raise WrongError(wrong)
-        self._unchecked = self._unchecked or wrong or "no second model could be made from its file"
+
+    def _pair(self, seconds: Iterator[Executor]) -> str:
+        """Find the second model; what is wrong with the first, if anything is."""
+        self._second = next(seconds, None)
+        if self._second is None:
+            self._unchecked = self._unchecked or "a second model does not fit into memory"
+            return ""
+        self._renew(partly=False)
+        found = self._hosted(self.work())
+        wanted = self._again()
+        # Counted in its second call: the first may fill tables that are kept.
+        self._contents.change()
+        inputs = self._copies()
+        counted = self._second.operations(*(inputs[:-1] if self._trains else inputs))
+        if counted is not None:
+            self.flops, self.dtype = counted
+            self._tolerance = _EXACT if self.dtype in ("float32", "float64") else _ROUGH
+        apart = _apart(found, wanted)
+        if apart <= self._tolerance:
+            return ""
+        varies = self._varies()
+        if not varies:
+            # Two that were never called: the one above may remember.
+            fresh = []
+            for self._second in (next(seconds), next(seconds)):
+                fresh.append(self._again())
+            if _apart(*fresh) > self._tolerance / 4:
+                varies = "two models of its file differ: it draws values that no seed fixes"
+        self._second = None
+        self._unchecked = self._unchecked or varies
+        return "" if varies else _differs(apart, self._tolerance)
 
     def _check(self, found: Sequence[Array]) -> None:
         """Raise ``WrongError`` unless ``found`` was computed from the current contents."""
@@ -201,21 +225,32 @@ class AnswerWatch:
         apart = _apart(self._hosted(found), wanted)
         if apart <= self._tolerance:
             self._error = max(self._error, apart)
-        elif varies := self._varies(wanted):
+        elif varies := self._varies():
             self._second, self._unchecked = None, varies
         else:
             raise WrongError(f"in a timed call whose inputs had new contents: {_differs(apart, self._tolerance)}")
 
-    def _varies(self, wanted: Sequence[Host]) -> str:
-        """Why the second model's outputs cannot be compared with, if they cannot."""
-        if _apart(self._again(), wanted) > self._tolerance / 4:
+    def _varies(self) -> str:
+        """Why the second model's results cannot be compared with, if they cannot."""
+        once = self._again(drawn=False)
+        if _apart(self._again(drawn=False), once) > self._tolerance / 4:
             return _RANDOM
-        return _CHAOTIC if _apart(self._again(shaken=True), wanted) > self._tolerance / 4 else ""
+        once = self._again()
+        return _CHAOTIC if _apart(self._again(shaken=True), once) > self._tolerance / 4 else ""
 
-    def _again(self, *, shaken: bool = False) -> list[Host]:
-        """The second model's outputs for the current contents, in new buffers (``shaken``: moved by one rounding)."""
+    def _again(self, *, shaken: bool = False, drawn: bool = True) -> list[Host]:
+        """The second model's results for the current contents, in new buffers (``shaken``: moved by one rounding).
+
+        They are computed with the random numbers that the first model drew, unless not ``drawn``.
+        """
         assert self._second is not None
-        return self._hosted(self._second.infer(*self._copies(shaken=shaken)))
+        copies, state = self._copies(shaken=shaken), self._backend.draws()
+        if drawn:
+            self._backend.restore_draws(self._state)
+        found = self._hosted(self._call(self._second, copies))
+        if drawn:
+            self._backend.restore_draws(state)
+        return found
 
     def _copies(self, *, shaken: bool = False) -> list[Array]:
         hosts = [np.zeros(0) if each is None else each.copy() for each in self._contents.hosts]
@@ -247,24 +282,31 @@ def _shaken(host: Host) -> Host:
 
 def _differs(apart: float, tolerance: float) -> str:
     off = f"off by {apart:.2g} of their size, {tolerance:g} allowed" if math.isfinite(apart) else "others altogether"
-    return f"outputs are {off}, compared with a second model of the same file: it remembers results, or computes others"
+    return f"results are {off}, compared with a second model of the same file: it remembers results, or computes others"
 
 
 def _apart(found: Sequence[Host], wanted: Sequence[Host]) -> float:
-    """The largest distance of outputs relative to their size, both Euclidean; infinite for others altogether.
+    """The largest distance of results relative to their size, both Euclidean; infinite for others altogether.
 
-    Integers and truth values, which rounding can tip, count only where more than half of them differ.
+    One that is nothing but rounding (the gradient of a bias before a norm) has a share of the largest size. Integers
+    and truth values, which rounding can tip, count only where more than half of them differ.
     """
     if [each.shape for each in found] != [each.shape for each in wanted]:
         return math.inf
-    most = 0.0
-    for mine, theirs in zip(found, wanted, strict=True):
+    sizes = [_size(each) if is_float(each.dtype) else 0.0 for each in wanted]
+    least, most = _LEAST * max(sizes, default=0.0), 0.0
+    for size, mine, theirs in zip(sizes, found, wanted, strict=True):
         if not theirs.size:
             continue
         if not is_float(theirs.dtype):
             most = max(most, math.inf if theirs.size > 1 and float(np.mean(mine != theirs)) > 0.5 else 0.0)
             continue
         gap = float(np.linalg.norm(difference(mine, theirs)))
-        size = float(np.linalg.norm(np.nan_to_num(theirs.astype(np.float64), posinf=0.0, neginf=0.0)))
-        most = max(most, gap / size if size > 0 else math.inf if gap > 0 else 0.0)
-    return most if not math.isnan(most) else math.inf
+        if gap > 0 or math.isnan(gap):
+            scale = max(size, least)
+            most = max(most, gap / scale if scale > 0 and not math.isnan(gap) else math.inf)
+    return most
+
+
+def _size(host: Host) -> float:
+    return float(np.linalg.norm(np.nan_to_num(host.astype(np.float64), posinf=0.0, neginf=0.0)))
