@@ -52,6 +52,11 @@ def test_a_modules_output_is_its_own(module):
     assert not executor.infer(x)[0].requires_grad
 
 
+def test_a_modules_operations_are_those_of_its_products(module):
+    executor, backend = module
+    assert executor.operations(arrays(backend, 6, 3)) == (2 * 6 * (3 * 3 + 3 * 4), "float32")
+
+
 def test_a_modules_gradients_are_those_of_autograd(module):
     import torch
 

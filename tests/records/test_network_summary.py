@@ -7,7 +7,7 @@ from tests.records.network_records import arm, entry, specification, write
 
 from levelbench.records import Measurement
 from levelbench.records.network_summary import summarise_networks
-from levelbench.records.networks import NetworkOutcome, OperatorSamples
+from levelbench.records.networks import NetworkCase, NetworkFacts, NetworkOutcome, OperatorSamples
 
 
 def operator(title, time_s, index=0, flops=None, moved=None, times=3):
@@ -161,3 +161,24 @@ def test_the_whole_has_a_rate_and_a_share_of_the_nearer_ceiling(tmp_path):
 def test_exceeding_a_ceiling_is_a_doubt(tmp_path):
     summary = summarise_networks([[arm(tmp_path, "torch", [1e-4])]])
     assert "above the measured ceiling, by up to 10.0 times" in summary.suspect[0]
+
+
+def own(tmp_path, time_s, **parts):
+    """The summary of a framework's own model of which only the operations are known."""
+    spec = specification(case=NetworkCase("mine", "native", path="mine.py:build"))
+    facts = NetworkFacts(mode="eager", flops=1e6)
+    record = write(tmp_path, spec, 0, [time_s] * 3, facts=facts, outcome=NetworkOutcome("measured", **parts))
+    return summarise_networks([[[record]]])
+
+
+def test_an_own_model_far_above_the_ceiling_is_refused(tmp_path):
+    (fast,), (slow,) = (own(tmp_path / str(each), each).rows[0][1] for each in (1e-4, 2e-3))
+    assert (fast.status, fast.times_s, fast.share) == ("refused", {}, None)
+    assert "lies above the measured ceiling, by 10 times" in fast.reason
+    assert (slow.status, slow.share.value) == ("measured", pytest.approx(0.5))
+
+
+def test_an_own_model_whose_timed_results_were_not_compared_is_doubted(tmp_path):
+    (doubt,) = own(tmp_path / "a", 2e-3, checked="not checked: its results are random").suspect
+    assert doubt == "torch: its timed results were not checked: its results are random: they may be remembered ones"
+    assert not own(tmp_path / "b", 2e-3, checked="against a second model").suspect

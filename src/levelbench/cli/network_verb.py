@@ -235,6 +235,6 @@ def _beyond(summary: NetworkSummary) -> bool:
 
 def _code(summary: NetworkSummary) -> int:
     statuses = {entry.status for _, entries in summary.rows for entry in entries}
-    if statuses & {"wrong", "failed"} or _beyond(summary):
+    if statuses & {"wrong", "refused", "failed"} or _beyond(summary):
         return 1
     return 0 if "measured" in statuses else _NOTHING_MEASURED

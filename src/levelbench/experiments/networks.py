@@ -240,7 +240,7 @@ def _reference(job: NetworkJob, path: Path, watcher: Watcher[NetworkRecord]) -> 
     Raises the error that the process reported; if it died, the arms are measured without a reference.
     """
     if job.specification.case.kind == "native":
-        return structs.replace(job, no_reference="there is no other implementation of a native model")
+        return structs.replace(job, no_reference="the reference is a second model of its file")
     watcher.preparing(f"computing the reference of {job.specification.case.title}")
     asked = structs.replace(job, purpose="reference", reference=str(path))
     notes, code, output = listen(_CHILD, asked, NetworkNote)

@@ -109,6 +109,13 @@ class Executor(ABC):
             f"the time of each operator in mode {self.mode!r}", "it cannot distinguish them", "use another mode"
         )
 
+    def operations(self, *inputs: Array) -> tuple[float, str] | None:
+        """The floating-point operations of an inference as the framework counts them, and the dtype of most of them.
+
+        A multiply-add is two. ``None`` if the framework cannot count, or found none.
+        """
+        return None
+
     def step_times(self, *inputs: Array, repeats: int = 1) -> tuple[list[OperatorTime], list[OperatorTime]]:
         """The times of all operators in ``repeats`` training steps: of the forward pass, and of the backward pass.
 

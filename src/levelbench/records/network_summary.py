@@ -23,6 +23,7 @@ from levelbench.measure.statistics.intervals import quantile_estimate, values_ne
 from levelbench.measure.verdict import Verdict
 from levelbench.records.doubts import process_doubts
 from levelbench.records.figures import (
+    ABOVE,
     ArmTotal,
     CeilingShare,
     Figure,
@@ -154,6 +155,8 @@ def profile_rows(records: Sequence[NetworkRecord]) -> tuple[ProfileRow, ...]:
 
 QUANTILES = (0.5, 0.9, 0.99)
 _FAR_SHARES = 0.10
+_FEWER = 4.0
+"""How many times fewer operations than counted a convolution may need: Winograd's F(4x4, 3x3)."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +266,7 @@ def summarise_networks(
                 [list(each.values()) for each in started],
             ),
             *_profiled(titles, columns),
+            *_unchecked(titles, cases, columns),
             *exceeded(columns),
         ),
     )
@@ -283,6 +287,14 @@ def _entry(
     nodes = by_node(records, facts.dtype, ceilings, level)
     profiled = next((record.profile for record in records if record.profile is not None), None)
     middle = latency[0].estimate
+    # Of a framework's own model only the operations are counted.
+    moved = 0.0 if case.kind == "native" and facts.bytes is None else facts.bytes
+    roof = None if middle is None else share_of(facts.flops, moved, middle.value, facts.dtype, ceilings)
+    if case.kind == "native" and roof is not None and roof.value > ABOVE * _FEWER:
+        found = f"it lies above the measured ceiling, by {roof.value:.3g} times, so its time is not that of its work"
+        again = "or the machine was busy when the ceiling was measured: measure again with --fresh"
+        status, reason, samples = "refused", f"{found}; {again}", {}
+        roof, latency = None, latency_quantiles({}, level)
     return NetworkEntry(
         status=status,
         reason=reason,
@@ -303,7 +315,7 @@ def _entry(
         profile_reason=profiled.reason if profiled is not None else "the profiler was not used",
         errors=checked.errors if checked is not None else {},
         checked=checked.checked if checked is not None else "",
-        share=None if middle is None else share_of(facts.flops, facts.bytes, middle.value, facts.dtype, ceilings),
+        share=roof,
     )
 
 
@@ -392,6 +404,19 @@ def _measured(records: Sequence[NetworkRecord], name: str, unit: str, level: flo
 
 def _threads(records: Sequence[NetworkRecord]) -> int | None:
     return next((each.facts.framework["threads"] for each in records if each.facts.framework.get("threads")), None)
+
+
+def _unchecked(
+    titles: Sequence[str], cases: Sequence[NetworkCase], columns: Sequence[Sequence[NetworkEntry]]
+) -> list[str]:
+    """Doubts about frameworks' own models whose timed results were not compared with anything."""
+    found = {
+        f"{title}: its timed results were {entry.checked}: they may be remembered ones"
+        for title, column in zip(titles, columns, strict=True)
+        for case, entry in zip(cases, column, strict=True)
+        if case.kind == "native" and entry.status == "measured" and entry.checked.startswith("not checked")
+    }
+    return sorted(found)
 
 
 def _profiled(titles: Sequence[str], columns: Sequence[Sequence[NetworkEntry]]) -> list[str]:

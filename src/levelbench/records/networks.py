@@ -163,14 +163,14 @@ class NetworkOutcome(Struct, frozen=True, tag="outcome", tag_field="kind"):
     """The outcome of a process.
 
     ``status`` is ``measured`` (with a correct result), ``wrong`` (measured, but the result differs from the
-    reference's), ``skipped`` (does not fit), ``unsupported`` (refused by the framework) or ``failed`` (it raised, or
-    its process crashed), all but the first with a ``reason``. ``errors`` are the largest errors, relative to the size
-    of the tensor: ``output``, or ``loss`` and ``gradient``. A transformed network is compared with the original.
-    ``checked`` says what was compared with what, within which tolerance. If operators were not timed,
-    ``operators_reason`` says why.
+    reference's), ``refused`` (the time is not that of computing the result), ``skipped`` (does not fit),
+    ``unsupported`` (refused by the framework) or ``failed`` (it raised, or its process crashed), all but the first with
+    a ``reason``. ``errors`` are the largest errors, relative to the size of the tensor: ``output``, or ``loss`` and
+    ``gradient``. A transformed network is compared with the original. ``checked`` says what was compared with what,
+    within which tolerance. If operators were not timed, ``operators_reason`` says why.
     """
 
-    status: Literal["measured", "wrong", "skipped", "unsupported", "failed"]
+    status: Literal["measured", "wrong", "refused", "skipped", "unsupported", "failed"]
     reason: str = ""
     errors: dict[str, float | None] = {}
     checked: str = ""

@@ -111,7 +111,7 @@ def _figure(figure: Figure | None, remark: str = "") -> Cell:
 
 def _error(entry: NetworkEntry) -> Cell:
     """The largest error; all are in the records table and in the JSON."""
-    if entry.status in ("wrong", "failed"):
+    if entry.status in ("wrong", "refused", "failed"):
         return Absent(entry.reason)
     known = [value for value in entry.errors.values() if value is not None]
     return error_text(max(known)) if known else Absent(entry.checked or "nothing was compared")

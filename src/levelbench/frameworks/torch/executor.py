@@ -595,6 +595,14 @@ class TorchModule(LeafExecutor):
 
         return module_times(self._module, lambda: self.infer(*inputs), self._device, repeats)
 
+    def operations(self, *inputs: Tensor) -> tuple[float, str] | None:
+        """Those of matrix products, convolutions and attention, by PyTorch's own counter; in mode ``eager`` only."""
+        if self.mode != "eager":
+            return None
+        from levelbench.frameworks.torch.profiling import operations
+
+        return operations(lambda: self.infer(*inputs))
+
     def step_times(self, *inputs: Tensor, repeats: int = 1) -> tuple[list[OperatorTime], list[OperatorTime]]:
         """The times of the innermost modules; what they do not contain, such as the loss, is in no time."""
         if self.mode != "eager":

@@ -8,7 +8,7 @@ the time of PyTorch's own operators (on a GPU, their kernels) within the range c
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, record_function
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.torch.executor import TorchExecutor
@@ -357,3 +359,25 @@ def module_times(
 
 def _sum_at(times: Sequence[float], paths: Sequence[str], path: str) -> float:
     return sum(time for time, here in zip(times, paths, strict=True) if here == path)
+
+
+class _Dtypes(TorchDispatchMode):
+    """Counts the calls of operators that PyTorch's counter knows, by the dtype of their first tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._overloadpacket in flop_registry:
+            first = next((each for each in args if isinstance(each, Tensor)), None)
+            self.counts[str(first.dtype).removeprefix("torch.") if first is not None else ""] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operations(work: Callable[[], object]) -> tuple[float, str] | None:
+    """The floating-point operations of ``work`` by PyTorch's counter, and the dtype of most counted operators."""
+    with _Dtypes() as seen, FlopCounterMode(display=False) as counter:
+        work()
+    count = float(counter.get_total_flops())
+    return (count, seen.counts.most_common(1)[0][0]) if count > 0 and seen.counts else None

@@ -143,8 +143,9 @@ def _transform(word: str, case: NetworkCase, spare: int) -> Transform:
     return parse(word, **{name: value for name, value in common.items() if name in known})[0]
 
 
-_TRAINING = 3
-"""A training step counts as three forwards, the usual convention: a product has two gradients, each also a product."""
+def times_of(direction: str) -> int:
+    """A training step counts as three forwards, the usual convention: a product has two gradients, each a product."""
+    return 3 if direction == "backward" else 1
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def known_of(made: Made, specification: NetworkSpecification, framework: dict[st
     except LevelbenchError:
         return Known(structs.replace(facts, dtype=dtype, **common), {}, {})
     backward = specification.direction == "backward"
-    times = _TRAINING if backward else 1
+    times = times_of(specification.direction)
     facts = structs.replace(
         facts,
         dtype=dtype,

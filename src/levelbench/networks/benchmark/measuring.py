@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 
 from levelbench.checks.arrays import Correctness, Host
 from levelbench.errors import UnsupportedError
-from levelbench.measure.clocks import HOST, Clock, Work, time_ns
+from levelbench.measure.clocks import HOST, Clock, Work, time_ns, timed
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.meters.base import Meter, NullMeter, Reading
 from levelbench.measure.meters.resources import LifetimePeakMemoryMeter, memory_meter
 from levelbench.measure.stopping import Budget, FixedCount, Precision, SampleSoFar, StoppingRule
 from levelbench.measure.warmup import find_warmup
-from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case
+from levelbench.networks.benchmark.cases import Known, Made, known_of, make_case, times_of
 from levelbench.networks.benchmark.reference import (
     KeptTensor,
     Reference,
@@ -50,9 +50,11 @@ from levelbench.networks.benchmark.reference import (
     tensor_of,
     to_be_checked,
 )
+from levelbench.networks.benchmark.watching import AnswerWatch, second_models, seeded
 from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
 from levelbench.networks.network import Network, read_inputs
 from levelbench.operators.benchmark.measuring import Skipped, failure
+from levelbench.operators.benchmark.watching import RefusedError, WrongError
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import open_framework
@@ -94,10 +96,19 @@ def enough(samples: int, precision: float, budget_s: float) -> StoppingRule:
     return (FixedCount(samples) & Precision(precision)) | FixedCount(_MOST) | Budget(budget_s, _FEW, _OVERRUN)
 
 
-def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST) -> Latency:
-    """Call ``work``, which returns once its result is computed, until ``until`` is met."""
+def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST, watch: AnswerWatch | None = None) -> Latency:
+    """Call ``work``, or that of ``watch``, which returns once its result is computed, until ``until`` is met."""
+
+    def value_ns() -> int:
+        if watch is None:
+            return time_ns(work, clock)
+        watch.before(1)
+        claimed_ns, real_ns, found = timed(watch.work, clock, 1)
+        watch.after(found, claimed_ns, real_ns)
+        return claimed_ns
+
     started_ns = clock.now_ns()
-    values_ns: list[int] = [time_ns(work, clock)]
+    values_ns: list[int] = [value_ns()]
     while True:
         values = np.asarray(values_ns, np.float64) * 1e-9
         found = find_warmup(values)
@@ -107,7 +118,7 @@ def sample_latency(work: Work, until: StoppingRule, clock: Clock = HOST) -> Late
             return Latency(values[found.cut :], values[: found.cut], found.reason, check.text)
         # Wait for up to a third more values before the next check: each check may stop on a lucky agreement.
         block = min(until.more(progress), max(2, len(values) // 3))
-        values_ns += [time_ns(work, clock) for _ in range(block)]
+        values_ns += [value_ns() for _ in range(block)]
 
 
 PEAK = "peak_memory"
@@ -212,6 +223,16 @@ class PreparedCase:
         alone = compare(reference, self._alone(facts.rows), allowed)
         checked = f"{alone.checked}, run separately: within a batch of {case.batch} the rows affect each other"
         return finding if alone.wrong else Correctness("", checked, alone.errors)
+
+    def watched(self) -> AnswerWatch | None:
+        """The measured call with changing inputs, of a framework's own model: it may remember."""
+        case = self.specification.case
+        if self.made.native is None:
+            return None
+        seconds = second_models(case.path, case.options, self.executor, self.backend)
+        return AnswerWatch(
+            self.executor, seconds, self.backend, list(self._hosted_inputs().values()), trains=self._trains
+        )
 
     def _host(self, array: Array) -> Host:
         return np.asarray(self.backend.host(array))
@@ -381,6 +402,8 @@ def measure_network(
     """
     try:
         return _measured(specification, reference, record, on_stage, open_backend, spare)
+    except (RefusedError, WrongError) as error:
+        return NetworkOutcome("refused" if isinstance(error, RefusedError) else "wrong", str(error))
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one arm must not end the others
         return NetworkOutcome(*failure(error))
 
@@ -409,7 +432,7 @@ def _measured(
         asked = f"a network on {arm.framework}"
         raise UnsupportedError(asked, "it runs single operators only", "use another framework")
     mode = backend.chosen_mode(arm.mode or None)
-    with phase("build"):
+    with phase("build"), seeded(backend):
         made = make_case(specification, spare)
     known = known_of(made, specification, backend.describe(), mode)
     if spare:
@@ -421,7 +444,8 @@ def _measured(
         trial = PreparedCase(backend, made, specification, mode)
     if made.native is not None:
         # Only its executor knows the parameters; readers take the last facts.
-        record(structs.replace(known.facts, parameters=trial.parameter_count()))
+        known = replace(known, facts=structs.replace(known.facts, parameters=trial.parameter_count()))
+        record(known.facts)
     with phase("first"):
         trial.first()
     trial.keep(reference)
@@ -429,10 +453,16 @@ def _measured(
     record(footprint.of(trial.work))
     on_stage("check")
     finding = trial.check(reference)
+    watch = trial.watched()
+    if watch is not None and watch.flops is not None:
+        flops = watch.flops * times_of(specification.direction)
+        record(structs.replace(known.facts, flops=flops, dtype=watch.dtype))
     on_stage("latency")
     clock = HOST if arm.device == "cpu" else backend.clock()
     until = enough(specification.samples, specification.precision, specification.budget_s)
-    taken = sample_latency(trial.work, until, clock)
+    taken = sample_latency(trial.work, until, clock, watch)
+    if watch is not None:
+        finding = watch.conclude(clock)
     record(Samples("warmup", "s", taken.warmup.tolist()))
     record(Samples("latency", "s", taken.values.tolist()))
     on_stage("operators")

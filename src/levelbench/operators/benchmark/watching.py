@@ -31,7 +31,7 @@ from levelbench.operators.benchmark import checking
 from levelbench.operators.contract import Array, OperatorBackend
 from levelbench.operators.custom.library import is_foreign
 
-__all__ = ["SEAL", "Contents", "OnNumpy", "Reader", "RefusedError", "Watch", "WrongError", "settle"]
+__all__ = ["SEAL", "Contents", "OnNumpy", "Reader", "RefusedError", "Watch", "WrongError", "remembers", "settle"]
 
 
 class RefusedError(Exception):
@@ -503,7 +503,7 @@ class Watch:
         if gap > max((_SHORT if clock is HOST else _SHORT_ON_DEVICES) * claimed, _SHORT_NS):
             ratio = 1 + gap / max(1, claimed)
             raise RefusedError(f"its clock counted less than another one, which counted {ratio:.3g} times it")
-        if self._repeats and all(self._remembers(clock) for _ in range(3)):
+        if self._repeats and remembers(self._call, self.contents, self._reader.finish, clock, self._fresh_ns.append):
             raise RefusedError("a call with new contents takes far longer than one with the same: it remembers results")
         self._need_pace(clock)
 
@@ -520,19 +520,35 @@ class Watch:
                 f"at least {least_ns / 1e3:.3g} us: it does not compute its results in timed calls"
             )
 
-    def _remembers(self, clock: Clock) -> bool:
-        """Whether calls with new contents take far longer than calls with the last ones; other contents in between."""
-        other = self.contents.twin()
-        slower = 0
+
+def remembers(
+    call: Callable[..., Sequence[Array | None]],
+    contents: Contents,
+    finish: Callable[[Sequence[Array]], object],
+    clock: Clock,
+    note: Callable[[int], object] = lambda _: None,
+) -> bool:
+    """Whether calls with new contents take far longer than calls with the last ones, with other contents in between.
+
+    ``note`` gets the time of each call with new contents, in nanoseconds.
+    """
+
+    def work(given: Contents = contents) -> None:
+        finish([each for each in call(*given.native) if each is not None])
+
+    def slower() -> bool:
+        other, count = contents.twin(), 0
         for _ in range(_ROUNDS):
-            self.contents.change(whole=False)
+            contents.change(whole=False)
             other.change(whole=False)
-            self._reader.finish([each for each in self._call(*other.native) if each is not None])
-            fresh_ns = timed(self.work, clock, 1)[0]
-            self._fresh_ns.append(fresh_ns)
-            self.work()
-            slower += fresh_ns > _REMEMBERS * timed(self.work, clock, 1)[0] + _SLACK_NS
-        return slower > _MOST_PAIRS * _ROUNDS
+            work(other)
+            fresh_ns = timed(work, clock, 1)[0]
+            note(fresh_ns)
+            work()
+            count += fresh_ns > _REMEMBERS * timed(work, clock, 1)[0] + _SLACK_NS
+        return count > _MOST_PAIRS * _ROUNDS
+
+    return all(slower() for _ in range(3))
 
 
 def settle() -> int:
