@@ -407,6 +407,39 @@ def test_a_side_that_always_comes_after_others_in_a_process_is_a_doubt(run, grou
     assert [True for each in told] == [True] * doubted
 
 
+@pytest.mark.parametrize(
+    ("prepared_s", "second", "doubted"), [(1.0, True, True), (1.0, False, False), (0.0, True, False)]
+)
+def test_a_side_that_prepares_for_the_other_in_the_same_process_is_a_doubt(run, group, prepared_s, second, doubted):
+    after = {"run_before_ended_at": 0.9}
+    both = []
+    for name, place in (("a", 0), ("b", 1)):
+        made = [
+            run(
+                1.1,
+                seed=seed,
+                environment=after if place or seed else {},
+                started=f"2026-11-{seed + 1:02}T00:00:0{abs(place - (seed == 3 and not second))}+00:00",
+                phases_s={"train": 1.0, "prepare": 0.0 if place else prepared_s},
+            )
+            for seed in range(4)
+        ]
+        both.append(group(name, made))
+    found = [each.sentence for each in comparable(*both).caveats if "in the same process" in each.sentence]
+    assert [each.startswith("runs of b came after those of a with their seeds") for each in found] == [True] * doubted
+
+
+@pytest.mark.parametrize(("left", "doubted"), [("its recipe left x", True), (None, False)])
+def test_what_a_trial_left_for_the_runs_is_a_doubt(run, group, left, doubted):
+    before = {} if left is None else {"first_run_left": left}
+    both = [
+        group(name, [run(1.0 + seed / 10, seed=seed, environment=given) for seed in range(3)])
+        for name, given in (("a", {}), ("b", before))
+    ]
+    found = [each.sentence for each in comparable(*both).caveats if "before these runs" in each.sentence]
+    assert found == ["in the store before these runs of b: its recipe left x"] * doubted
+
+
 @pytest.mark.parametrize(("answers", "refused"), [((0.5, 0.55), True), ((0.5, 0.50001), False), ((0.5, None), False)])
 def test_sides_on_which_the_same_answers_score_differently_get_no_verdict(run, group, answers, refused):
     both = [

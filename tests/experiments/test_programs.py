@@ -842,6 +842,34 @@ def test_two_checkpoints_in_turns_are_a_doubt_from_the_second_run_on(run, record
     assert ["which an earlier run wrote" in "; ".join(each) for each in suspect] == [False, True, True]
 
 
+def test_a_bar_on_standard_error_does_not_run_into_what_is_printed(run, records):
+    bar = """
+        import sys
+        for epoch, accuracy in enumerate((0.5, 0.91, 0.91, 0.95)):
+            sys.stderr.write(f"\\r {epoch * 25}%|##  | {epoch}/4 [00:01<00:03]")
+            sys.stderr.flush()
+            print(f"Epoch {epoch}: accuracy {accuracy}", flush=True)
+    """
+    run(bar, "--target", "accuracy=0.9", "-n", 1)
+    (record,) = records()
+    assert [each.quality["validation"] for each in record.evaluations] == [0.5, 0.91, 0.91]
+    assert not [each for each in record.end.suspect if "progress bar" in each or "forms" in each]
+
+
+@needs_inotify
+def test_a_result_that_is_renamed_before_it_is_written_anew_was_not_read(run, records):
+    kept = """
+        import os, pathlib
+        last = pathlib.Path("last.bin")
+        if last.exists(): last.rename("last.bak")
+        for epoch in range(1, 9):
+            last.write_bytes(os.urandom(9000))
+            print(f"epoch {epoch} accuracy: {1 - 0.5 ** epoch}", flush=True)
+    """
+    run(kept, "--target", "accuracy=0.9", "-n", 2)
+    assert [each for record in records() for each in record.end.suspect if "it read" in each] == []
+
+
 SLOW_ONCE = """
     import pathlib, time
     done = pathlib.Path("done")

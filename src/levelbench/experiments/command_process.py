@@ -115,7 +115,7 @@ def carry_out_command(
     Raises ``MissingError`` for a program that cannot be started.
     """
     output = subprocess.PIPE if read is not None else None if show else subprocess.DEVNULL
-    errors = subprocess.STDOUT if read is not None else None if show else subprocess.PIPE
+    errors = None if show and read is None else subprocess.PIPE
     if command.reads is not None:
         command.reads.take()
     _guarded(None)
@@ -137,7 +137,7 @@ def carry_out_command(
             )
             _guarded(process.pid)
         watching.enter_context(_pauses_noted(process.pid, pauses))
-        tail = _Tail(process.stderr)
+        tail = _Tail(process.stderr if read is None else None)
         if read is None:
             timed_out = timeout_s is not None and not _ends_within(process.pid, timeout_s)
         else:
@@ -164,7 +164,9 @@ def carry_out_command(
         watching.close()
         left = process is not None and _end_group(process.pid)
         # The tail's thread closes what it reads.
-        for stream in (process.stdout, None if tail else process.stderr) if process is not None else ():
+        for stream in (
+            (process.stdout, None if tail and read is None else process.stderr) if process is not None else ()
+        ):
             if stream is not None:
                 stream.close()
         if process is not None and process.returncode is None:
@@ -294,17 +296,18 @@ def _follow(
 
     Whether it was the second or the third, and the last line.
     """
-    assert process.stdout is not None
-    output, end = process.stdout.fileno(), os.pidfd_open(process.pid)
-    with suppress(OSError, AttributeError):
-        fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    # A progress bar on one must not run into the lines of the other.
+    pending = {each.fileno(): b"" for each in (process.stdout, process.stderr) if each is not None}
+    end, poll = os.pidfd_open(process.pid), select.poll()
+    for each in pending:
+        poll.register(each, select.POLLIN)
+        with suppress(OSError, AttributeError):
+            fcntl.fcntl(each, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     until_ns = None if timeout_s is None else HOST.now_ns() + int(timeout_s * 1e9)
-    poll = select.poll()
-    poll.register(output, select.POLLIN)
     poll.register(end, select.POLLIN)
     if told is not None:
         poll.register(told.descriptor, select.POLLIN)
-    pending, last, reading, since_told = b"", "", True, 0
+    last, since_told = "", 0
     try:
         while True:
             left_ms = math.inf if until_ns is None else max(0.0, (until_ns - HOST.now_ns()) / 1e6)
@@ -319,38 +322,40 @@ def _follow(
             # What was printed before it was told comes first, but for the end of a process.
             if told is not None and told.descriptor in ready:
                 is_end = not ready[told.descriptor] & select.POLLIN
-                if is_end or output not in ready or since_told > _PIPE_BYTES:
+                if is_end or pending.keys().isdisjoint(ready) or since_told > _PIPE_BYTES:
                     since_told = 0
                     if any(read(line, HOST.now_ns()) for line in told.take()):
                         return True, False, last
-                if output not in ready and end not in ready:
+                if pending.keys().isdisjoint(ready) and end not in ready:
                     continue
             # Once it has ended, what it has printed is read, and nothing is waited for.
-            part = os.read(output, 1 << 16) if output in ready else b""
-            since_told, arrived_ns = since_told + len(part), HOST.now_ns()
-            if show:
-                sys.stderr.write(part.decode("utf-8", "replace"))
-            if not part and reading:
-                poll.unregister(output)
-                reading = False
-            text = pending + part
-            # Without an end, the last line is whole once there is no more.
-            cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 if part else len(text)
-            # What goes on for so long is no line that tells a quality.
-            whole, pending = text[:cut], text[cut:][-_LINE_BYTES:]
-            for line in _lines_of(whole):
-                if len(line.translate(None, _NO_TEXT)) < len(line):
-                    continue
-                printed = line.decode("utf-8", "replace")
-                last = printed.strip() or last
-                if read(printed, arrived_ns):
-                    return True, False, last
-            if not part:
-                pending = b""
-                if end in ready:
-                    return False, False, last
+            parts = {each: os.read(each, 1 << 16) if each in ready else b"" for each in pending}
+            over, arrived_ns = end in ready and not any(parts.values()), HOST.now_ns()
+            for each, part in parts.items():
+                since_told += len(part)
+                if show:
+                    sys.stderr.write(part.decode("utf-8", "replace"))
+                closed = each in ready and not part
+                lines, pending[each] = _whole_lines(pending[each] + part, ended=closed or over)
+                for printed in lines:
+                    last = printed.strip() or last
+                    if read(printed, arrived_ns):
+                        return True, False, last
+                if closed:
+                    poll.unregister(each)
+                    del pending[each]
+            if over:
+                return False, False, last
     finally:
         os.close(end)
+
+
+def _whole_lines(text: bytes, *, ended: bool) -> tuple[list[str], bytes]:
+    """The lines of text in it, and what is left of it; without an end, the last line is whole once there is no more."""
+    cut = len(text) if ended else max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+    lines = [each for each in _lines_of(text[:cut]) if len(each.translate(None, _NO_TEXT)) == len(each)]
+    # What goes on for so long is no line that tells a quality.
+    return [each.decode("utf-8", "replace") for each in lines], text[cut:][-_LINE_BYTES:]
 
 
 def _lines_of(text: bytes) -> list[bytes]:

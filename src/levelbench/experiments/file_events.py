@@ -473,8 +473,8 @@ class LeftFiles:
             if mask & _MOVED_TO and moved in before and not first.get(moved, 0) & self._writing:
                 # What is renamed is still what lay there.
                 before[path] = before[moved]
-            else:
-                first.setdefault(path, mask & ~_MOVED_FROM)
+            elif not mask & _MOVED_FROM:
+                first.setdefault(path, mask)
             moved = path if mask & _MOVED_FROM else None
             read_at_all |= {path} if mask & (self._reading | IN_ACCESS) else set()
         mapped = {path for path, each in openings.items() if each.held_for_reading}
@@ -487,7 +487,7 @@ class LeftFiles:
         # A link is read in place of what it is a link of.
         linked = {files.get(now[path].file) for path in read_at_all - before.keys() if path in now}
         known = self._was_read | mapped
-        in_time = {path for path in read_at_all if path in known or not first[path] & self._writing}
+        in_time = {path for path in read_at_all if path in known or not first.get(path, 0) & self._writing}
         seen = (path for path in before if path.parent not in self._hidden)
         return before, [path for path in seen if path in linked or path in in_time], now
 

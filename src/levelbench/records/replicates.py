@@ -249,9 +249,12 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     return [*(Caveat("doubts", "doubt", each) for each in found), *shared]
 
 
-BEGAN_AT, FIRST_TOOK = "first_run_began_at", "first_run_took_s"
+BEGAN_AT, FIRST_TOOK, FIRST_LEFT = "first_run_began_at", "first_run_took_s", "first_run_left"
 """In the environment of a run before which others were made that are not counted with it, since they were replaced or
-had another target or budget: the quality with which the first of them began, and the seconds of its parts by name."""
+had another target or budget: the quality with which the first of them began, the seconds of its parts by name, and the
+doubt on what parts of its task have left when they were called before it.
+"""
+BEFORE_THE_RUNS = "called before the first run"
 
 
 def uncounted_first(
@@ -271,7 +274,11 @@ def uncounted_first(
         if key_of(row.specification) == key_of(wanted) and Path(row.path) not in replaced:
             break
         run = summarise(record)
-        own = {BEGAN_AT: run.first_quality, FIRST_TOOK: {part: seconds(run) for part, seconds in _SET_UP.items()}}
+        own: dict[str, Any] = {
+            BEGAN_AT: run.first_quality,
+            FIRST_TOOK: {part: seconds(run) for part, seconds in _SET_UP.items()},
+        }
+        own[FIRST_LEFT] = next((each for each in run.suspect if BEFORE_THE_RUNS in each), None)
         said = {name: record.header.environment.get(name, value) for name, value in own.items()}
         return {name: value for name, value in said.items() if value is not None}
     return {}
@@ -328,16 +335,34 @@ def trained_on(sides: Sides) -> Iterator[Caveat]:
 def after_others(sides: Sides) -> Iterator[Caveat]:
     """Runs of one side that come after others in their process, which have imported and cached what they need."""
     shares = [sum(BEFORE_ENDED_AT in run.environment for run in runs) / len(runs) for _, runs in sides.each]
+    why = "what the first one imports, compiles or caches is on its clock alone"
+    do = "start a process for each, or let both come first as often"
     if abs(shares[0] - shares[1]) > _MORE_OFTEN:
         (first, _), (later, _) = sides.each if shares[0] < shares[1] else sides.each[::-1]
         text = f"runs of {later.label} came after others in the same process, and those of {first.label} first"
-        why = "what the first one imports, compiles or caches is on its clock alone"
-        yield Caveat(
-            "runs before", "doubt", f"{text}: {why}; start a process for each, or let both come first as often"
-        )
+        yield Caveat("runs before", "doubt", f"{text}: {why}; {do}")
+        return
+    for (first, runs), (later, others) in (sides.each, sides.each[::-1]):
+        by_seed = {run.seed: run for run in others if BEFORE_ENDED_AT in run.environment}
+        pairs = [(run, by_seed[run.seed]) for run in runs if run.seed in by_seed]
+        if len(pairs) < _LEAST_RUNS or any(second.started < run.started for run, second in pairs):
+            continue
+        saved_s = sum(_prepared_s(run) - _prepared_s(second) for run, second in pairs)
+        took_s, others_s = (sum(sum(run.phases_s.values()) for run in side) for side in zip(*pairs, strict=True))
+        if saved_s > max(_MOST_OF_IT * (took_s - others_s), _SAVED * took_s):
+            text = (
+                f"runs of {later.label} came after those of {first.label} with their seeds in the same process, which"
+            )
+            yield Caveat(
+                "runs before", "doubt", f"{text} took {saved_s / len(pairs):.2g} s more to prepare: {why}; {do}"
+            )
 
 
-_MORE_OFTEN = 0.5
+def _prepared_s(run: RunSummary) -> float:
+    return run.phases_s.get("prepare", 0.0) + run.phases_s.get("other", 0.0)
+
+
+_MORE_OFTEN, _MOST_OF_IT = 0.5, 0.5
 
 
 def _read_changed(group: RunGroup) -> Iterator[Caveat]:
@@ -412,6 +437,8 @@ def _carried_over(group: RunGroup) -> Iterator[Caveat]:
         text = f"the first run of {group.label}{place} began at {first.target.metric} {own:.3g}, the others"
         do = "check whether they continue from something that it left on disk, such as a checkpoint"
         yield Caveat("runs before", "doubt", f"{text} at {min(begun):.3g} to {max(begun):.3g}: {do}")
+    if left := next((each for run in runs if (each := run.environment.get(FIRST_LEFT))), None):
+        yield Caveat("runs before", "doubt", f"in the store before these runs of {group.label}: {left}")
     told = next((each for run in runs if (each := run.environment.get(FIRST_TOOK))), None)
     later = runs[1:] if told is None else runs
     # On a busy machine an import may take a multiple of its time.
