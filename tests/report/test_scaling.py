@@ -8,7 +8,15 @@ import pytest
 from levelbench.analysis.scaling import fit_scaling
 from levelbench.measure.statistics import estimate, wilson
 from levelbench.records.ranks import Teamwork
-from levelbench.report.distributed import laws_table, predictions_table, scaling_table, teamwork_table, write_scaling
+from levelbench.report.distributed import (
+    _draw_laws,
+    draw_efficiencies,
+    laws_table,
+    predictions_table,
+    scaling_table,
+    teamwork_table,
+    write_scaling,
+)
 from levelbench.report.tables import Absent, Number, lay_out, to_text
 
 
@@ -106,3 +114,18 @@ def test_the_figure_is_drawn_with_and_without_predictions(tmp_path, predicted):
     text = path.read_text()
     assert text.startswith("<?xml")
     assert "a point, bars: 95 % intervals)" in text
+
+
+def test_the_line_of_perfect_scaling_looks_like_no_law():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    draw_efficiencies(axes, POINTS, (), ["blue"], "black")
+    perfect = axes.lines[0].get_linestyle()
+    before = len(axes.lines)
+    times = {1: [10.0, 10.1, 9.9], 2: [5.6, 5.5, 5.7], 4: [3.3, 3.2, 3.4]}
+    _draw_laws(axes, [fit_scaling(each, times, unit="rank") for each in ("epoch", "accuracy")])
+    styles = {line.get_linestyle() for line in axes.lines[before:]}
+    assert len(styles) == 2
+    assert perfect not in styles

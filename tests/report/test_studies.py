@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -24,6 +25,7 @@ from levelbench.report.studies import (
     write_threshold,
 )
 from levelbench.report.tables import Absent, to_text
+from levelbench.report.why import _draw_why
 
 TOP1 = Target("top1", 0.94)
 
@@ -166,3 +168,29 @@ def test_runs_of_a_fixed_length_are_said_to_tell_nothing_of_samples(crossing, sa
 def test_the_figure_of_a_composition_has_its_number_of_runs_and_level(tmp_path):
     path = write_composition(composed(), tmp_path / "c.svg")
     assert "n = 5 per arm; intervals at 95 %" in path.read_text()
+
+
+@needs_matplotlib
+def test_a_factor_without_a_speed_up_is_named_in_the_figure(tmp_path):
+    found = composed()
+    first = found.alone[0]
+    lacking = dataclasses.replace(first, verdict=dataclasses.replace(first.verdict, ratio=None, low=None, high=None))
+    found = dataclasses.replace(found, alone=(lacking, *found.alone[1:]), predicted=None)
+    text = write_composition(found, tmp_path / "c.svg").read_text()
+    assert f"{first.factor}: not known, see the table" in text
+
+
+@needs_matplotlib
+def test_the_axis_of_a_wide_waterfall_has_more_numbers_than_one():
+    from matplotlib.figure import Figure
+
+    interval = SimpleNamespace(low=0.3, high=3.0)
+    factor = SimpleNamespace(name="samples to target", within="", ratio=2.0, interval=interval)
+    found = SimpleNamespace(
+        ratio=2.0, interval=interval, factors=[factor], level=0.95, a="A", b="B", condition="", paired=True, n=(3, 3)
+    )
+    figure = Figure()
+    _draw_why(figure.add_subplot(), found, [factor])
+    figure.draw_without_rendering()
+    numbers = {label.get_text() for label in figure.axes[0].get_xticklabels(which="both")}
+    assert {"1", "2"} <= numbers

@@ -220,7 +220,7 @@ def write_composition(found: Composition | Lesion, path: Path) -> Path | None:
     """
     check_ending(path)
     bars = _bars(found)
-    if not bars:
+    if all(bar.ratio is None for bar in bars):
         return None
     height = 1.5 + 0.42 * (len(bars))
     return draw(path, "composition", (6.4, height), lambda figure: _draw_speed_ups(figure.add_subplot(), found, bars))
@@ -228,23 +228,23 @@ def write_composition(found: Composition | Lesion, path: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class _Bar:
-    """A ratio of times over none of the factors, with its interval."""
+    """A ratio of times over none of the factors, with its interval; ``None`` if too many runs missed for one."""
 
     label: str
     colour: str
-    ratio: float
+    ratio: float | None
     low: float | None = None
     high: float | None = None
 
 
 def _bars(found: Composition | Lesion) -> list[_Bar]:
-    """Everything with a ratio: each factor alone, their product, all together; of a lesion, what each factor gains."""
+    """Each factor alone, their product if known, all together; of a lesion, what each factor gains."""
     alone, product, measured = (SERIES[at][0] for at in range(3))
     if isinstance(found, Lesion):
         removed = [(f"{each.factor}, with all others", each.verdict) for each in found.against]
-        return [_Bar(label, alone, v.ratio, v.low, v.high) for label, v in removed if v.ratio is not None]
+        return [_Bar(label, alone, v.ratio, v.low, v.high) for label, v in removed]
     named = [*((each.factor, alone, each.verdict) for each in found.alone), ("all, measured", measured, found.together)]
-    bars = [_Bar(label, colour, v.ratio, v.low, v.high) for label, colour, v in named if v.ratio is not None]
+    bars = [_Bar(label, colour, v.ratio, v.low, v.high) for label, colour, v in named]
     if found.predicted is not None:
         bars.insert(len(found.alone), _Bar("product of these", product, found.predicted))
     return bars
@@ -254,6 +254,10 @@ def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar
     for at, bar in enumerate(bars):
         ratio, low, high = bar.ratio, bar.low, bar.high
         place = len(bars) - 1 - at
+        if ratio is None:
+            said = f"{clean(bar.label)}: not known, see the table"
+            axes.annotate(said, (1.0, place), (6, 0), textcoords="offset points", va="center", fontsize=8.5)
+            continue
         axes.barh(place, 1 / ratio - 1, left=1, height=0.6, color=bar.colour, alpha=0.8)
         if low and high:
             axes.plot([1 / high, 1 / low], [place, place], color=INK, linewidth=1.4)
@@ -268,6 +272,7 @@ def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar
     # Room for the text next to the longest bar.
     axes.set_xlim(low, high * (high / low) ** 0.8)
     axes.axvline(1, color=INK, linewidth=1)
+    axes.set_ylim(-0.6, len(bars) - 0.4)
     axes.set_yticks([])
     base, title = ("all but it", "lesion") if isinstance(found, Lesion) else ("none of them", str(found.kind))
     axes.set_xlabel(f"speed-up over {base} (time to accuracy)")

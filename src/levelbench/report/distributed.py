@@ -474,7 +474,8 @@ def draw_efficiencies(
     axes: Axes, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], colours: Sequence[str], ink: str
 ) -> None:
     """Both efficiencies over ranks, with one of ``colours`` per scheme; lines other than curves in ``ink``."""
-    axes.axhline(1, color=ink, linewidth=0.8, linestyle=":")
+    # Solid, as dotted and dash-dotted lines are laws.
+    axes.axhline(1, color=ink, linewidth=0.8)
     schemes = list(dict.fromkeys(scheme for point in points if (scheme := point.scheme)))
     highest = 1.0
     for at, scheme in enumerate(list(schemes)):

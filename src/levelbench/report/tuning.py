@@ -107,9 +107,12 @@ def _draw(axes: Axes, sides: Sequence[TunedSide]) -> None:
         numbers, seconds = [number for number, _ in known], [time for _, time in known]
         axes.plot(numbers, seconds, MARKERS[at], color=colour, markersize=5, alpha=0.8)
         axes.plot(missed, [top] * len(missed), MARKERS[at], color=colour, markersize=5, fillstyle="none")
-        best = [min(time for n, time in known if n <= number) for number, _ in known]
-        axes.step(numbers, best, where="post", color=colour, linestyle=dash, label=clean(label))
+        # The best stays the best until the last trial, though no later one may reach the target.
+        from_first = [each.number for each in side.trials if numbers and each.number >= numbers[0]]
+        best = [min(time for n, time in known if n <= number) for number in from_first]
+        axes.step(from_first, best, where="post", color=colour, linestyle=dash, label=clean(label))
     axes.set_xlabel("trial")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel(f"time to accuracy, {unit.symbol}")
     axes.set_title("Trials (points; open: missed the target) and the best so far (lines)", fontsize=10, loc="left")
     axes.legend(frameon=False, fontsize=8.5)

@@ -138,7 +138,8 @@ def _draw_why(axes: Axes, found: Why, finest: list[Factor]) -> None:
     axes.set_yticks(range(last + 1), [*names, "whole time"])
     axes.set_ylim(last + 0.6, -0.6)
     axes.xaxis.set_major_formatter(lambda value, _: number(value))
-    axes.xaxis.set_minor_formatter(lambda value, _: number(value) if right / left < 8 else "")
+    near = "123456789" if right / left < 8 else "25"
+    axes.xaxis.set_minor_formatter(lambda value, _: number(value) if f"{value:e}"[0] in near else "")
     known = any(each.interval is not None for each in found.factors)
     bars = f", intervals at {found.level * 100:g} %" if known else ""
     axes.set_xlabel(f"time over that of {clean(found.a)}\n{_counted(found)}{bars}", fontsize=9)

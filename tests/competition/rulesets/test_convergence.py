@@ -223,3 +223,9 @@ def test_how_often_an_honest_submission_is_refused(convention, low, high):
         for _ in range(600)
     )
     assert low < refused / 600 < high
+
+
+@pytest.mark.parametrize("runs", [[], [15.0], [15.0, 16.0]])
+def test_runs_too_few_for_a_mean_are_no_runs_that_did_not_converge(runs):
+    with pytest.raises(ValueError, match="takes 3 or more"):
+        judge([SMALL], 128, runs)

@@ -332,7 +332,10 @@ def judge(
     used = prune(points, convention)
     if not used:
         return ConvergenceOutcome(False, "none", batch_size, None, None)
-    mean = olympic_mean([None if value is None else float(value) for value in values], used[0].drop)
+    drop = used[0].drop
+    if len(values) <= 2 * drop:
+        raise ValueError(f"{len(values)} runs, but a mean without {drop} on each side takes {2 * drop + 1} or more")
+    mean = olympic_mean([None if value is None else float(value) for value in values], drop)
     if mean is None:
         return ConvergenceOutcome(False, "not-converged", batch_size, None, None)
     below = [point for point in used if point.batch_size <= batch_size]
