@@ -79,9 +79,11 @@ def _cell(text: str) -> str:
 
 
 def python_interface() -> str:
-    """The public names; mkdocstrings fills in their docstrings."""
+    """The public names and what they return; mkdocstrings fills in their docstrings."""
     head = ["# Python interface", "`import levelbench` gives these names; each is imported when it is first used."]
     homes = [f"levelbench.{levelbench._HOME[name]}.{name}" for name in levelbench.__all__]
+    homes += [f"levelbench.{name}" for name in ("cli.api.report", "cli.api.Measured", "analysis.comparison.Comparison")]
+    homes += [] if "TrackedRun" in levelbench.__all__ else ["levelbench.experiments.tracked.TrackedRun"]
     return "\n\n".join([*head, *(f"::: {each}\n    options: {{heading_level: 2}}" for each in homes)]) + "\n"
 
 

@@ -93,6 +93,22 @@ def test_mean_corruption_error_is_that_of_hendrycks_and_dietterich():
     assert (found.kinds, found.relative.interval) == (2, None)
 
 
+@pytest.mark.parametrize("spreads", [(0.01, 0.01), (0.02, 0.005)])
+def test_the_interval_of_the_mean_corruption_error_counts_what_is_not_known_of_the_baseline(spreads):
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(300):
+        base, other = (arm(n, [0.9] * 5, 0.8 + s * rng.standard_normal(5)) for n, s in zip("ab", spreads, strict=True))
+        (found,) = generalization("top1", [TEST, BLUR], [base, other]).corruption_errors
+        held += found.relative.interval.low <= 1 <= found.relative.interval.high
+    assert held >= 0.91 * 300
+
+
+def test_the_mean_corruption_error_against_one_model_has_no_interval():
+    base, other = arm("a", [0.9], [0.8], seeds=(0,)), arm("b", [0.9] * 3, [0.75, 0.76, 0.77], seeds=(0, 1, 2))
+    (found,) = generalization("top1", [TEST, BLUR], [base, other]).corruption_errors
+    assert found.relative.interval is None
+
+
 def test_unclear_says_how_many_more_models_would_settle_it():
     rng = np.random.default_rng(1)
     noisy = [arm(name, 0.9 + 0.01 * rng.standard_normal(5)) for name in ("a", "b")]

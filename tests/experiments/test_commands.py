@@ -560,6 +560,20 @@ def test_a_helper_that_ends_right_after_its_program_is_told_from_work_that_was_l
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_what_a_track_block_looks_at_is_not_the_reading_of_its_program(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(
+        "import os, levelbench\n"
+        "with levelbench.track('t', target={'accuracy': 0.9}, store='kept') as run:\n"
+        "    for epoch in run.epochs(9):\n"
+        "        open('best.bin', 'wb').write(os.urandom(9000)); run.evaluate(0.5 + epoch / 12)\n"
+    )
+    found = measured(tmp_path / "store", f"{PYTHON} {tmp_path / 'train.py'}", times=3)
+    assert not [each for each in found.suspect if "best.bin" in each]
+
+
+@pytest.mark.slow
 def test_the_helper_that_multiprocessing_leaves_for_a_moment_is_no_work_that_was_left(tmp_path):
     (tmp_path / "pool.py").write_text(
         "import multiprocessing as m, time\n"

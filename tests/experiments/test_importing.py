@@ -785,9 +785,11 @@ def test_a_cache_that_the_checks_before_the_first_run_fill_is_a_doubt(
             "a thread",
         ),
         ("done.open('a').close()", ""),
+        ("done.exists() or time.sleep(0.05); done.open('a').close()", ""),
+        ("done.exists() or work(); done.open('a').close()", "done.mark"),
         ("THREADS or (work(), THREADS.append(0))", ""),
     ],
-    ids=["file", "folder", "variable", "thread", "log", "memory"],
+    ids=["file", "folder", "variable", "thread", "log", "slow log", "work and log", "memory"],
 )
 def test_work_that_the_call_of_a_recipe_before_the_runs_spares_them_is_a_doubt(
     tmp_path, task_text, monkeypatch, first, left

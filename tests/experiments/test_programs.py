@@ -856,6 +856,14 @@ def test_a_bar_on_standard_error_does_not_run_into_what_is_printed(run, records)
     assert not [each for each in record.end.suspect if "progress bar" in each or "forms" in each]
 
 
+def test_a_compiled_program_is_one_program_whatever_its_arguments(tmp_path):
+    program = tmp_path / "train"
+    program.write_bytes(b"\x7fELF" + bytes(range(200, 256)))
+    program.chmod(0o755)
+    sources = [make_arm(make_command(f"./train {lr}", tmp_path), "t", ACCURACY).source for lr in (0.1, 0.2)]
+    assert sources[0].digest == sources[1].digest
+
+
 @needs_inotify
 def test_a_result_that_is_renamed_before_it_is_written_anew_was_not_read(run, records):
     kept = """

@@ -100,7 +100,7 @@ class CorruptionError:
     """An arm's mean corruption error (Hendrycks & Dietterich 2019, section 4.1) relative to the baseline's mean.
 
     For each kind of corruption, an error summed over severities over that of the baseline, then the mean over kinds: 1
-    is as many errors as the baseline. The interval is over the arm's models, with the baseline's mean as it is.
+    is as many errors as the baseline. The interval is over the models of both, to first order (the delta method).
     """
 
     label: str
@@ -230,14 +230,32 @@ def _corruption_errors(
     for at, each in enumerate(sets):
         if each.kind == "made":
             kinds.setdefault(each.corruption, []).append(at)
-    base = [sum(1.0 - float(np.mean(arms[0].scores[at])) for at in places) for places in kinds.values()]
-    if not kinds or min(base) <= 0:
+    if not kinds:
+        return ()
+
+    def errors_of(arm: ScoredArm) -> np.ndarray:
+        return np.array(
+            [np.sum([1.0 - np.array(arm.scores[at]) for at in places], axis=0) for places in kinds.values()]
+        )
+
+    own = errors_of(arms[0])
+    base = own.mean(axis=1, keepdims=True)
+    if base.min() <= 0:
         return ()
     found = []
     for arm in arms[1:]:
-        errors = [np.sum([1.0 - np.array(arm.scores[at]) for at in places], axis=0) for places in kinds.values()]
-        relative = np.mean([each / own for each, own in zip(errors, base, strict=True)], axis=0)
-        found.append(CorruptionError(arm.label, _mean(relative.tolist(), level), len(kinds)))
+        errors = errors_of(arm)
+        relative = (errors / base).mean(axis=0)
+        # What a model of the baseline with more errors takes from the ratio.
+        taken = (errors.mean(axis=1, keepdims=True) * own / base**2).mean(axis=0)
+        own_mean = _mean(relative.tolist(), level)
+        inside = None
+        if min(len(relative), len(taken)) > 1:
+            x, y, paired = _matched(arms[0], arm, taken, relative)
+            inside = _spread(mean_difference(x.tolist(), y.tolist(), level, paired=paired)).interval
+        if inside is not None:
+            inside = replace(inside, low=inside.low + own_mean.value, high=inside.high + own_mean.value)
+        found.append(CorruptionError(arm.label, replace(own_mean, interval=inside), len(kinds)))
     return tuple(found)
 
 

@@ -26,6 +26,7 @@ from types import FrameType
 from typing import IO, final
 
 from levelbench.errors import MissingError
+from levelbench.experiments.file_events import WATCHED
 from levelbench.experiments.revisions import TreeReads
 from levelbench.experiments.told import ToldChannel
 from levelbench.measure.clocks import HOST
@@ -133,7 +134,7 @@ def carry_out_command(
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, WATCHED: "1", **(environment or {})},
             )
             _guarded(process.pid)
         watching.enter_context(_pauses_noted(process.pid, pauses))

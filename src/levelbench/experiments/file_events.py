@@ -36,10 +36,12 @@ from levelbench.experiments.own_code import (
 from levelbench.records.caveats import kind_of
 from levelbench.records.schema import redact
 
-__all__ = ["IN_ACCESS", "IN_OPEN", "Earlier", "FileEvents", "LeftFiles"]
+__all__ = ["IN_ACCESS", "IN_OPEN", "WATCHED", "Earlier", "FileEvents", "LeftFiles"]
 
 IN_ACCESS: Final = 0x1
 IN_OPEN: Final = 0x20
+WATCHED: Final = "LEVELBENCH_WATCHED"
+"""Is in the environment of programs whose files are watched from outside."""
 _MODIFY, _CLOSE_WRITE, _CLOSE_NOWRITE, _ISDIR = 0x2, 0x8, 0x10, 0x40000000
 _MOVED_FROM, _MOVED_TO, _CREATE, _OVERFLOW = 0x40, 0x80, 0x100, 0x4000
 _READ, _WRITTEN = IN_ACCESS | _CLOSE_WRITE | _CLOSE_NOWRITE, _MODIFY | _MOVED_FROM | _MOVED_TO | _CREATE
@@ -300,7 +302,9 @@ class LeftFiles:
         self._reading, self._writing = (_READ_LIGHT, _WRITTEN_LIGHT) if light else (_READ, _WRITTEN)
         self._events = FileEvents(self._reading | self._writing | IN_OPEN)
         self._before = self._look(watch=True)
-        self._contents = dict(self._read_contents())
+        # Who watches the program that this is part of would take that for its reading.
+        inside = begun_ns is not None and WATCHED in os.environ
+        self._contents = {} if inside else dict(self._read_contents())
         # Not what was read just now.
         deque(self._events.take(), maxlen=0)
         for path, state in self._before.items() if light else ():

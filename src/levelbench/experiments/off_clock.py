@@ -50,7 +50,7 @@ _BEFORE_S, _BEFORE_SHARE = 10.0, 0.1
 _PREDICTING_S, _PREDICTING_SHARE = 0.1, 0.2
 """Predictions may take so much processor time, or this share of the training, before they are a doubt."""
 
-_SPARED_S, _SPARED_SHARE = 0.01, 0.5
+_SPARED_S, _SPARED_BY_LOGS_S, _SPARED_SHARE = 0.01, 0.1, 0.5
 """A second call that is quicker by more than so much, and by this share of the first, was spared work."""
 
 _WAITING_S, _TIMES_BUSY = 1.0, 10
@@ -126,7 +126,8 @@ def called_before(what: str, call: Callable[[], _T]) -> tuple[_T, list[str]]:
     """Call a user's ``what`` before the first run; and a doubt if that left something which spares the runs work.
 
     What that may be are files and folders that it changed, or processes and threads that it started; variables of the
-    environment are put back. It spares work if a second call, made only then, is much quicker.
+    environment are put back. It spares work if a second call, made only then, is much quicker; by more where that
+    changes the same again, as a log.
     """
     left, threads = list[str](), threading.active_count()
 
@@ -135,12 +136,17 @@ def called_before(what: str, call: Callable[[], _T]) -> tuple[_T, list[str]]:
         made = call()
         return made, (HOST.now_ns() - began_ns) * 1e-9
 
+    def watched(names: list[str]) -> tuple[_T, float]:
+        with files_changed(lambda path: names.append(path.name)), processes_started(lambda name, _: names.append(name)):
+            return took_s()
+
     with variables_kept():
-        with files_changed(lambda path: left.append(path.name)), processes_started(lambda name, _: left.append(name)):
-            made, first_s = took_s()
+        made, first_s = watched(left)
         left += ["a thread"] if threading.active_count() > threads else []
-        again_s = took_s()[1] if left and first_s > _SPARED_S else first_s
-    if first_s - again_s <= max(_SPARED_S, _SPARED_SHARE * first_s):
+        again = list[str]()
+        again_s = watched(again)[1] if left and first_s > _SPARED_S else first_s
+    least_s = _SPARED_S if {*left} - {*again} else _SPARED_BY_LOGS_S
+    if first_s - again_s <= max(least_s, _SPARED_SHARE * first_s):
         return made, []
     return made, [
         f"{what} left {some(list(dict.fromkeys(left)))} when it was called before the first run, which took "

@@ -214,7 +214,7 @@ def _source_of(command: Command) -> Source:
         except UnicodeDecodeError:
             pass
         if path == command.folder / words[0]:
-            return source_of_text(path.name, f"{command.specification.command}\nsha256 {digest}\n")
+            return source_of_text(path.name, f"{path.name}\nsha256 {digest}\n")
     return source_of_text(Path(words[0]).name, command.specification.command)
 
 

@@ -110,8 +110,8 @@ def quick_doubts(
         try:
             with files_written(written.append), LeftFiles(folder, words, [store]) as watched:
                 dataset, left = called_before("load()", lambda: task.data.load(data))
-                parts, more = called_before("its recipe", lambda: task.assemble(recipe, settings))
                 changed = {*watched.changed(), *(path.resolve() for path in written)}
+            parts, more = called_before("its recipe", lambda: task.assemble(recipe, settings))
         except Exception:  # noqa: BLE001  # the boundary to a user's file
             return []
         quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S

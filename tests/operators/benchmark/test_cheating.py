@@ -1,5 +1,6 @@
 """Operators that cheat: each is refused or wrong, with the reason that names the trick. Honest ones are not accused."""
 
+import builtins
 import gc
 import importlib.util
 import random
@@ -585,3 +586,8 @@ def test_no_honest_operator_is_accused(node, inputs, reference):
         case, _ = measure_problem(open_framework(framework), problem, 0, 0, limits, reference)
         # A busy machine may take longer than the budget for one call.
         assert case.status in ("measured", "skipped"), (framework, case.reason)
+
+
+def test_what_a_library_adds_to_the_builtins_breaks_no_seal(monkeypatch):
+    monkeypatch.setattr(builtins, "__pybind11_internals__", object(), raising=False)
+    assert watching.SEAL.broken() == ""

@@ -110,7 +110,8 @@ class Seal:
         for module, kind, names in self._names:
             if type(module) is not kind:
                 return f"it replaced the class of {module.__name__}"
-            if hidden := (vars(module).keys() - names) & vars(builtins).keys():
+            # What libraries add to the builtins themselves, as pybind11 does, hides nothing.
+            if module is not builtins and (hidden := (vars(module).keys() - names) & vars(builtins).keys()):
                 return f"it replaced {module.__name__}.{min(hidden)}"
         for owner, name, value, code in self._parts:
             if vars(owner).get(name) is not value or getattr(value, "__code__", None) is not code:
