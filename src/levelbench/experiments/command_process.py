@@ -120,8 +120,7 @@ def carry_out_command(
     if command.reads is not None:
         command.reads.take()
     _guarded(None)
-    own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    had = set(children_of("self"))
+    own_kib, had = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, set(children_of("self"))
     began_ns = HOST.now_ns()
     process, tail, stopped, last, writing, lingered = None, None, False, "", set[Path](), False
     pauses, watching = list[int](), ExitStack()
