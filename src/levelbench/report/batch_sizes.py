@@ -213,7 +213,8 @@ def _draw_law(axes: Axes, found: BatchSizeStudy) -> None:
     axes.plot(curve, [at.samples_at(size) for size in curve], color=INK, linewidth=1, linestyle="--", label=label)
     left, right = axes.get_xlim()
     if at.interval is not None:
-        axes.axvspan(max(left, at.interval.low), min(right, at.interval.high), color=INK, alpha=0.1, linewidth=0)
+        ends = max(left, at.interval.low), min(right, at.interval.high)
+        axes.axvspan(*ends, color=INK, alpha=0.1, linewidth=0, label=f"interval of the critical size, {at.size:,.3g}")
     if left < at.size < right:
         axes.axvline(at.size, color=INK, linewidth=0.9, linestyle=":", label="critical size")
     if found.noise is not None and found.noise.value is not None and left < found.noise.value.value < right:

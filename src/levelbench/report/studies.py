@@ -441,7 +441,7 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
     axes.set_yscale("log" if wide else "linear")
     unit = time_unit(axes.yaxis, [statistics.median(times)] if times else [])
     named = order if len(order) <= MOST_DRAWN else order[: MOST_DRAWN - 2]
-    single = all(len(arm.curves) == 1 for arm in found.arms)
+    single, open_ended = all(len(arm.curves) == 1 for arm in found.arms), False
     for at in reversed(order):
         points = [
             (x, cell.time_s) for x, cell in zip(found.targets, found.cells[at], strict=True) if cell.time_s is not None
@@ -456,9 +456,18 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
         axes.plot(x, y, color=colour, **style)
         if place is not None:
             for quality, time in points:
-                if time.interval is not None and math.isfinite(time.interval.high):
-                    ends = [time.interval.low / unit.size, time.interval.high / unit.size]
-                    axes.plot([quality] * 2, ends, color=colour, linewidth=1)
+                if time.interval is None:
+                    continue
+                known = math.isfinite(time.interval.high)
+                ends = [time.interval.low / unit.size, (time.interval.high if known else time.value) / unit.size]
+                axes.plot([quality] * 2, ends, color=colour, linewidth=1)
+                if not known:
+                    hollow = {"marker": MARKERS[place], "markersize": 4.5, "markerfacecolor": "white"}
+                    axes.plot([quality], [time.value / unit.size], color=colour, linestyle="", zorder=3, **hollow)
+                    open_ended = True
+    if open_ended:
+        words = "its interval has no upper end"
+        axes.plot([], [], color=INK, linestyle="", marker="o", markersize=4.5, markerfacecolor="white", label=words)
     if len(named) < len(order):
         axes.plot([], [], color=_OTHERS, linewidth=0.8, label=f"{len(order) - len(named)} others")
     axes.axvline(found.reference, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))

@@ -96,17 +96,23 @@ def write_tuning(study: TuningStudy, path: Path) -> Path:
 
 
 def _draw(axes: Axes, sides: Sequence[TunedSide]) -> None:
-    times = [trial.time_s for side in sides for trial in side.trials if trial.time_s is not None]
+    times = [trial.spent_s if trial.time_s is None else trial.time_s for side in sides for trial in side.trials]
     unit = time_unit(axes.yaxis, times or [1.0])
-    top = 1.25 * max(times or [1.0]) / unit.size
     for at, side in enumerate(sides):
         colour, dash = SERIES[at][0], DASHES[at % len(DASHES)]
         known = [(each.number, each.time_s / unit.size) for each in side.trials if each.time_s is not None]
-        missed = [each.number for each in side.trials if each.time_s is None]
+        missed = [(each.number, each.spent_s / unit.size) for each in side.trials if each.time_s is None]
         label = f"{side.label}: {side.reached} of {len(side.trials)} trials reached it"
         numbers, seconds = [number for number, _ in known], [time for _, time in known]
         axes.plot(numbers, seconds, MARKERS[at], color=colour, markersize=5, alpha=0.8)
-        axes.plot(missed, [top] * len(missed), MARKERS[at], color=colour, markersize=5, fillstyle="none")
+        axes.plot(
+            [number for number, _ in missed],
+            [time for _, time in missed],
+            MARKERS[at],
+            color=colour,
+            markersize=5,
+            fillstyle="none",
+        )
         # The best stays the best until the last trial, though no later one may reach the target.
         from_first = [each.number for each in side.trials if numbers and each.number >= numbers[0]]
         best = [min(time for n, time in known if n <= number) for number in from_first]
@@ -114,6 +120,8 @@ def _draw(axes: Axes, sides: Sequence[TunedSide]) -> None:
     axes.set_xlabel("trial")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel(f"time to accuracy, {unit.symbol}")
-    axes.set_title("Trials (points; open: missed the target) and the best so far (lines)", fontsize=10, loc="left")
+    axes.set_title(
+        "Trials (points; open: missed the target after so long) and the best so far (lines)", fontsize=10, loc="left"
+    )
     axes.legend(frameon=False, fontsize=8.5)
     plain_axes(axes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from levelbench.analysis.why import Factor, Why
 
 __all__ = ["why_table", "write_why"]
+
+
+_TITLE = 60
+"""Characters of a line that fit above the figure."""
 
 
 def why_table(found: Why) -> Table:
@@ -138,10 +143,11 @@ def _draw_why(axes: Axes, found: Why, finest: list[Factor]) -> None:
     axes.set_yticks(range(last + 1), [*names, "whole time"])
     axes.set_ylim(last + 0.6, -0.6)
     axes.xaxis.set_major_formatter(lambda value, _: number(value))
-    near = "123456789" if right / left < 8 else "25"
+    near = "123456789" if right / left < 2.5 else "2357" if right / left < 8 else "25"
     axes.xaxis.set_minor_formatter(lambda value, _: number(value) if f"{value:e}"[0] in near else "")
     known = any(each.interval is not None for each in found.factors)
     bars = f", intervals at {found.level * 100:g} %" if known else ""
     axes.set_xlabel(f"time over that of {clean(found.a)}\n{_counted(found)}{bars}", fontsize=9)
-    axes.set_title(clean(f"Why {found.b} takes x{number(found.ratio)}{found.condition}"), fontsize=10, loc="left")
+    title = textwrap.fill(clean(f"Why {found.b} takes x{number(found.ratio)}{found.condition}"), _TITLE)
+    axes.set_title(title, fontsize=10, loc="left")
     plain_axes(axes, "x")
