@@ -915,6 +915,38 @@ def test_a_recipe_that_changes_what_is_measured_gets_no_verdict(task_with, store
     assert [each.weight for each in found if "made-up answers" in each.sentence] == ["no verdict"]
 
 
+_ASKING_FOR_MORE = """
+
+class Asking(Top1):
+    metric = "asking"
+
+    def measure(self, executor, held):
+        assert executor.parameters
+        return super().measure(executor, held)
+
+
+task.quality = Asking(target=0.9)
+"""
+
+
+def test_why_made_up_answers_have_no_score_is_in_the_record(task_with, store):
+    arm = resolve(task_with(_ASKING_FOR_MORE), {}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    (found,) = [each for each in record.measurements if each.name == "fixed_answers_quality"]
+    assert (found.value, found.reason) == (None, "measuring made-up answers raised AttributeError")
+
+
+def test_what_a_trial_with_another_target_left_is_said_with_the_runs_after_it(tmp_path, task_text, store):
+    once = "import pathlib, time; d = pathlib.Path(__file__).with_name('d'); d.exists() or (time.sleep(0.1), d.touch())"
+    begun = re.sub(r"(def small\(.*\n(?: +\"\"\".*\n)?)", lambda found: f"{found[0]}    {once}\n", task_text)
+    (tmp_path / "leaving.py").write_text(begun)
+    for target in (0.5, 0.9):
+        arm = resolve(str(tmp_path / "leaving.py"), {}, dataclasses.replace(NUMPY, target=target))
+        record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert not any("its recipe left d" in each for each in record.end.suspect)
+    assert record.header.environment["first_run_left"].startswith("its recipe left d when it was called before")
+
+
 @pytest.mark.slow
 def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store):
     from levelbench.measure.timeline import Timeline

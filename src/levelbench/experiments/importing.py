@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import SourceFileLoader
@@ -240,25 +240,24 @@ def files_read(hear: Callable[[Path], object], *, everywhere: bool = False) -> I
 
 
 @contextmanager
-def files_written(hear: Callable[[Path], object]) -> Iterator[None]:
+def _told(hear: Callable[..., object], what: str) -> Iterator[None]:
+    """Have ``hear`` told by the hook within."""
+    _HOOK.put_in_place()
+    setattr(_HOOK, what, hear)
+    try:
+        yield
+    finally:
+        setattr(_HOOK, what, None)
+
+
+def files_written(hear: Callable[[Path], object]) -> AbstractContextManager[None]:
     """Tell ``hear`` of each file that is opened for writing within."""
-    _HOOK.put_in_place()
-    _HOOK.noting = hear
-    try:
-        yield
-    finally:
-        _HOOK.noting = None
+    return _told(hear, "noting")
 
 
-@contextmanager
-def files_changed(hear: Callable[[Path], object]) -> Iterator[None]:
+def files_changed(hear: Callable[[Path], object]) -> AbstractContextManager[None]:
     """Tell ``hear`` of each file or folder that the user's own code makes, writes, removes or marks within."""
-    _HOOK.put_in_place()
-    _HOOK.changing = hear
-    try:
-        yield
-    finally:
-        _HOOK.changing = None
+    return _told(hear, "changing")
 
 
 def _changed(event: str, arguments: tuple[Any, ...]) -> Path | None:
@@ -271,18 +270,12 @@ def _changed(event: str, arguments: tuple[Any, ...]) -> Path | None:
     return Path(os.fsdecode(path)) if isinstance(path, str | bytes) else None
 
 
-@contextmanager
-def processes_started(hear: Callable[[str, list[Path]], object]) -> Iterator[None]:
+def processes_started(hear: Callable[[str, list[Path]], object]) -> AbstractContextManager[None]:
     """Tell ``hear`` of each process that the user's own code starts within: its program, and the files that it names.
 
     What it reads happens in another process, where nothing hears it. A compiler that a package starts is not meant.
     """
-    _HOOK.put_in_place()
-    _HOOK.starting = hear
-    try:
-        yield
-    finally:
-        _HOOK.starting = None
+    return _told(hear, "starting")
 
 
 _PYTHONS = tuple(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))

@@ -17,6 +17,7 @@ from levelbench.experiments.importing import Importing, files_changed, processes
 from levelbench.experiments.own_code import is_data, is_own, is_table
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.resources import own_cpu_s
+from levelbench.records.replicates import BEFORE_THE_RUNS
 
 __all__ = [
     "Spent",
@@ -51,7 +52,8 @@ _PREDICTING_S, _PREDICTING_SHARE = 0.1, 0.2
 """Predictions may take so much processor time, or this share of the training, before they are a doubt."""
 
 _SPARED_S, _SPARED_BY_LOGS_S, _SPARED_SHARE = 0.01, 0.1, 0.5
-"""A second call that is quicker by more than so much, and by this share of the first, was spared work."""
+"""A second call that is quicker by more than so much, and by this share of the first, was spared work; the second is
+for one that leaves the same again, as a log."""
 
 _WAITING_S, _TIMES_BUSY = 1.0, 10
 """And so many seconds without any, besides so many times what they take of it: so busy may a machine be."""
@@ -149,7 +151,7 @@ def called_before(what: str, call: Callable[[], _T]) -> tuple[_T, list[str]]:
     if first_s - again_s <= max(least_s, _SPARED_SHARE * first_s):
         return made, []
     return made, [
-        f"{what} left {some(list(dict.fromkeys(left)))} when it was called before the first run, which took "
+        f"{what} left {some(list(dict.fromkeys(left)))} when it was {BEFORE_THE_RUNS}, which took "
         f"{first_s:.2g} s, and {again_s:.2g} s a second time: work that this spares the runs is on no clock; let each "
         "run do all of it"
     ]

@@ -233,7 +233,8 @@ def replaced_methods(*qualities: Quality) -> list[str]:
 def scored_answers(trainer: Trainer, quality: Quality) -> list[Measurement]:
     """The quality of made-up outputs for validation examples, which only depends on these and on how it is computed.
 
-    Of classes and numbers for each example; empty for others, and where a user's quality asks for more than outputs.
+    Of classes and numbers for each example; empty for others. A quality may ask for more than outputs: then the reading
+    has no value, and says why.
     """
     split = trainer.dataset.validation
     if len(split) > _FIXED_EXAMPLES:
@@ -253,8 +254,9 @@ def scored_answers(trainer: Trainer, quality: Quality) -> list[Measurement]:
     answers = _Answers(trainer.backend, made.astype(np.float32))
     try:
         value = quality.measure(cast(Any, answers), Held(trainer.backend, trainer.dataset, split))
-    except Exception:  # noqa: BLE001  # the run is done, whatever a user's quality asks for
-        return []
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's quality asks for
+        why = f"measuring made-up answers raised {type(error).__name__}"
+        return [Measurement(FIXED_ANSWERS, quality.metric, None, None, why)]
     method = f"made-up answers to {len(labels)} validation examples, after the run"
     return [Measurement(FIXED_ANSWERS, quality.metric, float(value), method)]
 

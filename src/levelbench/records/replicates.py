@@ -255,6 +255,7 @@ had another target or budget: the quality with which the first of them began, th
 doubt on what parts of its task have left when they were called before it.
 """
 BEFORE_THE_RUNS = "called before the first run"
+"""What that doubt is known by."""
 
 
 def uncounted_first(
