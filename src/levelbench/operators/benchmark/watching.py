@@ -312,7 +312,7 @@ class Contents:
 _GLANCES = 64
 _QUIET_S = 0.05
 _NAP_S = 1e-3
-_HELD_BYTES = 64 << 20
+_HELD_BYTES, _HELD, _SURELY = 64 << 20, 16, 2
 _ROUNDS = 15
 _REMEMBERS, _SLACK_NS, _MOST_PAIRS = 1.5, 1_000, 0.8
 _SHORT, _SHORT_ON_DEVICES, _SHORT_NS = 0.1, 0.5, 5_000
@@ -410,10 +410,11 @@ class Watch:
             self._checks_ns += HOST.now_ns() - before_ns
 
     def _hold(self, found: Sequence[Array | None]) -> None:
-        """Keep copies of two values until the end, when the reference may no longer know them; each is as likely."""
-        at = self._random.randrange(self._changes)
+        """Keep copies of some values until the end, when the reference may no longer know them; each is as likely."""
         size = sum(each.nbytes for each in self.contents.hosts if each is not None)
-        if not self._ours or at > 1 or size > _HELD_BYTES:
+        most = min(_HELD, max(_SURELY, _HELD_BYTES // max(1, size))) if size <= _HELD_BYTES else 0
+        at = len(self._held) if len(self._held) < most else self._random.randrange(self._changes)
+        if not self._ours or at >= most:
             return
         kept = [None if each is None else each.copy() for each in self.contents.hosts], self._hosted(found)
         self._held[at : at + 1] = [kept]
@@ -495,9 +496,7 @@ class Watch:
             self._fresh_ns.append(claimed)
             self.check(found)
             del found
-        for given, kept in self._held:
-            if wrong := self._judge(given, kept):
-                raise WrongError(f"in a timed call whose inputs had new contents: {wrong}")
+        self._judge_held()
         empty = sorted(real - claimed for claimed, real, _ in (timed(_nothing, clock, 1) for _ in range(_ROUNDS)))
         gaps = sorted((real - empty[_ROUNDS // 2] - claimed, claimed) for claimed, real in self._claims)
         gap, claimed = gaps[len(gaps) // 2]
@@ -507,6 +506,16 @@ class Watch:
         if self._repeats and remembers(self._call, self.contents, self._reader.finish, clock, self._fresh_ns.append):
             raise RefusedError("a call with new contents takes far longer than one with the same: it remembers results")
         self._need_pace(clock)
+
+    def _judge_held(self) -> None:
+        """Raise ``WrongError`` if one of the kept values is wrong; all of them, or as many as there is time for."""
+        self._random.shuffle(self._held)
+        before_ns = HOST.now_ns()
+        for at, (given, kept) in enumerate(self._held):
+            if at >= _SURELY and HOST.now_ns() - before_ns > before_ns - self._began_ns:
+                break
+            if wrong := self._judge(given, kept):
+                raise WrongError(f"in a timed call whose inputs had new contents: {wrong}")
 
     def _need_pace(self, clock: Clock) -> None:
         """Refuse if all calls with new contents took far longer than the timed ones, also when there are more."""
