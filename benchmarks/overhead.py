@@ -355,22 +355,23 @@ def callback_costs():
     return found
 
 
-def track_ratio(seconds, *, tracks):
-    """The ratio of a PyTorch step of some 5 ms to the same step of another copy, and the time of the latter.
+def track_ratio(seconds, width=1024, *, tracks, pairs=12):
+    """What `autophase` adds to a PyTorch step: its time on a plain copy in seconds, the ratio, and what is added.
 
-    With `tracks` the first copy is tracked with `autophase`; without, the ratio shows how two copies differ by
-    themselves.
+    Two copies of one network differ by themselves, by where their arrays lie. So `pairs` of fresh ones are compared, of
+    which the first and the second are tracked in turn; an interval is that of the median pair. Unless `tracks`, neither
+    is. The ratio and the microseconds added come with their intervals.
     """
     import torch
 
     generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(64, 1024, generator=generator)
+    inputs = torch.randn(64, width, generator=generator)
     batches = [(inputs, torch.randint(10, (64,), generator=generator))] * 10
 
     def network():
         torch.manual_seed(0)
-        layers = [torch.nn.Linear(1024, 1024), torch.nn.ReLU()] * 2
-        model = torch.nn.Sequential(*layers, torch.nn.Linear(1024, 10))
+        layers = [torch.nn.Linear(width, width), torch.nn.ReLU()] * 2
+        model = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
         return model, torch.optim.SGD(model.parameters(), lr=LR, momentum=MU)
 
     def train(model, optimizer, data):
@@ -379,14 +380,23 @@ def track_ratio(seconds, *, tracks):
             torch.nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
 
-    plain, other = network(), network()
-    with tempfile.TemporaryDirectory() as store, levelbench.track("cost", target={"top1": 1}, store=store) as run:
-        loader = levelbench.autophase(*other, batches) if tracks else batches
-        a, b = sample_interleaved(
-            lambda: train(*plain, batches), lambda: train(*other, loader), until=Budget(seconds=seconds)
-        )
-        run.evaluate(0.0)
-    return float(np.median(a.values)) / len(batches), *ratio_of(a, b)
+    times_s, ratios, added_us = [], [], []
+    for at in range(pairs):
+        copies = [network(), network()]
+        plain, other = copies if at % 2 else copies[::-1]
+        with tempfile.TemporaryDirectory() as store, levelbench.track("cost", target={"top1": 1}, store=store) as run:
+            loader = levelbench.autophase(*other, batches) if tracks else batches
+            a, b = sample_interleaved(
+                lambda plain=plain: train(*plain, batches),
+                lambda other=other, loader=loader: train(*other, loader),
+                until=Budget(seconds=seconds / pairs),
+            )
+            run.evaluate(0.0)
+        times_s.append(np.median(a.values) / len(batches))
+        ratios.append(ratio_of(a, b)[0])
+        added_us.append((np.median(b.values) - np.median(a.values)) / len(batches) * 1e6)
+    found = [(float(np.median(each)), median_interval(np.asarray(each))) for each in (ratios, added_us)]
+    return float(np.median(times_s)), *found
 
 
 PRINTS = """
@@ -439,10 +449,15 @@ def main() -> None:
     if options.track:
         for name, (value, interval) in {**track_costs(), **callback_costs(), **told_costs()}.items():
             print(f"{name}: {value:.2f} us a step [{interval.low:.2f}, {interval.high:.2f}]")
-        for name, tracks in (("two copies, neither tracked", False), ("autophase", True)):
-            step_s, ratio, interval = track_ratio(options.seconds, tracks=tracks)
+        for name, width, tracks in (
+            ("two copies, neither tracked", 1024, False),
+            ("autophase", 1024, True),
+            ("autophase, a small network", 16, True),
+        ):
+            step_s, (ratio, interval), (added_us, around) = track_ratio(options.seconds, width, tracks=tracks)
             found = f"ratio {ratio:.4f} [{interval.low:.4f}, {interval.high:.4f}]"
-            print(f"{name}, a step of {step_s * 1e3:.2f} ms: {found}")
+            added = f"{added_us:+.2f} us a step [{around.low:+.2f}, {around.high:+.2f}]"
+            print(f"{name}, a step of {step_s * 1e3:.3g} ms: {found}, {added}")
         return
     digits = datasets.digits.load().train
     # As many batches as a turn has steps: the digits several times over.
