@@ -40,6 +40,7 @@ from levelbench.competition.leaderboard import (
     curves_of,
     shared_out,
     submission_paths,
+    thawed,
 )
 from levelbench.competition.rivals import EntryTrace, Rivals, doubts_at_rank
 from levelbench.competition.rulesets import Ruleset, task_rules
@@ -182,6 +183,9 @@ class _Workshop:
         task = task_rules(rules, submission.task)
         if task is None:
             scored.reasons = [f"{rules.id} has no task {submission.task!r}. Build the site under its own ruleset."]
+            return scored
+        if later := thawed(self.leaderboard.frozen, read.file, read.raw, rules.id):
+            scored.reasons = [line(each) for each in later]
             return scored
         # An entry scored by its own rules has been examined by them already.
         own = rules is entry.rules and submission.target == task.target
