@@ -123,7 +123,10 @@ def board_slug(task: str, ruleset: str, scenario: RankedScenario | None = None) 
 def ranking_words(rules: RulesetFacts) -> str:
     """How the entries of a board are ranked, as sentences."""
     if not rules.by_test:
-        return f"Entries are in the order of their values, as the rules {rules.id} say; differences are not tested."
+        return (
+            f"Entries are in the order of their values, as the rules {rules.id} say. Below a rank are the ranks that "
+            f"tests leave open, if an entry has {LEAST_RUNS} runs; differences between fewer runs are not tested."
+        )
     return (
         "Entries are ranked by value. Each pair is compared by the test of a verdict on their runs, with Holm's "
         "correction over all pairs: at most one table in twenty calls equal entries distinguishable. Below a rank are "
