@@ -11,7 +11,8 @@ from levelbench.competition.checks import EntryFinding
 from levelbench.competition.figures import FLAGS
 from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.site import Leader, NotShown, OriginFacts
-from levelbench.competition.site.pages import entry_page, index_page, task_page
+from levelbench.competition.site.index import index_page
+from levelbench.competition.site.pages import entry_page, task_page
 from levelbench.competition.site.parts import asset, assets
 from levelbench.records.schema import Target
 

@@ -401,8 +401,9 @@ def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
     measured: Column = "latency" if score.scenario is None else score.scenario.column
     columns: Sequence[Column] = (measured, "inference_cost")
     if score.mode == "training":
-        also = ["energy"] if score.energy.value is not None else []
-        columns = tuple(dict.fromkeys((rules.ranked_by, "time", "cost", *also)))
+        columns = tuple(dict.fromkeys((rules.ranked_by, "time", "cost")))
+        if score.energy.value is not None and "energy" not in columns:
+            columns = (*columns, "energy")
     rounding, figures = rules.cost.rounding, ((column, score.figure(column)) for column in columns)
     return {
         column: FigurePayload(

@@ -493,10 +493,15 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
     facts["columns"] = _columns(payload.entries)
     if not payload.steps:
         facts["runs"] = msgspec.Raw(steps or joined_steps(payload))
-    text = msgspec.json.encode(facts)
+    return b"window.levelbench.board(" + safe_json(facts) + b");\n"
+
+
+def safe_json(value: object) -> bytes:
+    """``value`` as JSON in which nothing can end a script or a line; figures that are not finite are ``null``."""
+    text = msgspec.json.encode(value)
     for character, escaped in _UNSAFE.items():
         text = text.replace(character, escaped)
-    return b"window.levelbench.board(" + text + b");\n"
+    return text
 
 
 def _columns(entries: Sequence[EntryPayload]) -> dict[str, object]:

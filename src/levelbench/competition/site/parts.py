@@ -47,6 +47,7 @@ def _named() -> dict[str, tuple[str, bytes]]:
     contents = {
         "board.css": f"{style_sheet()}\n@media screen{{{chosen}}}\n{series}\n{own}".encode(),
         "board.js": b"".join((folder / name).read_bytes() for name in _SCRIPTS),
+        "search.js": b"".join((folder / name).read_bytes() for name in ("dom.js", "search.js")),
         "theme.js": (folder / "theme.js").read_bytes(),
         "icon.svg": (folder / "icon.svg").read_bytes(),
     }
