@@ -186,7 +186,7 @@ def _row(board: BoardPayload, mode: str) -> list[str]:
         "–".join(dict.fromkeys([*years[:1], *years[-1:]])),
         _text(board.entries[at], column),
         inside("", holder.page, _text(holder, column)),
-        number(ratio) if math.isfinite(ratio) else ABSENT,
+        f"{number(ratio)}×" if math.isfinite(ratio) else ABSENT,
         holder.figures[column].ranks.replace(" to ", "–") or "not tested",
         _text(holder, cost),
         min(costs, default=(0.0, ABSENT))[1].partition(" [")[0],

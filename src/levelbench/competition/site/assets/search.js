@@ -14,8 +14,8 @@
       cell("rank", "Rank", rank === null ? "–" : String(rank), ranks ? el("small", { class: "tested" }, ranks.replace(" to ", "–")) : null),
       el("th", { scope: "row", class: "entry" }, el("a", { href: board.inside(page) }, model), el("small", {}, author)),
       cell("figure n", "Time or latency", el("b", {}, figure.split(" [")[0])),
-      cell("figure n", "Cost", cost.split(" [")[0]),
-      cell("figure n", "Energy", energy),
+      cell("also n", "Cost", cost.split(" [")[0]),
+      cell("also n", "Energy", energy),
       cell("framework", "Task", el("a", { href: board.inside(boardPage) }, task), el("small", {}, ` ${rules}`)),
       cell("hardware", "Hardware", hardware),
       cell("date", "Date", board.date(date)));
