@@ -151,3 +151,23 @@ def test_the_search_finds_entries_of_all_boards_and_loads_them_only_when_asked(f
     assert page.get_attribute("#search tbody a", "href").startswith("entries/cifar10-training-first-")
     assert wrong == []
     assert TARGET.metric == "top1"
+
+
+@pytest.mark.parametrize("how", ["a move", "a link into it"])
+def test_the_data_of_a_large_board_is_loaded_at_the_first_move_or_for_a_link_into_it(
+    folder, site, shared, monkeypatch, how
+):
+    monkeypatch.setattr("levelbench.competition.site.build.LATER_BYTES", 0)
+    build(folder, site, today=DAY)
+    wrong = []
+    page = watched(shared, wrong)
+    page.goto((site / "cifar10_dawnbench-1.0.html").as_uri() + ("" if how == "a move" else "#sort=date"))
+    if how == "a move":
+        assert page.locator("script[src^='data/']").count() == 0
+        assert page.locator("#ranking tbody tr").count() == 3
+        page.mouse.move(50, 50)
+    page.wait_for_selector("html[data-ready=yes]")
+    assert page.locator("script[src^='data/']").count() == 1
+    page.fill("#filters input[type=search]", "second")
+    page.wait_for_function("document.querySelectorAll('#ranking tbody tr').length === 1")
+    assert wrong == []

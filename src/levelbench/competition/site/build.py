@@ -79,6 +79,8 @@ CARRIED_BYTES = 1 << 15
 files, which file systems are slow at."""
 MOST_APART = 50
 """The most separate boards of scenarios per task and ruleset: authors choose bounds and queries freely."""
+LATER_BYTES = 1 << 18
+"""A board with more data than this (about 900 entries) opens with its static table: 30 kB instead of its megabytes."""
 TOO_MANY = (
     f"Its scenario is not among the {MOST_APART} with the most entries, which have a board. "
     "Measure a latency bound or a number of samples per query that others measured."
@@ -458,7 +460,7 @@ def _write_board(place: SiteFolder, board: BoardPayload, steps: bytes, links: Se
     # Named after its content: a page written earlier keeps its own.
     board.data = f"data/{board.slug}-{_digest(content)}.js"
     place.put(board.data, content)
-    place.put(board.page, task_page(board, links).encode("utf-8", "replace"))
+    place.put(board.page, task_page(board, links, later=len(content) > LATER_BYTES).encode("utf-8", "replace"))
 
 
 def _digest(content: bytes) -> str:

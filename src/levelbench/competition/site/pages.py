@@ -75,10 +75,11 @@ _CURVES = Html(
 """The container for the curves that the script draws."""
 
 
-def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> str:
+def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = (), *, later: bool = False) -> str:
     """The page of one board, as an HTML document; its script reads ``payload.data``.
 
-    ``others`` are titles and pages of the task's boards of other scenarios.
+    ``others`` are titles and pages of the task's boards of other scenarios. ``later``: the script reads the data when
+    the reader first moves, for a board so large that it would make the page slow to open.
     """
     root = root_of(payload.page)
     columns = [column for column in payload.columns() if any(column in entry.figures for entry in payload.entries)]
@@ -110,7 +111,9 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
         ),
     )
     scripts = fill(
-        '<script src="{root}{script}" defer></script><script src="{root}{data}" defer></script>',
+        '<script src="{root}{script}" data-later="{root}{data}" defer></script>'
+        if later
+        else '<script src="{root}{script}" defer></script><script src="{root}{data}" defer></script>',
         root=root,
         script=asset("board.js"),
         data=payload.data,
