@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.cli.test_board_import import entry
 from tests.competition.exchange.mlperf.conftest import good_events, written
+from tests.competition.exchange.test_algoperf import log
 from tests.competition.site.leaderboards import write
 
 from levelbench.competition.exchange import systems_in
@@ -12,7 +13,7 @@ from levelbench.competition.exchange import systems_in
 
 @pytest.fixture
 def downloads(tmp_path):
-    """A clone of DAWNBench's entries, five logs of MLPerf, and a leaderboard, as somebody keeps them."""
+    """A clone of DAWNBench's entries, logs of MLPerf and AlgoPerf, and a leaderboard, as somebody keeps them."""
     place = tmp_path / "downloads"
     entry(place / "dawn-bench-entries", "a_resnet9_1v100_pytorch", costPerHour=3.06)
     logs = place / "round" / "someone" / "results" / "box" / "resnet"
@@ -21,12 +22,15 @@ def downloads(tmp_path):
         events = good_events(benchmark="resnet", seed=seed, values=(0.5 + seed / 100, 0.76))
         (logs / f"result_{seed}.txt").write_text(written(events))
     write(place / "board", "own", 30.0)
+    for trial in range(15):
+        folder = place / "nadamw" / f"study_{trial // 5}" / "ogbg_jax" / f"trial_{trial % 5 + 1}"
+        log(folder, [(10.0 + trial, 0.2), (20.0 + trial, 0.29)], "mean_average_precision", None)
     return place
 
 
 def test_every_system_below_a_folder_is_found(downloads):
     assert sorted((kind, path.relative_to(downloads).as_posix()) for kind, path in systems_in(downloads)) == [
-        ("dawnbench", "dawn-bench-entries"), ("levelbench", "board"), ("mlperf", "."),
+        ("algoperf", "."), ("dawnbench", "dawn-bench-entries"), ("levelbench", "board"), ("mlperf", "."),
     ]  # fmt: skip
 
 
@@ -34,10 +38,10 @@ def test_one_command_makes_a_site_of_all_of_them(call, downloads, tmp_path):
     code, out, err = call("board", "museum", downloads, "-o", tmp_path / "site")
     assert (code, err) == (0, "")
     assert "1 entry of dawnbench\n" in out
-    assert "3 entries on 2 boards" in out
+    assert "4 entries on 3 boards" in out
     page = (tmp_path / "site" / "index.html").read_text()
     assert "<title>A museum of time to accuracy</title>" in page
-    assert page.count('<tr><th scope="row"') == 2
+    assert page.count('<tr><th scope="row"') == 3
 
 
 @pytest.mark.parametrize(("text", "why", "code"), [("0:01:12", "", 0), ("0:01:13", "", 1), ("0:01:13", "a slip", 0)])
@@ -52,7 +56,7 @@ def test_a_published_score_that_differs_without_a_reason_ends_in_1(call, downloa
 def test_the_leaderboard_is_kept_where_asked(call, downloads, tmp_path):
     call("board", "museum", downloads, "-o", tmp_path / "site", "--board", tmp_path / "kept", "--title", "Ours")
     assert (tmp_path / "kept" / "board.toml").read_text() == 'title = "Ours"\n'
-    assert len(list((tmp_path / "kept").glob("*/training/*.json"))) == 3
+    assert len(list((tmp_path / "kept").glob("*/training/*.json"))) == 4
 
 
 def test_a_folder_with_nothing_to_read_is_a_usage_error(call, tmp_path):
@@ -67,5 +71,5 @@ def test_what_cannot_be_read_is_named_and_stops_nothing(call, downloads, tmp_pat
     code, out, _ = call("board", "museum", downloads, "-o", tmp_path / "site", "--json")
     answer = json.loads(out)
     assert code == 1
-    assert answer["read"] == {"dawnbench": 1, "mlperf": 1, "levelbench": 1}
+    assert answer["read"] == {"algoperf": 1, "dawnbench": 1, "mlperf": 1, "levelbench": 1}
     assert "b.json" in answer["problems"][0]

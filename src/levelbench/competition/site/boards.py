@@ -139,18 +139,26 @@ def ranking_words(rules: RulesetFacts) -> str:
 TITLES = {
     # The display names of tasks; others keep their own.
     "autoencoder": "Autoencoder",
+    "bert": "BERT",
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",
     "digits": "Digits",
+    "dlrm": "DLRM",
+    "dlrm_dcnv2": "DLRM DCNv2",
     "fashion-mnist": "Fashion-MNIST",
+    "gpt3": "GPT-3",
     "imagenet": "ImageNet",
     "maskrcnn": "Mask R-CNN",
     "resnet": "ResNet",
+    "retinanet": "RetinaNet",
+    "rnnt": "RNN-T",
     "spam": "Spam",
     "squad": "SQuAD",
     "ssd": "SSD",
+    "stable_diffusion": "Stable Diffusion",
     "tabular": "Tabular regression",
     "translation-en-es": "Translation, English to Spanish",
+    "unet3d": "U-Net 3D",
 }
 
 

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from itertools import product
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -204,12 +205,13 @@ _MOST_DRAWN = 24
 
 
 def _records(boards: Sequence[BoardPayload]) -> Html:
-    """The record over the years in each board's first column of training and of inference that ever fell."""
+    """The record over the years of each time, latency and throughput that was ever improved."""
     figures = []
+    columns: tuple[Column, ...] = ("time", "latency", "throughput")
     for board in boards:
-        for column in ("time", "latency", "throughput"):
-            found = board.progress.get(column, [])
-            if len(found) < 2 or len(board.divisions()) > 1:
+        for column, division in product(columns, board.divisions()):
+            found = [each for each in board.progress.get(column, []) if board.entries[each[2]].division == division]
+            if len(found) < 2:
                 continue
             own = [board.entries[at] for _, _, at in found]
             told = [(_text(entry, column), f"{entry.model}, {entry.author}", entry.page) for entry in own]
@@ -218,7 +220,8 @@ def _records(boards: Sequence[BoardPayload]) -> Html:
                 board.generated,
                 column,
             )
-            title = many([inside("", board.page, board.task_title), f": {TITLES[column].lower()}"])
+            where = f", {division} division" if len(board.divisions()) > 1 else ""
+            title = many([inside("", board.page, board.task_title), f": {TITLES[column].lower()}{where}"])
             figures.append(
                 fill("<figure><figcaption>{title}</figcaption>{drawing}</figure>", title=title, drawing=drawing)
             )
@@ -241,6 +244,7 @@ def search_script(boards: Sequence[BoardPayload]) -> bytes:
                 at, entry.page, entry.model, entry.author, entry.hardware, entry.framework, entry.date[:10],
                 *([None, "", ABSENT] if figure is None else [figure.rank, figure.ranks, figure.text]),
                 ABSENT if cost is None else cost.text, _text(entry, "energy"),
+                entry.division if len(board.divisions()) > 1 else "",
             ])  # fmt: skip
     titles = [[board.task_title, board.page, board.ruleset.id] for board in boards]
     return b"window.levelbench.found(" + safe_json([titles, rows]) + b");\n"

@@ -7,7 +7,7 @@
   let titles = [];
 
   function shown(row) {
-    const [at, page, model, author, hardware, , date, rank, ranks, figure, cost, energy] = row;
+    const [at, page, model, author, hardware, , date, rank, ranks, figure, cost, energy, division] = row;
     const [task, boardPage, rules] = titles[at];
     const cell = (kind, label, ...content) => el("td", { class: kind, "data-label": label }, ...content);
     return el("tr", {},
@@ -16,7 +16,7 @@
       cell("figure n", "Time or latency", el("b", {}, figure.split(" [")[0])),
       cell("also n", "Cost", cost.split(" [")[0]),
       cell("also n", "Energy", energy),
-      cell("framework", "Task", el("a", { href: board.inside(boardPage) }, task), el("small", {}, ` ${rules}`)),
+      cell("framework", "Task", el("a", { href: board.inside(boardPage) }, task), el("small", {}, ` ${rules}${division ? `, ${division}` : ""}`)),
       cell("hardware", "Hardware", hardware),
       cell("date", "Date", board.date(date)));
   }
