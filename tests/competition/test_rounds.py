@@ -119,6 +119,17 @@ def test_an_entry_that_joins_a_frozen_round_is_refused(clean, folder):
     assert found(clean, folder) == {("digits/training/three.json", "own-1.0 was frozen on 2026-12-02 without it")}
 
 
+def test_a_site_under_frozen_rules_shows_no_entry_of_other_rules(clean, folder):
+    put(clean, folder, "ours", ruleset="levelbench-1.0")
+    before = build(folder, folder.parent / "site", ruleset="own-1.0", today=clean.today)
+    frozen(folder)
+    after = build(folder, folder.parent / "site", ruleset="own-1.0", today=clean.today)
+    assert (before.entries, after.entries) == (3, 2)
+    (missing,) = after.not_shown
+    assert missing.file == "digits/training/ours.json"
+    assert "own-1.0 was frozen on 2026-12-02 without it" in missing.reasons[0]
+
+
 def test_a_frozen_entry_that_moves_to_other_rules_was_changed(clean, folder):
     frozen(folder)
     put(clean, folder, "one", ruleset="levelbench-1.0")

@@ -32,7 +32,9 @@ __all__ = [
     "finding_lines",
     "freeze_round",
     "score_entry",
+    "site_of",
     "summary_line",
+    "tell_of_site",
     "worst_of_linter",
 ]
 
@@ -344,29 +346,15 @@ def build_site(
     the others are built anyway, and the exit code is 1. Entries that nearly copy others, or are not comparable with
     most of their board, are listed, and shown with that doubt next to their rank.
     """
-    from levelbench.cli.board_limits import known_limits
     from levelbench.cli.rerun_verb import read_badges
-    from levelbench.competition.claims import remarks_on_entry
     from levelbench.competition.site.boards import ranking_table
-    from levelbench.competition.site.build import build
 
-    jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
-    built = build(
-        folder,
-        output,
-        ruleset=ruleset,
-        base_url=base_url,
-        processes=jobs,
-        top=top,
-        lint=remarks_on_entry,
-        limits=known_limits,
-        reruns=read_badges(verified) if verified is not None else None,
-    )
+    reruns = read_badges(verified) if verified is not None else None
+    built = site_of(folder, output, jobs=jobs, top=top, ruleset=ruleset, base_url=base_url, reruns=reruns)
     if as_json:
         shared.emit_json(built)
     else:
-        for line in _build_lines(built):
-            click.echo(one_line(line))
+        tell_of_site(built)
         tables = [ranking_table(each, short=True) for each in built.rankings[:_MOST_RANKINGS]]
         if tables:
             click.echo()
@@ -376,6 +364,22 @@ def build_site(
                 shared.say(one_line(how))
     wrong = built.errors or built.not_shown or (strict and built.warnings)
     return 1 if wrong else 0
+
+
+def site_of(folder: Path, output: Path, *, jobs: int | None, top: int, **given: Any) -> Built:
+    """Build the site with the linter and the limits that a check knows; ``given`` are further settings of a build."""
+    from levelbench.cli.board_limits import known_limits
+    from levelbench.competition.claims import remarks_on_entry
+    from levelbench.competition.site.build import build
+
+    processes = jobs or min(len(os.sched_getaffinity(0)), 8)
+    return build(folder, output, processes=processes, top=top, lint=remarks_on_entry, limits=known_limits, **given)
+
+
+def tell_of_site(built: Built) -> None:
+    """Print what was built, then the doubts, then what is not shown and why."""
+    for line in _build_lines(built):
+        click.echo(one_line(line))
 
 
 def _build_lines(built: Built) -> list[str]:

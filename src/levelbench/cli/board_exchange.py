@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,16 @@ if TYPE_CHECKING:
     from levelbench.competition.entries import Submission
     from levelbench.report.tables import Table
 
-__all__ = ["export", "import_entries", "import_tables", "profile_scores", "ranked", "read_entries", "shortened"]
+__all__ = [
+    "export",
+    "import_entries",
+    "import_tables",
+    "museum",
+    "profile_scores",
+    "ranked",
+    "read_entries",
+    "shortened",
+]
 
 _MILLION = 1_000_000
 _BY_VALUE = "in the order of values, as its own rules have it; differences are not tested"
@@ -379,6 +389,96 @@ def _print_doubts(submissions: Sequence[Submission], no_doubts: bool) -> None:
 
 def _kind(doubt: str) -> str:
     return doubt.partition(":")[0]
+
+
+@click.command("museum")
+@click.argument("data", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the site.")
+@click.option("--published", type=click.Path(path_type=Path), help="CSV of printed scores: entry,column,published,why.")
+@click.option(
+    "--board",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder to keep the leaderboard in; its entries of the same names are replaced.",
+)
+@click.option("--title", default="A museum of time to accuracy", show_default=True, help="Title of a new leaderboard.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one per processor]")
+@shared.answer_options
+def museum(
+    data: tuple[Path, ...],
+    output: Path,
+    published: Path | None,
+    board: Path | None,
+    title: str,
+    jobs: int | None,
+    as_json: bool,
+) -> int:
+    """Build one site of everything that other systems published and that is in DATA: folders, logs, archives.
+
+    \b
+      levelbench board museum dawn-bench-entries training_results_v0.6 algoperf-logs -o site
+      levelbench board museum downloads -o site --published printed.csv
+
+    Finds clones of DAWNBench's entries, MLPerf Training's result logs, AlgoPerf's logs, and leaderboards of levelbench.
+    The front page has the tasks of all systems, the records over the years, and a search over all entries, with cost
+    and energy beside time. With --published it says which printed scores are reproduced, digit by digit. Exit code 1 if
+    a file could not be read or shown, or a score differs without a reason in the column why.
+    """
+    from tempfile import TemporaryDirectory
+
+    from levelbench.cli.board_check import site_of, tell_of_site
+    from levelbench.competition.site.index import published_words, read_published
+
+    printed = read_published(published) if published is not None else []
+    with TemporaryDirectory() as made:
+        folder = board or Path(made)
+        counts, problems = _collect(data, folder, title)
+        built = site_of(folder, output, jobs=jobs, top=0, published=printed)
+    if as_json:
+        shared.emit_json({"read": counts, "problems": problems, "site": built})
+    else:
+        for line in [*(f"{plural(count, 'entry', 'entries')} of {what}" for what, count in counts.items())]:
+            click.echo(shared.visible(line))
+        tell_of_site(built)
+        if printed:
+            shared.say(published_words(built.published))
+        for each in problems:
+            click.echo(shared.visible(f"not read: {each}"), err=True)
+    bare = any(each.page and not each.agrees and not each.published.why for each in built.published)
+    return 1 if problems or built.errors or built.not_shown or bare else 0
+
+
+def _collect(data: Sequence[Path], folder: Path, title: str) -> tuple[dict[str, int], list[str]]:
+    """Import all that is found into the leaderboard ``folder``: the number of entries by system, and what failed."""
+    from levelbench.competition.entries import read_submission, write_whole
+    from levelbench.competition.exchange import entry_paths, place, systems_in
+    from levelbench.competition.leaderboard import BOARD
+
+    counts: Counter[str] = Counter()
+    problems: list[str] = []
+    entries: list[Submission] = []
+    for root in data:
+        found = systems_in(root)
+        if not found:
+            problems.append(f"{root}: no entries or logs of DAWNBench, MLPerf, AlgoPerf or levelbench are in it")
+        for kind, path in found:
+            try:
+                if kind == "levelbench":
+                    read, wrong = [read_submission(each) for _, each in entry_paths(path)], list[str]()
+                else:
+                    read, wrong = _read_results(kind, path, {})
+            except LevelbenchError as error:
+                problems.append(f"{path}: {error.found}; {error.do}")
+                continue
+            entries += read
+            problems += wrong
+            counts[kind] += len(read)
+    if not entries:
+        do = "give clones of dawn-bench-entries, results of MLPerf Training, or logs of AlgoPerf"
+        raise UsageError("building a museum", problems[0] if problems else "there are no entries", do)
+    place(entries, folder, force=True)
+    if not (folder / BOARD).exists():
+        write_whole(folder / BOARD, f"title = {json.dumps(title)}\n")
+    return dict(counts), problems
 
 
 _EXPORTED = ("dawnbench", "mllog", "csv", "parquet")

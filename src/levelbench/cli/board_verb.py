@@ -19,6 +19,7 @@ WORDS = {
     "build": "Build the static site of a leaderboard.",
     "verify": "Run an entry again from its own source, and see whether its claim holds.",
     "import": "Read other systems' entries and logs into a leaderboard.",
+    "museum": "Build one site of what other systems published.",
     "export": "Write entries in other systems' formats.",
     "keys": "Make a key, show it, sign an entry.",
 }
@@ -30,6 +31,7 @@ _COMMANDS = {
     "build": "board_check:build_site",
     "verify": "rerun_verb:verify",
     "import": "board_exchange:import_entries",
+    "museum": "board_exchange:museum",
     "export": "board_exchange:export",
     "keys": "board_submit:keys",
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from statistics import median
 from types import MappingProxyType
 from typing import Literal
@@ -185,7 +185,7 @@ def is_within(value: float, bounds: Bounds) -> bool:
 
 Column = Literal["time", "cost", "samples", "steps", "energy", "latency", "throughput", "inference_cost"]
 COLUMNS: tuple[Column, ...] = ("time", "cost", "samples", "steps", "energy", "latency", "throughput", "inference_cost")
-"""Training has time and cost, and samples, steps or energy if the rules rank by it.
+"""Training has time and cost, energy if its runs state it, and samples or steps if the rules rank by it.
 
 Inference has the last, and latency or throughput depending on the scenario.
 """
@@ -271,7 +271,7 @@ class EntryScore(Struct, frozen=True, kw_only=True):
     cost: BoardFigure = absent("an entry of inference")
     samples: BoardFigure = absent("the rules do not rank by it")
     steps: BoardFigure = absent("the rules do not rank by it")
-    energy: BoardFigure = absent("the rules do not rank by it")
+    energy: BoardFigure = absent("its runs do not state it")
     latency: BoardFigure = absent("an entry of training")
     inference_cost: BoardFigure = absent("an entry of training")
     throughput: BoardFigure = absent("ranked by another figure")
@@ -446,9 +446,10 @@ class Placing(Struct, frozen=True, gc=False):
 def rank(figures: Sequence[BoardFigure], *, by_test: bool) -> list[Placing]:
     """The place of each figure of one column, in the given order. Less is better, equal values share a rank.
 
-    ``by_test``: figures of fewer than three runs have no rank; the others are compared in pairs by the verdict's test
-    of their samples. A figure is distinguishable from one above it if it is slower by that test as well, with a p value
-    below 5 % after Holm's correction over all tests of the column. Otherwise values decide alone.
+    Figures of three runs or more are compared in pairs by the verdict's test of their samples. A figure is
+    distinguishable from one above it if it is slower by that test as well, with a p value below 5 % after Holm's
+    correction over all tests of the column. ``by_test``: figures of fewer runs have no rank. Otherwise they have one,
+    and the ranks that the tests leave open to others allow for them to be anywhere.
     """
     known = sorted(
         (value, index)
@@ -466,10 +467,19 @@ def rank(figures: Sequence[BoardFigure], *, by_test: bool) -> list[Placing]:
     for at, (value, index) in enumerate(known):
         place = at + 1 if at == 0 or value != known[at - 1][0] else place
         found[index] = Placing(place, times[value] > 1)
-    if by_test and known:
-        order_of = [index for _, index in known]
-        for index, tested in zip(order_of, _tested([figures[each] for each in order_of]), strict=True):
-            found[index] = msgspec.structs.replace(tested, rank=found[index].rank, shared=found[index].shared)
+    order_of = [index for _, index in known]
+    testable = [index for index in order_of if len(figures[index].sample) >= LEAST_RUNS]
+    above = dict(pairwise(order_of))
+    neighbours = {after for before, after in pairwise(testable) if above[before] == after}
+    rest = len(known) - len(testable)
+    for index, tested in zip(testable, _tested([figures[each] for each in testable]), strict=True):
+        found[index] = msgspec.structs.replace(
+            tested,
+            rank=found[index].rank,
+            shared=found[index].shared,
+            worst=None if tested.worst is None else tested.worst + rest,
+            p_above=tested.p_above if index in neighbours else None,
+        )
     return found
 
 

@@ -396,9 +396,11 @@ def _training(
     fault, said = judged_mean(submission, rules, target)
     needed = _ends(submission) if by_mean else times
     time = absent(fault) if fault else _with_words(aggregate(needed, rules.aggregation), said)
-    other = {} if rules.ranked_by in ("time", "cost") else {rules.ranked_by: absent(fault)}
-    if other and not fault:
-        other = {rules.ranked_by: _with_words(_other_figure(submission, rules, target, needed), said)}
+    ranked = {rules.ranked_by}.difference(("time", "cost"))
+    more = {*ranked, *(["energy"] if any(run.energy_j is not None for run in submission.runs) else [])}
+    other = dict.fromkeys(more, absent(fault))
+    if not fault:
+        other = {what: _with_words(_other_figure(submission, rules, target, needed, what), said) for what in more}
     cost = _training_cost(submission, rules, time)
     share = wilson(reached, n) if n else None
     return _plain(
@@ -453,13 +455,13 @@ def _with_words(figure: BoardFigure, said: str) -> BoardFigure:
 
 
 def _other_figure(
-    submission: Submission, rules: Ruleset, target: Target, needed: Sequence[float | None]
+    submission: Submission, rules: Ruleset, target: Target, needed: Sequence[float | None], what: str
 ) -> BoardFigure:
     """The samples, steps or joules that the runs needed; ``needed`` has their seconds, ``None`` for never.
 
     A record has one total of its energy, so what a run uses after the target counts as well.
     """
-    what, crossing, values = rules.ranked_by, crossing_of(submission, rules), list[float | None]()
+    crossing, values = crossing_of(submission, rules), list[float | None]()
     methods = {run.energy_method for run, time_s in zip(submission.runs, needed, strict=True) if time_s is not None}
     for at, (run, time_s) in enumerate(zip(submission.runs, needed, strict=True)):
         value: float | None = None

@@ -8,7 +8,8 @@ from tests.competition.site.by_hand import entry, figure, submission
 from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.site import FindingCounts, Leader, NotShown, OriginFacts
 from levelbench.competition.site.boards import script
-from levelbench.competition.site.pages import entry_page, index_page, task_page
+from levelbench.competition.site.index import index_page
+from levelbench.competition.site.pages import entry_page, task_page
 from levelbench.competition.site.parts import assets
 
 __all__ = ["FOLLOW", "names", "small_site", "watched", "write_site"]

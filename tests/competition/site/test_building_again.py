@@ -42,7 +42,8 @@ def test_one_changed_entry_makes_its_page_and_the_board_again_and_nothing_else(f
     built = build(folder, site, today=DAY)
     kinds = sorted(re.sub(DIGEST, ".", name) for name in built.written)
     assert kinds == [
-        "cifar10_dawnbench-1.0.html", "data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-second.html",
+        "cifar10_dawnbench-1.0.html", "data/cifar10_dawnbench-1.0.js", "data/search.js",
+        "entries/cifar10-training-second.html",
         "index.html", "leaderboard.csv", "leaderboard.json", "leaderboard.md",
     ]  # fmt: skip
 
@@ -75,7 +76,7 @@ def test_the_page_of_an_entry_that_is_gone_goes_too(folder, site):
     (folder / "cifar10/training/third.json").unlink()
     built = build(folder, site, today=DAY)
     gone = sorted(re.sub(DIGEST, ".", name) for name in built.removed)
-    assert gone == ["data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-third.html"]
+    assert gone == ["data/cifar10_dawnbench-1.0.js", "data/search.js", "entries/cifar10-training-third.html"]
     assert_whole(site)
 
 

@@ -11,7 +11,8 @@ from levelbench.competition.checks import EntryFinding
 from levelbench.competition.figures import FLAGS
 from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.site import Leader, NotShown, OriginFacts
-from levelbench.competition.site.pages import entry_page, index_page, task_page
+from levelbench.competition.site.index import ComparedScore, PublishedScore, index_page
+from levelbench.competition.site.pages import entry_page, task_page
 from levelbench.competition.site.parts import asset, assets
 from levelbench.records.schema import Target
 
@@ -48,8 +49,9 @@ def all_pages(by_hand):
         whole.target = Target(text, 0.9)
         card = (whole, [Leader("time", text, text, text, text)])
         files = [NotShown(text, [text])]
+        scores = [ComparedScore(PublishedScore(text, "time", text, text), text, page) for page in ("", text)]
         return {
-            "index": index_page(text, text, 1, [card], files, files, feed=text),
+            "index": index_page(text, text, 1, [card], files, files, feed=text, search=text, published=scores),
             "task": task_page(whole),
             "entry": entry_page(whole, whole.entries[0], by_hand.submission(text), [finding]),
         }

@@ -171,8 +171,8 @@ def test_an_entry_of_one_scenario_changes_its_own_board_and_no_other(folder, sit
     measure(folder, "offline-a", *MEASURED["offline"], notes="Again.", price=None)
     built = build(folder, site, today=DAY)
     assert sorted(re.sub(DIGEST, ".", name) for name in built.written) == [
-        "data/digits_levelbench-1.0_offline.js", "digits_levelbench-1.0_offline.html",
-        "entries/digits-inference-offline-a.html", "leaderboard.csv", "leaderboard.json",
+        "data/digits_levelbench-1.0_offline.js", "data/search.js", "digits_levelbench-1.0_offline.html",
+        "entries/digits-inference-offline-a.html", "index.html", "leaderboard.csv", "leaderboard.json",
         "leaderboard.md",
     ]  # fmt: skip
     for path in folder.rglob("server-*.json"):

@@ -139,7 +139,13 @@ def test_a_change_of_it_makes_its_page_and_all_of_its_boards_again(folder, site,
     built = build(folder, site, today=DAY)
     names = [name.removesuffix(".html") for name in BOARDS]
     assert sorted(re.sub(DIGEST, ".", name) for name in built.written if "leaderboard" not in name) == sorted(
-        [*(f"data/{name}.js" for name in names), *BOARDS, "entries/digits-inference-ada.html", "index.html"]
+        [
+            *(f"data/{name}.js" for name in names),
+            "data/search.js",
+            *BOARDS,
+            "entries/digits-inference-ada.html",
+            "index.html",
+        ]
     )
     assert build(folder, site, today=DAY).written == []
     build(folder, tmp_path / "fresh", today=DAY)

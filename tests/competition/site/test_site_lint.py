@@ -33,7 +33,7 @@ def folder(tmp_path):
 def pages(site):
     (entry,) = (site / "entries").glob("*.html")
     (board,) = site.glob("cifar10*.html")
-    (data,) = (site / "data").glob("*.js")
+    (data,) = (site / "data").glob("*_*.js")
     return entry.read_text(), board.read_text(), data.read_text()
 
 

@@ -8,7 +8,8 @@ from tests.competition.site.leaderboards import DAY, inference, measure
 
 from levelbench.competition.site.boards import TWIN, filled, leaders_of, ranking_table, rankings, standing
 from levelbench.competition.site.build import build
-from levelbench.competition.site.pages import index_page, task_page
+from levelbench.competition.site.index import index_page
+from levelbench.competition.site.pages import task_page
 from levelbench.report.tables import to_markdown
 
 

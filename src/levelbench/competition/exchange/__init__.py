@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -61,6 +62,38 @@ def unplaced(part: Struct | None, name: str, placed: Sequence[str] = ()) -> Iter
     for each in part.__struct_fields__ if part is not None else ():
         if each not in placed and getattr(part, each) not in (None, [], {}):
             yield f"{name}.{each}"
+
+
+_DAWNBENCH = ("CIFAR10", "ImageNet", "SQuAD")
+_ARCHIVES = (".tar", ".tar.gz", ".tgz")
+_LOG = re.compile(r"result_\d{1,6}\.txt")
+_DEEPEST = 12
+
+
+def systems_in(root: Path) -> list[tuple[str, Path]]:
+    """What there is to read in ``root``, by its names alone: the system and where to read it, each place once.
+
+    The systems are ``dawnbench`` (a clone of its entries), ``mlperf`` (logs of training, or an archive, which may hold
+    them), ``algoperf`` (a folder of its logs) and ``levelbench`` (a leaderboard). Links are not followed.
+    """
+    if root.is_file():
+        return [("mlperf", root)] if root.name.endswith(_ARCHIVES) or _LOG.fullmatch(root.name) else []
+    found: dict[tuple[str, Path], None] = {}
+    for place, inner, names in os.walk(root):
+        folder = Path(place)
+        depth = len(folder.relative_to(root).parts)
+        inner[:] = sorted(each for each in inner if depth < _DEEPEST and not each.startswith("."))
+        if folder.name in ("train", "inference") and folder.parent.name in _DAWNBENCH:
+            found["dawnbench", folder.parent if folder.parent == root else folder.parents[1]] = None
+        elif folder.name in ("training", "inference") and any(name.endswith(".json") for name in names):
+            found["levelbench", folder.parents[1]] = None
+        if "eval_measurements.csv" in names:
+            found["algoperf", root] = None
+        if any(map(_LOG.fullmatch, names)):
+            found["mlperf", root] = None
+        for name in sorted(each for each in names if each.endswith(_ARCHIVES)):
+            found["mlperf", folder / name] = None
+    return list(found)
 
 
 _LONGEST = 80

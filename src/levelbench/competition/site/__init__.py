@@ -402,6 +402,8 @@ def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
     columns: Sequence[Column] = (measured, "inference_cost")
     if score.mode == "training":
         columns = tuple(dict.fromkeys((rules.ranked_by, "time", "cost")))
+        if score.energy.value is not None and "energy" not in columns:
+            columns = (*columns, "energy")
     rounding, figures = rules.cost.rounding, ((column, score.figure(column)) for column in columns)
     return {
         column: FigurePayload(

@@ -123,7 +123,10 @@ def board_slug(task: str, ruleset: str, scenario: RankedScenario | None = None) 
 def ranking_words(rules: RulesetFacts) -> str:
     """How the entries of a board are ranked, as sentences."""
     if not rules.by_test:
-        return f"Entries are in the order of their values, as the rules {rules.id} say; differences are not tested."
+        return (
+            f"Entries are in the order of their values, as the rules {rules.id} say. Below a rank are the ranks that "
+            f"tests leave open, if an entry has {LEAST_RUNS} runs; differences between fewer runs are not tested."
+        )
     return (
         "Entries are ranked by value. Each pair is compared by the test of a verdict on their runs, with Holm's "
         "correction over all pairs: at most one table in twenty calls equal entries distinguishable. Below a rank are "
@@ -136,18 +139,26 @@ def ranking_words(rules: RulesetFacts) -> str:
 TITLES = {
     # The display names of tasks; others keep their own.
     "autoencoder": "Autoencoder",
+    "bert": "BERT",
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",
     "digits": "Digits",
+    "dlrm": "DLRM",
+    "dlrm_dcnv2": "DLRM DCNv2",
     "fashion-mnist": "Fashion-MNIST",
+    "gpt3": "GPT-3",
     "imagenet": "ImageNet",
     "maskrcnn": "Mask R-CNN",
     "resnet": "ResNet",
+    "retinanet": "RetinaNet",
+    "rnnt": "RNN-T",
     "spam": "Spam",
     "squad": "SQuAD",
     "ssd": "SSD",
+    "stable_diffusion": "Stable Diffusion",
     "tabular": "Tabular regression",
     "translation-en-es": "Translation, English to Spanish",
+    "unet3d": "U-Net 3D",
 }
 
 
@@ -490,10 +501,15 @@ def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
     facts["columns"] = _columns(payload.entries)
     if not payload.steps:
         facts["runs"] = msgspec.Raw(steps or joined_steps(payload))
-    text = msgspec.json.encode(facts)
+    return b"window.levelbench.board(" + safe_json(facts) + b");\n"
+
+
+def safe_json(value: object) -> bytes:
+    """``value`` as JSON in which nothing can end a script or a line; figures that are not finite are ``null``."""
+    text = msgspec.json.encode(value)
     for character, escaped in _UNSAFE.items():
         text = text.replace(character, escaped)
-    return b"window.levelbench.board(" + text + b");\n"
+    return text
 
 
 def _columns(entries: Sequence[EntryPayload]) -> dict[str, object]:

@@ -40,6 +40,7 @@ from levelbench.competition.leaderboard import (
     curves_of,
     shared_out,
     submission_paths,
+    thawed,
 )
 from levelbench.competition.rivals import EntryTrace, Rivals, doubts_at_rank
 from levelbench.competition.rulesets import Ruleset, task_rules
@@ -60,7 +61,8 @@ from levelbench.competition.site.boards import (
     script,
     steps_script,
 )
-from levelbench.competition.site.pages import MOST_OTHERS, entry_page, index_page, task_page
+from levelbench.competition.site.index import ComparedScore, PublishedScore, compared, index_page, search_script
+from levelbench.competition.site.pages import MOST_OTHERS, entry_page, task_page
 from levelbench.competition.site.parts import assets
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError, UsageError
 from levelbench.measure.clocks import utc_now
@@ -77,6 +79,8 @@ CARRIED_BYTES = 1 << 15
 files, which file systems are slow at."""
 MOST_APART = 50
 """The most separate boards of scenarios per task and ruleset: authors choose bounds and queries freely."""
+LATER_BYTES = 1 << 18
+"""A board with more data than this (about 900 entries) opens with its static table: 30 kB instead of its megabytes."""
 TOO_MANY = (
     f"Its scenario is not among the {MOST_APART} with the most entries, which have a board. "
     "Measure a latency bound or a number of samples per query that others measured."
@@ -88,7 +92,7 @@ class Built(Struct):
 
     ``rankings`` has the first rows of every ranking. ``errors`` and ``warnings`` count the findings about all files.
     ``near`` are the files with doubts compared with others: (near) copies, and those that are not comparable with the
-    rest of their board. ``kept`` counts unchanged files.
+    rest of their board. ``kept`` counts unchanged files. ``published`` has scores of other sites beside ours.
     """
 
     site: str
@@ -103,6 +107,7 @@ class Built(Struct):
     written: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     kept: int = 0
+    published: list[ComparedScore] = field(default_factory=list)
 
 
 class _Scored(Struct):
@@ -183,6 +188,9 @@ class _Workshop:
         if task is None:
             scored.reasons = [f"{rules.id} has no task {submission.task!r}. Build the site under its own ruleset."]
             return scored
+        if later := thawed(self.leaderboard.frozen, read.file, read.raw, rules.id):
+            scored.reasons = [line(each) for each in later]
+            return scored
         # An entry scored by its own rules has been examined by them already.
         own = rules is entry.rules and submission.target == task.target
         climbs = entry.climbs if own else climbs_of(submission, task.target, crossing_of(submission, rules))
@@ -242,6 +250,7 @@ def build(
     lint: Lint | None = None,
     limits: KnownLimits | None = None,
     reruns: Mapping[str, str] | None = None,
+    published: Sequence[PublishedScore] = (),
 ) -> Built:
     """Build the site of the leaderboard in ``folder`` as the folder ``site``.
 
@@ -251,7 +260,8 @@ def build(
     are distributed over ``processes``, which are spawned: a caller that asks for more than one needs a main guard, and
     ``lint`` and ``limits`` must be functions of a module. ``lint`` returns what the linter finds in an entry,
     ``limits`` what is known about its machine and network, as for a check: an entry that is refused is not shown.
-    ``reruns`` says how the organiser's re-runs ended, by the SHA-256 of the entry's file.
+    ``reruns`` says how the organiser's re-runs ended, by the SHA-256 of the entry's file. ``published`` are scores that
+    the front page compares with ours.
 
     Raises ``UsageError`` if ``folder`` is not a folder, ``site`` holds something else or ``base_url`` is not a web
     address, ``UnknownNameError`` for an unknown ruleset, ``DefinitionError`` for a broken ``board.toml``,
@@ -279,7 +289,7 @@ def build(
             for written in share(_Workshop.make_page, [(entry.for_page(), off) for entry in shown]):
                 for name, differs in written:
                     place.claim(name, differs)
-        boards = _write_pages(place, _Workshop(*given), day.isoformat(), url, shown, off, built)
+        boards = _write_pages(place, _Workshop(*given), day.isoformat(), url, shown, off, built, published)
         place.publish()
     built.rankings = [each for board in boards for each in rankings(board, top)]
     built.written, built.removed, built.kept = place.written, place.removed, place.kept
@@ -395,6 +405,7 @@ def _write_pages(
     shown: Sequence[_Scored],
     off: set[BoardKey],
     built: Built,
+    published: Sequence[PublishedScore],
 ) -> list[BoardPayload]:
     """Write what covers several entries: boards, the index, and the files for programs."""
     for name, content in assets().items():
@@ -426,7 +437,16 @@ def _write_pages(
         place.put("feed.xml", feed(title, url, day, boards))
     cards = [(board, leaders_of(board)) for board in boards]
     files = built.near, built.not_shown
-    index = index_page(title, day, built.entries, cards, *files, feed="feed.xml" if url else "")
+    built.published = compared(boards, published)
+    search = ""
+    if boards:
+        content = search_script(boards)
+        search = f"data/search-{_digest(content)}.js"
+        place.put(search, content)
+    index = index_page(
+        title, day, built.entries, cards, *files,
+        feed="feed.xml" if url else "", search=search, published=built.published,
+    )  # fmt: skip
     place.put("index.html", index.encode("utf-8", "replace"))
     return boards
 
@@ -440,7 +460,7 @@ def _write_board(place: SiteFolder, board: BoardPayload, steps: bytes, links: Se
     # Named after its content: a page written earlier keeps its own.
     board.data = f"data/{board.slug}-{_digest(content)}.js"
     place.put(board.data, content)
-    place.put(board.page, task_page(board, links).encode("utf-8", "replace"))
+    place.put(board.page, task_page(board, links, later=len(content) > LATER_BYTES).encode("utf-8", "replace"))
 
 
 def _digest(content: bytes) -> str:

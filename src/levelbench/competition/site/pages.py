@@ -1,4 +1,4 @@
-"""The site's pages: the index with a card for each board, the page of a board, and the page of an entry.
+"""The site's pages: the page of a board, and the page of an entry (``index`` has the front page).
 
 All pages are complete without a script. A board's page then shows the first column's ranking and all records; its
 script takes over the same table and adds other columns, sorting, filters, another target, curves. An entry's page has
@@ -19,8 +19,6 @@ from levelbench.competition.site import (
     BoardPayload,
     EntryPayload,
     FigurePayload,
-    Leader,
-    NotShown,
     brief,
     time_text,
 )
@@ -61,98 +59,8 @@ from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, TIME, Unit, choose_unit, plural
 from levelbench.report.remarks import Remark, Remarks, missing_line
 
-_MOST_REASONS = 12
 _MOST_SHOWN = 200
 """The most runs, measurements or lines of a list on an entry's page."""
-
-
-def index_page(
-    title: str,
-    generated: str,
-    entries: int,
-    boards: Sequence[tuple[BoardPayload, Sequence[Leader]]],
-    near: Sequence[NotShown] = (),
-    not_shown: Sequence[NotShown] = (),
-    *,
-    feed: str = "",
-) -> str:
-    """The index of a site with a card for each board and its leaders, as an HTML document.
-
-    ``entries`` is their number on all boards; ``feed`` is the path of the feed of new entries, relative to the root.
-    """
-    cards = many(_card(*each) for each in boards)
-    lead = f"{plural(entries, 'entry', 'entries')} on {plural(len(boards), 'board')}, as of {generated or ABSENT}."
-    programs = [("leaderboard.json", "JSON"), ("leaderboard.csv", "CSV"), ("leaderboard.md", "Markdown")]
-    programs += [(feed, "feed of new entries")] if feed else []
-    links = many(fill("<li>{link}</li>", link=inside("", name, words)) for name, words in programs)
-    versions = []
-    for _, each in sorted({board.ruleset.id: board.ruleset for board, _ in boards}.items()):
-        timed = f"Clock {each.clock}, crossing {each.crossing}, of {each.date or ABSENT}. "
-        words = many([each.aggregation, Html("<br>"), timed, outside(each.source)])
-        versions.append((f"{each.name} {each.version}", words))
-    main = fill(
-        '<div class="intro"><h1>{title}</h1><p class="lead">{lead} {what}</p></div>\n'
-        '<section aria-label="Boards"><div class="cards">{cards}</div></section>\n{rules}{near}{missing}{machines}',
-        title=title,
-        lead=lead,
-        what="Deep learning, measured end to end: the time and money until a model is good enough, "
-        "and what each of its answers costs.",
-        cards=cards or Html('<p class="note">No entries yet.</p>'),
-        rules=section("Rules", facts(versions)),
-        near=_listed(
-            "Doubts",
-            near,
-            "These entries share runs or (nearly) curves with others, or are not comparable with most others.",
-        ),
-        missing=_listed("Not shown", not_shown, "These files are in the folder but on no board, for these reasons."),
-        machines=section("For programs", fill('<ul class="inline">{links}</ul>', links=links)),
-    )
-    return page(title, "index", "index.html", main, site=title)
-
-
-def _card(board: BoardPayload, leaders: Sequence[Leader]) -> Html:
-    """One board: its target, or what it compares instead, and the leader of each column."""
-    firsts = many(
-        fill(
-            '<div class="leader"><dt>{column}{division}</dt><dd class="value">{text}</dd><dd class="by">{model}, '
-            '{author}</dd><dd class="by">{standing}</dd></div>',
-            column=TITLES[leader.column],
-            division=f", {leader.division}" if leader.division else "",
-            text=leader.text.partition(" [")[0],
-            model=inside("", leader.page, leader.model),
-            author=leader.author,
-            standing=leader.standing,
-        )
-        for leader in leaders
-    )
-    return fill(
-        '<article class="card"><h2>{link}</h2><p class="target-line">{target}</p><dl class="leaders">{leaders}</dl>'
-        '<p class="foot"><span>{count}</span><span>newest {newest}</span><span>rules {rules}</span></p></article>',
-        link=inside("", board.page, board.task_title),
-        target=board.about or target_text(board.target, board.unit),
-        leaders=firsts or Html('<div class="leader"><dt>No figure yet</dt></div>'),
-        count=plural(len(board.entries), "entry", "entries"),
-        newest=max((entry.date for entry in board.entries), default="") or ABSENT,
-        rules=board.ruleset.id,
-    )
-
-
-def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
-    """Files, each with its findings and remedies."""
-    items = []
-    for each in files:
-        reasons = each.reasons[:_MOST_REASONS]
-        rest = len(each.reasons) - len(reasons)
-        more = [f"{rest} more"] if rest > 0 else []
-        lines = many(fill("<li>{text}</li>", text=text) for text in [*reasons, *more])
-        items.append(fill("<li><code>{file}</code><ul>{lines}</ul></li>", file=each.file, lines=lines))
-    if not items:
-        return Html("")
-    return section(
-        title,
-        fill('<p class="note">{note}</p>', note=note),
-        fill('<ul class="missing-files">{items}</ul>', items=many(items)),
-    )
 
 
 _MOST_ROWS = 100
@@ -167,10 +75,11 @@ _CURVES = Html(
 """The container for the curves that the script draws."""
 
 
-def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> str:
+def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = (), *, later: bool = False) -> str:
     """The page of one board, as an HTML document; its script reads ``payload.data``.
 
-    ``others`` are titles and pages of the task's boards of other scenarios.
+    ``others`` are titles and pages of the task's boards of other scenarios. ``later``: the script reads the data when
+    the reader first moves, for a board so large that it would make the page slow to open.
     """
     root = root_of(payload.page)
     columns = [column for column in payload.columns() if any(column in entry.figures for entry in payload.entries)]
@@ -202,7 +111,9 @@ def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> 
         ),
     )
     scripts = fill(
-        '<script src="{root}{script}" defer></script><script src="{root}{data}" defer></script>',
+        '<script src="{root}{script}" data-later="{root}{data}" defer></script>'
+        if later
+        else '<script src="{root}{script}" defer></script><script src="{root}{data}" defer></script>',
         root=root,
         script=asset("board.js"),
         data=payload.data,

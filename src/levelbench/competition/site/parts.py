@@ -47,6 +47,7 @@ def _named() -> dict[str, tuple[str, bytes]]:
     contents = {
         "board.css": f"{style_sheet()}\n@media screen{{{chosen}}}\n{series}\n{own}".encode(),
         "board.js": b"".join((folder / name).read_bytes() for name in _SCRIPTS),
+        "search.js": b"".join((folder / name).read_bytes() for name in ("dom.js", "search.js")),
         "theme.js": (folder / "theme.js").read_bytes(),
         "icon.svg": (folder / "icon.svg").read_bytes(),
     }
@@ -82,7 +83,7 @@ _METRICS = {"top1": "top-1 accuracy", "top5": "top-5 accuracy", "f1": "F1", "ble
 _NONE = Html("")
 _MOST_SHOWN = 4000
 _SPECIAL = re.compile(r"""[^ !#-%(-;=?-~]""")
-_INSIDE = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*\.(html|json|csv|xml|js)")
+_INSIDE = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*\.(html|json|csv|md|xml|js)")
 
 
 def escaped(value: str) -> str:

@@ -35,7 +35,7 @@ from levelbench.competition.exchange.mlperf.logs import (
     benchmark,
     number_of,
 )
-from levelbench.competition.rulesets import ruleset_ids
+from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.errors import RecordError
 from levelbench.measure.crossing import RULES, find_crossing
 from levelbench.measure.policies import POLICIES, policy
@@ -253,6 +253,7 @@ def _whole(value: Setting | None) -> int | None:
 
 
 RULESET = "mlperf-training-like-1.0"
+_RULESETS = "mlperf-training-like-"
 _NOT_STATED = "not stated"
 _MOST_DOUBTS = 1000
 _PLAUSIBLE_NS = 1_000_000_000 * 10**9
@@ -412,7 +413,7 @@ def submission_of(
     }
     return Submission(
         schema=SUBMISSION_SCHEMA,
-        ruleset=_known(entry.get("ruleset"), ruleset_ids(), RULESET),
+        ruleset=_known(entry.get("ruleset"), ruleset_ids(), rules_for(task)),
         task=task,
         mode="training",
         author=Author(name=organisation, organisation=organisation),
@@ -433,6 +434,12 @@ def submission_of(
             fields=dict(fields or {}),
         ),
     )
+
+
+def rules_for(task: str) -> str:
+    """The rules like MLPerf's that have the benchmark, with the number of runs that it needs."""
+    like = sorted((id for id in ruleset_ids() if id.startswith(_RULESETS)), key=lambda id: id != RULESET)
+    return next((id for id in like if task_rules(ruleset(id), task) is not None), RULESET)
 
 
 def _known(stated: str | None, names: Collection[str], otherwise: str) -> str:
@@ -482,7 +489,7 @@ def losses_of(submission: Submission) -> list[str]:
 
 def _losses(submission: Submission) -> Iterator[str]:
     crossing = crossing_of(submission)
-    if submission.ruleset != RULESET:
+    if not submission.ruleset.startswith(_RULESETS):
         yield f"ruleset: {submission.ruleset}, which only levelbench reads back"
     if submission.clock != "mlperf":
         stated = submission.clock or "not stated"

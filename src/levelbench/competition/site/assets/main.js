@@ -124,6 +124,18 @@
     document.documentElement.dataset.ready = "yes";
   };
 
+  /* The data of a large board is asked for at the reader's first sign of life, or by a link into it. */
+  const later = document.querySelector("script[data-later]");
+  if (later && /^(?:\.\.\/)*data\/(?!.*\.\.)[A-Za-z0-9_.-]+\.js$/.test(later.dataset.later)) {
+    const signs = ["pointermove", "pointerdown", "touchstart", "wheel", "scroll", "keydown", "focusin", "hashchange"];
+    const load = function () {
+      for (const sign of signs) window.removeEventListener(sign, load);
+      document.head.append(el("script", { src: later.dataset.later, async: true }));
+    };
+    if (location.hash.includes("=")) load();
+    else for (const sign of signs) window.addEventListener(sign, load, { passive: true });
+  }
+
   board.summary = function (count, of, state, payload) {
     const entries = `${count.toLocaleString("en-GB")} of ${of.toLocaleString("en-GB")} entries`;
     const what = `by ${lower(board.titleOf(payload, state.column))}`;
