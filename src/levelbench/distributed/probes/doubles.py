@@ -26,6 +26,7 @@ from levelbench.networks.executor import Array, Backend, CheckedArrays, Executor
 from levelbench.training.optimizers.arrays import zeros_like
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.optimizers.rules import SGD
+from levelbench.training.optimizers.wrappers import WrapperStepper
 
 Floats = Host
 
@@ -239,19 +240,14 @@ class NotingSGD(SGD):
         return _Noting(super().start(backend, parameters), self.notes)
 
 
-class _Noting(Stepper):
+class _Noting(WrapperStepper):
     def __init__(self, inside: Stepper, notes: list[Note]) -> None:
-        self._inside, self._notes = inside, notes
+        super().__init__(inside)
+        self._notes = notes
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         self._notes.append((step, factor, tuple(gradients)))
-        self._inside.step(gradients, step, factor)
-
-    def state(self) -> dict[str, Host]:
-        return self._inside.state()
-
-    def restore(self, state: Mapping[str, Host]) -> None:
-        self._inside.restore(state)
+        super().step(gradients, step, factor)
 
 
 T = TypeVar("T")
