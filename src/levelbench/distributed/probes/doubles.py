@@ -22,7 +22,7 @@ from levelbench.distributed.communicator import Communicator, FunctionHandle, Ha
 from levelbench.distributed.communicators.wrapping import WrappingCommunicator
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.clocks import HOST
-from levelbench.networks.executor import Array, Backend, CheckedArrays, Executor, LiveArrays, require_shape
+from levelbench.networks.executor import Array, Backend, CheckedArrays, Executor, LiveArrays, host_copies, require_shape
 from levelbench.training.optimizers.arrays import zeros_like
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.optimizers.rules import SGD
@@ -127,21 +127,17 @@ class ToyNetwork(Executor):
 
     def held(self) -> dict[str, Floats]:
         """The current parameters, on the host."""
-        return _copied(self._backend, self.parameters)
+        return host_copies(self._backend, self.parameters)
 
     def held_buffers(self) -> dict[str, Floats]:
         """The current buffers, on the host."""
-        return _copied(self._backend, self.buffers)
+        return host_copies(self._backend, self.buffers)
 
     def _live(self, host: Mapping[str, Floats]) -> CheckedArrays:
         arrays = {name: self.native(each) for name, each in host.items()}
         if all(isinstance(each, np.ndarray) for each in arrays.values()):
             return LiveArrays(arrays)
         return _Held(arrays, self._backend)
-
-
-def _copied(backend: Backend, arrays: Mapping[str, Array]) -> dict[str, Floats]:
-    return {name: np.array(backend.host(each)) for name, each in arrays.items()}
 
 
 def scripted_gradient(seed: int, rank: int, step: int, large: bool = False) -> Mapping[str, Floats]:

@@ -20,7 +20,7 @@ from levelbench.checks.findings import Finding, Report, failed, not_tried, noted
 from levelbench.checks.isolation import JsonLine, Say, report_isolated
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
 from levelbench.networks import zoo
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Backend, Executor, host_copies
 from levelbench.networks.layers import LayerGraph
 from levelbench.networks.losses import inferring
 from levelbench.networks.native import NativeModel, is_module, load_builder
@@ -141,7 +141,7 @@ def _arrays(backend: Backend, native: NativeModel) -> dict[str, NDArray[Any]]:
     """Copies of a module's parameters and buffers."""
     executor = backend.native(native)
     live = {**executor.parameters, **executor.buffers}
-    return {name: np.array(backend.host(each)) for name, each in live.items()}
+    return host_copies(backend, live)
 
 
 class _Comparison:
