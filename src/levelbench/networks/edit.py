@@ -145,8 +145,8 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str], *, reads_only: boo
                 each.name = around.get(each.name, each.name)
 
 
-def _checked(network: Network, model: onnx.ModelProto, asked: str, **changes: Any) -> Network:
-    """The edited network: with its nodes sorted, outdated types removed, and everything checked."""
+def sort_and_check(model: onnx.ModelProto, asked: str, do: str) -> None:
+    """Sort the nodes of an edited model, remove outdated types, and let ONNX check it; ``do`` is an error's advice."""
     graph = model.graph
     given = dict.fromkeys([*(each.name for each in graph.input), *(each.name for each in graph.initializer)])
     sort_nodes(graph.node, list(given), [each.name for each in graph.output], asked)
@@ -155,7 +155,12 @@ def _checked(network: Network, model: onnx.ModelProto, asked: str, **changes: An
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        raise DefinitionError(asked, str(error).strip().splitlines()[0], "edit it differently") from None
+        raise DefinitionError(asked, str(error).strip().splitlines()[0], do) from None
+
+
+def _checked(network: Network, model: onnx.ModelProto, asked: str, **changes: Any) -> Network:
+    """The edited network: with its nodes sorted, outdated types removed, and everything checked."""
+    sort_and_check(model, asked, "edit it differently")
     edited = network.replace(model=model, **changes)
     from levelbench.networks.shapes import infer_shapes
 

@@ -275,6 +275,11 @@ class Backend(OperatorBackend):
             )
 
 
+def host_copies(backend: OperatorBackend, arrays: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
+    """Copies of native arrays on the host, by name."""
+    return {name: np.array(backend.host(each)) for name, each in arrays.items()}
+
+
 def require_shape(name: str, held: tuple[int, ...], given: tuple[int, ...]) -> None:
     """Raise ``UsageError`` unless an array of shape ``given`` can replace one of shape ``held``."""
     if tuple(given) != tuple(held):

@@ -22,7 +22,7 @@ from levelbench.measure.clocks import HOST, Clock, timed
 from levelbench.measure.sampling import sample
 from levelbench.measure.stopping import Budget, Precision
 from levelbench.networks import Network, zoo
-from levelbench.networks.executor import Array, Backend
+from levelbench.networks.executor import Array, Backend, host_copies
 from levelbench.operators.benchmark.measuring import TrialSettings, failure
 from levelbench.operators.benchmark.watching import SEAL, RefusedError, WrongError, settle
 from levelbench.operators.contract import Operator, OperatorBackend
@@ -131,12 +131,12 @@ class _Update:
             self.parameters[name] = self._backend.array(each)
         self.stepper.restore(other.stepper.state())
         self._steps = other._steps
-        found = {name: np.array(other._backend.host(each)) for name, each in other._gradients.items()}
+        found = host_copies(other._backend, other._gradients)
         self._gradients = {name: self._backend.array(each) for name, each in found.items()}
 
     def hosts(self) -> dict[str, Host]:
         """Copies of the parameters."""
-        return {name: np.array(self._backend.host(each)) for name, each in self.parameters.items()}
+        return host_copies(self._backend, self.parameters)
 
     def fault(self) -> str:
         found = self.hosts()

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError
-from levelbench.networks.inspect import sort_nodes
+from levelbench.networks.edit import sort_and_check
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Parameter, Value, element_type, value_info
@@ -147,16 +147,11 @@ def _finish(
 ) -> Network:
     """The finished network, with its nodes sorted and checked by ONNX."""
     graph = model.graph
-    asked = f"sampling inside {network.name}"
-    given = dict.fromkeys([*(each.name for each in graph.input), *(each.name for each in graph.initializer)])
     nodes = [*made, *graph.node]
-    del graph.node[:], graph.value_info[:]
+    del graph.node[:]
     graph.node.extend(nodes)
-    sort_nodes(graph.node, list(given), [each.name for each in graph.output], asked)
-    try:
-        onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
-        raise DefinitionError(asked, str(error).strip().splitlines()[0], "give other data, or use a loader") from None
+    sort_and_check(model, f"sampling inside {network.name}", "give other data, or use a loader")
+    given = {each.name for each in (*graph.input, *graph.initializer)}
     fills = {name: high for name, high in network.fills.items() if name in given}
     edited = network.replace(
         model=model, parameters=parameters, fills={**fills, ORDER: examples, STEP: steps}, sizes=dict(network.sizes)

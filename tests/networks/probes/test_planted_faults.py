@@ -6,7 +6,7 @@ import pytest
 from levelbench.errors import CheckFailedError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks import Draw, GraphBuilder
-from levelbench.networks.probes import check_network, compare_network
+from levelbench.networks.probes import compare_network
 
 
 def attribute(name, value):
@@ -222,7 +222,7 @@ def test_a_small_error_that_grows_later_is_traced_to_the_operator_that_made_it(p
 def test_a_failed_check_reports_what_where_by_how_much_and_which_operator(varied, planting):
     faulty = planting[0]("stem.norm", attribute("epsilon", 1e-3))
     with pytest.raises(CheckFailedError) as caught:
-        check_network(varied, {"faulty": faulty}, NumpyBackend())
+        compare_network(varied, {"faulty": faulty}, NumpyBackend()).raise_for_findings()
     for part in ("'logits' is wrong in", "worst at", "1e-04 is allowed", "BatchNormalization 'stem.norm'"):
         assert part.replace("1e-04", "0.0001") in str(caught.value)
 

@@ -8,7 +8,7 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks import Draw, GraphBuilder
 from levelbench.networks.inspect import random_values
-from levelbench.networks.probes import check_network, compare_network
+from levelbench.networks.probes import compare_network
 from levelbench.networks.probes.agreement import coarsest_dtype, judge, limit_for
 from levelbench.operators.frameworks import load_framework
 
@@ -22,7 +22,8 @@ def opened(name):
 
 @pytest.mark.parametrize("framework", ["torch", "jax", "onnxruntime"])
 def test_a_correct_framework_passes(varied, framework):
-    found = check_network(varied, {framework: opened(framework)}, NumpyBackend(), operators=True)
+    found = compare_network(varied, {framework: opened(framework)}, NumpyBackend(), operators=True)
+    found.raise_for_findings()
     assert found.backends[0].compared
     assert not found.backends[0].lacks
 
@@ -45,7 +46,8 @@ def test_a_network_with_a_loss_is_compared_by_that_loss():
     x = g.input("x", ("batch", 5))
     g.output(g.node("MatMul", x, g.parameter("weight", (5, 3), Draw("normal", 0.5))), "logits")
     network = g.build().with_loss("cross-entropy")
-    found = check_network(network, {"torch": opened("torch")}, NumpyBackend(), batch=4)
+    found = compare_network(network, {"torch": opened("torch")}, NumpyBackend(), batch=4)
+    found.raise_for_findings()
     assert [each.kind for each in found.backends[0].tensors] == ["output", "gradient"]
     assert "labels" in found.inputs
 

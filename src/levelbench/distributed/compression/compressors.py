@@ -334,7 +334,7 @@ class ThresholdCompressor(SparseCompressor):
 
 
 def _accumulated(target: Array, rows: Array, factor: float) -> Array:
-    """``target`` + factor · the rows, without the padding."""
+    """``target`` + factor · the rows (or a flat array), without the padding."""
     flat = rows.reshape(-1)[: target.shape[0]]
     target += flat if factor == 1.0 else flat * factor
     return target
@@ -487,8 +487,7 @@ class CastCompressor(Compressor):
         if small.dtype == np.uint16:
             small = (small.astype(np.uint32) << 16).view(np.float32)
         wide = namespace(target).astype(small, target.dtype)
-        target += wide if factor == 1.0 else wide * factor
-        return target
+        return _accumulated(target, wide, factor)
 
 
 def _bfloat16_bits(flat: Array) -> Array:

@@ -169,16 +169,15 @@ def marked(job: str) -> list[int]:
     return [pid for pid in _processes() if mark in _environment(pid) and state_of(pid) != "Z"]
 
 
-def end_marked(job: str, timeout_s: float = 2.0) -> list[int]:
-    """Kill what is left of a job until nothing is; returns the ids that remain when the time is over."""
-    until_ns = HOST.now_ns() + int(timeout_s * 1e9)
+def end_marked(job: str) -> None:
+    """Kill what is left of a job, until nothing is or two seconds are over."""
+    until_ns = HOST.now_ns() + 2_000_000_000
     while (left := [pid for pid in marked(job) if pid != os.getpid()]) and HOST.now_ns() < until_ns:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         # Give the kernel a moment to remove them.
         select.select([], [], [], 0.01)
-    return left
 
 
 def tell_supervisors(job: str) -> None:

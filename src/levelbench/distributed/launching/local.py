@@ -197,10 +197,10 @@ def environment_of_ranks(
     return made
 
 
-def free_port(address: str = "127.0.0.1") -> int:
-    """A free port. Another process may take it before rank 0, which then fails with a clear error."""
+def free_port() -> int:
+    """A free port of the loopback. Another process may take it before rank 0, which then fails with a clear error."""
     with socket.socket() as probe:
-        probe.bind((address, 0))
+        probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
 

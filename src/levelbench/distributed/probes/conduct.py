@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -363,16 +363,16 @@ def not_finite(subject: SchemeTrial) -> list[Finding]:
             ends = any(isinstance(each.error, LevelbenchError) for each in outcome.traces)
             found.append(noted(f"{where} ends the run: {outcome.why()}") if ends else stopped(outcome, f"{where}: "))
             continue
-        swallowed = [each.rank for each in outcome.workers if _all_finite(evaluated(each))]
+        swallowed = [
+            each.rank
+            for each in outcome.workers
+            if all(np.isfinite(weights).all() for weights in evaluated(each).values())
+        ]
         if swallowed:
             who = "all weights" if len(swallowed) == len(outcome.workers) else f"the weights of rank {swallowed[0]}"
             said = f"{where} is swallowed: after {outcome.case.steps - step} more steps {who} are finite"
             found.append(failed(said, "let it show on all ranks, or raise an error"))
     return found or [passed("NaN and infinities of one rank show in the weights of all")]
-
-
-def _all_finite(weights: Mapping[str, Floats]) -> bool:
-    return all(bool(np.isfinite(each).all()) for each in weights.values())
 
 
 ROBUSTNESS = (determinism, random_delays, unbuffered_sends, pauses, lost_rank, not_finite, phases)

@@ -22,10 +22,11 @@ from levelbench.distributed.communicator import Communicator, FunctionHandle, Ha
 from levelbench.distributed.communicators.wrapping import WrappingCommunicator
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.clocks import HOST
-from levelbench.networks.executor import Array, Backend, CheckedArrays, Executor, LiveArrays, require_shape
+from levelbench.networks.executor import Array, Backend, CheckedArrays, Executor, LiveArrays, host_copies, require_shape
 from levelbench.training.optimizers.arrays import zeros_like
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.optimizers.rules import SGD
+from levelbench.training.optimizers.wrappers import WrapperStepper
 
 Floats = Host
 
@@ -126,21 +127,17 @@ class ToyNetwork(Executor):
 
     def held(self) -> dict[str, Floats]:
         """The current parameters, on the host."""
-        return _copied(self._backend, self.parameters)
+        return host_copies(self._backend, self.parameters)
 
     def held_buffers(self) -> dict[str, Floats]:
         """The current buffers, on the host."""
-        return _copied(self._backend, self.buffers)
+        return host_copies(self._backend, self.buffers)
 
     def _live(self, host: Mapping[str, Floats]) -> CheckedArrays:
         arrays = {name: self.native(each) for name, each in host.items()}
         if all(isinstance(each, np.ndarray) for each in arrays.values()):
             return LiveArrays(arrays)
         return _Held(arrays, self._backend)
-
-
-def _copied(backend: Backend, arrays: Mapping[str, Array]) -> dict[str, Floats]:
-    return {name: np.array(backend.host(each)) for name, each in arrays.items()}
 
 
 def scripted_gradient(seed: int, rank: int, step: int, large: bool = False) -> Mapping[str, Floats]:
@@ -239,19 +236,14 @@ class NotingSGD(SGD):
         return _Noting(super().start(backend, parameters), self.notes)
 
 
-class _Noting(Stepper):
+class _Noting(WrapperStepper):
     def __init__(self, inside: Stepper, notes: list[Note]) -> None:
-        self._inside, self._notes = inside, notes
+        super().__init__(inside)
+        self._notes = notes
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         self._notes.append((step, factor, tuple(gradients)))
-        self._inside.step(gradients, step, factor)
-
-    def state(self) -> dict[str, Host]:
-        return self._inside.state()
-
-    def restore(self, state: Mapping[str, Host]) -> None:
-        self._inside.restore(state)
+        super().step(gradients, step, factor)
 
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +33,7 @@ from levelbench.distributed.scheme import Scheme, SchemeStepper, Worker
 from levelbench.errors import DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.forking import die_with_parent
 from levelbench.networks import zoo
-from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.networks.executor import Backend, Executor, host_copies
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.rules import Adam
 
@@ -198,15 +198,12 @@ class _Bench:
             stepper.step(stepper.executor.backward(), step, 1.0 / step)
             if step == keeps:
                 state = {name: np.array(each) for name, each in stepper.state().items()}
-                found.kept = _Kept(step, state, self.held(executor.parameters))
+                found.kept = _Kept(step, state, host_copies(self.backend, executor.parameters))
                 self.communicator.barrier()
         stepper.meet()
-        found.final = self.held(stepper.averaged() or executor.parameters)
+        found.final = host_copies(self.backend, stepper.averaged() or executor.parameters)
         stepper.close()
         return found
-
-    def held(self, arrays: Mapping[str, Array]) -> Arrays:
-        return {name: np.array(self.backend.host(each)) for name, each in arrays.items()}
 
 
 def resumption(communicator: Communicator, backend: Backend, scheme: Scheme, seed: int) -> Resumption:

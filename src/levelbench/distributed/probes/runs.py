@@ -40,7 +40,7 @@ from levelbench.distributed.ranks import DeferredGradients
 from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, Worker
 from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
-from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.networks.executor import Array, Backend, Executor, host_copies
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.base import Optimizer
 
@@ -205,8 +205,7 @@ class RankLoop:
         if not trace.trains:
             return
         averaged = stepper.averaged()
-        host = self._trial.backend.host
-        trace.averaged = None if averaged is None else {name: np.array(host(each)) for name, each in averaged.items()}
+        trace.averaged = None if averaged is None else host_copies(self._trial.backend, averaged)
 
     def _switch(self, phase: Phase) -> None:
         self._phase = phase

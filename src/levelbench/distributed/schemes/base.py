@@ -65,13 +65,13 @@ def number(name: str, state: State) -> int:
 _OPTIMIZER = "optimizer"
 
 
-def share_from(communicator: Communicator, backend: Backend, arrays: MutableMapping[str, Array], root: int = 0) -> None:
-    """Give all ranks the root's values of these live arrays, with one broadcast per dtype. Collective."""
+def share_from(communicator: Communicator, backend: Backend, arrays: MutableMapping[str, Array]) -> None:
+    """Give all ranks rank 0's values of these live arrays, with one broadcast per dtype. Collective."""
     if not arrays or communicator.size == 1:
         return
     packed = Packed(backend, arrays)
-    flats = [communicator.broadcast(flat, root) for flat in packed.pack(arrays)]
-    if communicator.rank != root:
+    flats = [communicator.broadcast(flat) for flat in packed.pack(arrays)]
+    if communicator.rank:
         packed.write(flats, arrays)
 
 

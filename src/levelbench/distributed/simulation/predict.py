@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.communicators.meeting import LocalCommunicator
-from levelbench.distributed.packing import HostArray
 from levelbench.distributed.scheme import Observations, Scheme, Worker
 from levelbench.distributed.simulation.cluster import COMPUTE, ENCODE, Action, ActionTrace, Cluster, NotPlayed, replay
 from levelbench.distributed.simulation.model import Compute, ModelShape, StandIn, Uncertain, stand_in
@@ -33,7 +32,7 @@ from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.base import Optimizer, Stepper
 from levelbench.training.optimizers.rules import SGD
-from levelbench.training.optimizers.wrappers import Native
+from levelbench.training.optimizers.wrappers import Native, WrapperStepper
 
 _LABELS = tuple(phase.label for phase in Phase)
 
@@ -108,31 +107,16 @@ def timed(optimizer: Optimizer, cluster: Cluster, each_s: float) -> Optimizer:
     """A copy of the optimizer, of the same type, whose step takes ``each_s`` per element."""
     start, result = optimizer.start, copy(optimizer)
 
+    def spend(gradients: Mapping[str, Array], factor: float) -> Mapping[str, Array]:
+        cluster.spend(each_s * sum(each.size for each in gradients.values()))
+        return gradients
+
     def started(backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
-        return _TimedStepper(start(backend, parameters), cluster, each_s)
+        return WrapperStepper(start(backend, parameters), spend)
 
     # The dataclass is frozen.
     object.__setattr__(result, "start", started)
     return result
-
-
-@final
-class _TimedStepper(Stepper):
-    def __init__(self, inner: Stepper, cluster: Cluster, each_s: float) -> None:
-        self._inner, self._cluster, self._each_s = inner, cluster, each_s
-
-    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        self._cluster.spend(self._each_s * sum(each.size for each in gradients.values()))
-        self._inner.step(gradients, step, factor)
-
-    def state(self) -> dict[str, HostArray]:
-        return self._inner.state()
-
-    def restore(self, state: Mapping[str, HostArray]) -> None:
-        self._inner.restore(state)
-
-    def averaged(self) -> Mapping[str, Array] | None:
-        return self._inner.averaged()
 
 
 @dataclass(frozen=True)

@@ -427,10 +427,8 @@ def _measured(
         record(Measurement(f"phase/{name}", "s", (HOST.now_ns() - before_ns) * 1e-9, "host clock"))
 
     with phase("open"):
-        backend = open_backend(arm.framework, arm.device)
-    if not isinstance(backend, Backend):
-        asked = f"a network on {arm.framework}"
-        raise UnsupportedError(asked, "it runs single operators only", "use another framework")
+        opened = open_backend(arm.framework, arm.device)
+    backend = _running_networks(opened, arm.framework)
     mode = backend.chosen_mode(arm.mode or None)
     with phase("build"), seeded(backend):
         made = make_case(specification, spare)
@@ -478,14 +476,18 @@ def _measured(
     )
 
 
+def _running_networks(opened: OperatorBackend, framework: str) -> Backend:
+    """The backend; ``UnsupportedError`` if it runs single operators only."""
+    if not isinstance(opened, Backend):
+        asked = f"a network on {framework}"
+        raise UnsupportedError(asked, "it runs single operators only", "use another framework")
+    return opened
+
+
 def peak_of(specification: NetworkSpecification, spare: int) -> Measurement:
     """The peak memory of a call, as a process that measures the specification has it: to be called once in one."""
     arm = specification.arm
-    backend = open_framework(arm.framework, arm.device)
-    if not isinstance(backend, Backend):
-        raise UnsupportedError(
-            f"a network on {arm.framework}", "it runs single operators only", "use another framework"
-        )
+    backend = _running_networks(open_framework(arm.framework, arm.device), arm.framework)
     made = make_case(specification, spare)
     gc.collect()
     gc.freeze()

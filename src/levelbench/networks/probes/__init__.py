@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from levelbench.networks.probes.agreement import Agreement, BackendAgreement, DivergencePoint, TensorAgreement
-from levelbench.networks.probes.check import check_network, compare_network
+from levelbench.networks.probes.check import compare_network
 
-__all__ = ["Agreement", "BackendAgreement", "DivergencePoint", "TensorAgreement", "check_network", "compare_network"]
+__all__ = ["Agreement", "BackendAgreement", "DivergencePoint", "TensorAgreement", "compare_network"]

@@ -275,12 +275,10 @@ def judge(
     ``floor`` is an absolute deviation that counts as rounding. ``slack`` is called only if both are exceeded.
     """
     about: dict[str, Any] = {"name": name, "kind": kind, "dtype": str(actual.dtype), "shape": actual.shape}
-    if actual.dtype != expected.dtype:
-        detail = f"{name!r} has dtype {actual.dtype}, expected {expected.dtype}"
-        return TensorAgreement(status="wrong", limit=limit, relative=np.inf, detail=detail, **about)
-    if actual.shape != expected.shape:
-        detail = f"{name!r} has shape {actual.shape}, expected {expected.shape}"
-        return TensorAgreement(status="wrong", limit=limit, relative=np.inf, detail=detail, **about)
+    for what in ("dtype", "shape"):
+        if getattr(actual, what) != getattr(expected, what):
+            detail = f"{name!r} has {what} {getattr(actual, what)}, expected {getattr(expected, what)}"
+            return TensorAgreement(status="wrong", limit=limit, relative=np.inf, detail=detail, **about)
     if expected.dtype.kind in "OUSTV" and not is_float(expected.dtype):
         same = bool(np.array_equal(actual, expected))
         detail = "" if same else f"{name!r} holds different text"
@@ -289,7 +287,8 @@ def judge(
     relative = float(apart.max(initial=0.0)) / size if size else float(apart.max(initial=0.0))
     found = {**about, "relative": relative, "limit": limit, "errors": errors(actual, expected)}
     # With some processor settings, values between zero and the smallest normal number are flushed to zero.
-    allowed = max(limit * size, _tiny(expected.dtype))
+    smallest = float(ml_dtypes.finfo(expected.dtype).tiny) if is_float(expected.dtype) else 0.0
+    allowed = max(limit * size, smallest)
     bad = apart > allowed
     if not bad.any():
         return TensorAgreement(status="agrees", **found)
@@ -305,12 +304,6 @@ def judge(
         bad = left
     detail = _describe(name, actual, expected, apart, bad, limit, size)
     return TensorAgreement(status="wrong", detail=detail, **found)
-
-
-def _tiny(dtype: np.dtype[np.generic]) -> float:
-    if not is_float(dtype):
-        return 0.0
-    return float(ml_dtypes.finfo(dtype).tiny) if unit_roundoff(dtype) else 0.0
 
 
 def _describe(name: str, actual: Host, expected: Host, apart: Host, bad: Host, limit: float, size: float) -> str:

@@ -1,4 +1,4 @@
-"""Compares a network on several frameworks with a reference, tensor by tensor, and raises if one is wrong.
+"""Compares a network on several frameworks with a reference, tensor by tensor.
 
 All use the same parameters and inputs, and the executors that a user would use. Outputs come first, then gradients, and
 then the operator at which they diverge.
@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
@@ -39,20 +38,6 @@ from levelbench.networks.probes.running import Arrays, Runner, noisy_outputs, wi
 from levelbench.operators.contract import OperatorBackend
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-def check_network(
-    network: Network,
-    backends: Mapping[str, OperatorBackend],
-    reference: OperatorBackend,
-    inputs: Arrays | None = None,
-    parameters: Arrays | None = None,
-    **options: Any,
-) -> Agreement:
-    """Like :func:`compare_network`, but raises ``CheckFailedError`` with what is wrong, where and by how much."""
-    found = compare_network(network, backends, reference, inputs, parameters, **options)
-    found.raise_for_findings()
-    return found
 
 
 def compare_network(

@@ -245,8 +245,7 @@ class Differences:
             if a.at in self._explained[_OURS] or b.at in self._explained[_THEIRS]:
                 continue
             if a.layer.kind != b.layer.kind:
-                said = [{"addition": "addition", "subtraction": "subtraction"}[x.layer.kind] for x in (a, b)]
-                self._say("layers", f"{said[0]} instead of {said[1]}", self._place(a, b))
+                self._say("layers", f"{a.layer.kind} instead of {b.layer.kind}", self._place(a, b))
             elif "channels" in a.layer.settings or a.layer.kind == "pooling":
                 self._compare_step(a, b, a.at == last)
                 self.layers.append((a.layer, b.layer))

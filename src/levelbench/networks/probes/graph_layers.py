@@ -71,6 +71,20 @@ _POOLS = {
     "ReduceMax": "global max pooling",
 }
 
+_NORMALISATIONS: dict[str, Callable[[OperatorNode], str]] = {
+    "InstanceNormalization": lambda _: "instance normalisation",
+    "LayerNormalization": lambda _: "layer normalisation",
+    "GroupNormalization": lambda node: f"group normalisation ({node.get('num_groups')} groups)",
+}
+_ARITHMETIC = {
+    "Add": ("addition", "shift", 1),
+    "Sum": ("addition", "shift", 1),
+    "Sub": ("subtraction", "shift", -1),
+    "Mul": ("multiplication", "scale", 1),
+    "Div": ("division", "scale", 0),
+}
+"""The kind of layer for two values, and for a value and a constant with the constant's ``sense``."""
+
 
 class _Reader:
     """Reads nodes one after another; ``places`` are the layers that make values."""
@@ -112,6 +126,12 @@ class _Reader:
             return replace(layer, kind="activation", settings={"name": _ACTIVATIONS[kind](node)}, weights=weights)
         if kind in _POOLS:
             return self._pool(node, layer)
+        if kind in _NORMALISATIONS:
+            settings = {"name": _NORMALISATIONS[kind](node), "epsilon": _short(node.get("epsilon", 1e-5))}
+            weights = self._named(node, ("", "weight", "bias"))
+            return replace(layer, kind="normalisation", settings={**settings, "affine": True}, weights=weights)
+        if kind in _ARITHMETIC:
+            return self._arithmetic(node, layer)
         reads = getattr(self, f"_{kind.lower()}", None)
         found: Layer | None = reads(node, layer) if reads else None
         return found
@@ -208,21 +228,6 @@ class _Reader:
         roles = ("", "weight", "bias", "mean", "variance")
         return replace(layer, kind="normalisation", settings=settings, weights=self._named(node, roles))
 
-    def _normalised(self, node: OperatorNode, layer: Layer, name: str) -> Layer:
-        settings = {"name": name, "epsilon": _short(node.get("epsilon", 1e-5)), "affine": True}
-        return replace(
-            layer, kind="normalisation", settings=settings, weights=self._named(node, ("", "weight", "bias"))
-        )
-
-    def _instancenormalization(self, node: OperatorNode, layer: Layer) -> Layer:
-        return self._normalised(node, layer, "instance normalisation")
-
-    def _layernormalization(self, node: OperatorNode, layer: Layer) -> Layer:
-        return self._normalised(node, layer, "layer normalisation")
-
-    def _groupnormalization(self, node: OperatorNode, layer: Layer) -> Layer:
-        return self._normalised(node, layer, f"group normalisation ({node.get('num_groups')} groups)")
-
     def _lrn(self, node: OperatorNode, layer: Layer) -> Layer:
         of = {each: _short(node[each]) for each in ("alpha", "beta", "bias", "size")}
         return replace(layer, kind="normalisation", settings={"name": "local response normalisation", **of})
@@ -257,27 +262,14 @@ class _Reader:
             settings["counts padding"] = bool(node.get("count_include_pad", 0))
         return replace(layer, kind="pooling", settings=settings)
 
-    def _add(self, node: OperatorNode, layer: Layer) -> Layer:
+    def _arithmetic(self, node: OperatorNode, layer: Layer) -> Layer | None:
+        of_values, with_constant, sense = _ARITHMETIC[node.op_type]
         if len(layer.inputs) > 1:
-            return replace(layer, kind="addition")
-        return self._with_constant(node, layer, "shift", 1)
-
-    _sum = _add
-
-    def _sub(self, node: OperatorNode, layer: Layer) -> Layer | None:
-        if len(layer.inputs) > 1:
-            return replace(layer, kind="subtraction")
-        return self._with_constant(node, layer, "shift", -1) if node.inputs[0] in self.places else None
-
-    def _mul(self, node: OperatorNode, layer: Layer) -> Layer:
-        if len(layer.inputs) > 1:
-            return replace(layer, kind="multiplication")
-        return self._with_constant(node, layer, "scale", 1)
-
-    def _div(self, node: OperatorNode, layer: Layer) -> Layer | None:
-        if len(layer.inputs) > 1:
-            return replace(layer, kind="division")
-        return self._with_constant(node, layer, "scale", 0) if node.inputs[0] in self.places else None
+            return replace(layer, kind=of_values)
+        # A constant minus, or divided by, a value is neither a shift nor a scale.
+        if sense != 1 and node.inputs[0] not in self.places:
+            return None
+        return self._with_constant(node, layer, with_constant, sense)
 
     def _with_constant(self, node: OperatorNode, layer: Layer, kind: str, sense: int) -> Layer:
         """A shift or a scale; ``sense`` is 1, -1 for the negative and 0 for the reciprocal."""

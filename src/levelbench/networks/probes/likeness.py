@@ -20,7 +20,7 @@ from levelbench.checks.findings import Finding, Report, failed, not_tried, noted
 from levelbench.checks.isolation import JsonLine, Say, report_isolated
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
 from levelbench.networks import zoo
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Backend, Executor, host_copies
 from levelbench.networks.layers import LayerGraph
 from levelbench.networks.losses import inferring
 from levelbench.networks.native import NativeModel, is_module, load_builder
@@ -64,12 +64,12 @@ def compare_with(
     theirs = simplified(network_layers(reference))
     if strange := sorted({each.kind for each in theirs.layers} - _KNOWN):
         words = f"{reference.name} has layers of kinds that are not compared: {', '.join(strange[:4])}"
-        return Likeness(Report(name, (replace(not_tried(words, "choose a convolutional network"), probe="layers"),)))
+        return Likeness(Report(name, (not_tried(words, "choose a convolutional network", probe="layers"),)))
     try:
         model = _Model.of(name, build, reference, backend, draws, seed)
         mine = simplified(model.graph)
     except UnsupportedError as error:
-        finding = replace(not_tried(f"{error.asked}: {error.found}", error.do), probe="layers")
+        finding = not_tried(f"{error.asked}: {error.found}", error.do, probe="layers")
         return Likeness(Report(name, (finding,)))
     return _Comparison(reference, theirs, model, mine, backend, seed).likeness()
 
@@ -141,7 +141,7 @@ def _arrays(backend: Backend, native: NativeModel) -> dict[str, NDArray[Any]]:
     """Copies of a module's parameters and buffers."""
     executor = backend.native(native)
     live = {**executor.parameters, **executor.buffers}
-    return {name: np.array(backend.host(each)) for name, each in live.items()}
+    return host_copies(backend, live)
 
 
 class _Comparison:
@@ -192,7 +192,7 @@ class _Comparison:
             words = f"another architecture: {near} of {self._reference.name}'s {count} layers have a counterpart"
             alike = [each for each in zoo.names() if zoo.entry(each).published.parameters == mine.parameters]
             do = f"compare with {' or '.join(alike)}, which has as many parameters" if alike else ""
-            findings = [replace(failed(words, do or "name the reference that it should be"), probe="layers")]
+            findings = [failed(words, do or "name the reference that it should be", probe="layers")]
         else:
             findings = list(self._findings())
         wrong = any(each.status == "failed" for each in findings)
@@ -206,23 +206,23 @@ class _Comparison:
         ]
         if self._mine.input != self._theirs.input:
             sizes = ["x".join(map(str, each.input)) for each in (self._mine, self._theirs)]
-            yield replace(failed(f"{sizes[0]} instead of {sizes[1]}"), probe="input")
+            yield failed(f"{sizes[0]} instead of {sizes[1]}", probe="input")
         for each in remarks:
-            yield replace(failed(each.text), probe=each.kind)
+            yield failed(each.text, probe=each.kind)
         if not remarks:
             counts = Counter(each.layer.kind for each in self._steps[1][1:])
             words = ", ".join(f"{count} x {kind}" for kind, count in counts.most_common(4))
-            yield replace(passed(f"all pair with the reference's: {words}"), probe="layers")
+            yield passed(f"all pair with the reference's: {words}", probe="layers")
         yield from self._shared()
         yield from self._gradients()
         if self._folded:
             words = "normalisations are folded into convolutions: their settings cannot be judged"
-            yield replace(noted(words, "give the model in training mode"), probe="normalisation")
+            yield noted(words, "give the model in training mode", probe="normalisation")
         if len(self._reference.outputs) > 1:
             words = f"only the first of the reference's {len(self._reference.outputs)} outputs was compared"
-            yield replace(not_tried(words), probe="outputs")
+            yield not_tried(words, probe="outputs")
         if self._file and any(each.kind == "dropout" for each in self._theirs.layers):
-            yield replace(not_tried("a file for inference holds none"), probe="dropout")
+            yield not_tried("a file for inference holds none", probe="dropout")
         yield from self._initialisation(found.layers)
         if not remarks and not self._stopped:
             yield from self._same_function(found.layers)
@@ -234,22 +234,22 @@ class _Comparison:
             # Exporters store equal constants once.
             held = self._model.arrays[0].get(name)
             if name in seen and (held is None or not self._file or np.ptp(held)):
-                yield replace(failed(f"a layer shares the weights of {step.layer.name}"), probe="weights")
+                yield failed(f"a layer shares the weights of {step.layer.name}", probe="weights")
             if name.endswith("(computed)"):
                 words = f"the weights of {step.layer.name} are computed in each call, not parameters"
-                yield replace(failed(words, "use plain layers, or say so"), probe="weights")
+                yield failed(words, "use plain layers, or say so", probe="weights")
             seen[name or str(step.at)] = step.layer.name
 
     def _gradients(self) -> Iterator[Finding]:
         if self._stopped:
             count = len(self._stopped)
             words = f"no gradient flows through {count} value{'s' * (count > 1)} (detach, or torch.no_grad)"
-            yield replace(failed(words), probe="gradients")
+            yield failed(words, probe="gradients")
         # Folding leaves biases that are not trained.
         if (frozen := self._mine.frozen) and not self._folded:
             more = f" and {len(frozen) - 3} more" if len(frozen) > 3 else ""
             words = f"not trained (requires_grad is False): {', '.join(frozen[:3])}{more}"
-            yield replace(failed(words), probe="gradients")
+            yield failed(words, probe="gradients")
 
     def _matched(self, layers: Sequence[LayerPair]) -> dict[str, tuple[str, bool]]:
         """The model's array for each of the reference's, and whether it is transposed."""
@@ -273,7 +273,7 @@ class _Comparison:
             reason = (
                 "trained normalisations are folded into the weights" if folded else "its statistics are trained ones"
             )
-            yield replace(not_tried(reason, "build it with new weights"), probe="initialisation")
+            yield not_tried(reason, "build it with new weights", probe="initialisation")
             return
         drawn = {each.name: each.draw for each in self._reference.parameters if each.trainable and each.draw}
         weights = self._drawn(layers, drawn)
@@ -284,7 +284,7 @@ class _Comparison:
             count = len(self._model.arrays)
             times = f"drawn {count} times" if count > 1 else "drawn once"
             laws = f"{len(weights)} arrays, {times}, follow the reference's laws"
-            yield replace(passed(laws), probe="initialisation")
+            yield passed(laws, probe="initialisation")
         fixed = len(self._model.arrays) > 1 and all(
             np.array_equal(first[name], other[name]) for other in self._model.arrays[1:] for name in first
         )
@@ -297,9 +297,9 @@ class _Comparison:
             text = f"{said}: {_places([each.place for each in members])}"
             if (fixed or stored) and "constant" not in words:
                 text = f"its weights are the same in every draw, and do not follow the reference's law ({text})"
-                yield replace(not_tried(text, "build it with new weights"), probe="initialisation")
+                yield not_tried(text, "build it with new weights", probe="initialisation")
             else:
-                yield replace(failed(text), probe="initialisation")
+                yield failed(text, probe="initialisation")
 
     def _drawn(self, layers: Sequence[LayerPair], drawn: Mapping[str, Draw]) -> list[DrawnWeight]:
         found = []
@@ -330,13 +330,13 @@ class _Comparison:
         held = self._model.arrays[0]
         if set(wanted) - set(matched) or any(own not in held for own, _ in matched.values()):
             words = "not all of the reference's weights have a counterpart in the layers that pair"
-            yield replace(not_tried(words), probe="same function")
+            yield not_tried(words, probe="same function")
             return
         try:
             yield from self._compared(matched)
         except (LevelbenchError, RuntimeError) as error:
             said = f"{error.asked}: {error.found}" if isinstance(error, LevelbenchError) else str(error).splitlines()[0]
-            yield replace(not_tried(said), probe="same function")
+            yield not_tried(said, probe="same function")
 
     def _compared(self, matched: Mapping[str, tuple[str, bool]]) -> Iterator[Finding]:
         backend, model, reference = self._backend, self._model, self._reference
@@ -365,16 +365,15 @@ class _Comparison:
         outputs = [backend.host(each.infer(*inputs)[0]) for each in (mine, theirs)]
         if deviation := _deviates(outputs[0], outputs[1], _AGREES):
             words = f"the layers pair, but with the same weights the outputs deviate by {deviation:.2g} of their range"
-            yield replace(
-                failed(words, "look for what is not a layer: precision (autocast), constants, hooks"),
-                probe="same function",
+            yield failed(
+                words, "look for what is not a layer: precision (autocast), constants, hooks", probe="same function"
             )
             return
         if model.native is None:
-            yield replace(passed("with the same weights, outputs agree"), probe="same function")
+            yield passed("with the same weights, outputs agree", probe="same function")
             return
         if any(each.kind == "dropout" for each in self._mine.layers):
-            yield replace(passed("with the same weights, outputs agree; dropout is random"), probe="same function")
+            yield passed("with the same weights, outputs agree; dropout is random", probe="same function")
             return
         labels = np.arange(_BATCH) % outputs[0].shape[-1]
         gradients = [each.infer_and_backprop(*inputs, backend.array(labels))[1] for each in (mine, theirs)]
@@ -391,17 +390,17 @@ class _Comparison:
             a, b = (np.asarray(backend.host(each)) for each in pair)
             if deviation := _deviates(a.T if turned else a, b, _STEP_AGREES):
                 words = f"outputs agree, but after a training step the {what} of {own} deviate by {deviation:.2g}"
-                yield replace(failed(words), probe="same function")
+                yield failed(words, probe="same function")
                 return
         words = "with the same weights, outputs agree, and so do gradients and statistics of a training step"
-        yield replace(passed(words), probe="same function")
+        yield passed(words, probe="same function")
 
     def _sizes(self, sizes: Mapping[str, Mapping[str, int]], wrong: bool) -> Iterator[Finding]:
         for key in ("parameters", "multiply_adds"):
             mine, theirs = sizes["model"][key], sizes["reference"][key]
             title = key.replace("_", "-")
             if mine == theirs:
-                yield replace(passed(f"{mine:,}, as the reference"), probe=title)
+                yield passed(f"{mine:,}, as the reference", probe=title)
                 continue
             words = f"{mine:,} instead of {theirs:,} ({(mine - theirs) / theirs:+.1%})"
             if key == "parameters" and (unread := self._unread()):

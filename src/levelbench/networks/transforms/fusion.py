@@ -122,10 +122,10 @@ class GraphView:
         self._factors(node.input[0], up, found, False)
         self._factors(node.input[1], up if node.op_type == "Mul" else not up, found, False)
 
-    def sum(self, name: str, *, outermost: bool = True) -> Sum:
+    def sum(self, name: str) -> Sum:
         """A value as a sum. A term that is also read elsewhere is not decomposed."""
         found = Sum()
-        self._terms(name, found, outermost)
+        self._terms(name, found, True)
         return found
 
     def _terms(self, name: str, found: Sum, outermost: bool) -> None:

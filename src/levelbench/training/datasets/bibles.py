@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final, overload
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,23 +229,12 @@ HELD_OUT: Final = (600, 1200)
 
 
 @final
-class Translations(Sequence[str]):
+class Translations(list[str]):
     """The reference translations of a split, and the decoder of a network's output ids."""
 
-    def __init__(self, texts: Sequence[str], pairs: BytePairs) -> None:
-        self._texts, self.pairs = texts, pairs
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
-        return self._texts[at]
+    def __init__(self, texts: Iterable[str], pairs: BytePairs) -> None:
+        super().__init__(texts)
+        self.pairs = pairs
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids."""

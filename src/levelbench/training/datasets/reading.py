@@ -59,9 +59,9 @@ def read_bytes(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
         return path.read_bytes()
 
 
-def read_text(path: Path, most_bytes: int = _MOST_BYTES) -> str:
+def read_text(path: Path) -> str:
     """The text of a UTF-8 file; raises the errors of :func:`read_bytes`, and ``DataError`` for another encoding."""
-    return decode(read_bytes(path, most_bytes), f"reading {path}")
+    return decode(read_bytes(path), f"reading {path}")
 
 
 def decode(content: bytes, asked: str) -> str:

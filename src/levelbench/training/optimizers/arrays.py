@@ -119,6 +119,11 @@ def add_scaled(target: Array, array: Array, factor: float) -> Array:
     return target
 
 
+def decayed(target: Array, parameter: Array, weight_decay: float) -> Array:
+    """The sum target + weight_decay · parameter; the target itself for a decay of 0."""
+    return add_scaled(target, parameter, weight_decay) if weight_decay else target
+
+
 def add_product(target: Array, left: Array, right: Array, factor: float = 1.0) -> Array:
     """The sum target + factor · left · right."""
     if _answers(target):

@@ -11,6 +11,7 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import (
     add_scaled,
+    decayed,
     maximum,
     minimum,
     mix,
@@ -52,8 +53,7 @@ class LARS(CheckedRule):
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
         velocity = state
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         gradient *= lr * _trust(parameter, gradient, self.trust, self.epsilon)
         velocity *= self.momentum
         velocity += gradient
@@ -85,8 +85,7 @@ class LAMB(CheckedRule):
         denominator, correction = root(second, self.beta2, step, self.epsilon)
         change = first / denominator
         change *= correction / (1 - self.beta1**step)
-        if self.weight_decay:
-            change = add_scaled(change, parameter, self.weight_decay)
+        change = decayed(change, parameter, self.weight_decay)
         change *= lr * _trust(parameter, change)
         parameter -= change
         return parameter, (first, second)
@@ -183,8 +182,7 @@ class Shampoo(CheckedRule):
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
         xp = namespace(parameter)
         statistics, roots, average = state
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         # A parameter without axes is treated as a vector of one element.
         change = xp.reshape(gradient, tuple(gradient.shape) or (1,))
         statistics = tuple(_add_statistic(each, change, axis) for axis, each in enumerate(statistics))

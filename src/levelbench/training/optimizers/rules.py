@@ -18,6 +18,7 @@ from levelbench.training.optimizers.arrays import (
     add_quotient,
     add_scaled,
     copy,
+    decayed,
     maximum,
     mix,
     norm,
@@ -48,8 +49,7 @@ class SGD(CheckedRule):
         return None
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         return add_scaled(parameter, gradient, -lr), state
 
 
@@ -70,8 +70,7 @@ class Momentum(CheckedRule):
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
         velocity = state
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         velocity *= self.momentum
         velocity += gradient
         if self.nesterov:
@@ -117,8 +116,7 @@ class Adam(CheckedRule):
         return tuple(zeros_like(parameter) for _ in range(3 if self.amsgrad else 2))
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         return self._adapted(parameter, gradient, state, step, lr)
 
     def _adapted(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
@@ -162,8 +160,7 @@ class NAdam(CheckedRule):
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
         first, second, product = state
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         momentum, following = self._momentum(step), self._momentum(step + 1)
         product = product * momentum
         first = mix(first, gradient, 1 - self.beta1)
@@ -198,8 +195,7 @@ class AdaGrad(CheckedRule):
         return squares
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         squares = add_product(state, gradient, gradient)
         denominator = sqrt(squares)
         denominator += self.epsilon
@@ -226,8 +222,7 @@ class RMSProp(CheckedRule):
         return tuple(zeros_like(parameter) for _ in range(1 + self.centered + bool(self.momentum)))
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         squares, *others = state
         squares *= self.alpha
         squares = add_product(squares, gradient, gradient, 1 - self.alpha)
@@ -269,8 +264,7 @@ class Adadelta(CheckedRule):
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
         squares, steps = state
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         squares *= self.rho
         squares = add_product(squares, gradient, gradient, 1 - self.rho)
         change = sqrt(steps + self.epsilon)
@@ -378,8 +372,7 @@ class ScheduleFreeSGD(_ScheduleFree):
         return copy(parameter), 0.0, 0.0
 
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         return self._moved(parameter, gradient, state, lr, self.weight_power)
 
 
@@ -403,8 +396,7 @@ class ScheduleFreeAdamW(_ScheduleFree):
         denominator /= (1 - self.beta2**step) ** 0.5
         denominator += self.epsilon
         gradient /= denominator
-        if self.weight_decay:
-            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        gradient = decayed(gradient, parameter, self.weight_decay)
         parameter, averaging = self._moved(parameter, gradient, averaging, lr, self.weight_power)
         return parameter, (*averaging, second)
 

@@ -39,7 +39,7 @@ Before = Callable[[Mapping[str, Array], float], Mapping[str, Array]]
 """Transforms the gradients before a step, given the schedule's factor."""
 
 
-class _WrapperStepper(Stepper):
+class WrapperStepper(Stepper):
     """The inner optimizer's steps, with something done before each."""
 
     def __init__(self, inside: Stepper, before: Before = lambda gradients, factor: gradients) -> None:
@@ -74,7 +74,7 @@ class Decay(_Wrapper):
                 parameters[name] = parameter
             return gradients
 
-        return _WrapperStepper(self.optimizer.start(backend, parameters), decay)
+        return WrapperStepper(self.optimizer.start(backend, parameters), decay)
 
 
 def clipped(gradients: Mapping[str, Array], limit: float) -> dict[str, Array]:
@@ -104,7 +104,7 @@ class Clip(_Wrapper):
 
     def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
         inside = self.optimizer.start(backend, parameters)
-        return _WrapperStepper(inside, lambda gradients, factor: clipped(gradients, self.norm))
+        return WrapperStepper(inside, lambda gradients, factor: clipped(gradients, self.norm))
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class ClipValue(_Wrapper):
         def cut(gradients: Mapping[str, Array], factor: float) -> Mapping[str, Array]:
             return {name: maximum(minimum(each, limit), -limit) for name, each in gradients.items()}
 
-        return _WrapperStepper(self.optimizer.start(backend, parameters), cut)
+        return WrapperStepper(self.optimizer.start(backend, parameters), cut)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class EMA(_Wrapper):
         return _AverageStepper(self, self.optimizer.start(backend, parameters), backend, parameters)
 
 
-class _AverageStepper(_WrapperStepper):
+class _AverageStepper(WrapperStepper):
     _OF_INSIDE, _OF_AVERAGE = "inside:", "average:"
 
     def __init__(self, ema: EMA, inside: Stepper, backend: Backend, parameters: MutableMapping[str, Array]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, difference
-from levelbench.networks.executor import Array, Backend
+from levelbench.networks.executor import Array, Backend, host_copies
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.arrays import namespace
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
@@ -164,7 +164,7 @@ def run(
     given = problem.start()
     given = {name: given[name] for name in (names or given)}
     parameters = parameters_of(backend, given, dtype, strided == "parameters")
-    values = [_on_host(backend, parameters)]
+    values = [host_copies(backend, parameters)]
     states: list[dict[str, Floats]] = []
     # The checks judge overflow and 0/0 by what becomes of the parameters.
     with np.errstate(all="ignore"):
@@ -178,7 +178,7 @@ def run(
             if spoil:
                 for gradient in gradients.values():
                     gradient *= float("nan")
-            values.append(_on_host(backend, parameters))
+            values.append(host_copies(backend, parameters))
             if late and EARLY - 2 <= taken <= EARLY:
                 states.append(_copied(stepper))
                 counted = advanced(states, late - EARLY - 1) if taken == EARLY else {}
@@ -192,7 +192,7 @@ def run(
                     stepper.step(parameters_of(backend, host, dtype), step, 0.0)
                 stepper.restore(state)
         averaged = stepper.averaged()
-        kept = None if averaged is None else _on_host(backend, averaged)
+        kept = None if averaged is None else host_copies(backend, averaged)
         return Run(values, _copied(stepper), kept)
 
 
@@ -224,10 +224,6 @@ _SAME_FACTOR = 1e-6
 
 def _copied(stepper: Stepper) -> dict[str, Floats]:
     return {name: each.copy() for name, each in stepper.state().items()}
-
-
-def _on_host(backend: Backend, arrays: Mapping[str, Array]) -> dict[str, Floats]:
-    return {name: np.array(backend.host(each)) for name, each in arrays.items()}
 
 
 TOLERANCE = 1e-9
