@@ -261,7 +261,7 @@ def test_an_interval_of_a_time_without_an_upper_end_is_hollow_and_ends_at_the_ti
     _, bar, hollow, named, _ = axes.lines
     assert list(bar.get_ydata()) == [time.interval.low, time.value]
     assert (hollow.get_markerfacecolor(), hollow.get_ydata()[0]) == ("white", time.value)
-    assert named.get_label() == "its interval has no upper end"
+    assert named.get_label() == "its interval has no upper end, a median as runs missed"
 
 
 def waterfall(ratio, name="B"):

@@ -470,11 +470,12 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
     axes.set_yscale("log" if wide else "linear")
     unit = time_unit(axes.yaxis, [statistics.median(times)] if times else [])
     named = order if len(order) <= MOST_DRAWN else order[: MOST_DRAWN - 2]
-    single, open_ended = all(len(arm.curves) == 1 for arm in found.arms), False
+    single, open_ended = all(len(arm.curves) == 1 for arm in found.arms), ""
     for at in reversed(order):
         points = [
             (x, cell.time_s) for x, cell in zip(found.targets, found.cells[at], strict=True) if cell.time_s is not None
         ]
+        medians = any(cell.reached < cell.n for cell in found.cells[at])
         place, arm = named.index(at) if at in named else None, found.arms[at]
         colour = _OTHERS if place is None else SERIES[place][0]
         x, y = [point[0] for point in points], [point[1].value / unit.size for point in points]
@@ -493,10 +494,10 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
                 if not known:
                     hollow = {"marker": MARKERS[place], "markersize": 4.5, "markerfacecolor": "white"}
                     axes.plot([quality], [time.value / unit.size], color=colour, linestyle="", zorder=3, **hollow)
-                    open_ended = True
+                    open_ended = open_ended or ("its interval has no upper end" + ", a median as runs missed" * medians)
     if open_ended:
-        words = "its interval has no upper end"
-        axes.plot([], [], color=INK, linestyle="", marker="o", markersize=4.5, markerfacecolor="white", label=words)
+        hollow = {"marker": "o", "markersize": 4.5, "markerfacecolor": "white"}
+        axes.plot([], [], color=INK, linestyle="", label=open_ended, **hollow)
     if len(named) < len(order):
         axes.plot([], [], color=_OTHERS, linewidth=0.8, label=f"{len(order) - len(named)} others")
     axes.axvline(found.reference, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))

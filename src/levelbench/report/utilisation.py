@@ -12,6 +12,7 @@ from levelbench.report.tables import Absent, CellValue, Column, ColumnKind, Tabl
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
     from levelbench.analysis.utilisation import PeakShare, Utilisation
 
@@ -72,7 +73,13 @@ def write_utilisation(found: Utilisation, path: Path) -> Path | None:
     count = sum(each.share is not None for each in found.shares)
     if not count:
         return None
-    return draw(path, "utilisation", (6.8, 1.2 + 0.24 * count), lambda figure: _draw(figure.add_subplot(), found))
+
+    def onto(figure: Canvas) -> None:
+        _draw(figure.add_subplot(), found)
+        # Below the whole figure, as names may leave little room for the axes.
+        figure.supxlabel("\n".join(_spread(found)).replace("brackets", "bars"), fontsize=8)
+
+    return draw(path, "utilisation", (6.8, 1.3 + 0.24 * count), onto)
 
 
 def _draw(axes: Axes, found: Utilisation) -> None:
@@ -91,6 +98,5 @@ def _draw(axes: Axes, found: Utilisation) -> None:
     axes.set_yticks(range(len(known)), [clean(label) for label, _ in known])
     axes.set_ylim(len(known) - 0.5, -0.5)
     axes.set_xlim(left=0)
-    said = "".join(f"\n{line}" for line in _spread(found))
-    axes.set_xlabel(f"operations a second, % of the {found.of} peak{said}", fontsize=9)
+    axes.set_xlabel(f"operations a second, % of the {found.of} peak")
     plain_axes(axes)
