@@ -77,7 +77,8 @@ def write_utilisation(found: Utilisation, path: Path) -> Path | None:
     def onto(figure: Canvas) -> None:
         _draw(figure.add_subplot(), found)
         # Below the whole figure, as names may leave little room for the axes.
-        figure.supxlabel("\n".join(_spread(found)).replace("brackets", "bars"), fontsize=8)
+        said = [f"operations a second, % of the {found.of} peak", *_spread(found)]
+        figure.supxlabel("\n".join(said).replace("brackets", "bars"), fontsize=9)
 
     return draw(path, "utilisation", (6.8, 1.3 + 0.24 * count), onto)
 
@@ -97,6 +98,5 @@ def _draw(axes: Axes, found: Utilisation) -> None:
         axes.plot(100 * share.value, at, "o", color=SERIES[0][0], markersize=5)
     axes.set_yticks(range(len(known)), [clean(label) for label, _ in known])
     axes.set_ylim(len(known) - 0.5, -0.5)
-    axes.set_xlim(left=0)
-    axes.set_xlabel(f"operations a second, % of the {found.of} peak")
+    axes.set_xlim(0, 108 * max(max(share.value, share.interval.high if share.interval else 0.0) for _, share in known))
     plain_axes(axes)
