@@ -12,7 +12,7 @@ from levelbench.analysis.batch_size import LearningRateTrial, NoiseScale, choose
 from levelbench.measure.statistics import estimate
 from levelbench.records.summary import RunGroup, summarise
 from levelbench.report import notebook
-from levelbench.report.batch_sizes import _apart, _round_values, batch_size_tables, write_batch_size
+from levelbench.report.batch_sizes import _apart, _draw, _round_values, batch_size_tables, write_batch_size
 from levelbench.report.numbers import number
 from levelbench.report.tables import to_text
 
@@ -136,3 +136,16 @@ def test_rates_that_are_all_the_same_are_drawn_without_a_warning(study, tmp_path
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         write_batch_size(dataclasses.replace(study, points=points), tmp_path / "a.svg")
+
+
+@needs_matplotlib
+def test_the_law_lies_within_the_axes_also_far_below_the_points(study):
+    from matplotlib.figure import Figure
+
+    found = dataclasses.replace(study, critical=dataclasses.replace(study.critical, samples=100.0))
+    figure = Figure()
+    _draw(figure, found)
+    left = figure.axes[0]
+    law = next(line for line in left.lines if line.get_label().startswith("fit"))
+    low, high = left.get_ylim()
+    assert low < min(law.get_ydata()) <= max(law.get_ydata()) < high

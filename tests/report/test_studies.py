@@ -296,3 +296,15 @@ def test_the_axis_of_a_waterfall_has_numbers_whatever_its_width(ratio, shown):
 def test_a_long_title_of_a_waterfall_is_broken_into_lines():
     title = waterfall(1.5, "digits[recipe=mlp,framework=torch,hidden=128,batch=64,lr=0.05,epochs=20]").get_title("left")
     assert max(map(len, title.split("\n"))) <= 60
+
+
+@needs_matplotlib
+def test_a_figure_of_a_composition_without_intervals_claims_none(tmp_path):
+    found = composed()
+    bare = {"low": None, "high": None}
+    alone = tuple(dataclasses.replace(each, verdict=dataclasses.replace(each.verdict, **bare)) for each in found.alone)
+    together = dataclasses.replace(found.together, **bare)
+    found = dataclasses.replace(found, alone=alone, together=together, predicted=None)
+    text = write_composition(found, tmp_path / "c.svg").read_text()
+    assert "n = 5 per arm" in text
+    assert "intervals at" not in text

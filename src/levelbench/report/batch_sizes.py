@@ -259,5 +259,7 @@ def _draw_law(axes: Axes, found: BatchSizeStudy) -> None:
     axes.set_xlim(left, right)
     # Room for the words, which neither a point nor a line that stands for a size runs through.
     bottom, top = axes.get_ylim()
+    bottom = min(bottom, at.samples_at(sizes[0]) / 1.1)
+    top = max(top, at.samples_at(sizes[-1]) * 1.1)
     axes.set_ylim(bottom, top * (top / bottom) ** 0.4)
     axes.legend(framealpha=0.85, edgecolor="none", fontsize="small", loc="upper left")
