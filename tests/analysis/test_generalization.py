@@ -189,3 +189,11 @@ def test_it_shows_itself_in_a_notebook():
     html = SHOWN["levelbench.analysis.generalization", "Generalization"](found)
     assert "WORSE on test" in html
     assert "<table" in html
+
+
+def test_the_interval_of_a_quality_stays_within_all_and_none():
+    found = generalization("top1", [TEST], [arm("perfect", (1.0, 0.99, 1.0), seeds=(0, 1, 2)),
+                                            arm("worst", (0.0, 0.01, 0.0), seeds=(0, 1, 2))])  # fmt: skip
+    best, worst = (each.quality.interval for each in found.scores)
+    assert (best.high, worst.low) == (1.0, 0.0)
+    assert best.low < 0.99 < worst.high + 0.99

@@ -139,3 +139,20 @@ def test_an_operator_above_a_wrong_roof_takes_the_share_of_the_whole_step():
     assert (operator.wrong, step.wrong, step.share) == ("roof", "", None)
     assert step.reason == "no share: the float32 roof is wrong (above it: Gemm)"
     assert "Gemm is above it, too" in stepped(1.8, operator=4.7).places[0].reason
+
+
+@pytest.mark.parametrize(("rates", "bands"), [((60e9, 90e9, 100e9, 110e9, 120e9, 160e9), 3), ((100e9,), 0)])
+def test_the_figure_has_bands_for_what_is_known_of_each_roof(tmp_path, rates, bands):
+    pytest.importorskip("matplotlib")
+    from levelbench.report.roofline import write_under_roofs
+
+    found = place_under_roofs(
+        "x",
+        [
+            msgspec.structs.replace(each, flop_s={"float32": rate}, bytes_s={"L1": 2 * rate, "memory": rate / 5})
+            for each, rate in zip(profiles([0.5] * len(rates)), rates, strict=True)
+        ],
+    )
+    text = write_under_roofs(found, tmp_path / "r.svg").read_text()
+    assert text.count("FillBetweenPolyCollection") == bands
+    assert ("bars and bands: 95 % intervals" in text) == bool(bands)

@@ -62,6 +62,13 @@ def test_conditioning_worsens_towards_the_tail_and_is_one_at_the_knee():
     assert at_knee.conditioning == pytest.approx(1.0, abs=0.25)
 
 
+def test_of_a_metric_where_lower_is_better_the_lowest_value_is_proposed_and_said_to_be():
+    proposal = propose_target(-curves(), EPOCHS, direction="lower")
+    assert proposal.target == -0.92
+    assert proposal.reason.startswith("the lowest round value after the knee")
+    assert propose_target(curves(), EPOCHS).reason.startswith("the highest round value after the knee")
+
+
 def test_one_seed_that_stays_below_lowers_the_target():
     table = curves(noise=0.0)
     table[:, 0] = np.minimum(table[:, 0], 0.905)

@@ -21,10 +21,29 @@ def test_palm_540b_has_a_model_flops_utilisation_of_46_percent():
     assert found.share.value == pytest.approx(0.457, abs=0.001)
 
 
-def test_rates_of_several_runs_have_a_harmonic_mean_and_their_share_an_interval():
+def test_rate_and_share_of_several_runs_are_one_statistic_so_that_one_follows_from_the_other():
     found = peak_share("three", [50.0, 100.0, 100.0], 1e9, 1e12)
-    assert found.examples_s == pytest.approx(3 / (1 / 50 + 2 / 100))
-    assert (found.share.n, found.share.interval.low) == (3, pytest.approx(0.05))
+    assert found.examples_s == pytest.approx((50.0 * 100 * 100) ** (1 / 3))
+    assert found.share.value == pytest.approx(found.flop_s / found.peak_flop_s)
+    assert (found.n, found.share.n, found.share.interval.low) == (3, 3, pytest.approx(0.05))
+
+
+def test_brackets_of_few_runs_are_the_lowest_and_the_highest_and_only_those_of_more_have_a_level():
+    few = peak_share("few", [50.0, 100.0, 100.0], 1e9, 1e12, level=0.9)
+    many = peak_share("many", [90.0, 95.0, 100.0, 105.0, 110.0, 99.0], 1e9, 1e12, level=0.9)
+    assert (
+        utilisation_table(utilisation([few], "measured"))
+        .notes[-1]
+        .endswith("brackets: of fewer than six runs the lowest and the highest.")
+    )
+    assert utilisation_table(utilisation([many], "measured")).notes[-1].endswith("brackets: 90 % intervals.")
+    both = utilisation_table(utilisation([few, many], "measured"))
+    assert "90 % intervals, of fewer than six runs the lowest and the highest" in both.notes[-1]
+    assert [row[2].value for row in both.rows] == [6, 3]
+
+
+def test_single_entries_have_no_word_on_brackets():
+    assert len(utilisation_table(utilisation([peak_share("one", [1.0], 1e9, 1e11)], "datasheet")).notes) == 1
 
 
 @pytest.mark.parametrize(

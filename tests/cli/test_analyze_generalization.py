@@ -97,3 +97,10 @@ def test_a_margin_that_is_no_number_of_points_is_refused_before_anything_is_scor
     assert code == 2
     assert "no number of points" in err
     assert "scoring" not in err
+
+
+def test_the_command_that_keeps_models_makes_runs_of_the_settings_that_were_asked_for(call, tmp_path):
+    words = ("digits[hidden=4,lr=0.02]", "--framework", "numpy", "--epochs", "1", "-n", "1", "--no-report")
+    call("run", *words, "--store", tmp_path)
+    _, _, err = call("analyze", "generalization", "digits", "--on", "noise[severity=1]", "--store", tmp_path)
+    assert "levelbench run 'digits[recipe=mlp,framework=numpy,hidden=4,lr=0.02]' -n 1 --keep-model --fresh" in err

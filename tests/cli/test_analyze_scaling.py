@@ -141,7 +141,9 @@ def test_a_board_with_one_system_says_so(call, board):
         ("1 K80 / 61 GB / 4 CPU (Amazon EC2 [p2.xlarge])", 1),
         ("V100 (AWS p3.2xlarge)", 1),
         ("60 GB / 16 CPU (Google Cloud [n1-standard-16])", None),
-        ("p3.2xlarge", None),
+        ("p3.16xlarge", 8),
+        ("tpu-v3-2048", 1024),
+        ("one fast machine", None),
     ],
 )
 def test_accelerators_are_counted_in_the_words_of_dawnbench(text, count):
@@ -150,3 +152,8 @@ def test_accelerators_are_counted_in_the_words_of_dawnbench(text, count):
 
 def test_a_stated_number_of_accelerators_wins():
     assert accelerators_of(Hardware("8 V100", accelerators=16)) == 16
+
+
+def test_a_description_is_that_of_a_node_if_the_number_of_accelerators_is_not_stated():
+    assert accelerators_of(Hardware("8 V100", nodes=2)) == 16
+    assert accelerators_of(Hardware("DGX-1", nodes=8, accelerators=64)) == 64

@@ -191,3 +191,12 @@ def test_runs_that_another_machine_made_are_not_called_missing(call, store, writ
     _, out, _ = call("analyze", "stability", "other", "--store", store)
     assert "other on machine 2 of 2" in out
     assert "were asked for" not in out
+
+
+@needs_matplotlib
+def test_no_figure_is_drawn_if_no_run_arrived_and_the_answer_says_so(call, store, tmp_path):
+    plot = ("--plot", tmp_path / "s.svg")
+    code, out, _ = call("analyze", "stability", "digits", "--store", store, "--target", "0.99", *plot)
+    assert code == 4
+    assert "no plot: no run reached the target" in out
+    assert not (tmp_path / "s.svg").exists()

@@ -85,7 +85,7 @@ def test_targets_that_no_run_reached_have_an_answer_and_exit_4(call, store):
     code, out, _ = call("analyze", "threshold", "--store", store, "--targets", "0.99", "--target", "0.995")
     assert code == 4
     assert "no run reached it" in out
-    assert "never: n = 5, at most 43%" in out
+    assert "never: n = 5, at most 43 %" in out
 
 
 def test_interrupted_runs_are_a_doubt(call, store, write):

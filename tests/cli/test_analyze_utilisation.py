@@ -93,12 +93,13 @@ def test_runs_without_a_measured_peak_say_how_to_measure_one(call, made):
     assert "to record one: levelbench operator MatMul" in out
 
 
-def test_the_peak_has_its_unit_and_the_note_says_that_the_interval_leaves_its_spread_out(call, made, tmp_path):
+def test_the_peak_has_its_unit_and_the_note_says_that_its_spread_is_left_out(call, made, tmp_path):
     write_heads(made, {**head(1e12), "environment": Store(made).summaries()[0].environment})
     call("analyze", "utilisation", "--store", made, "--markdown", tmp_path / "u.md")
     out = (tmp_path / "u.md").read_text()
     assert "| peak GFLOP/s |" in out
-    assert "how much the peak varied is not in it" in out
+    assert "How much that peak varied is in no interval" in out
+    assert "Geometric means over the n runs; brackets: of fewer than six runs the lowest and the highest." in out
 
 
 @needs_matplotlib

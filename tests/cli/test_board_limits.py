@@ -101,6 +101,21 @@ def found(entry):
     return [each.severity for each in check(entry, limits=known_limits) if each.code == "B190"]
 
 
+@pytest.mark.parametrize(
+    "hardware",
+    [
+        Hardware("dgx1_n8", nodes=8, accelerators=64, accelerator="Tesla V100-SXM2-16GB"),
+        Hardware("DGX-1", nodes=8, accelerators=64),
+        Hardware("DGX-1", nodes=8),
+    ],
+    ids=["stated", "stated and described", "described"],
+)
+def test_the_peak_of_several_nodes_counts_each_accelerator_once(hardware):
+    """MLPerf's 8 DGX-1: 64 V100 at 125 TFLOP/s."""
+    limits = known_limits(msgspec.structs.replace(imported("resnet", "resnet"), hardware=hardware))
+    assert (limits.machine, limits.flop_s) == ("64 x V100-SXM2", 64 * 125e12)
+
+
 def test_of_an_import_the_table_knows_the_peak_and_the_zoo_the_network():
     limits = known_limits(imported())
     assert (limits.machine, limits.flop_s, limits.network) == ("1 x K80", 4.37e12, "resnet56")

@@ -324,6 +324,26 @@ def test_different_prices_turn_the_ratio_of_times_into_one_of_costs(call, store)
     assert float(found[1]) == pytest.approx(ratio / 2, rel=1e-3)
 
 
+def test_the_price_of_one_side_is_said_to_be_its_own_and_that_of_the_other_to_be_missing(call, store, tmp_path):
+    one = ("--price", f"{SIDES[1]}=1/h")
+    out = call("compare", *SIDES, "--store", store, *one)[1]
+    assert "cost: not compared, as no price of digits[framework=numpy] was given (--price RUNS=PRICE)" in out
+    call("report", *SIDES, "--store", store, *one, "-o", tmp_path / "r.html", "--markdown", tmp_path / "r.md")
+    text = (tmp_path / "r.md").read_text().replace("\\", "")
+    assert "cost: time to accuracy alone at 1 for digits[framework=torch] USD an hour" in text
+    assert "no price of its system was given (--price RUNS=PRICE)" in text
+
+
+def test_the_cost_is_in_the_json_of_what_has_a_price(call, store):
+    prices = ("--price", "2/h", "--price", f"{SIDES[1]}=1/h")
+    found = json.loads(call("compare", *SIDES, "--store", store, *prices, "--json")[1])
+    assert found["cost"]["ratio"] == pytest.approx(found["verdict"]["ratio"] / 2)
+    assert found["cost"]["high"] == pytest.approx(found["verdict"]["high"] / 2)
+    assert [each["interval"]["high"] > each["value"] > 0 for each in found["cost_to_accuracy_usd"]] == [True, True]
+    without = json.loads(call("compare", *SIDES, "--store", store, "--json")[1])
+    assert (without["cost"], without["cost_to_accuracy_usd"]) == (None, [None, None])
+
+
 def test_an_instance_of_the_hardware_table_has_its_price_with_its_source(call, store):
     _, out, err = call("compare", *SIDES, "--store", store, "--price", "p2.xlarge")
     assert "note: p2.xlarge: 0.9 USD an hour (1 x p2.xlarge, us-east-1, 2017-12-01)" in err

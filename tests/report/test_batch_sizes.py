@@ -12,7 +12,8 @@ from levelbench.analysis.batch_size import LearningRateTrial, NoiseScale, choose
 from levelbench.measure.statistics import estimate
 from levelbench.records.summary import RunGroup, summarise
 from levelbench.report import notebook
-from levelbench.report.batch_sizes import batch_size_tables, write_batch_size
+from levelbench.report.batch_sizes import _apart, _draw, _round_values, batch_size_tables, write_batch_size
+from levelbench.report.numbers import number
 from levelbench.report.tables import to_text
 
 
@@ -103,3 +104,48 @@ def test_a_notebook_shows_answers_tables_and_the_figure(study):
     assert "critical batch size" in html
     assert "<svg" in html
     assert "<table" in html
+
+
+@needs_matplotlib
+def test_the_band_is_named_as_the_interval_of_the_critical_size(study, tmp_path):
+    text = write_batch_size(study, tmp_path / "a.svg").read_text()
+    assert f"interval of the critical size, {number(study.critical.size)}" in text
+    without = dataclasses.replace(study, critical=dataclasses.replace(study.critical, interval=None))
+    assert "interval of the critical size" not in write_batch_size(without, tmp_path / "b.svg").read_text()
+
+
+def test_names_of_sizes_are_left_out_rather_than_drawn_over_each_other():
+    sizes = [2**power for power in range(5, 13)]
+    assert _apart(sizes, 32 / 1.3, 4096 * 1.3) == [64, 256, 1024, 4096]
+    assert _apart([64, 256, 1024], 64 / 1.3, 1024 * 1.3) == [64, 256, 1024]
+    assert _apart([100, 101], 80, 130) == [101]
+
+
+@pytest.mark.parametrize("ends", [(990.0, 1020.0), (9.82, 10.06), (1.0, 5.1), (3e3, 7e4), (1e-6, 1e9)])
+def test_an_axis_of_any_width_has_some_round_values_and_not_too_many(ends):
+    pytest.importorskip("matplotlib")
+    ticks = _round_values(*ends)
+    assert 3 <= len(ticks) <= 8
+    assert all(ends[0] <= each <= ends[1] for each in ticks)
+
+
+@needs_matplotlib
+def test_rates_that_are_all_the_same_are_drawn_without_a_warning(study, tmp_path):
+    same = estimate([1000.0, 1000.0, 1000.0])
+    points = tuple(dataclasses.replace(point, samples_per_s=same) for point in study.points)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_batch_size(dataclasses.replace(study, points=points), tmp_path / "a.svg")
+
+
+@needs_matplotlib
+def test_the_law_lies_within_the_axes_also_far_below_the_points(study):
+    from matplotlib.figure import Figure
+
+    found = dataclasses.replace(study, critical=dataclasses.replace(study.critical, samples=100.0))
+    figure = Figure()
+    _draw(figure, found)
+    left = figure.axes[0]
+    law = next(line for line in left.lines if line.get_label().startswith("fit"))
+    low, high = left.get_ylim()
+    assert low < min(law.get_ydata()) <= max(law.get_ydata()) < high

@@ -129,3 +129,22 @@ def test_the_line_of_perfect_scaling_looks_like_no_law():
     styles = {line.get_linestyle() for line in axes.lines[before:]}
     assert len(styles) == 2
     assert perfect not in styles
+
+
+@pytest.mark.parametrize(
+    ("times", "shown"),
+    [
+        ({1: [4.0, 4.1, 4.05], 2: [8.0, 8.1, 8.2], 4: [20.0, 20.5, 21.0]}, None),
+        ({1: [4.0, 4.3, 3.9], 2: [3.9, 4.2, 4.2], 4: [4.0, 4.2, 4.1]}, 1.0),
+    ],
+    ids=["far slower", "no faster"],
+)
+def test_no_serial_share_is_above_the_whole_time(times, shown):
+    law = fit_scaling("epoch", times)
+    assert law.serial > 1
+    (cell,) = (row[4] for row in laws_table([law]).rows if "Amdahl" in row[0].text)
+    if shown is None:
+        assert "more ranks take longer than one" in cell.reason
+    else:
+        assert (cell.value, cell.high) == (shown, 1.0)
+        assert cell.low < 1

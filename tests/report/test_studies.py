@@ -17,6 +17,8 @@ from levelbench.analysis.threshold import TimedArm, TimedCurve, sweep
 from levelbench.records.schema import Target
 from levelbench.report.analyses import effects_table, singles_table, write_composition
 from levelbench.report.studies import (
+    _draw_stability,
+    _draw_threshold,
     curve_points_table,
     shortened_table,
     stability_tables,
@@ -194,3 +196,115 @@ def test_the_axis_of_a_wide_waterfall_has_more_numbers_than_one():
     figure.draw_without_rendering()
     numbers = {label.get_text() for label in figure.axes[0].get_xticklabels(which="both")}
     assert {"1", "2"} <= numbers
+
+
+def missed(one, **replaced):
+    """The same group, none of whose runs reached the target."""
+    changed = {"reached": False, "time_to_accuracy_s": None, "given_up_s": 1.0} | replaced
+    return dataclasses.replace(one, runs=tuple(msgspec.structs.replace(run, **changed) for run in one.runs))
+
+
+@needs_matplotlib
+def test_no_curve_is_drawn_if_no_run_arrived(groups, tmp_path):
+    (one,) = groups("digits")
+    assert write_stability([stability(missed(one))], tmp_path / "s.svg") is None
+    assert not (tmp_path / "s.svg").exists()
+
+
+@needs_matplotlib
+def test_a_curve_ends_where_its_runs_were_given_up_and_says_how_many_would_arrive_at_most(groups):
+    from matplotlib.figure import Figure
+
+    first, second = groups("digits", "late")
+    axes = Figure().add_subplot()
+    _draw_stability(axes, [stability(first), stability(missed(second, given_up_s=0.1))])
+    arrived, given_up = axes.lines
+    assert max(given_up.get_xdata()) == pytest.approx(
+        max(arrived.get_xdata()) * 0.1 / stability(first).curve.last / 1.05
+    )
+    assert given_up.get_label() == "late: 0 of 4 reached it (at most 49 % would)"
+
+
+def reaching(quality):
+    """An arm of one run that gets so far."""
+    return [TimedArm("a", (TimedCurve((1.0, 2.0), (0.5, quality), "end"),), "first")]
+
+
+@pytest.mark.parametrize(("quality", "shown"), [(0.93998, "0.93998"), (0.9378, "0.9378"), (0.94, "0.94")])
+def test_a_quality_just_below_a_target_is_not_rounded_onto_it(quality, shown):
+    found = sweep(reaching(quality), [0.9, 0.94], 0.94)
+    assert shown in to_text(threshold_tables(found, TOP1)[-1]).split("never")[0]
+    assert ("reached it" in to_text(threshold_tables(found, TOP1)[0])) == (quality < 0.94)
+
+
+def test_targets_that_differ_late_have_columns_of_their_own():
+    found = sweep(reaching(0.95), [0.94, 0.9400001], 0.94)
+    assert [column.title for column in threshold_tables(found, TOP1)[0].columns[1:]] == ["0.94", "0.9400001"]
+
+
+def test_the_greatest_share_of_many_runs_that_would_get_there_is_not_rounded_to_none():
+    curves = tuple(TimedCurve((1.0, 2.0), (0.5, 0.93), "end") for _ in range(1000))
+    found = sweep([TimedArm("a", curves, "first")], [0.94], 0.94)
+    assert "at most 0.38 %" in to_text(threshold_tables(found, TOP1)[-1])
+
+
+@needs_matplotlib
+def test_an_interval_of_a_time_without_an_upper_end_is_hollow_and_ends_at_the_time():
+    from matplotlib.figure import Figure
+
+    curves = [TimedCurve((1.0, 2.0 + at / 10), (0.5, 0.95 if at < 4 else 0.9), "end") for at in range(7)]
+    found = sweep([TimedArm("a", tuple(curves), "first")], [0.94], 0.94)
+    time = found.cells[0][0].time_s
+    assert time.interval.high == float("inf")
+    axes = Figure().add_subplot()
+    _draw_threshold(axes, found, TOP1, "top1")
+    _, bar, hollow, named, _ = axes.lines
+    assert list(bar.get_ydata()) == [time.interval.low, time.value]
+    assert (hollow.get_markerfacecolor(), hollow.get_ydata()[0]) == ("white", time.value)
+    assert named.get_label() == "its interval has no upper end, a median as runs missed"
+
+
+def waterfall(ratio, name="B"):
+    """The axes of a waterfall with one factor of this ratio, without intervals."""
+    from matplotlib.figure import Figure
+
+    factor = SimpleNamespace(name="samples to target", within="", ratio=ratio, interval=None)
+    found = SimpleNamespace(
+        ratio=ratio, interval=None, factors=[factor], level=0.95, a="A", b=name, condition="", paired=True, n=(3, 3)
+    )
+    figure = Figure()
+    _draw_why(figure.add_subplot(), found, [factor])
+    figure.draw_without_rendering()
+    return figure.axes[0]
+
+
+@needs_matplotlib
+@pytest.mark.parametrize(
+    ("ratio", "shown"), [(1.5, {"1", "1.1", "1.2"}), (4.0, {"1", "2", "3"}), (40.0, {"1", "2", "5"})]
+)
+def test_the_axis_of_a_waterfall_has_numbers_whatever_its_width(ratio, shown):
+    axes = waterfall(ratio)
+    low, high = axes.get_xlim()
+    ticks = zip(axes.get_xticks(minor=False), axes.get_xticklabels(), strict=True)
+    minor = zip(axes.get_xticks(minor=True), axes.get_xticklabels(minor=True), strict=True)
+    inside = {label.get_text() for at, label in [*ticks, *minor] if low <= at <= high} - {""}
+    assert len(inside) >= 3, inside
+    assert len(inside) <= 12, inside
+
+
+@needs_matplotlib
+def test_a_long_title_of_a_waterfall_is_broken_into_lines():
+    title = waterfall(1.5, "digits[recipe=mlp,framework=torch,hidden=128,batch=64,lr=0.05,epochs=20]").get_title("left")
+    assert max(map(len, title.split("\n"))) <= 60
+
+
+@needs_matplotlib
+def test_a_figure_of_a_composition_without_intervals_claims_none(tmp_path):
+    found = composed()
+    bare = {"low": None, "high": None}
+    alone = tuple(dataclasses.replace(each, verdict=dataclasses.replace(each.verdict, **bare)) for each in found.alone)
+    together = dataclasses.replace(found.together, **bare)
+    found = dataclasses.replace(found, alone=alone, together=together, predicted=None)
+    text = write_composition(found, tmp_path / "c.svg").read_text()
+    assert "n = 5 per arm" in text
+    assert "intervals at" not in text

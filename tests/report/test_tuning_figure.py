@@ -30,3 +30,15 @@ def test_a_side_that_never_reached_the_target_has_no_best():
     _draw(axes, [TunedSide("digits", ("lr=log(0.001,1)",), (trial(1, None), trial(2, None)), "trials")])
     assert list(axes.lines[-1].get_xdata()) == []
     assert axes.get_legend() is not None
+
+
+def test_a_trial_that_missed_stands_open_at_the_time_that_it_took():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    _draw(axes, [TunedSide("digits", ("lr=log(0.001,1)",), (trial(1, 4.0), trial(2, None)), "trials")])
+    reached, missed, _ = axes.lines
+    assert (list(reached.get_xdata()), list(reached.get_ydata())) == ([1], [4.0])
+    assert (list(missed.get_xdata()), list(missed.get_ydata()), missed.get_fillstyle()) == ([2], [1.0], "none")
+    assert "open: missed the target after so long" in axes.get_title("left")

@@ -70,7 +70,7 @@ class Comparison:
             return [f"no verdict on {self.b.label} against {self.a.label}"]
         why = [] if self.attribution is None else [f"  why: {'; '.join(self.attribution.lines())}"]
         sentence = format_verdict(replace(self.verdict, reason=self.reason), self.a.label, self.b.label)
-        return [sentence, *why, *self._cost()]
+        return [sentence, *why, *self._cost_lines()]
 
     @property
     def reason(self) -> str:
@@ -81,14 +81,27 @@ class Comparison:
             return found.replace(NOT_INTERLEAVED, "not interleaved: let levelbench time start both in turns")
         return found
 
-    def _cost(self) -> list[str]:
-        """How the costs compare, if both sides have a price and it is not the same."""
+    @property
+    def cost(self) -> Verdict | None:
+        """The verdict's ratio and interval, of costs instead of times; its ``kind`` remains that of the times.
+
+        ``None`` without a ratio, or without a price of both sides.
+        """
         a, b, found = self.a.usd_per_hour, self.b.usd_per_hour, self.verdict
-        if a is None or b is None or a == b or found is None or found.ratio is None:
-            return []
+        if a is None or b is None or found is None or found.ratio is None:
+            return None
         ratio, low, high = (each if each is None else each * b / a for each in (found.ratio, found.low, found.high))
-        costs = replace(found, ratio=ratio, low=low, high=high)
-        return [f"  cost: {ratio_sentence(costs, self.a.label, self.b.label, 'costs', 'as much as')}"]
+        return replace(found, ratio=ratio, low=low, high=high)
+
+    def _cost_lines(self) -> list[str]:
+        """How the costs compare, if the price is not the same; whose price is missing, if one was given."""
+        a, b, costs = self.a, self.b, self.cost
+        if (a.usd_per_hour is None) != (b.usd_per_hour is None):
+            missing = a.label if a.usd_per_hour is None else b.label
+            return [f"  cost: not compared, as no price of {missing} was given (--price RUNS=PRICE)"]
+        if costs is None or a.usd_per_hour == b.usd_per_hour:
+            return []
+        return [f"  cost: {ratio_sentence(costs, a.label, b.label, 'costs', 'as much as')}"]
 
     def lines(self, said: set[str] | None = None) -> list[str]:
         """The answer, then what the gate found, and how the machines differ if that forbids a verdict.
@@ -126,6 +139,7 @@ def answer_in_brief(comparisons: Sequence[Comparison], *, why: bool = True, ters
         lines.append(sentence)
         if why and each.attribution is not None:
             lines.append(f"  why: {each.attribution.brief()}")
+        lines += each._cost_lines()
     return lines + [f"no verdict on {name(each.b.label)}" for each in comparisons if each.verdict is None]
 
 

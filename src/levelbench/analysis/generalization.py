@@ -160,7 +160,7 @@ def generalization(
                     falls_base = sign * _POINTS * (np.array(base.scores[0]) - base.scores[at])
                     own, others, paired = _matched(base, arm, falls_base, falls)
                     more = _spread(mean_difference(own.tolist(), others.tolist(), joint_level, paired=paired))
-            quality = _mean(arm.scores[at], level)
+            quality = _share(_mean(arm.scores[at], level))
             fall = _mean(falls.tolist(), level) if comparable else None
             scores.append(ArmScore(each.name, arm.label, quality, fall, against, more))
     errors = _corruption_errors(sets, arms, level) if direction == "higher" else ()
@@ -183,6 +183,14 @@ def _check(sets: Sequence[ScoredSet], arms: Sequence[ScoredArm], margin: float, 
 
 def _mean(values: Sequence[float], level: float) -> Estimate:
     return _spread(estimate_signed(values, level))
+
+
+def _share(found: Estimate) -> Estimate:
+    """With its interval inside 0 to 1: that of a share has no other values, which t does not know."""
+    inside = found.interval
+    if inside is None:
+        return found
+    return replace(found, interval=replace(inside, low=max(0.0, inside.low), high=min(1.0, inside.high)))
 
 
 def _spread(found: Estimate) -> Estimate:

@@ -298,8 +298,9 @@ def _lacks(group: RunGroup, times: Sequence[float], known: bool, level: float) -
     how = "levelbench run -n 5" if group.specification.scored_by is None else group.to_repeat
     if not times:
         most = wilson(0, group.n, level).high
+        would = f"{most:.{0 if most > 0.01 else 2}%}"
         found.append(
-            f"no run of {name} reached the target ({group.n} tried; at most {most:.0%} would): give it more time "
+            f"no run of {name} reached the target ({group.n} tried; at most {would} would): give it more time "
             "(--epochs, --budget) or judge by another target (--target)"
         )
     elif len(times) == 1:

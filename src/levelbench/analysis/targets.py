@@ -122,10 +122,10 @@ def propose_target(
     ``x`` the position of each evaluation (epochs, steps or seconds; 1, 2, 3, ... if omitted). Candidates are multiples
     of ``step``, by default the largest of 1, 2 or 5 times a power of ten that divides the range in 50.
 
-    The proposal is the highest candidate after the knee that *all* seeds reach (confirmed by two evaluations in a row),
-    with a conditioning of at most 3 and crossings that vary by at most 25 %. If there is none, it is the highest
-    candidate *before* the knee that all seeds reach with as little variation, and the reason says so. Raises
-    ``UsageError`` for fewer curves or a malformed ``x``.
+    The proposal is the hardest candidate (the highest, if higher is better) after the knee that *all* seeds reach
+    (confirmed by two evaluations in a row), with a conditioning of at most 3 and crossings that vary by at most 25 %.
+    If there is none, it is the hardest candidate *before* the knee that all seeds reach with as little variation, and
+    the reason says so. Raises ``UsageError`` for fewer curves or a malformed ``x``.
     """
     study = _study(curves, x, direction, step)
     seeds = study.curves.shape[1]
@@ -146,7 +146,7 @@ def propose_target(
         study.sign * float(study.best[knee]),
         seeds,
         candidates,
-        _reason(chosen, candidates, seeds),
+        _reason(chosen, candidates, study),
     )
 
 
@@ -240,17 +240,18 @@ def _narrow(cv: float | None) -> bool:
     return cv is not None and cv <= LARGEST_CV
 
 
-def _reason(chosen: Candidate | None, candidates: Sequence[Candidate], seeds: int) -> str:
+def _reason(chosen: Candidate | None, candidates: Sequence[Candidate], study: _Study) -> str:
+    seeds, hardest = study.curves.shape[1], "highest" if study.sign > 0 else "lowest"
     if chosen is not None and chosen.finding == "good":
         return (
-            f"the highest round value after the knee that all {seeds} seeds reach, confirmed, on a slope of "
+            f"the {hardest} round value after the knee that all {seeds} seeds reach, confirmed, on a slope of "
             f"{chosen.conditioning:.2g} (1 at the knee, {FLAT:g} flat)"
         )
     found = sorted({candidate.finding for candidate in candidates} - {"steep"})
     none = f"no round value after the knee is suitable: {', '.join(found) or 'the step between them is too wide'}"
     if chosen is None:
         return none
-    return f"{none}; this is the highest before it that all {seeds} seeds reach, confirmed, without scattering"
+    return f"{none}; this is the {hardest} before it that all {seeds} seeds reach, confirmed, without scattering"
 
 
 COST = 0.05

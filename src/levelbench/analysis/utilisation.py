@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from levelbench.errors import UsageError
-from levelbench.measure.statistics import Estimate, estimate
+from levelbench.measure.statistics import Estimate, estimate, geometric_mean
 
 __all__ = ["PeakShare", "Utilisation", "peak_share", "utilisation"]
 
@@ -23,8 +23,9 @@ __all__ = ["PeakShare", "Utilisation", "peak_share", "utilisation"]
 class PeakShare:
     """One entry or group of runs: operations a second that were needed, and the ``peak_flop_s`` of ``machine``.
 
-    ``share`` is an estimate over its runs; without one, ``reason`` says what is not known. ``network`` is what the
-    operations were counted on.
+    Both ``examples_s`` and ``share`` are geometric means over its ``n`` runs, as times to accuracy are, so that one
+    follows from the other; without a share, ``reason`` says what is not known. ``network`` is what the operations were
+    counted on.
     """
 
     label: str
@@ -34,11 +35,12 @@ class PeakShare:
     flops_per_example: float | None
     peak_flop_s: float | None
     share: Estimate | None
+    n: int
     reason: str = ""
 
     @property
     def flop_s(self) -> float | None:
-        """Operations a second, on average over the runs."""
+        """Operations a second, the geometric mean over the runs."""
         if self.examples_s is None or self.flops_per_example is None:
             return None
         return self.examples_s * self.flops_per_example
@@ -68,7 +70,7 @@ def peak_share(
     ``no_rate`` is the reason if there is no rate.
     """
     known = [rate for rate in rates if math.isfinite(rate) and rate > 0]
-    typical = len(known) / math.fsum(1.0 / rate for rate in known) if known else None
+    typical = geometric_mean(known) if known else None
     missing = [
         words
         for words, lacks in (
@@ -81,7 +83,8 @@ def peak_share(
     share = None
     if not missing and flops_per_example and peak_flop_s:
         share = estimate([rate * flops_per_example / peak_flop_s for rate in known], level)
-    return PeakShare(label, network, machine, typical, flops_per_example, peak_flop_s, share, "; ".join(missing))
+    of = (typical, flops_per_example, peak_flop_s)
+    return PeakShare(label, network, machine, *of, share, len(known), "; ".join(missing))
 
 
 def utilisation(shares: Sequence[PeakShare], of: str) -> Utilisation:

@@ -173,12 +173,18 @@ def _runs_of(name: str, entry: Submission, count: int, threshold: float, rule: s
 def accelerators_of(hardware: Hardware) -> int | None:
     """How many accelerators the system has, as stated or, for DAWNBench's entries, in the words of its description.
 
-    "Tesla V100 * 4 GPU", "8*V100", "4x GTX 1080 Ti" and "V100" are read; ``None`` for a machine's name alone.
+    "Tesla V100 * 4 GPU", "8*V100", "4x GTX 1080 Ti" and "V100" are read, and machines of the table of hardware
+    ("p3.16xlarge", "tpu-v3-2048"); ``None`` for others. A description is that of a node if ``nodes`` are stated.
     """
+    from levelbench.claims.hardware import lookup
+
     if hardware.accelerators is not None:
         return hardware.accelerators
-    text = hardware.description
+    text, nodes = hardware.description, hardware.nodes or 1
     # "V100*1-16GB" before "448 GB/96": a number after the chip is its count only after a cross.
     if (found := _AFTER.search(text)) or (found := _BEFORE.search(text)):
-        return int(found[1]) or None
-    return 1 if _ONE.search(text) else None
+        return nodes * int(found[1]) or None
+    known = lookup(text)
+    if known is not None and known.count_stated and known.is_accelerator:
+        return nodes * round(known.units)
+    return nodes if _ONE.search(text) else None

@@ -154,7 +154,7 @@ def _arms_of_runs(
         raise UsageError("a sweep of targets", f"the runs have {len(scales)} scales: {named}", do)
     own = {group.specification.target.threshold for group in groups}
     if given["threshold"] is None and len(own) > 1:
-        listed = ", ".join(f"{each:g}" for each in sorted(own))
+        listed = ", ".join(f"{each:.10g}" for each in sorted(own))
         raise UsageError(
             "a sweep of targets", f"the runs have several targets: {listed}", "name the one of interest: --target"
         )

@@ -547,7 +547,10 @@ def stability_verb(
     def write() -> dict[str, str]:
         csv = {each.name: each for each in [*tables, curve_points_table(found)]}
         written = shared.write_tables(given, tables, lines, title="Stability", csv=csv)
-        return written if given["plot"] is None else {**written, "plot": str(write_stability(found, given["plot"]))}
+        if given["plot"] is not None:
+            drawn = write_stability(found, given["plot"])
+            written |= {"no_plot": "no run reached the target"} if drawn is None else {"plot": str(drawn)}
+        return written
 
     def view_json() -> dict[str, Any]:
         pairs = zip(found, groups, strict=True)

@@ -276,7 +276,8 @@ def _peak(submission: Submission) -> tuple[float | None, str]:
     # Nothing is trained in integers.
     whole = submission.mode == "inference"
     peaks = [peak for name, peak in found.peak_flops.items() if whole or not name.startswith("int")]
-    nodes = hardware.nodes or 1
+    # A stated number of accelerators is that of the whole system, a description that of a node.
+    nodes = 1 if hardware.accelerators else hardware.nodes or 1
     return (max(peaks) * nodes, f"{nodes * found.units:g} x {found.name}") if peaks else (None, "")
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from levelbench.analysis.scaling import Scaling
     from levelbench.experiments.request import Arm
     from levelbench.experiments.training import RunPlan
+    from levelbench.measure.statistics import Estimate
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup
     from levelbench.records.store import Row
@@ -40,11 +41,16 @@ __all__ = [
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """All figures of a comparison."""
+    from levelbench.analysis.ties import time_estimate
+
+    cost, sides = comparison.cost, (comparison.a, comparison.b)
     return {
         "a": comparison.a.label,
         "b": comparison.b.label,
         "verdict": comparison.verdict,
-        "usd_per_hour": [comparison.a.usd_per_hour, comparison.b.usd_per_hour],
+        "usd_per_hour": [each.usd_per_hour for each in sides],
+        "cost_to_accuracy_usd": [_cost(time_estimate(each), each.usd_per_hour) for each in sides],
+        "cost": None if cost is None else {"ratio": cost.ratio, "low": cost.low, "high": cost.high},
         "attribution": comparison.attribution,
         "caveats": list(comparison.caveats),
         "machines_differ": comparison.machines_differ,
@@ -90,10 +96,20 @@ def group_json(group: RunGroup) -> dict[str, Any]:
         "reached_interval": wilson(group.reached, group.n),
         "time_to_accuracy_s": found,
         "usd_per_hour": group.usd_per_hour,
+        "cost_to_accuracy_usd": _cost(found, group.usd_per_hour),
         "final_test": final,
         "specification": group.specification,
         "operations": [use for run in group.runs if (use := use_of_operations(run, peaks)) is not None],
     }
+
+
+def _cost(time_s: Estimate | None, usd_per_hour: float | None) -> Estimate | None:
+    """What ``time_s`` costs, with its interval."""
+    if time_s is None or usd_per_hour is None:
+        return None
+    usd, inside = usd_per_hour / 3600.0, time_s.interval
+    scaled = None if inside is None else dataclasses.replace(inside, low=usd * inside.low, high=usd * inside.high)
+    return dataclasses.replace(time_s, value=usd * time_s.value, interval=scaled)
 
 
 def groups_of_plan(plan: RunPlan, records: Mapping[tuple[int, int], Record], asked: int) -> list[RunGroup]:

@@ -12,6 +12,7 @@ its test split is scored once.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,13 +37,14 @@ from levelbench.networks.files import load
 from levelbench.networks.network import Network, read_inputs
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import RunGroup, parse_item
+from levelbench.records.selection import format_item
 from levelbench.training import datasets
 from levelbench.training.augmentation import resized
 from levelbench.training.corruptions import CORRUPTIONS, SEVERITIES, corrupted
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, is_resident, share_disturbed
 from levelbench.training.linear import LinearClassifier, fit_linear
-from levelbench.training.task import Task
+from levelbench.training.task import Setting, Task
 
 __all__ = [
     "EvaluationSet",
@@ -165,8 +167,15 @@ def _some(named: Sequence[str]) -> str:
 
 
 def _again(group: RunGroup) -> str:
-    named = group.specification
-    return f"'{named.task}[recipe={named.recipe},framework={named.framework}]'"
+    """What was trained, as an argument of ``levelbench run``: with the settings that were set, or all if unknown."""
+    named, chosen, team = group.specification, group.chosen, group.specification.distribution
+    settings = {name: value for name, value in named.settings.items() if chosen is None or name in chosen}
+    own: dict[str, Setting] = {"recipe": named.recipe, "framework": named.framework}
+    if named.device != "cpu":
+        own["device"] = named.device
+    if team is not None:
+        own |= {"ranks": team.ranks, "scheme": team.scheme}
+    return shlex.quote(format_item(named.task, own | settings))
 
 
 def evaluation_sets(

@@ -266,8 +266,8 @@ def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar
             textcoords="offset points", va="center", fontsize=8.5,
         )  # fmt: skip
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda value, _: number(value))
-    axes.xaxis.set_minor_formatter(lambda value, _: number(value) if f"{value:e}"[0] in "25" else "")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:,g}" if f"{value:e}"[0] in "25" else "")
     low, high = axes.get_xlim()
     # Room for the text next to the longest bar.
     axes.set_xlim(low, high * (high / low) ** 0.8)
@@ -277,7 +277,8 @@ def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar
     base, title = ("all but it", "lesion") if isinstance(found, Lesion) else ("none of them", str(found.kind))
     axes.set_xlabel(f"speed-up over {base} (time to accuracy)")
     n = min(len(cell.times) for cell in found.cells)
-    below = f"n = {n} per arm; intervals at {_level_alone(found) * 100:.4g} %"
+    known = f"; intervals at {_level_alone(found) * 100:.4g} %" * any(bar.low is not None for bar in bars)
+    below = f"n = {n} per arm{known}"
     axes.set_title(f"{clean(title + ': ' + ' x '.join(found.factors))}\n{below}", fontsize=10)
     plain_axes(axes, "x")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from levelbench.report.drawing import INK, draw, plain_axes, time_unit
 from levelbench.report.markup import SERIES
+from levelbench.report.numbers import number
 from levelbench.report.tables import (
     Cell,
     CellValue,
@@ -36,6 +38,8 @@ _RANGES = "Brackets of fewer than six runs are the lowest and the highest."
 _CURVE = 200
 _SIZE_IN = (9.6, 3.6)
 _LEAST_TICKS, _MOST_TICKS = 3, 8
+_CHARACTERS = 28
+"""Of the names of ticks, that fit below one of the three plots."""
 
 
 def batch_size_tables(found: BatchSizeStudy) -> list[Table]:
@@ -169,6 +173,7 @@ def _draw_points(axes: Axes, points: Sequence[BatchSizes], name: str, label: str
     ]
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.set_autoscale_on(not shown)
     unit = 1.0
     if name == "time_s":
         chosen = time_unit(axes.yaxis, [value.value for _, value in shown])
@@ -181,26 +186,56 @@ def _draw_points(axes: Axes, points: Sequence[BatchSizes], name: str, label: str
         axes.plot(
             point.mean_size, value.value / unit, "o", color=colour, markersize=5, mfc=colour if whole else "white"
         )
-        if (ends := value.interval) is not None and math.isfinite(ends.high) and ends.low > 0:
-            axes.plot([point.mean_size] * 2, [ends.low / unit, ends.high / unit], color=colour, linewidth=1)
-    sizes = [point.size for point in points]
-    every = max(1, len(sizes) // 5)
-    axes.set_xticks(sizes[::every], [str(each) for each in sizes[::every]])
-    axes.set_xlim(min(point.mean_size for point in points) / 1.3, 1.3 * max(sizes))
-    axes.minorticks_off()
+        if bar := _ends(value)[1:]:
+            axes.plot([point.mean_size] * 2, [each / unit for each in bar], color=colour, linewidth=1)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     if shown:
-        # A logarithmic axis of less than a decade has no tick of its own.
-        low, high = axes.get_ylim()
-        for bases in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), [each / 10 for each in range(10, 100)]):
-            round_ones = [base * 10**power for power in range(-9, 12) for base in bases]
-            ticks = [each for each in round_ones if low <= each <= high]
-            if len(ticks) >= _LEAST_TICKS:
-                break
-        axes.set_yticks(ticks[:: 1 + len(ticks) // _MOST_TICKS] or [shown[0][1].value / unit])
+        ends = [each / unit for _, value in shown for each in _ends(value)]
+        room = max(1.02, (max(ends) / min(ends)) ** 0.06)
+        low, high = min(ends) / room, max(ends) * room
+        axes.set_ylim(low, high)
+        axes.set_yticks(_round_values(low, high))
+    sizes = [point.size for point in points]
+    left, right = min(point.mean_size for point in points) / 1.3, 1.3 * max(sizes)
+    axes.set_xlim(left, right)
+    kept = _apart(sizes, left, right)
+    axes.set_xticks(kept, [str(each) for each in kept])
+    axes.minorticks_off()
     axes.set_xlabel("examples of a step")
     axes.set_title(label, fontsize=9.5, loc="left")
     plain_axes(axes)
+
+
+def _ends(value: Estimate) -> tuple[float, ...]:
+    """The value, with the ends of its bar if it has one."""
+    inside = value.interval
+    known = inside is not None and math.isfinite(inside.high) and inside.low > 0
+    return (value.value, inside.low, inside.high) if inside is not None and known else (value.value,)
+
+
+def _apart(sizes: Sequence[int], left: float, right: float) -> list[int]:
+    """Those of ``sizes``, ascending, whose names do not overlap on a logarithmic axis from ``left`` to ``right``."""
+    middles = {size: _CHARACTERS * math.log(size / left) / math.log(right / left) for size in sizes}
+    every = (list(sizes[-1::-step])[::-1] for step in range(1, len(sizes) + 1))
+    return next(
+        kept
+        for kept in every
+        if all(middles[b] - middles[a] >= (len(f"{a}{b}") + 2) / 2 for a, b in itertools.pairwise(kept))
+    )
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis, which has too few of its own below a decade: 1, 2, 5 or, on a short one, evenly."""
+    from matplotlib.ticker import MaxNLocator
+
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{base}e{power}") for power in decades for base in (1, 2, 5)]
+    ticks = [each for each in ticks if low <= each <= high]
+    for bins in (5, 8, 12):
+        if len(ticks) < _LEAST_TICKS:
+            evenly = MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+            ticks = [float(f"{each:.10g}") for each in evenly.tolist() if low <= each <= high]
+    return ticks[:: 1 + len(ticks) // _MOST_TICKS]
 
 
 def _draw_law(axes: Axes, found: BatchSizeStudy) -> None:
@@ -214,10 +249,17 @@ def _draw_law(axes: Axes, found: BatchSizeStudy) -> None:
     left, right = axes.get_xlim()
     if at.interval is not None:
         ends = max(left, at.interval.low), min(right, at.interval.high)
-        axes.axvspan(*ends, color=INK, alpha=0.1, linewidth=0, label=f"interval of the critical size, {at.size:,.3g}")
+        axes.axvspan(
+            *ends, color=INK, alpha=0.1, linewidth=0, label=f"interval of the critical size, {number(at.size)}"
+        )
     if left < at.size < right:
         axes.axvline(at.size, color=INK, linewidth=0.9, linestyle=":", label="critical size")
     if found.noise is not None and found.noise.value is not None and left < found.noise.value.value < right:
         axes.axvline(found.noise.value.value, color=INK, linewidth=0.9, linestyle="-.", label="noise scale")
     axes.set_xlim(left, right)
-    axes.legend(frameon=False, fontsize="small")
+    # Room for the words, which neither a point nor a line that stands for a size runs through.
+    bottom, top = axes.get_ylim()
+    bottom = min(bottom, at.samples_at(sizes[0]) / 1.1)
+    top = max(top, at.samples_at(sizes[-1]) * 1.1)
+    axes.set_ylim(bottom, top * (top / bottom) ** 0.4)
+    axes.legend(framealpha=0.85, edgecolor="none", fontsize="small", loc="upper left")

@@ -291,7 +291,7 @@ def laws_table(laws: Sequence[ScalingLaws], level: float = 0.95) -> Table:
         fitted: tuple[Cell, Cell, Cell] | None = None
         if each.serial is not None:
             most = Number(each.most or 0.0, *_turned(each.serial_interval))
-            fitted = Number(each.base_s or 0.0), _with(each.serial, each.serial_interval), most
+            fitted = Number(each.base_s or 0.0), _share(each.serial, each.serial_interval, each.unit), most
         elif len(each.counts) > 1:
             none = Absent("no loss to fit")
             fitted = none, none, none
@@ -300,7 +300,8 @@ def laws_table(laws: Sequence[ScalingLaws], level: float = 0.95) -> Table:
         if each.contention is not None and each.coherency is not None:
             unbounded = Absent("coherency has no interval") if each.peak is None else Text("not bounded")
             peak = Number(each.peak) if each.peak is not None and isfinite(each.peak) else unbounded
-            shares = _with(each.contention, each.contention_interval), _with(each.coherency, each.coherency_interval)
+            contention = _share(each.contention, each.contention_interval, each.unit)
+            shares = contention, _with(each.coherency, each.coherency_interval)
             rows.append((Text(f"{what}: Universal"), counts, runs, Absent(), *shares, Absent(), peak))
     unit = laws[0].unit if laws else "rank"
     columns = (
@@ -319,6 +320,14 @@ def laws_table(laws: Sequence[ScalingLaws], level: float = 0.95) -> Table:
         "profile likelihood.",
     )
     return Table("laws", "Laws of scaling", columns, tuple(rows), notes).without_empty()
+
+
+def _share(value: float, interval: Interval | None, unit: str) -> Cell:
+    """A share of the time on one rank, at most all of it, which the fit does not know."""
+    found = _with(value, interval)
+    if value > 1 and (found.low is None or found.low >= 1):
+        return Absent(f"more {unit}s take longer than one: no share of its time explains that")
+    return replace(found, value=min(1.0, value), high=None if found.high is None else min(1.0, found.high))
 
 
 def _with(value: float, interval: Interval | None) -> Number:
@@ -456,7 +465,7 @@ def write_scaling(
 
 def _draw_laws(axes: Axes, laws: Sequence[ScalingLaws]) -> None:
     """Efficiency by Amdahl's law, relative to the smallest number of ranks as the points are."""
-    drawn = [each for each in laws if each.serial]
+    drawn = [each for each in laws if each.serial and each.serial <= 1]
     for each in drawn:
         share, dash = each.serial or 0.0, "-." if each.quantity == "epoch" else ":"
         ranks = [each.counts[0] * (each.counts[-1] / each.counts[0]) ** (step / 50) for step in range(51)]

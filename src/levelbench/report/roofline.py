@@ -33,7 +33,7 @@ from levelbench.report.tables import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from levelbench.analysis.roofline import Roofline, RoofPlace
+    from levelbench.analysis.roofline import Roof, Roofline, RoofPlace
 
 __all__ = ["RooflinePoint", "places_table", "roofline_points", "roofs_table", "write_roofline", "write_under_roofs"]
 
@@ -123,7 +123,7 @@ def draw_roofline(
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: number(value))
+        axis.set_major_formatter(lambda value, _: f"{value:,g}")
         axis.set_minor_formatter(lambda value, _: "")
     low, high = (pick(point.intensity for point in points) for pick in (min, max))
     _roofs(axes, flat, slopes, low / _LEAST_ROOM, high * _LEAST_ROOM)
@@ -132,6 +132,10 @@ def draw_roofline(
     axes.set_title(clean(title), fontsize=10)
     plain_axes(axes)
     axes.legend(frameon=False, fontsize=8.5, loc="best")
+
+
+_PLATE = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
+"""What names of roofs stand on, as the next roof may run through them."""
 
 
 def _roofs(axes: Axes, flat: Mapping[str, float], slopes: Mapping[str, float], low: float, high: float) -> None:
@@ -147,7 +151,7 @@ def _roofs(axes: Axes, flat: Mapping[str, float], slopes: Mapping[str, float], l
         axes.plot([max(left, peak / best) if best else left, right], [peak * _GIGA] * 2, color=INK, linewidth=1.2)
         axes.annotate(
             f"{dtype}, {number(peak * _GIGA)} GFLOP/s", (right, peak * _GIGA), (0, 3), textcoords="offset points",
-            ha="right", va="bottom", fontsize=8,
+            ha="right", va="bottom", fontsize=8, bbox=_PLATE,
         )  # fmt: skip
     top = max(flat.values())
     for name, slope in slopes.items():
@@ -156,7 +160,7 @@ def _roofs(axes: Axes, flat: Mapping[str, float], slopes: Mapping[str, float], l
         axes.plot([left, end], [left * rate, end * rate], color=INK, linewidth=1.2)
         axes.annotate(
             f"{name}, {number(rate)} GB/s", (left, left * rate), (2, 6), textcoords="offset points",
-            ha="left", va="bottom", fontsize=8,
+            ha="left", va="bottom", fontsize=8, bbox=_PLATE,
         )  # fmt: skip
 
 
@@ -219,6 +223,20 @@ def _giga(rate: Estimate | None) -> Cell:
     return estimate_cell(rate, scale=_GIGA)
 
 
+def _bands(axes: Axes, roofs: Sequence[Roof]) -> None:
+    """How far each roof is known: a place above its line may lie below the roof all the same."""
+    left, right = axes.get_xlim()
+    top = max((each.rate.value for each in roofs if each.kind == "compute"), default=math.inf)
+    for each in roofs:
+        if (inside := each.rate.interval) is None:
+            continue
+        flat = each.kind == "compute"
+        ends = (left, right) if flat else (left, min(right, top / each.rate.value))
+        low, high = ([bound * _GIGA * (1.0 if flat else x) for x in ends] for bound in (inside.low, inside.high))
+        axes.fill_between(ends, low, high, color=INK, alpha=0.07, linewidth=0)
+    axes.set_xlim(left, right)
+
+
 def write_under_roofs(found: Roofline, path: Path) -> Path:
     """Draw the places under their roofs; errors as of ``write_roofline``. Those without a share are hollow."""
     check_ending(path)
@@ -240,7 +258,9 @@ def write_under_roofs(found: Roofline, path: Path) -> Path:
     kinds = list(dict.fromkeys(point.series for point in points))
 
     def onto(axes: Axes) -> None:
-        draw_roofline(axes, f"{found.title}, n = {found.processes} processes", points, flat, slopes, kinds)
+        known = f"; bars and bands: {_interval_words(found)}" * (found.processes > 1)
+        draw_roofline(axes, f"{found.title}, n = {found.processes} processes{known}", points, flat, slopes, kinds)
+        _bands(axes, [each for each in found.roofs if each.name in flat or each.name in slopes])
         middle = math.prod(axes.get_xlim()) ** 0.5
         fastest = sorted(points, key=lambda point: point.flop_s)[-_SHOWN:]
         for point in fastest:

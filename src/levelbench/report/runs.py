@@ -161,6 +161,11 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
     clock = _common({group.specification.clock for group in groups})
     metric = _common({group.specification.target.metric for group in groups}) or "quality"
     missed = any(group.reached < group.n for group in groups)
+    unpriced = _NO_PRICE if any(group.usd_per_hour is not None for group in groups) else ""
+
+    def restarts_cost(group: RunGroup) -> Spread:
+        return _cost(group, spread_of_restarts(group), unpriced)
+
     columns: tuple[tuple[Column, Callable[[RunGroup], Spread]], ...] = (
         (Column("reached", "reached"), spread_of_reached),
         (
@@ -170,9 +175,9 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> 
         *(((Column("restarts_s", "expected with restarts", ColumnKind.TIME_S), spread_of_restarts),) if missed else ()),
         (
             Column("cost_usd", "cost to accuracy", ColumnKind.COST_USD),
-            lambda group: _cost(group, spread_of_times(group, groups)),
+            lambda group: _cost(group, spread_of_times(group, groups), unpriced),
         ),
-        *(((Column("restarts_usd", "with restarts", ColumnKind.COST_USD), _restarts_cost),) if missed else ()),
+        *(((Column("restarts_usd", "with restarts", ColumnKind.COST_USD), restarts_cost),) if missed else ()),
         (Column("left_out_s", "left out by the clock", ColumnKind.TIME_S), _left_out),
         (Column("epochs_to_target", "epochs to target", ColumnKind.NUMBER), _of_reached("epochs_to_target")),
         (Column("samples_to_target", "samples to target", ColumnKind.NUMBER), _of_reached("samples_to_target")),
@@ -228,7 +233,8 @@ def _conditions(groups: Sequence[RunGroup]) -> list[str]:
     prices = {group.label: group.usd_per_hour for group in groups if group.usd_per_hour is not None}
     if prices:
         each = ", ".join(f"{usd:g} for {label}" for label, usd in prices.items())
-        usd = each if len(set(prices.values())) > 1 else f"{next(iter(prices.values())):g}"
+        common = len(set(prices.values())) == 1 and len(prices) == len(groups)
+        usd = f"{next(iter(prices.values())):g}" if common else each
         notes.append(f"cost: time to accuracy alone at {usd} USD an hour, without set-up, tuning and idle hours.")
     return list(dict.fromkeys(notes))
 
@@ -250,19 +256,18 @@ def _of_reached(name: str) -> Callable[[RunGroup], Spread]:
     return make
 
 
-def _cost(group: RunGroup, seconds: Spread) -> Spread:
-    """What ``seconds`` of the group's system cost; nothing without its price."""
+_NO_PRICE = "no price of its system was given (--price RUNS=PRICE)"
+
+
+def _cost(group: RunGroup, seconds: Spread, unpriced: str) -> Spread:
+    """What ``seconds`` of the group's system cost; without its price, the reason ``unpriced``."""
     if group.usd_per_hour is None:
-        return Spread(Absent())
+        return Spread(Absent(unpriced))
     if not isinstance(seconds.cell, Number):
         return seconds
     usd, cell = group.usd_per_hour / 3600.0, seconds.cell
     low, high = (None if bound is None else usd * bound for bound in (cell.low, cell.high))
     return Spread(replace(cell, value=usd * cell.value, low=low, high=high), seconds.method)
-
-
-def _restarts_cost(group: RunGroup) -> Spread:
-    return _cost(group, spread_of_restarts(group))
 
 
 def _left_out(group: RunGroup) -> Spread:

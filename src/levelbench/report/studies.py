@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from levelbench.records.caveats import shortened
-from levelbench.report.drawing import INK, MARKERS, draw, plain_axes, time_unit
+from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes, time_unit
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import number
 from levelbench.report.runs import spread_of_times
@@ -53,6 +53,7 @@ _OTHERS = "#9aa2ad"
 _NARROW = 36
 _WIDE = 20.0
 """Times that differ by more have a logarithmic axis."""
+_MOST_DIGITS = 12
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 
 
@@ -221,8 +222,14 @@ def curve_points_table(found: Sequence[Stability]) -> Table:
     return Table("curve", "Share of runs that have reached the target (Kaplan-Meier)", columns, tuple(rows))
 
 
-def write_stability(found: Sequence[Stability], path: Path) -> Path:
-    """Draw the Kaplan-Meier curves of at most ``MOST_DRAWN`` groups; raises as ``drawing.draw``."""
+def write_stability(found: Sequence[Stability], path: Path) -> Path | None:
+    """Draw the Kaplan-Meier curves of at most ``MOST_DRAWN`` groups, each for as long as it was observed.
+
+    Returns ``None``, and writes no file, if no run of any reached the target. Raises as ``drawing.draw``.
+    """
+    check_ending(path)
+    if not any(each.reached for each in found):
+        return None
     return draw(path, "stability", (6.8, 4.2), lambda figure: _draw_stability(figure.add_subplot(), found))
 
 
@@ -232,11 +239,14 @@ def _draw_stability(axes: Axes, found: Sequence[Stability]) -> None:
     unit = time_unit(axes.xaxis, [last])
     for at, each in enumerate(found):
         colour, dash, curve = SERIES[at][0], DASHES[at % len(DASHES)], each.curve
-        x = [0.0, *(time / unit.size for time in curve.times), 1.05 * last / unit.size]
+        # Nothing is known after the last run was given up, unless all have arrived or none ever could.
+        seen = 1.05 * last if curve.survival[-1:] == (0.0,) else min(curve.last, 1.05 * last)
+        x = [0.0, *(time / unit.size for time in curve.times), seen / unit.size]
         reached = [0.0, *(1 - share for share in curve.survival)]
         bounds = [curve.interval_at(time, each.level) for time in (-1.0, *curve.times)]
         low, high = [1 - each.high for each in bounds], [1 - each.low for each in bounds]
-        label = f"{each.label}: {each.reached} of {each.n} reached it"
+        most = "" if each.reached else f" (at most {number(100 * each.share.high, 2)} % would)"
+        label = f"{each.label}: {each.reached} of {each.n} reached it{most}"
         axes.step(
             x, [*reached, reached[-1]], where="post", color=colour, linestyle=dash, linewidth=2, label=clean(label)
         )
@@ -263,10 +273,14 @@ def threshold_tables(
     order = _by_rank(found)
     names = [Column("arm", head)]
     clock = f"time to {'the quality' if target is None else target.name(scored_by)}"
+    digits = _digits(found)
     swept = Table(
         "sweep",
         f"{clock[:1].upper()}{clock[1:]} of ...",
-        (*names, *(Column(f"at_{each:g}_s", f"{each:g}", ColumnKind.TIME_S, series="at") for each in found.targets)),
+        (
+            *names,
+            *(Column(f"at_{each:.10g}_s", f"{each:.10g}", ColumnKind.TIME_S, series="at") for each in found.targets),
+        ),
         tuple((Text(found.arms[at].label), *map(_cell, found.cells[at])) for at in order),
         ("(k/n): so many runs reached it, and the time is the Kaplan-Meier median; else the geometric mean.",)
         if any(cell.time_s and cell.reached < cell.n for row in found.cells for cell in row)
@@ -274,12 +288,12 @@ def threshold_tables(
     )
     rules = Table(
         "crossings",
-        f"Time to {found.reference:g} under each crossing rule",
+        f"Time to {found.reference:.10g} under each crossing rule",
         (*names, *(Column(f"{rule}_s", rule, ColumnKind.TIME_S, series="rules") for rule in SHOWN_RULES)),
         tuple((Text(found.arms[at].label), *map(_cell, found.crossings[at])) for at in order),
     )
     single = all(limit.n == 1 for limit in found.limits)
-    by_all = (Column("by_all", "all runs reach", ColumnKind.NUMBER, digits=4), lambda each: each.all)
+    by_all = (Column("by_all", "all runs reach", ColumnKind.NUMBER, digits=digits), lambda each: each.all)
     limits = Table.of(
         "limits",
         "How far they get",
@@ -287,7 +301,7 @@ def threshold_tables(
         (names[0], lambda each: each.label),
         *(() if single else (by_all,)),
         (
-            Column("by_any", "reaches" if single else "some run reaches", ColumnKind.NUMBER, digits=4),
+            Column("by_any", "reaches" if single else "some run reaches", ColumnKind.NUMBER, digits=digits),
             lambda each: each.any,
         ),
         (Column("more", "more than that"), _more),
@@ -300,6 +314,21 @@ def threshold_tables(
     )
     ranked = [_orders_table(found)] if len(found.arms) > 1 else []
     return [*ranked, *([_flips_table(found.flips)] if found.flips else []), swept, rules, limits]
+
+
+def _digits(found: ThresholdSweep) -> int:
+    """So many, at least 4, that no quality which an arm reaches is rounded across, or onto, a target of the sweep."""
+    reached = [each for limit in found.limits for each in (limit.all, limit.any) if each is not None]
+
+    def true(digits: int) -> bool:
+        return all(
+            (shown > at) == (value > at) and (shown < at) == (value < at)
+            for value in reached
+            for shown in (float(number(value, digits).replace(",", "")),)
+            for at in found.targets
+        )
+
+    return next((digits for digits in range(4, _MOST_DIGITS) if true(digits)), _MOST_DIGITS)
 
 
 def shortened_table(table: Table) -> Table:
@@ -331,15 +360,15 @@ def _cell(cell: ThresholdCell) -> Cell:
 def _more(limit: Limit) -> str:
     if limit.stopped:
         return f"unknown: {'it' if limit.n == 1 else f'{limit.stopped} of {limit.n}'} stopped there"
-    return f"never: n = {limit.n}, at most {limit.chance:.0%}"
+    return f"never: n = {limit.n}, at most {number(100 * limit.chance, 2)} %"
 
 
 def _orders_table(found: ThresholdSweep) -> Table:
     return Table.of(
         "orders",
-        f"The ranking at each target, against that at {found.reference:g}",
+        f"The ranking at each target, against that at {found.reference:.10g}",
         found.orders,
-        (Column("target", "target"), lambda each: f"{each.target:g}"),
+        (Column("target", "target"), lambda each: f"{each.target:.10g}"),
         (Column("fastest", "fastest"), lambda each: each.ranking[0] if each.ranking else None),
         (Column("with_time", "with a time"), lambda each: Reached(len(each.ranking), len(found.arms))),
         (Column("turned", "pairs in another order"), lambda each: Reached(each.turned, each.pairs)),
@@ -356,7 +385,7 @@ def _flips_table(flips: Sequence[RankFlip]) -> Table:
         flips,
         (Column("first", "first"), lambda each: each.first),
         (Column("second", "second"), lambda each: each.second),
-        (Column("between", "between"), lambda each: f"{each.low:g}, {each.high:g}"),
+        (Column("between", "between"), lambda each: f"{each.low:.10g}, {each.high:.10g}"),
         (Column("before", "second / first", ColumnKind.NUMBER), lambda each: ratio(each.before)),
         (Column("after", "then", ColumnKind.NUMBER), lambda each: ratio(each.after)),
     )
@@ -380,7 +409,7 @@ def verdicts_table(found: Sequence[TargetVerdicts]) -> Table | None:
         "verdicts",
         f"Time against {base}",
         found,
-        (Column("target", "target"), lambda at: f"{at.target:g}"),
+        (Column("target", "target"), lambda at: f"{at.target:.10g}"),
         *((Column(f"verdict_{at}", label), of(label)) for at, label in enumerate(labels, 1)),
         notes=("All intervals hold jointly over targets and arms (Bonferroni).",),
     )
@@ -395,7 +424,7 @@ def established(found: Sequence[TargetVerdicts]) -> list[str]:
             if each.verdict is not None:
                 kinds.setdefault((each.a.label, each.b.label), []).append((at.target, str(each.verdict.kind)))
     for (base, label), verdicts in kinds.items():
-        by = {kind: [f"{target:g}" for target, each in verdicts if each == kind] for kind in ("FASTER", "SLOWER")}
+        by = {kind: [f"{target:.10g}" for target, each in verdicts if each == kind] for kind in ("FASTER", "SLOWER")}
         if by["FASTER"] and by["SLOWER"]:
             lines.append(
                 f"the ranking flips: {label} is FASTER than {base} at {', '.join(by['FASTER'])} and SLOWER at "
@@ -441,11 +470,12 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
     axes.set_yscale("log" if wide else "linear")
     unit = time_unit(axes.yaxis, [statistics.median(times)] if times else [])
     named = order if len(order) <= MOST_DRAWN else order[: MOST_DRAWN - 2]
-    single, open_ended = all(len(arm.curves) == 1 for arm in found.arms), False
+    single, open_ended = all(len(arm.curves) == 1 for arm in found.arms), ""
     for at in reversed(order):
         points = [
             (x, cell.time_s) for x, cell in zip(found.targets, found.cells[at], strict=True) if cell.time_s is not None
         ]
+        medians = any(cell.reached < cell.n for cell in found.cells[at])
         place, arm = named.index(at) if at in named else None, found.arms[at]
         colour = _OTHERS if place is None else SERIES[place][0]
         x, y = [point[0] for point in points], [point[1].value / unit.size for point in points]
@@ -464,10 +494,10 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
                 if not known:
                     hollow = {"marker": MARKERS[place], "markersize": 4.5, "markerfacecolor": "white"}
                     axes.plot([quality], [time.value / unit.size], color=colour, linestyle="", zorder=3, **hollow)
-                    open_ended = True
+                    open_ended = open_ended or ("its interval has no upper end" + ", a median as runs missed" * medians)
     if open_ended:
-        words = "its interval has no upper end"
-        axes.plot([], [], color=INK, linestyle="", marker="o", markersize=4.5, markerfacecolor="white", label=words)
+        hollow = {"marker": "o", "markersize": 4.5, "markerfacecolor": "white"}
+        axes.plot([], [], color=INK, linestyle="", label=open_ended, **hollow)
     if len(named) < len(order):
         axes.plot([], [], color=_OTHERS, linewidth=0.8, label=f"{len(order) - len(named)} others")
     axes.axvline(found.reference, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))

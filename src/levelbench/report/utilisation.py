@@ -12,6 +12,7 @@ from levelbench.report.tables import Absent, CellValue, Column, ColumnKind, Tabl
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
     from levelbench.analysis.utilisation import PeakShare, Utilisation
 
@@ -23,7 +24,7 @@ _NOTES = {
     "entry's clock.",
     "measured": "Operations: 2 per multiply-add of products, forward and gradients, of the examples until the target. "
     "Peak: the highest rate measured on the machine with a large matrix product in that precision (operator, network). "
-    "The interval is that of the runs alone; how much the peak varied is not in it.",
+    "How much that peak varied is in no interval.",
 }
 
 
@@ -43,6 +44,7 @@ def utilisation_table(found: Utilisation) -> Table:
         order,
         (Column("label", "entry" if found.of == "datasheet" else "runs of"), lambda each: each.label),
         (Column("share", "of the peak", ColumnKind.SHARE), share),
+        (Column("n", "n", ColumnKind.NUMBER), lambda each: each.n or None),
         (Column("gflop_s", "GFLOP/s", ColumnKind.NUMBER), lambda each: scaled(each.flop_s, 1e-9)),
         (Column("peak_gflop_s", "peak GFLOP/s", ColumnKind.NUMBER), lambda each: scaled(each.peak_flop_s, 1e-9)),
         (Column("examples_s", "examples/s", ColumnKind.NUMBER), lambda each: each.examples_s),
@@ -52,8 +54,18 @@ def utilisation_table(found: Utilisation) -> Table:
         ),
         (Column("network", "network"), lambda each: each.network or None),
         (Column("machine", "machine"), lambda each: each.machine or None),
-        notes=(_NOTES[found.of],),
+        notes=(_NOTES[found.of], *_spread(found)),
     ).without_empty()
+
+
+def _spread(found: Utilisation) -> list[str]:
+    """What the brackets of several runs are, and of which statistic."""
+    several = [each.share.interval for each in found.shares if each.share and each.share.interval]
+    if not several:
+        return []
+    levels = {f"{each.level * 100:g} % intervals" for each in several if not each.is_range}
+    few = ["of fewer than six runs the lowest and the highest"] * any(each.is_range for each in several)
+    return [f"Geometric means over the n runs; brackets: {', '.join([*sorted(levels), *few])}."]
 
 
 def write_utilisation(found: Utilisation, path: Path) -> Path | None:
@@ -61,11 +73,22 @@ def write_utilisation(found: Utilisation, path: Path) -> Path | None:
     count = sum(each.share is not None for each in found.shares)
     if not count:
         return None
-    return draw(path, "utilisation", (6.8, 1.2 + 0.24 * count), lambda figure: _draw(figure.add_subplot(), found))
+
+    def onto(figure: Canvas) -> None:
+        _draw(figure.add_subplot(), found)
+        # Below the whole figure, as names may leave little room for the axes.
+        said = [f"operations a second, % of the {found.of} peak", *_spread(found)]
+        figure.supxlabel("\n".join(said).replace("brackets", "bars"), fontsize=9)
+
+    return draw(path, "utilisation", (6.8, 1.3 + 0.24 * count), onto)
 
 
 def _draw(axes: Axes, found: Utilisation) -> None:
-    known = [(each.label, each.share) for each in found.shares if each.share is not None]
+    known = [
+        (shortened(each.label) + (f" (n = {each.n})" if each.n > 1 else ""), each.share)
+        for each in found.shares
+        if each.share is not None
+    ]
     known.sort(key=lambda each: -each[1].value)
     for at, (_, share) in enumerate(known):
         if share.interval is not None:
@@ -73,8 +96,7 @@ def _draw(axes: Axes, found: Utilisation) -> None:
                 [100 * share.interval.low, 100 * share.interval.high], [at, at], color=SERIES[0][0], linewidth=1.4
             )
         axes.plot(100 * share.value, at, "o", color=SERIES[0][0], markersize=5)
-    axes.set_yticks(range(len(known)), [clean(shortened(label)) for label, _ in known])
+    axes.set_yticks(range(len(known)), [clean(label) for label, _ in known])
     axes.set_ylim(len(known) - 0.5, -0.5)
-    axes.set_xlim(left=0)
-    axes.set_xlabel(f"operations a second, % of the {found.of} peak")
+    axes.set_xlim(0, 108 * max(max(share.value, share.interval.high if share.interval else 0.0) for _, share in known))
     plain_axes(axes)
