@@ -50,7 +50,7 @@ def forking(imports: Sequence[str]) -> Iterator[None]:
     if not can_fork():
         yield
         return
-    with ForkServer(imports) as server:
+    with ForkServer(imports, measured=False) as server:
         with contextlib.suppress(UnsupportedError):
             server.wait_ready()
             _server = server
