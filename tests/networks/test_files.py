@@ -204,6 +204,12 @@ def test_an_old_resize_still_measures_from_the_corner(tmp_path):
     assert y.reshape(-1).tolist() == [0, 1, 2, 2]
 
 
+def test_an_old_scan_keeps_its_batches(tmp_path):
+    text = """<ir_version: 3, opset_import: ["" : 8]> old (float[1, 2] s, float[1, 3, 2] x) => (float[1, 2] y) {
+        y = Scan<num_scan_inputs = 1, body = b (float[2] a, float[2] e) => (float[2] t) { t = Add(a, e) }>(, s, x) }"""
+    assert load(written(tmp_path / "old.onnx", text)).opsets[""] == 8
+
+
 def test_an_old_model_that_cannot_be_converted_stays_as_it_is(tmp_path, monkeypatch):
     def refuse(*_):
         raise RuntimeError("no adapter")

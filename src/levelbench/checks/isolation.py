@@ -7,6 +7,7 @@ Within :func:`forking`, processes are forked from one that has done the imports,
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -23,11 +24,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from levelbench import errors
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
-from levelbench.measure.forking import Child, ForkServer, can_fork, die_with_parent
+from levelbench.measure.forking import Child, ForkServer, can_fork, die_with_parent, how_started
 
 if TYPE_CHECKING:
     from levelbench.checks.findings import Finding, Report
@@ -38,26 +39,29 @@ Say = Callable[[JsonLine], None]
 _PACKAGES: Final = str(Path(__file__).resolve().parents[2])
 _MODULE: Final = "levelbench.checks.isolation"
 _server: ForkServer | None = None
+_processor_s: int | None = None
 
 
 @contextlib.contextmanager
-def forking(imports: Sequence[str]) -> Iterator[None]:
+def forking(imports: Sequence[str], processor_s: int | None = None) -> Iterator[None]:
     """Within, isolated functions run in processes forked from one that has imported these modules.
 
-    Where that is impossible, they run in new interpreters as usual, and answer alike.
+    Where that is impossible, they run in new interpreters as usual, and answer alike. A process ends when it has taken
+    ``processor_s`` seconds of processor time: unlike seconds, they do not depend on how busy the machine is.
     """
-    global _server  # noqa: PLW0603  # one server for all threads of this process
+    global _server, _processor_s  # noqa: PLW0603  # one server for all threads of this process
     if not can_fork():
         yield
         return
-    with ForkServer(imports) as server:
+    with ForkServer(imports, measured=False) as server:
         with contextlib.suppress(UnsupportedError):
             server.wait_ready()
             _server = server
+        _processor_s = processor_s
         try:
             yield
         finally:
-            _server = None
+            _server = _processor_s = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def run_isolated(
         _process(printed, timeout_s, variables or {}) as (process, answers, killed),
     ):
         assert process.stdin is not None
-        job = {"function": function, "request": request, "memory_bytes": memory_bytes}
+        job = {"function": function, "request": request, "memory_bytes": memory_bytes, "processor_s": _processor_s}
         # A process that is gone already is reported by how it ended.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(job).encode() + b"\n")
@@ -276,12 +280,25 @@ def main() -> None:
     def say(line: JsonLine) -> None:
         print(json.dumps(line), file=answers)
 
+    if job["processor_s"] is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (job["processor_s"], most))
     module, _, name = job["function"].partition(":")
     try:
         getattr(import_module(module), name)(job["request"], say)
     except LevelbenchError as error:
         traceback.print_exc()
         say({"raised": {"kind": type(error).__name__, "parts": [error.asked, error.found, error.do]}})
+    if how_started() == "fork":
+        _leave()
+
+
+def _leave() -> NoReturn:
+    """End in good order, but without freeing every object, for which all memory shared with the server is copied."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ __all__ = ["KINDS", "check_self", "corpus_of", "score_table", "self_test"]
 
 TIMEOUT_S = 120.0
 """The time limit of one part. It is a finding, so a part that hangs need not take longer."""
+PROCESSOR_S = 40
+"""The limit of a part's processor time, so that one that turns for ever ends earlier where the machine is quiet."""
 
 
 def _operator(path: Path, name: str, planted: Planted, seed: int) -> Report:
@@ -68,7 +70,7 @@ def _network(path: Path, name: str, planted: Planted, seed: int) -> Report:
 
 @dataclass(frozen=True)
 class CheckedKind:
-    """How a kind is checked, which modules its processes import first, and which probes may find what."""
+    """How a kind is checked, which modules its processes import first if there are, and which probes may find what."""
 
     check: Callable[[Path, str, Planted, int], Report]
     imports: tuple[str, ...]
@@ -175,7 +177,12 @@ _NETWORK_PROBES = {
 }
 KINDS = {
     "operators": CheckedKind(_operator, ("levelbench.operators.probes.files",), _OPERATOR_PROBES),
-    "optimizers": CheckedKind(_optimizer, ("levelbench.training.probes.optimizer_files",), _OPTIMIZER_PROBES),
+    "optimizers": CheckedKind(
+        _optimizer,
+        # The first optimizer of PyTorch imports its compiler, which takes longer than most checks.
+        ("levelbench.training.probes.optimizer_files", "torch._dynamo"),
+        _OPTIMIZER_PROBES,
+    ),
     "schemes": CheckedKind(_scheme, ("levelbench.distributed.probes.files",), _SCHEME_PROBES),
     "communicators": CheckedKind(_communicator, ("levelbench.distributed.probes.files",), _COMMUNICATOR_PROBES),
     "networks": CheckedKind(_network, ("levelbench.networks.probes.likeness",), _NETWORK_PROBES),
@@ -220,7 +227,9 @@ def self_test(
     before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ.update(dict.fromkeys(before, "1"))
     try:
-        with forking([*found.imports, *(module for name, module in _FRAMEWORKS.items() if find_spec(name))]):
+        adapters = (module for name, module in _FRAMEWORKS.items() if find_spec(name))
+        imports = [*(each for each in found.imports if find_spec(each.partition(".")[0])), *adapters]
+        with forking(imports, PROCESSOR_S):
             return judge_all(todo, workers or available_cores(), hear)
     finally:
         for name, value in before.items():

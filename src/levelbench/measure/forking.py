@@ -161,14 +161,15 @@ class ForkServer(AbstractContextManager["ForkServer"]):
     """A process that imports the modules ``imports`` and from which others are forked; it ends with the ``with`` block.
 
     Call ``wait_ready`` before the first ``start``. With ``safe_path`` nothing is imported from the working folder.
+    ``measured=False`` is for children that measure nothing: their memory is copied when they write to it, not before.
     """
 
-    def __init__(self, imports: Sequence[str], *, safe_path: bool = False) -> None:
+    def __init__(self, imports: Sequence[str], *, safe_path: bool = False, measured: bool = True) -> None:
         self._turn = threading.Lock()
         self._link, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, *(["-P"] if safe_path else []), "-m", __name__, str(theirs.fileno())],
+                [sys.executable, *(["-P"] if safe_path else []), "-m", __name__, str(theirs.fileno()), str(measured)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -336,7 +337,7 @@ def serve(arguments: Sequence[str]) -> _Request:
     gc.freeze()
     reason = reason or _threads_that_stay()
     _send(link, reason)
-    memory = _resident()
+    memory = _resident() if arguments[1:] != ["False"] else []
     while True:
         size, files, _, _ = socket.recv_fds(link, 8, _MOST_FILES)
         if not size:

@@ -229,10 +229,13 @@ def modernised(model: onnx.ModelProto, asked: str) -> onnx.ModelProto:
     """The model at ``DEFAULT_OPSET`` if its own opset is older than all of ``OPSETS``; else the model itself.
 
     ONNX's converter does it, without the values of large initialisers, which it does not need. A model that it cannot
-    convert stays as it is: NumPy and ONNX Runtime take every opset, and other adapters refuse what changed since.
+    convert stays as it is: NumPy and ONNX Runtime take every opset, and other adapters refuse what changed since. So
+    does one with a Scan of opset 8, whose batch axis the converter drops in silence.
     """
     opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=OPSETS[0])
     if opset >= OPSETS[0]:
+        return model
+    if opset < _SCAN_WITHOUT_BATCH and any(is_standard(node, "Scan") for node in all_nodes(model.graph.node)):
         return model
     light = without_values(model, lambda each: abs(math.prod(each.dims)) <= _SMALL_TENSOR)
     # From this version on an initialiser need not be an input, and the converter adds some.
@@ -249,6 +252,7 @@ def modernised(model: onnx.ModelProto, asked: str) -> onnx.ModelProto:
 
 
 _RESIZE_BY_CENTRES = 11
+_SCAN_WITHOUT_BATCH = 9
 
 
 def _resize_from_corners(graph: onnx.GraphProto) -> None:

@@ -90,9 +90,11 @@ class AnswersInAnotherDtype(Now):
 class AddsInAnOrderOfItsOwnOnEachRank(Now):
     def all_reduce(self, array, op="sum"):
         parts = self.inner.all_gather(array)
-        array[...] = sum(parts[self.rank :] + parts[: self.rank])
-        if op == "mean":
-            array /= self.size
+        total = sum(parts[self.rank :] + parts[: self.rank])
+        total = (total / self.size if op == "mean" else total).astype(array.dtype)
+        if not array.flags.writeable:
+            return total
+        array[...] = total
         return array
 
 

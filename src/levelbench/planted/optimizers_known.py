@@ -1110,8 +1110,8 @@ BY: dict[str, str] = {
 
 
 def name_of(title: str) -> str:
-    """An identifier from a title."""
-    return re.sub(r"\W+", "_", title).strip("_").lower()
+    """An identifier from a title, and no name of a reference: those of a file come first."""
+    return re.sub(r"\W+", "_", f"case {title}").strip("_").lower()
 
 
 CASES: dict[str, Planted] = {}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from levelbench.errors import CheckFailedError
+from levelbench.errors import CheckFailedError, UsageError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks import Draw, GraphBuilder
 from levelbench.networks.probes import compare_network
@@ -244,3 +244,11 @@ def test_values_are_read_a_few_at_a_time_if_memory_is_short(varied, planting):
     faulty = planting[0]("gelu", attribute("approximate", "tanh"))
     found = compare_network(varied, {"faulty": faulty}, NumpyBackend(), gradients=False, budget=1)
     assert found.failed[0].divergences[0].output == "gelu"
+
+
+def test_inputs_that_the_reference_does_not_accept_are_an_error_with_the_way_out():
+    graph = GraphBuilder("reshaped")
+    graph.output(graph.node("Reshape", graph.input("x", (2, 3)), graph.input("shape", (2,), "int64")))
+    drawn = {"x": np.zeros((2, 3), np.float32), "shape": np.ones(2, np.int64)}
+    with pytest.raises(UsageError, match="--inputs"):
+        compare_network(graph.build(), {}, NumpyBackend(), drawn)

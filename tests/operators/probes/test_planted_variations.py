@@ -13,6 +13,7 @@ from levelbench.operators.probes.calls import leaks, threads
 from levelbench.operators.probes.forward import Oracle
 from levelbench.operators.probes.judging import Setting, Variant
 from levelbench.operators.probes.subject import subject_of
+from levelbench.operators.probes.variations import gradients_elsewhere, specials
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((4, 8)).astype(np.float32)
@@ -73,6 +74,11 @@ def positive_infinity(x):
     return np.where(np.isneginf(x), -x, 2 * x).astype(x.dtype)
 
 
+def total_exponent(x):
+    most = x.max(-1, keepdims=True)
+    return np.log(np.exp(x - most).sum(-1)) + most[..., 0]
+
+
 FORWARDS = [
     # name, check that must fail, inputs, faulty, right
     ("wrong above 64", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] > 64), double),
@@ -88,6 +94,9 @@ FORWARDS = [
     ("subnormal numbers flushed", "NaN and infinity", [X], flushed, double),
     ("infinity becomes NaN", "NaN and infinity", [X], nan_for_infinity, double),
     ("-infinity changes its sign", "NaN and infinity", [X], positive_infinity, double),
+    ("-0.0 loses its sign", "NaN and infinity", [X], lambda x: 2 * x + 0, double),
+    ("infinity at any of 24 places", "NaN and infinity", [X[:3]], lambda x: x * np.tri(*x.shape[-2:]), np.tril),
+    ("all is masked", "NaN and infinity", [X], total_exponent, lambda x: np.logaddexp.reduce(x, -1)),
     ("inverse of -0.0", "NaN and infinity", [X], lambda x: 1 / np.where(x == 0, np.abs(x), x), lambda x: 1 / x),
 ]  # fmt: skip
 
@@ -135,6 +144,49 @@ def _in_place(g):
 def test_a_backward_that_is_wrong_elsewhere_is_caught_by_the_right_check(check, backward):
     report = check_operator(relu, [[X]], reference=relu, backward=backward)
     assert check in {finding.probe for finding in report.failed}
+
+
+def length(x):
+    return np.linalg.norm(x, axis=-1)
+
+
+def product(x):
+    return x.prod(-1)
+
+
+def odd_root(x):
+    return np.sqrt(np.abs(x))
+
+
+AT_ZEROS = [
+    (length, lambda g, i, o: ((g[0] / o[0])[..., None] * i[0],)),
+    (product, lambda g, i, o: ((g[0] * o[0])[..., None] / i[0],)),
+]
+
+
+@pytest.mark.parametrize(("forward", "backward"), AT_ZEROS, ids=["length", "product"])
+def test_a_gradient_that_is_not_finite_at_zeros_is_caught(forward, backward):
+    assert found_by(gradients_elsewhere, forward, [X.astype(np.float64)], backward)
+
+
+RIGHT_AT_ZEROS = [
+    (length, lambda g, i, o: ((g[0] / np.where(o[0] == 0, 1, o[0]))[..., None] * i[0],)),
+    # Its slope at zero is infinite.
+    (odd_root, lambda g, i, o: (g[0] * np.sign(i[0]) / (2 * o[0]),)),
+    # The gradient at zero is 0 by the chain rule, and 1 on both sides.
+    (lambda x: relu(x) - relu(-x), lambda g, i, o: (g[0] * (i[0] != 0),)),
+]
+
+
+@pytest.mark.parametrize(("forward", "backward"), RIGHT_AT_ZEROS, ids=["length", "root", "kinks"])
+def test_a_gradient_at_zeros_that_is_right_is_not_accused(forward, backward):
+    assert not found_by(gradients_elsewhere, forward, [X.astype(np.float64)], backward)
+
+
+def test_the_sign_of_a_zero_that_depends_on_the_formula_is_no_fault():
+    right = subject_of(lambda x: np.maximum(x, 0) + 0.1 * np.minimum(x, 0))
+    setting = Setting(right, Oracle(lambda x: np.where(x > 0, x, 0.1 * x)), True, (), 0, 500)
+    assert not [each for each in specials(setting, [X], np.random.default_rng(0)) if each.status == "failed"]
 
 
 def test_one_array_for_two_inputs_is_tried():
@@ -356,7 +408,20 @@ def attributes_found(cls):
     return [finding for finding in report.failed if finding.probe == "attributes"]
 
 
-@pytest.mark.parametrize("cls", [LeakyByDefault, PaddedTheOtherWay, ModeIgnored])
+class FirstAxisIfSquare(CustomOperator):
+    """Sums along an axis."""
+
+    def __init__(self, axis=-1):
+        self.axis = axis
+
+    def reference(self, x):
+        return x.sum(self.axis)
+
+    def forward(self, x):
+        return x.sum(0 if x.ndim == 2 and self.axis == 1 and len(set(x.shape)) == 1 else self.axis)
+
+
+@pytest.mark.parametrize("cls", [LeakyByDefault, PaddedTheOtherWay, ModeIgnored, FirstAxisIfSquare])
 def test_an_attribute_that_works_at_its_default_only_is_caught(cls):
     assert attributes_found(cls)
 

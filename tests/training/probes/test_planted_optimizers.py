@@ -1,12 +1,15 @@
 """Every planted fault is found by the probe that it is for, and no right optimizer is accused."""
 
+from dataclasses import dataclass
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="some of the optimizers are PyTorch's")
 
-from levelbench.planted.optimizers_known import BY, FAULTY, RIGHT, TORCH  # noqa: E402  # references need torch
+from levelbench.planted.optimizers_known import BY, FAULTY, RIGHT, TORCH, Case  # noqa: E402  # references need torch
 from levelbench.training.optimizers import Native  # noqa: E402
-from levelbench.training.optimizers.base import Optimizer  # noqa: E402
+from levelbench.training.optimizers.arrays import where  # noqa: E402
+from levelbench.training.optimizers.base import Optimizer, UpdateRule  # noqa: E402
 from levelbench.training.probes.optimizers import check_optimizer  # noqa: E402
 
 STEPS = 16
@@ -58,3 +61,18 @@ def test_a_right_optimizer_is_not_accused(name):
 @pytest.mark.parametrize("name", cases(RIGHT, lambda case: case.reference is not None))
 def test_a_right_optimizer_is_not_accused_beside_its_reference(name):
     assert failures(RIGHT[name], RIGHT[name].reference) == {}
+
+
+@dataclass(frozen=True)
+class LeavesOutNaN(UpdateRule):
+    lr: float = 0.01
+
+    def init(self, parameter):
+        return {}
+
+    def update(self, parameter, gradient, state, step, lr):
+        return parameter - lr * where(gradient == gradient, gradient, 0.0), state
+
+
+def test_an_element_alone_that_is_left_out_for_a_nan_is_a_fault():
+    assert "not finite" in failures(Case(LeavesOutNaN), None)

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from levelbench.checks.arrays import Correctness, Host, difference, is_float, largest, unit_roundoff
-from levelbench.errors import LevelbenchError
+from levelbench.errors import LevelbenchError, UsageError
 from levelbench.networks.benchmark.cases import build_base, trained
 from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Array, Backend
@@ -111,7 +111,7 @@ def to_be_checked(network: Network, specification: NetworkSpecification) -> tupl
 def make(specification: NetworkSpecification) -> Reference:
     """Compute the reference of a case: with NumPy or, for an inference that NumPy cannot run, with ONNX Runtime.
 
-    If neither can, its ``reason`` says what NumPy lacks.
+    If neither can, its ``reason`` says what NumPy lacks. ``UsageError`` if it raises anything else on drawn inputs.
     """
     case = specification.case
     if case.kind == "native":
@@ -130,6 +130,13 @@ def make(specification: NetworkSpecification) -> Reference:
         except (LevelbenchError, MemoryError) as error:
             reasons.append(error.found if isinstance(error, LevelbenchError) else "it ran out of memory")
             continue
+        except Exception as error:  # inputs that are drawn need not be shapes or places that the network accepts
+            asked, found = (
+                f"network {network.name} on {name}",
+                f"with drawn inputs it raises {type(error).__name__}: {error}",
+            )
+            do = "levelbench check FILE --inputs VALUES.npz runs it on given ones"
+            raise UsageError(asked, found, do) from error
         return Reference(ReferenceFacts(rows, name, "", evaluation), tensors)
     reason = f"the reference cannot run it ({reasons[0] if reasons else 'no framework'})"
     return Reference(ReferenceFacts(reason=reason), {})

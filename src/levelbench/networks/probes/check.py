@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 
 from levelbench.checks.arrays import Host, is_float, unit_roundoff
-from levelbench.errors import LevelbenchError
+from levelbench.errors import LevelbenchError, UsageError
 from levelbench.networks.inspect import random_values
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import (
@@ -65,7 +65,8 @@ def compare_network(
     directions. ``tolerance`` multiplies all limits; ``modes`` are executor modes by framework. ``locate`` searches for
     the operator at which a wrong framework diverges, keeping at most ``budget`` bytes of values of each at a time.
     ``operators`` runs every operator alone on the reference's values with Level 0's tolerance, which finds faults that
-    the outputs hide. A framework that raises anything but a refusal is wrong; the reference must not raise.
+    the outputs hide. A framework that raises anything but a refusal is wrong. Raises ``UsageError`` if the reference
+    does.
     """
     inputs = network.make_inputs(batch, seed) if inputs is None else inputs
     parameters = network.initialise(seed) if parameters is None else parameters
@@ -86,7 +87,13 @@ class _Comparison:
     def __init__(self, setting: Pairing, gradients: bool) -> None:
         network, reference = setting.network.for_inference, setting.reference
         self._setting = replace(setting, network=network)
-        self._outputs = reference.outputs(network, setting.parameters, setting.inputs)
+        try:
+            self._outputs = reference.outputs(network, setting.parameters, setting.inputs)
+        except (LevelbenchError, MemoryError):
+            raise
+        except Exception as error:  # drawn inputs need not be shapes or places that the network accepts
+            asked, found = f"network {network.name} on the reference", f"with these inputs it raises {_line(error)}"
+            raise UsageError(asked, found, "give some that it accepts: --inputs VALUES.npz") from error
         dtypes = [each.dtype.name for each in self._outputs.values() if is_float(each.dtype)]
         self._dtype = dtype = coarsest_dtype(network, dtypes)
         self._unsteady = random_values(network.model.graph)

@@ -56,17 +56,20 @@ def other_values(
     yield "all equal", _mapped(inputs, fixed, lambda x: np.full_like(x, 0.5))
 
 
+_PLACES = 24
+
+
 def special_values(
     inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
 ) -> Iterator[tuple[str, int, int, Inputs]]:
-    """(value, input, place, inputs with that value there) for NaN, infinities and -0.0: first, last and 6 other places.
+    """(value, input, place, inputs with that value there) for NaN, infinities and -0.0 at 24 places or all.
 
-    And (as the place -1) subnormal numbers everywhere.
+    At the first and the last in any case. And (as the place -1) subnormal numbers everywhere.
     """
     for at, value in enumerate(inputs):
         if value is None or at in fixed or not is_float(value.dtype) or not value.size:
             continue
-        places = dict.fromkeys((*random.integers(value.size, size=6).tolist(), 0, value.size - 1))
+        places = dict.fromkeys((*random.permutation(value.size)[:_PLACES].tolist(), 0, value.size - 1))
         for name, special in (("NaN", np.nan), ("infinity", np.inf), ("-infinity", -np.inf), ("-0.0", -0.0)):
             for place in places:
                 changed = value.copy(order="C")
@@ -209,6 +212,42 @@ def _all_resized(
         else _drawn_like(value, tuple(sizes[size] if size > 1 else size for size in value.shape), random)
         for at, value in enumerate(inputs)
     ]
+
+
+def equal_sizes(
+    inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
+) -> Iterator[tuple[str, Inputs]]:
+    """Every size above 1 the same, so that no axis is told from another by its size.
+
+    It is the smallest of them, or with integers the largest, so that indices stay valid.
+    """
+    sizes = [each for each in _sizes(inputs, fixed) if each > 1]
+    whole = any(each is not None and each.dtype.kind in "iu" for each in inputs)
+    changed = _all_resized(inputs, fixed, [(max if whole else min)(sizes, default=0)] * len(sizes), random)
+    if len(sizes) > 1 and changed and max(each.size for each in changed if each is not None) <= _MOST_ELEMENTS:
+        yield "every size equal", changed
+
+
+def with_zeros(
+    inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
+) -> Iterator[tuple[str, Inputs]]:
+    """Zeros among numbers of both signs: one in each row, and nothing else. Other numbers may have to be positive."""
+    signed = [
+        at
+        for at, each in enumerate(inputs)
+        if each is not None and at not in fixed and is_float(each.dtype) and (each > 0).any() and (each < 0).any()
+    ]
+    if not signed:
+        return
+    rows, zeros = list(inputs), list(inputs)
+    for at in signed:
+        value = np.asarray(inputs[at])
+        rows[at], zeros[at] = value.copy(order="C"), np.zeros_like(value)
+        if value.ndim:
+            lines = rows[at].reshape(-1, value.shape[-1])  # type: ignore[union-attr]
+            lines[np.arange(len(lines)), random.integers(value.shape[-1], size=len(lines))] = 0
+    yield "a zero in each row", rows
+    yield "only zeros", zeros
 
 
 def _count(inputs: Sequence[Host | None], fixed: frozenset[int], old: int, new: int) -> int:

@@ -9,13 +9,14 @@ from itertools import combinations
 
 import numpy as np
 
-from levelbench.checks.arrays import is_float
+from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.errors import LevelbenchError
 from levelbench.operators.contract import Array, as_tuple
 from levelbench.operators.probes.gradients import examine_gradient
 from levelbench.operators.probes.inputs import (
     describe,
+    equal_sizes,
     integer_types,
     large_inputs,
     large_integers,
@@ -27,9 +28,10 @@ from levelbench.operators.probes.inputs import (
     other_shapes,
     other_values,
     special_values,
+    with_zeros,
 )
 from levelbench.operators.probes.judging import NO_REFERENCE, Setting, brief
-from levelbench.operators.probes.slopes import AT_A_KINK, GradientReport
+from levelbench.operators.probes.slopes import AT_A_KINK, GradientReport, make_probe
 from levelbench.operators.probes.subject import HostOperator, Inputs, attempt, replaced, widened
 
 _MOST_FINDINGS = 3
@@ -56,6 +58,7 @@ def shapes(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Ite
     cases = list(other_shapes(inputs, subject.fixed, random, first_only=not subject.ours))
     if subject.ours:
         cases += more_sizes(inputs, subject.fixed, random)
+        cases += equal_sizes(inputs, subject.fixed, random)
         cases += [
             (title, changed)
             for title, changed, first in many_rows(inputs, subject.fixed, random)
@@ -121,6 +124,7 @@ def specials(setting: Setting, inputs: Inputs, random: np.random.Generator) -> I
         if one.status == "failed" and not setting.subject.ours:
             one = noted(one.found, case=one.case)
         found.append(one)
+    found += _filled(setting, inputs)
     if len(bad := [each for each in found if each.status == "failed"]) > _MOST_FINDINGS:
         found = [each for each in found if each.status != "failed" or each in bad[:_MOST_FINDINGS]]
     return brief(found or [not_tried("no floating-point input")])
@@ -153,8 +157,46 @@ def _special(setting: Setting, inputs: Inputs, title: str, at: int, place: int, 
             and second[place] == 0 == first[place]
             and np.signbit(second[place]) != np.signbit(first[place])
         ):
-            return noted(f"{name} is {first[place]}, and the reference returns {second[place]}", case=case)
+            report = failed if _multiple(np.delete(given.ravel(), place), np.delete(second, place)) else noted
+            return report(f"{name} is {first[place]}, and the reference returns {second[place]}", case=case)
     return None
+
+
+def _multiple(given: Host, outputs: Host) -> bool:
+    """Whether outputs are inputs of both signs times one number: then the sign of a zero depends on no formula."""
+    if not ((given > 0).any() and (given < 0).any() and (given != 0).all()):
+        return False
+    factors = outputs / given
+    return bool(np.isfinite(factors[0]) and factors[0] != 0 and (factors == factors[0]).all())
+
+
+def _filled(setting: Setting, inputs: Inputs) -> Iterator[Finding]:
+    """Minus infinity everywhere, as where all is masked: NaN where the reference is infinite, if one alone is right."""
+
+    def lost(changed: Inputs) -> bool:
+        wanted = attempt(setting.reference.outputs, changed, setting.subject.fixed)
+        found = attempt(setting.subject.forward, changed)
+        return (
+            wanted.worked
+            and found.worked
+            and any(
+                own is not None
+                and known is not None
+                and own.shape == known.shape
+                and is_float(own.dtype)
+                and bool((np.isnan(own) & np.isinf(known)).any())
+                for own, known in zip(found.value, wanted.value.wide, strict=False)
+            )
+        )
+
+    for at, value in enumerate(inputs):
+        if value is None or at in setting.subject.fixed or not is_float(value.dtype) or not value.size:
+            continue
+        one = value.copy(order="C")
+        one.reshape(-1)[0] = -np.inf
+        if lost(replaced(inputs, at, np.full_like(value, -np.inf))) and not lost(replaced(inputs, at, one)):
+            case = f"-infinity everywhere in {setting.subject.input_name(at)}"
+            yield failed("an output is NaN instead of infinity, which the reference returns", case=case)
 
 
 def long_sums(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
@@ -237,8 +279,44 @@ def gradients_elsewhere(setting: Setting, inputs: Inputs, random: np.random.Gene
     for title, changed, at in cases:
         found.append(_one_gradient(setting, f"{title}: {describe(changed)}", changed, at, "rank" in title))
     found += _joint_gradients(setting, inputs)
+    zeros = with_zeros(inputs, subject.fixed, random)
+    found += [each for title, changed in zeros if (each := _lost_slope(setting, title, changed, random))][:1]
     bad = [each for each in found if each.status == "failed"][:_MOST_FINDINGS]
     return brief([each for each in found if each.status != "failed" or each in bad])
+
+
+_NEAR = (1e-3, 1e-6)
+
+
+def _lost_slope(setting: Setting, title: str, inputs: Inputs, random: np.random.Generator) -> Finding | None:
+    """A gradient that is not finite where the outputs move in proportion to the inputs, as a length does at zero."""
+    subject = setting.subject
+    probe = attempt(make_probe, subject, inputs)
+    if not probe.worked or probe.value.dtype != np.float64:
+        return None
+    wide, base = list(probe.value.inputs), probe.value.flat(probe.value.outputs)
+    floats = [
+        at for at, each in enumerate(wide) if at not in subject.fixed and each is not None and is_float(each.dtype)
+    ]
+    moves = {at: random.standard_normal(wide[at].shape) for at in floats}
+    for sign in (1, -1):
+        quotients = []
+        for step in _NEAR:
+            moved = [each + sign * step * moves[at] if at in moves else each for at, each in enumerate(wide)]
+            found = attempt(subject.forward, moved)
+            if not found.worked or probe.value.flat(found.value).shape != base.shape:
+                return None
+            quotients.append(np.abs(probe.value.flat(found.value) - base) / step)
+        far, near = quotients
+        if not (np.isfinite(base).all() and np.isfinite(near).all() and (near <= 1.5 * far + 1e-6 * (1 + far)).all()):
+            return None
+    answer = attempt(subject.vjp, probe.value.split(np.ones(base.size)), wide)
+    for at in floats if answer.worked else ():
+        gradient = answer.value[at]
+        if gradient is not None and not np.isfinite(gradient).all():
+            detail = f"the gradient of {subject.input_name(at)} is not finite, but the outputs have slopes there"
+            return failed(detail, case=f"{title}: {describe(inputs)}")
+    return None
 
 
 def _joint_gradients(setting: Setting, inputs: Inputs) -> Iterator[Finding]:
@@ -326,6 +404,7 @@ def attributes(setting: Setting, inputs: Inputs, random: np.random.Generator) ->
 
 def _one_variant(setting: Setting, title: str, inputs: Inputs, random: np.random.Generator, *, counts: bool) -> Finding:
     cases: list[tuple[str, Inputs]] = [("", inputs), *large_inputs(inputs, setting.subject.fixed, random)]
+    cases += equal_sizes(inputs, setting.subject.fixed, random)
     cases += [each for each in other_ranks(inputs, setting.subject.fixed, random) if each[0] in ("rank 3", "rank 4")]
     best: Finding | None = None
     for name, changed in cases:

@@ -182,7 +182,9 @@ def not_finite(subject: OptimizerTrial) -> Iterator[Finding]:
                 f"{value} in a gradient: the step of this parameter is left out{'' if kept else ', not in its state'}"
             )
         elif was.flat[0] == now.flat[0]:
-            yield noted(f"{value} in a gradient: the step of this element is left out")
+            found = f"{value} in a gradient: the step of this element alone is left out"
+            do = "let it show in the parameter, or leave out the step of all"
+            yield failed(found, do) if np.isnan(value) else noted(found)
         elif np.isnan(value) or proportional:
             found = f"{value} in a gradient is swallowed: its element moves by {now.flat[0] - was.flat[0]:.1e}"
             yield failed(found, "let it show in the parameter, or leave out the step")
