@@ -566,6 +566,16 @@ def test_recorded_commands_are_compared_as_time_compares_them(time, still):
     assert (code, json.loads(out)["entries"][1]["verdict"]["kind"]) == (0, "FASTER")
 
 
+def test_a_command_that_was_measured_itself_is_meant_where_its_revisions_were_too(time, commit):
+    for seconds in (0.01, 0.02):
+        commit(seconds)
+    time("sh run.sh", "--revisions", "HEAD~1,HEAD", "-n", 1)
+    time("sh run.sh", "--vs", "sleep 0.1", "-n", 3)
+    code, out, err = time("sh run.sh", "sleep 0.1", "--json", verb="compare")
+    assert code != 2, err
+    assert [each["name"] for each in json.loads(out)["entries"]] == ["sh run.sh", "sleep 0.1"]
+
+
 def test_of_a_program_that_was_edited_the_newest_processes_are_compared(time, tmp_path):
     for seconds in (0.3, 0.01):
         (tmp_path / "a.sh").write_text(f"sleep {seconds}\n")

@@ -10,7 +10,7 @@ from levelbench.measure.verdict import NOT_INTERLEAVED, format_verdict, format_v
 from levelbench.records.commands import CommandRecord, CommandSummary
 from levelbench.report.tables import Column, ColumnKind, Table, estimate_cell
 
-__all__ = ["answer_lines", "command_row", "command_rows_table", "short_forms", "summary_table"]
+__all__ = ["answer_lines", "brief_names", "command_row", "command_rows_table", "short_forms", "summary_table"]
 
 _NAME = 30
 """Characters that the name of a command has in the shortest answer."""
@@ -74,7 +74,7 @@ def short_forms(summary: CommandSummary, width: int) -> list[tuple[list[str], li
         return lines
 
     names = [each.name for each in summary.entries]
-    brief = _brief_names(names)
+    brief = brief_names(names)
     return [
         (answer(names, why=True), [table(names)], {}),
         (answer(names), [table(names)], {}),
@@ -82,10 +82,10 @@ def short_forms(summary: CommandSummary, width: int) -> list[tuple[list[str], li
     ]
 
 
-def _brief_names(names: Sequence[str]) -> list[str]:
+def brief_names(names: Sequence[str]) -> list[str]:
     """Names without the words that all have, cut in their middle where long; as they are if that confuses two.
 
-    >>> _brief_names(["python a.py --lr 0.1 -x 1", "python a.py --lr 0.2 -x 1", "python b.py --lr 0.1 -x 1"])
+    >>> brief_names(["python a.py --lr 0.1 -x 1", "python a.py --lr 0.2 -x 1", "python b.py --lr 0.1 -x 1"])
     ['a.py --lr 0.1', 'a.py --lr 0.2', 'b.py --lr 0.1']
     """
     words = [name.split(" ") for name in names]
