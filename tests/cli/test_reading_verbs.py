@@ -266,7 +266,8 @@ def test_the_answer_on_runs_of_long_commands_fits_24_lines_of_80_characters(
 ):
     monkeypatch.setenv("LINES", "24")
     busy = "busy: other programs kept 1.4 of 2 cores busy during the measurement: stop them"
-    answer_on(tmp_path, arms, [busy], command="python train.py --data /a/folder/with/a/long/name --epochs 20 --width 64")
+    command = "python train.py --data /a/folder/with/a/long/name --epochs 20 --width 64"
+    answer_on(tmp_path, arms, [busy], command=command)
     lines = ESCAPE.sub("", capsys.readouterr().out).strip().splitlines()
     assert len(lines) < 24
     assert all(len(line) <= 80 for line in lines)
