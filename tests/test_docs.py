@@ -505,6 +505,7 @@ def test_the_site_has_every_verb_every_public_name_and_a_search(site):
     assert [verb for verb in VERBS if f"levelbench-{verb}" not in commands] == []
     names = (site / "reference" / "python.html").read_text()
     assert [name for name in levelbench.__all__ if f".{name}" not in names] == []
+    assert re.findall(r":[a-z]+:<code>[^<]*", names) == []
     assert json.loads((site / "search" / "search_index.json").read_text())["docs"]
 
 

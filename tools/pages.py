@@ -259,5 +259,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """MkDocs: no header of a table without a word, which a screen reader would announce."""
-    return re.sub(r"<th([^>]*)></th>", r"<td\1></td>", html)
+    """MkDocs: no header of a table without a word, which a screen reader would announce; no roles of docstrings."""
+    return without_roles(re.sub(r"<th([^>]*)></th>", r"<td\1></td>", html))
+
+
+def without_roles(html: str) -> str:
+    """Names that docstrings refer to, as code alone: Markdown leaves ``:meth:`` before them, and the ``~`` in them."""
+    return re.sub(r":[a-z]+:<code>(?:~[\w.]*\.(?=\w))?", "<code>", html)

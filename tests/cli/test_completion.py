@@ -108,6 +108,13 @@ COMP_WORDS=(levelbench list clo); COMP_CWORD=2
 _levelbench_completion levelbench
 echo "${COMPREPLY[@]}"
 """
+ZSH = r"""
+compdef() { }
+compadd() { print -r -- "$@" }
+eval "$(_LEVELBENCH_COMPLETE=zsh_source levelbench)"
+words=(levelbench run "'digits[fr"); CURRENT=3
+_levelbench_completion
+"""
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -124,15 +131,24 @@ def _source(shell):
 
 @pytest.mark.parametrize(("shell", "own", "script"), [("bash", "--norc", BASH), ("fish", "--no-config", FISH)])
 def test_a_shell_itself_completes_a_word_after_the_documented_line(tmp_path, shell, own, script):
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
-    program = tmp_path / "levelbench"
-    program.write_text(f"#!{sys.executable}\n{ASK}\n")
-    program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run([shell, own, "-c", script], env=environment, capture_output=True, text=True)
+    done = _in_shell(tmp_path, shell, own, script)
     # fish also shows what it is for.
     assert done.stdout.split()[:1] == ["clocks"], done.stderr
+
+
+def test_zsh_puts_no_space_after_the_name_of_a_setting(tmp_path):
+    done = _in_shell(tmp_path, "zsh", "-f", ZSH)
+    assert "-U -S  -V unsorted -- digits[framework=" in done.stdout, done.stderr
+
+
+def _in_shell(folder, shell, own, script):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    program = folder / "levelbench"
+    program.write_text(f"#!{sys.executable}\n{ASK}\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run([shell, own, "-c", script], env=environment, capture_output=True, text=True)
 
 
 def test_completion_of_a_run_imports_no_framework(tmp_path):

@@ -189,14 +189,15 @@ def test_doubts_are_in_full_where_there_is_room(terminal, monkeypatch, capsys):
     assert "no meter" in out
 
 
-def answer_on(folder, arms, doubt=(), long_names=False, task="digits"):
+def answer_on(folder, arms, doubt=(), long_names=False, task="digits", command=""):
     """What ``run`` prints of ``arms`` learning rates with three runs each, the first on a busy machine.
 
     With ``long_names``, the recipe and the framework differ as well, no verdict is clear, and one recipe is judged at
-    its end.
+    its end. With ``command``, they are runs of a program.
     """
     for at in range(arms):
-        spec = structs.replace(specification(), task=task, settings={"lr": (at + 1) / 10})
+        settings = {"command": f"{command} --lr 0.{at}"} if command else {"lr": (at + 1) / 10}
+        spec = structs.replace(specification(), task=task, settings=settings)
         if long_names:
             recipe, crossing = ("onecycle", "final") if at in (1, 3) else ("mlp", "confirmed")
             spec = structs.replace(spec, recipe=recipe, crossing=crossing, framework=("numpy", "torch")[at // 2 % 2])
@@ -257,6 +258,20 @@ def test_the_answer_on_two_sides_of_a_task_with_a_long_name_fits_24_lines_and_br
     assert len(lines) < 24
     assert any(line.split()[-2:] == ["lr=0.1", "lr=0.2"] for line in lines)
     assert sum(task in line for line in lines) == 3
+
+
+@pytest.mark.parametrize("arms", [2, 6])
+def test_the_answer_on_runs_of_long_commands_fits_24_lines_of_80_characters(
+    tmp_path, terminal, monkeypatch, capsys, arms
+):
+    monkeypatch.setenv("LINES", "24")
+    busy = "busy: other programs kept 1.4 of 2 cores busy during the measurement: stop them"
+    command = "python train.py --data /a/folder/with/a/long/name --epochs 20 --width 64"
+    answer_on(tmp_path, arms, [busy], command=command)
+    lines = ESCAPE.sub("", capsys.readouterr().out).strip().splitlines()
+    assert len(lines) < 24
+    assert all(len(line) <= 80 for line in lines)
+    assert sum(": --lr 0." in line for line in lines) == arms - 1
 
 
 def test_the_answer_on_several_sides_is_in_full_where_there_is_room(tmp_path, terminal, monkeypatch, capsys):

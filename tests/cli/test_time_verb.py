@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -565,6 +566,16 @@ def test_recorded_commands_are_compared_as_time_compares_them(time, still):
     assert (code, json.loads(out)["entries"][1]["verdict"]["kind"]) == (0, "FASTER")
 
 
+def test_a_command_that_was_measured_itself_is_meant_where_its_revisions_were_too(time, commit):
+    for seconds in (0.01, 0.02):
+        commit(seconds)
+    time("sh run.sh", "--revisions", "HEAD~1,HEAD", "-n", 1)
+    time("sh run.sh", "--vs", "sleep 0.1", "-n", 3)
+    code, out, err = time("sh run.sh", "sleep 0.1", "--json", verb="compare")
+    assert code != 2, err
+    assert [each["name"] for each in json.loads(out)["entries"]] == ["sh run.sh", "sleep 0.1"]
+
+
 def test_of_a_program_that_was_edited_the_newest_processes_are_compared(time, tmp_path):
     for seconds in (0.3, 0.01):
         (tmp_path / "a.sh").write_text(f"sleep {seconds}\n")
@@ -615,3 +626,19 @@ def test_blocks_of_track_in_the_commands_are_shown_with_their_times_to_the_targe
     _, out, _ = time(f"{python} 0.1", "--vs", f"{python} 0.2", "-n", 1)
     assert "tracked: 1 run of mine[lr=0.1], 1 reached the target in " in out
     assert out.endswith("compare them: levelbench compare 'mine[lr=0.1]' 'mine[lr=0.2]'\n")
+
+
+@pytest.mark.parametrize("more", ["", "--learning-rate 0.1 --data /some/folder/with/a/long/name"])
+def test_the_answer_on_six_commands_fits_24_lines_of_80_characters(time, still, monkeypatch, more):
+    """Also where names are long and doubts many."""
+    for name, value in {"COLUMNS": "80", "LINES": "24", "TTY_COMPATIBLE": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    first, *others = (f"sleep 0.0{at} {more} --seed {at}" for at in range(1, 7))
+    for _ in range(3):
+        _, out, _ = time(first, *(word for each in others for word in ("--vs", each)), "-n", 3)
+    out = re.sub(r"\x1b\[[0-9;]*m", "", out)
+    lines = out.partition("\n\n")[2].splitlines()
+    assert sum("SLOWER: " in line for line in lines) == 5
+    assert "more doubts" in " ".join(out.split())
+    assert len(lines) < 24
+    assert all(len(line) <= 80 for line in lines)

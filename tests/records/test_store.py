@@ -161,6 +161,30 @@ def test_a_side_of_which_no_run_has_finished_counts_those_that_were_interrupted(
         Store(tmp_path).group("digits")
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("digits[framework=numpy]", 0.1),
+        ("digits[framework=numpy,hidden=128]", 0.1),
+        ("digits[framework=numpy,lr=0.2]", 0.2),
+        ("digits[framework=torch]", 0.3),
+        ("digits[hidden=128]", None),
+        ("[framework=numpy]", None),
+        ("latest:3", None),
+    ],
+)
+def test_what_the_words_of_one_side_do_not_set_has_its_default(tmp_path, make_header, make_run, words, meant):
+    kinds = [("numpy", 0.1, []), ("numpy", 0.2, ["lr"]), ("torch", 0.3, [])]
+    for seed, (framework, lr, chosen) in enumerate(kinds):
+        settings = {"lr": lr, "hidden": 128}
+        make_run(tmp_path, make_header(seed=seed, framework=framework, settings=settings, chosen=chosen))
+    if meant is None:
+        with pytest.raises(UsageError, match="kinds"):
+            Store(tmp_path).group(words)
+    else:
+        assert Store(tmp_path).group(words).specification.settings["lr"] == meant
+
+
 def test_merging_two_stores_is_copying(fill, make_header, make_run, tmp_path):
     store = fill(2)
     assert len(store.rows()) == 2

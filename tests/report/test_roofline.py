@@ -4,6 +4,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from levelbench.cli.operator_verb import _code as operator_code
 from levelbench.errors import UsageError
@@ -18,6 +19,7 @@ from levelbench.report.operators import (
     problems_table,
     summary_lines,
 )
+from levelbench.report.optimizers import optimizers_table
 from levelbench.report.roofline import roofline_points, write_roofline
 from levelbench.report.tables import to_text
 
@@ -161,3 +163,12 @@ def test_a_result_that_nothing_was_compared_with_answers_nothing(summary):
 
 def test_the_ceilings_are_one_line():
     assert ceilings_line(CEILINGS) == "ceilings: float32 100 GFLOP/s, memory (triad) 10 GB/s"
+
+
+def test_the_share_of_an_update_has_no_letter_that_reads_as_a_unit(summary):
+    update = structs.replace(problem("update of W"), operator="update")
+    entries = tuple(replace(entry(), share=CeilingShare(share, "memory")) for share in (0.057, 0.57))
+    shown = to_text(optimizers_table(replace(summary, rows=((update, entries),))))
+    assert " 5.7 " in shown
+    assert " 57 " in shown
+    assert "57 m" not in shown

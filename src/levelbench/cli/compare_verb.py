@@ -107,6 +107,8 @@ def _timed_sides(store_path: Path, *words: str) -> list[list[CommandRecord]]:
     sides = []
     for word in words:
         arms = [arm for each in arms_among(named_processes(CommandRecord, store_path, [word])) for arm in each]
+        # `python a.py` also names what was measured of its revisions, and is itself meant where it was measured.
+        arms = [arm for arm in arms if arm[0].header.specification.name == word] or arms
         names = sorted({arm[0].header.specification.name for arm in arms})
         if len({machine_of(arm[0].header.environment) for arm in arms}) > 1:
             found = "they were measured on different machines"

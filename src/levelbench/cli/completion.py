@@ -58,12 +58,14 @@ def complete_option_values() -> None:
     """Let shells complete the value in ``--option=value`` too.
 
     Click answers with the value alone. Bash, if ``=`` does not break words there, zsh and fish would replace the whole
-    word by it, and bash, where ``=`` is a word, would get the arguments of the verb. Nor does bash put a space after
-    ``digits[lr=``, where a value follows.
+    word by it, and bash, where ``=`` is a word, would get the arguments of the verb. Nor do bash and zsh put a
+    space after ``digits[lr=``, where a value follows.
     """
     add, more = "COMPREPLY+=($value)", "; [[ $value == *= ]] && compopt -o nospace"
+    every = "compadd -U -V unsorted -a completions"
+    open_ones = "compadd -U -S '' -V unsorted -- ${(M)completions:#*=}; completions=(${completions:#*=}); "
     for shell in (BashComplete, ZshComplete, FishComplete):
-        template = shell.source_template.replace(add, add + more)
+        template = shell.source_template.replace(add, add + more).replace(every, open_ones + every)
         add_completion_class(type(shell.__name__, (_OptionValues, shell), {"source_template": template}))
 
 

@@ -688,7 +688,7 @@ def _shortened(line: str) -> str:
 
 def _counted(lines: Sequence[str]) -> list[str]:
     """The first doubt, and the number of the others; all else stays."""
-    doubts = [line for line in lines if line.startswith("  doubt: ")]
+    doubts = [line for line in lines if line.lstrip().startswith("doubt: ")]
     if len(doubts) < 2:
         return list(lines)
     first = f"{doubts[0]} (and {len(doubts) - 1} more doubt{'s' * (len(doubts) > 2)})"

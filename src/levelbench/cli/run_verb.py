@@ -329,6 +329,7 @@ def short_forms(
     from levelbench.analysis.comparison import answer_in_brief
     from levelbench.analysis.targets import final_line
     from levelbench.records.selection import short_name
+    from levelbench.report.commands import brief_names
     from levelbench.report.runs import groups_table
 
     if not comparisons or len({each.specification.task for each in groups}) > 1:
@@ -337,6 +338,13 @@ def short_forms(
     named, tersely = (
         [replace(group, label=short_name(group.label, terse=terse)) for group in groups] for terse in (False, True)
     )
+    briefly = comparisons
+    if all("command" in group.specification.settings for group in groups):
+        # Commands may be longer than a line.
+        names = brief_names([group.label.removeprefix("command=") for group in tersely])
+        tersely = [replace(group, label=name) for group, name in zip(tersely, names, strict=True)]
+        by_label = dict(zip((group.label for group in groups), tersely, strict=True))
+        briefly = [replace(each, a=by_label[each.a.label], b=by_label[each.b.label]) for each in comparisons]
 
     def table(groups: Sequence[RunGroup]) -> Table:
         return groups_table(groups).without_absent().fitted(width, _FIRST)
@@ -347,12 +355,13 @@ def short_forms(
         return replace(table, notes=(f"{common.pop()}.",) if len(common) < len(targets) else tuple(targets))
 
     with_why, without = ([*answer_in_brief(comparisons, why=why), *refusals] for why in (True, False))
+    tersest = [*answer_in_brief(briefly, why=False, terse=True), *refusals]
+    untitled = replace(bare(table(tersely)), title="")
     if len(comparisons) == 1:
         answer, both = answer_lines(comparisons, refusals), groups_table(named)
-        return [(answer, [both], {}), (answer, [bare(both)], {}), (with_why, [bare(both)], {})]
+        forms: list[shared.ShortForm] = [(answer, [both], {}), (answer, [bare(both)], {}), (with_why, [bare(both)], {})]
+        return forms if briefly is comparisons else [*forms, (tersest, [untitled], {})]
     whole = table(named)
-    tersest = [*answer_in_brief(comparisons, why=False, terse=True), *refusals]
-    untitled = replace(bare(table(tersely)), title="")
     finals = {
         final_line(group) or "": final_line(short, brief=True) or ""
         for group, short in zip(groups, tersely, strict=True)

@@ -366,7 +366,7 @@ def show_commands(summaries: Sequence[CommandSummary], as_json: bool, given: dic
     """Print summaries of commands, as one table or JSON, and write CSV and Markdown if requested."""
     from dataclasses import asdict, replace
 
-    from levelbench.report.commands import answer_lines, summary_table
+    from levelbench.report.commands import answer_lines, short_forms, summary_table
 
     suspect = dict.fromkeys(each for summary in summaries for each in summary.suspect)
     entries = tuple(each for summary in summaries for each in summary.entries)
@@ -381,6 +381,7 @@ def show_commands(summaries: Sequence[CommandSummary], as_json: bool, given: dic
         lambda: shared.write_tables(given, tables, [*answer, *lines]),
         answer=answer,
         as_json=as_json,
+        shorter=lambda width: short_forms(merged, width) if len(summaries) == 1 else [],
     )
 
 

@@ -258,6 +258,24 @@ def _library(name: str, to_install: str) -> Any:
         raise MissingError("runs as a table", f"{name} is not installed", f'pip install "{to_install}"') from None
 
 
+def _as_run_reads_it(selector: Selector | None, groups: list[RunGroup]) -> list[RunGroup]:
+    """Of several groups of the task that ``selector`` names, the one that `levelbench run` would make for these words.
+
+    All that they do not name has its default there. All of ``groups`` if that is none or several, as on two frameworks.
+    """
+    if selector is None or len(groups) < 2 or {selector.word} != {each.specification.task for each in groups}:
+        return groups
+    named = {name for name, _ in selector.filters}
+    usual = [
+        each
+        for each in groups
+        if each.chosen is not None
+        and named.issuperset(each.chosen)
+        and (each.specification.distribution is None or named & each.specification.team().keys())
+    ]
+    return usual if len(usual) == 1 else groups
+
+
 _FLAT = (
     *("id", "task", "recipe", "framework", "device", "seed", "status", "reached", "crossing", "clock", "started"),
     *("time_to_accuracy_s", "given_up_s", "wall_s", "epochs_to_target", "samples_to_target", "steps_to_target"),
@@ -361,7 +379,7 @@ class Store:
         runs = sorted(found, key=lambda run: run.started)
         # Leaving out a run because its record is damaged would change the verdict silently.
         self.require_readable(selector)
-        groups = group_runs(runs)
+        groups = _as_run_reads_it(_parsed(selector), group_runs(runs))
         asked = f"one side {str(selector)!r}"
         if len(groups) > 1:
             # Named among all runs of the task, so that each name selects one kind.

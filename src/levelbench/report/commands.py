@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from levelbench.measure.verdict import NOT_INTERLEAVED, format_verdict
+from levelbench.measure.verdict import NOT_INTERLEAVED, format_verdict, format_verdicts
 from levelbench.records.commands import CommandRecord, CommandSummary
 from levelbench.report.tables import Column, ColumnKind, Table, estimate_cell
 
-__all__ = ["answer_lines", "command_row", "command_rows_table", "summary_table"]
+__all__ = ["answer_lines", "brief_names", "command_row", "command_rows_table", "short_forms", "summary_table"]
+
+_NAME = 30
+"""Characters that the name of a command has in the shortest answer."""
 
 
 def summary_table(summary: CommandSummary) -> Table:
@@ -45,6 +49,58 @@ def answer_lines(summary: CommandSummary) -> list[str]:
             lines.append(line.replace(NOT_INTERLEAVED, f"not interleaved: {summary.in_turns}"))
             lines += [f"  why: {each.why}"] * bool(each.why)
     return lines
+
+
+def short_forms(summary: CommandSummary, width: int) -> list[tuple[list[str], list[Table], dict[str, str]]]:
+    """Shorter and shorter answers on several commands, each with a table of the columns that fit ``width``."""
+    judged = [(at, each.verdict) for at, each in enumerate(summary.entries) if each.verdict is not None]
+    if len(summary.entries) < 3 or not judged:
+        return []
+
+    def table(names: Sequence[str]) -> Table:
+        entries = tuple(replace(each, name=name) for each, name in zip(summary.entries, names, strict=True))
+        return summary_table(replace(summary, entries=entries)).without_absent().fitted(width, ("time_s",))
+
+    def answer(names: Sequence[str], *, why: bool = False, terse: bool = False) -> list[str]:
+        found = [
+            (names[at], replace(v, reason=v.reason.replace(NOT_INTERLEAVED, f"not interleaved: {summary.in_turns}")))
+            for at, v in judged
+        ]
+        head, sentences = format_verdicts(names[0], found, terse=terse)
+        lines = [f"{head}{', times as long' * terse}:"]
+        for (at, _), sentence in zip(judged, sentences, strict=True):
+            cause = summary.entries[at].why if why else ""
+            lines += [sentence, *[f"  why: {cause}"] * bool(cause)]
+        return lines
+
+    names = [each.name for each in summary.entries]
+    brief = brief_names(names)
+    return [
+        (answer(names, why=True), [table(names)], {}),
+        (answer(names), [table(names)], {}),
+        (answer(brief, terse=True), [replace(table(brief).only([0, 1]), title="")], {}),
+    ]
+
+
+def brief_names(names: Sequence[str]) -> list[str]:
+    """Names without the words that all have, cut in their middle where long; as they are if that confuses two.
+
+    >>> brief_names(["python a.py --lr 0.1 -x 1", "python a.py --lr 0.2 -x 1", "python b.py --lr 0.1 -x 1"])
+    ['a.py --lr 0.1', 'a.py --lr 0.2', 'b.py --lr 0.1']
+    """
+    words = [name.split(" ") for name in names]
+    shared = set(words[0]).intersection(*words[1:])
+    left = [
+        " ".join(
+            word
+            for word, after in zip(each, [*each[1:], ""], strict=True)
+            if word not in shared or (word.startswith("-") and after not in shared | {""})
+        )
+        for each in words
+    ]
+    half = _NAME // 2
+    cut = [name if len(name) <= _NAME else f"{name[: half - 1]}…{name[-half:]}" for name in left]
+    return next((each for each in (cut, left) if len(set(each)) == len(names) and all(each)), list(names))
 
 
 def command_row(record: CommandRecord) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from levelbench.measure.verdict import format_verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
 from levelbench.report.numbers import number
@@ -10,6 +12,7 @@ from levelbench.report.tables import (
     Cell,
     Column,
     ColumnKind,
+    Number,
     Table,
     Text,
     error_text,
@@ -53,6 +56,9 @@ def _cells(entry: Entry, update: bool) -> list[Cell]:
     relative = entry.errors.get("relative")
     error: Cell = Absent(entry.checked) if relative is None else error_text(relative)
     share = share_cell(entry.share, "faster than memory: its data is in a cache")
+    if isinstance(share, Number):
+        # Of an update it is always that of memory, as the note says.
+        share = replace(share, remark="")
     return [time, *([share, error] * update), judged]
 
 
