@@ -79,6 +79,18 @@ def test_an_edited_file_of_one_recipe_is_a_note(sides):
     assert said(sides(source_digest="t")) == [("note", "source")]
 
 
+@pytest.mark.parametrize(
+    ("prepared", "found"),
+    [
+        ({"prepared_s": 0.1}, []),
+        ({"prepared_s": 9.0}, [("note", "preparation")]),
+        ({"prepared_s": 0.1, "prepared_files": ["w.pt"]}, [("note", "preparation")]),
+    ],
+)
+def test_a_preparation_that_is_longer_than_its_run_or_leaves_it_weights_is_a_note(sides, prepared, found):
+    assert said(sides(wall_s=2.0, **prepared)) == found
+
+
 @pytest.mark.parametrize("changed", [{"around_digest": "x"}, {"modules": {"helper": "bb"}}])
 def test_code_around_the_recipes_that_differs_is_a_doubt(sides, changed):
     pair = sides(source_digest="t", **changed)

@@ -1156,6 +1156,33 @@ def test_what_is_done_before_a_run_and_what_is_read_of_it_are_its_settings(run, 
     assert (settings["setup"], settings["prepare"], settings["progress"]) == ("true", "true", r"accuracy: (\S+)")
 
 
+PREPARES = """
+import pathlib, time
+{does}
+"""
+
+
+@pytest.mark.slow
+@needs_inotify
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ('pathlib.Path("w.pt").write_bytes(bytes(5000))', "and left w.pt, which the program read: if it trained there"),
+        ('pathlib.Path("other.pt").write_bytes(bytes(5000)); pathlib.Path("small.csv").write_text("1")', ""),
+        ("time.sleep(1.5)", "off the clock: what it does of the work is in no time"),
+    ],
+)
+def test_a_preparation_that_may_have_trained_is_a_note(run, tmp_path, does, said):
+    (tmp_path / "w.pt").write_bytes(bytes(5000))
+    (tmp_path / "prepare.py").write_text(PREPARES.format(does=does))
+    reads = 'read(P("w.pt")); read(P("small.csv")); __import__("time").sleep(0.4)'
+    words = ("--target", "accuracy=0.9", "-n", 1, "--prepare", f"{sys.executable} prepare.py")
+    code, out, err = run(KEEPS.format(does=reads), *words)
+    assert code == 0, err
+    told = " ".join(out.split())
+    assert (said in told, "--prepare took" in told) == (True, bool(said))
+
+
 @pytest.mark.parametrize("make", ["os.mkfifo", "os.mkdir"])
 def test_predictions_that_are_no_file_fail_the_run(run, make):
     code, _, err = run(predicts(after=f'{make}(os.environ["LEVELBENCH_PREDICTIONS"])'), *HELD)

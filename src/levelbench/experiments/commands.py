@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -210,6 +211,7 @@ class Preparation:
         self._digests: dict[Path, str] = {}
         self._first_read: dict[tuple[Path, str], dict[str, str]] = {}
         self._made: set[str] = set()
+        self._span_ns, self._prepared_s = (0, 0), 0.0
         self.done = False
 
     def set_up(self, commands: Iterable[Command], say: Callable[[str], None]) -> None:
@@ -224,7 +226,15 @@ class Preparation:
     def prepare(self, command: Command) -> None:
         """Before a process of ``command``."""
         if self._prepare:
-            self._must_succeed("--prepare", self._prepare, command.folder)
+            began_ns = time.time_ns()
+            self._prepared_s = self._must_succeed("--prepare", self._prepare, command.folder)
+            self._span_ns = began_ns, time.time_ns()
+
+    def prepared(self, left: LeftFiles) -> dict[str, Any]:
+        """What a record says of the last preparation: how long it took, and what it left that its process read."""
+        if not self._prepare:
+            return {}
+        return {"wall_s": self._prepared_s, "left": left.written_in(*self._span_ns)}
 
     def changed(self, command: Command) -> list[str]:
         """A doubt if the command's own file is no longer what it was for its first process here."""
@@ -267,10 +277,11 @@ class Preparation:
         """What the first of its processes read that take part here."""
         return self._first_read.setdefault((command.folder, command.text), {})
 
-    def _must_succeed(self, option: str, text: str, folder: Path) -> None:
+    def _must_succeed(self, option: str, text: str, folder: Path) -> float:
         ended = carry_out_command(make_command(text, folder), show=self._show)
         if reason := failure_of(ended, None):
             raise CheckFailedError(f"{option} {text!r}", f"{reason}: {ended.errors}".rstrip(": "), "see --show-output")
+        return ended.wall_ns * 1e-9
 
 
 @final

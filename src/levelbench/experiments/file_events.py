@@ -93,6 +93,9 @@ _LARGE_TEXT_BYTES = 64 * 1024
 
 _MOST_TEXTS = 1000
 
+_TICK_NS = 10_000_000
+"""The time of a file is that of the kernel's last tick."""
+
 _LEAST_BYTES = 4096
 """What is smaller, and read as an earlier run left it, spares little work; such files hold results."""
 
@@ -465,6 +468,20 @@ class LeftFiles:
             return None
         read = (path for path in self._read_at_all if self._now.get(path) == self._before.get(path) and is_data(path))
         return data_digests((path for path in read if not _is_of_a_store(path)), self._folder)
+
+    def written_in(self, began_ns: int, ended_ns: int) -> list[str]:
+        """What it read of that which was written before it, in this time (since 1970), and may hold weights.
+
+        Known after :meth:`doubts`.
+        """
+        found = (
+            path
+            for path in self._read_at_all
+            if (state := self._before.get(path)) is not None
+            and state.size >= _LEAST_BYTES
+            and began_ns - _TICK_NS <= state.changed_ns <= ended_ns
+        )
+        return [self._name(path) for path in sorted(found) if _may_hold_weights(path) and not is_program(path)]
 
     def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
         """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""
