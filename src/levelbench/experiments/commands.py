@@ -29,7 +29,7 @@ from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement, measured_before
 from levelbench.experiments.own_code import changed_files, data_digests, settings_outside, settings_path
 from levelbench.experiments.processes import need_folder
-from levelbench.experiments.revisions import IN_CHECKOUT, TreeReads
+from levelbench.experiments.revisions import IN_CHECKOUT, INSTALLED, TreeReads
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.records import Measurement, key_of, new_id
@@ -502,10 +502,10 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
     if ended.strays:
         first, more = ended.strays[0], f" and {len(ended.strays) - 1} more files" if len(ended.strays) > 1 else ""
         where = "" if IN_CHECKOUT in first else " of the working tree, which is neither revision"
-        found.append(
-            f"it read {first}{more}{where}: if it is installed from "
-            "there (pip install -e), all revisions ran the same code; docs/guides/gate.md says what to do"
-        )
+        there = f"{where}: if it is installed from there (pip install -e), all revisions ran the same code"
+        if INSTALLED in first:
+            there = ", which is not what this revision has: if it imports that copy, all revisions ran the same code"
+        found.append(f"it read {first}{more}{there}; docs/guides/gate.md says what to do")
     if ended.fled:
         found.append(
             f"{LEFT_RUNNING} in a session of their own: what they do is not in its time, and may slow down what is "
