@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import re
 import struct
 from bisect import bisect_right
 from collections import Counter, deque
@@ -591,7 +592,7 @@ def _is_kept_in(old: bytes, new: bytes) -> bool:
 
 
 def _may_hold_weights(path: Path) -> bool:
-    """Whether it is data, and neither a small text, such as a table of results, nor what a build or a tracker keeps."""
+    """Whether it is data, and neither a small text without weights nor what a build or a tracker keeps."""
     try:
         # Without a trace on the disk, where the next run looks for readings.
         with open(path, "rb", opener=_traceless) as file:
@@ -600,9 +601,29 @@ def _may_hold_weights(path: Path) -> bool:
             return False
         if b"\0" in head or not _is_text(head):
             return True
-        return is_data(path) and path.stat().st_size >= _LARGE_TEXT_BYTES
+        if path.stat().st_size >= _LARGE_TEXT_BYTES:
+            return is_data(path)
+        with open(path, "rb", opener=_traceless) as file:
+            return path.suffix not in (".py", ".pyi") and _looks_like_weights(file.read(_LARGE_TEXT_BYTES))
     except OSError:
         return False
+
+
+_LEAST_WEIGHTS, _DIGITS, _MOSTLY, _BOTH = 200, 5, 0.8, 0.2
+_NUMBER = re.compile(rb"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+
+
+def _looks_like_weights(text: bytes) -> bool:
+    """Whether a text is mostly hundreds of precise numbers of both signs.
+
+    Those of results are not: losses and shares have one sign, and epochs and steps beside them are whole.
+    """
+    numbers = _NUMBER.findall(text)
+    if len(numbers) < _LEAST_WEIGHTS or sum(map(len, numbers)) < len(text) / 2:
+        return False
+    precise = [each for each in numbers if b"." in each and len(each.strip(b"-+0.")) >= _DIGITS]
+    negative = sum(each.startswith(b"-") for each in precise)
+    return len(precise) >= _MOSTLY * len(numbers) and _BOTH <= negative / len(precise) <= 1 - _BOTH
 
 
 def _is_of_a_store(path: Path) -> bool:
