@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -99,6 +99,11 @@ _GAVE_UP = re.compile(
 """Begins the last line of one that caught its own error."""
 _IGNORED = re.compile(r"^Exception ignored in.*\n(?:Traceback.*\n)?(?:[ \t].*\n)*.*$", re.MULTILINE)
 """What Python prints of an error while objects are deleted, which ends nothing."""
+_ENDS_IN_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+[A-Za-z_][\w.]*(?::.*)?\Z", re.MULTILINE
+)
+"""The end of what Python prints of an error that was caught, and was the last that happened."""
+_LAST_LINES = 200
 _SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
@@ -370,8 +375,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             for command in self._commands.values():
                 for number in range(self._warmup):
                     watcher.preparing(f"warming up {command.specification.name} ({number + 1} of {self._warmup})")
-                    found = doubts_of(command, self._run(command))
-                    self._warmed[command.text] = [f"its warm-up: {each}" for each in found]
+                    self._warmed[command.text] = [f"its warm-up: {each}" for each in self._warm_up(command)]
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[CommandRecord, CheckFailedError | None]:
             command = self._commands[key_of(plan.arms[turn.arm])]
@@ -397,6 +401,23 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
                 f"the first process of the command in this store took {longer:.2g} times as long as any later one, "
                 + MAY_USE_CACHE
             ]
+
+    def _warm_up(self, command: Command) -> list[str]:
+        """Doubts on a process that does not count, and whose output may therefore be read: a pipe takes time."""
+        if self._show:
+            return doubts_of(command, self._run(command))
+        lines = deque[str](maxlen=_LAST_LINES)
+
+        def keep(line: str, arrived_ns: int) -> bool:
+            lines.append(line)
+            return False
+
+        ended = carry_out_command(command, command.specification.timeout_s, read=keep)
+        found = doubts_of(command, ended)
+        if not ended.exit_code and (end := _ENDS_IN_TRACEBACK.search("\n".join(lines).rstrip())):
+            last = end[0].rpartition("\n")[2]
+            found.append(f"it ended with exit code 0 after a traceback ({last}): look whether it did all of its work")
+        return list(dict.fromkeys(found))
 
     def _run(self, command: Command) -> EndedCommand:
         return carry_out_command(command, command.specification.timeout_s, show=self._show)
