@@ -495,9 +495,13 @@ def test_arms_that_are_alike_are_told_apart_by_a_number():
 def test_a_command_whose_measurement_is_ended_leaves_no_process_behind(tmp_path, by):
     text = f"""
 import os, signal, threading, time, pathlib
+from levelbench.experiments import command_process
 from levelbench.experiments.command_process import carry_out_command
 from levelbench.experiments.commands import make_command
+guarded, known = command_process._guarded, threading.Event()
+command_process._guarded = lambda group: (guarded(group), group and known.set())
 def interrupt():
+    known.wait()
     while not pathlib.Path("pid").exists() or not pathlib.Path("pid").read_text().strip():
         time.sleep(0.01)
     os.kill(os.getpid(), signal.{by})
