@@ -11,7 +11,7 @@ from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
 from levelbench.records import DatasetFacts, comparable
 from levelbench.records.replicates import BEFORE_ENDED_AT, _carried_over
-from levelbench.records.schema import around_recipes
+from levelbench.records.schema import around_recipes, source_of_text
 
 FACTS = DatasetFacts(
     "digits", {"train": 100, "validation": 30, "test": 30}, {"x": "aa"}, "by index", "CC0", digests={"validation": "1f"}
@@ -79,6 +79,18 @@ def test_an_edited_file_of_one_recipe_is_a_note(sides):
     assert said(sides(source_digest="t")) == [("note", "source")]
 
 
+@pytest.mark.parametrize(
+    ("prepared", "found"),
+    [
+        ({"prepared_s": 0.1}, []),
+        ({"prepared_s": 9.0}, [("note", "preparation")]),
+        ({"prepared_s": 0.1, "prepared_files": ["w.pt"]}, [("note", "preparation")]),
+    ],
+)
+def test_a_preparation_that_is_longer_than_its_run_or_leaves_it_weights_is_a_note(sides, prepared, found):
+    assert said(sides(wall_s=2.0, **prepared)) == found
+
+
 @pytest.mark.parametrize("changed", [{"around_digest": "x"}, {"modules": {"helper": "bb"}}])
 def test_code_around_the_recipes_that_differs_is_a_doubt(sides, changed):
     pair = sides(source_digest="t", **changed)
@@ -124,6 +136,61 @@ def test_a_text_without_its_recipes_comments_and_docstrings_is_the_same_for_edit
 
 def test_files_that_differ_are_a_doubt_where_the_records_do_not_say_in_what(sides):
     assert said(sides(source_digest="t", quality_digest="")) == [("doubt", "source")]
+
+
+@pytest.fixture
+def own_quality(run, group):
+    """What is said of two commands whose programs report their quality: ``file`` is the program of both, if any."""
+
+    def said(one, other, file=""):
+        def side(label, command):
+            source = file or source_of_text("", command).digest
+            more = {"source_digest": source, "settings": {"command": command}, "scored_by": "program"}
+            return group(label, [run(1.0 + seed / 10, seed=seed, **more) for seed in range(3)])
+
+        found = comparable(side("a", one), side("b", other)).caveats
+        return [(each.weight, each.sentence) for each in found if each.subject == "quality"]
+
+    return said
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "values"),
+    [
+        ("python t.py --val-fraction 0.1", "python t.py --val-fraction=0.5", "--val-fraction 0.1 against 0.5"),
+        ("python t.py", "python t.py --lr 1 --eval-batches 2", "--eval-batches nothing against 2"),
+        ("VAL_SIZE=1 python t.py", "VAL_SIZE=2 python t.py", "VAL_SIZE 1 against 2"),
+        ("python t.py data.valSplit=x", "python t.py data.valSplit=y", "data.valSplit x against y"),
+    ],
+)
+@pytest.mark.parametrize("file", ["f", ""])
+def test_options_that_may_change_what_a_program_scores_are_a_note(own_quality, one, other, values, file):
+    ((weight, sentence),) = own_quality(one, other, file)
+    assert (weight, f"under different options ({values})" in sentence) == ("note", True)
+
+
+@pytest.mark.parametrize(
+    "option", ["--lr {}", "--epochs={}", "--eval-every {}", "--eval_batch_size {}", "--data-workers {}", "--device {}"]
+)
+def test_of_options_of_one_program_that_change_how_it_learns_nothing_is_said(own_quality, option):
+    assert own_quality(f"python t.py {option.format(1)}", f"python t.py {option.format(2)}", "f") == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "weight"),
+    [
+        ("make X=1", "make X=2", "note"),
+        ("python -m a.train --lr 1", "python -m a.train --lr 2", "note"),
+        ("X=1 make -k bench", "X=2 make -k bench", "note"),
+        ("make a X=1", "make b X=1", "doubt"),
+        ("make -k a", "make -k b", "doubt"),
+        ("python -m a.train", "python -m b.train", "doubt"),
+    ],
+)
+def test_a_program_that_is_no_file_is_one_program_where_only_its_options_differ(own_quality, one, other, weight):
+    ((found, sentence),) = own_quality(one, other)
+    assert found == weight
+    assert ("the programs differ" in sentence) is (weight == "doubt")
 
 
 def test_runs_on_both_sides_are_refused_with_their_ids(run, group):

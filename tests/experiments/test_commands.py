@@ -495,9 +495,13 @@ def test_arms_that_are_alike_are_told_apart_by_a_number():
 def test_a_command_whose_measurement_is_ended_leaves_no_process_behind(tmp_path, by):
     text = f"""
 import os, signal, threading, time, pathlib
+from levelbench.experiments import command_process
 from levelbench.experiments.command_process import carry_out_command
 from levelbench.experiments.commands import make_command
+guarded, known = command_process._guarded, threading.Event()
+command_process._guarded = lambda group: (guarded(group), group and known.set())
 def interrupt():
+    known.wait()
     while not pathlib.Path("pid").exists() or not pathlib.Path("pid").read_text().strip():
         time.sleep(0.01)
     os.kill(os.getpid(), signal.{by})
@@ -536,17 +540,37 @@ def test_an_interruption_while_a_command_is_being_started_leaves_no_process_behi
     assert not alive(started[0].pid)
 
 
-def measured(store, *texts, times=3, fresh=False):
+def measured(store, *texts, times=3, fresh=False, warmup=0):
     """The summary of commands that were each started so often, in turns; ``fresh`` takes none from the store."""
     from levelbench.experiments.commands import CommandBenchmarks
     from levelbench.experiments.kernel import Watcher, carry_out, make_plan
     from levelbench.measure.environment import capture
 
     commands = [make_command(text, Path.cwd()) for text in texts]
-    kind = CommandBenchmarks(store, commands, ignore_failure=True)
+    kind = CommandBenchmarks(store, commands, ignore_failure=True, warmup=warmup)
     plan = make_plan(kind, [each.specification for each in commands], range(times), capture(), fresh=fresh)
     (arms,) = plan.arranged(carry_out(plan, kind, Watcher()))
     return summarise_commands(arms)
+
+
+CATCHES = """
+import traceback, sys
+for _ in range(2):
+    try:
+        raise ValueError("no such data")
+    except ValueError:
+        traceback.print_exc(file=sys.stdout)
+    {then}
+"""
+
+
+@pytest.mark.parametrize(("then", "doubted"), [("pass", True), ('print("done")', False), ("sys.exit(2)", False)])
+def test_a_traceback_at_the_end_of_the_output_of_a_warm_up_is_a_doubt(tmp_path, monkeypatch, then, doubted):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "catches.py").write_text(CATCHES.format(then=then))
+    found = measured(tmp_path / "store", f"{sys.executable} catches.py", times=1, warmup=1)
+    said = [each for each in found.suspect if "after a traceback (ValueError: no such data)" in each]
+    assert [("its warm-up" in each) for each in said] == [True] * doubted
 
 
 def test_a_helper_that_ends_right_after_its_program_is_told_from_work_that_was_left(tmp_path, monkeypatch):

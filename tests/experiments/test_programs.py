@@ -919,6 +919,50 @@ def test_a_cache_that_the_first_run_left_is_a_doubt_on_those_that_read_it(run, r
     ] == [False, True]
 
 
+WEIGHTS, CURVE = "np.random.default_rng(at).normal(size=300)", "np.exp(-np.random.default_rng(at).random(300))"
+
+
+@needs_inotify
+@pytest.mark.parametrize(
+    ("numbers", "save", "doubted"),
+    [
+        (WEIGHTS, "json.dumps({'w': x.tolist()})", True),
+        (WEIGHTS, "json.dumps({'w': x.reshape(20, 15).tolist()}, indent=1)", True),
+        (WEIGHTS, "'\\n'.join(f'{each:.18e}' for each in x)", True),
+        (WEIGHTS, "'\\n'.join(f'{each:.2f}' for each in x)", False),
+        (CURVE, "json.dumps({'loss': x.tolist()})", False),
+        (WEIGHTS, "'\\n'.join(f'{n},{each}' for n, each in enumerate(x))", False),
+        (f"{WEIGHTS}[:150]", "json.dumps({'w': x.tolist()})", False),
+        (WEIGHTS, "'\\n'.join(f'the reward was {each} in this episode of it' for each in x)", False),
+    ],
+)
+def test_weights_in_a_small_text_are_told_from_results(tmp_path, numbers, save, doubted):
+    for name in ("model.json", "model.csv"):
+        (tmp_path / name).write_text("")
+        earlier, found = file_events.Earlier(), []
+        for at in range(3):
+            with file_events.LeftFiles(tmp_path, [], [], earlier) as left:
+                (tmp_path / name).read_text()
+                x = eval(numbers, {"np": np, "at": at})
+                (tmp_path / name).write_text(eval(save, {"json": json, "x": x}))
+                found.append(bool(left.doubts()))
+        assert found == [False, doubted, doubted]
+
+
+@needs_inotify
+def test_weights_in_a_small_text_that_a_later_run_reads_are_a_cache_or_a_checkpoint(tmp_path):
+    earlier, found = file_events.Earlier(), []
+    for at in range(2):
+        with file_events.LeftFiles(tmp_path, [], [], earlier) as left:
+            if at:
+                (tmp_path / "model.json").read_text()
+            else:
+                (tmp_path / "model.json").write_text(json.dumps(np.random.default_rng(0).normal(size=300).tolist()))
+            found.append(left.doubts())
+    assert [bool(each) for each in found] == [False, True]
+    assert "it read model.json (unless another program did), which an earlier run wrote" in found[1][0]
+
+
 ENDED_WHILE_WRITING = """
     import os, pathlib, sys, time
     kept = pathlib.Path("model.pt")
@@ -1154,6 +1198,33 @@ def test_what_is_done_before_a_run_and_what_is_read_of_it_are_its_settings(run, 
     (found,) = records()
     settings = found.header.specification.settings
     assert (settings["setup"], settings["prepare"], settings["progress"]) == ("true", "true", r"accuracy: (\S+)")
+
+
+PREPARES = """
+import pathlib, time
+{does}
+"""
+
+
+@pytest.mark.slow
+@needs_inotify
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ('pathlib.Path("w.pt").write_bytes(bytes(5000))', "and left w.pt, which the program read: if it trained there"),
+        ('pathlib.Path("other.pt").write_bytes(bytes(5000)); pathlib.Path("small.csv").write_text("1")', ""),
+        ("time.sleep(1.5)", "off the clock: what it does of the work is in no time"),
+    ],
+)
+def test_a_preparation_that_may_have_trained_is_a_note(run, tmp_path, does, said):
+    (tmp_path / "w.pt").write_bytes(bytes(5000))
+    (tmp_path / "prepare.py").write_text(PREPARES.format(does=does))
+    reads = 'read(P("w.pt")); read(P("small.csv")); __import__("time").sleep(0.4)'
+    words = ("--target", "accuracy=0.9", "-n", 1, "--prepare", f"{sys.executable} prepare.py")
+    code, out, err = run(KEEPS.format(does=reads), *words)
+    assert code == 0, err
+    told = " ".join(out.split())
+    assert (said in told, "--prepare took" in told) == (True, bool(said))
 
 
 @pytest.mark.parametrize("make", ["os.mkfifo", "os.mkdir"])

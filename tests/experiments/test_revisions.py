@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -143,6 +144,66 @@ def test_revisions_that_run_code_of_the_checkout_of_another_are_doubted(reposito
         (doubt,) = doubts_of(installed, carry_out_command(installed))
         assert doubts_of(own, carry_out_command(own)) == []
     assert "it read part/run.sh in the checkout of HEAD: if it is installed" in doubt
+
+
+@pytest.fixture
+def packaged(repository):
+    """The same repository with two revisions of a package in ``src``, of which ``core`` changes."""
+    package = repository.parent / "src" / "pkg"
+    package.mkdir(parents=True)
+    (repository.parent / "pyproject.toml").write_text("")
+    for text in ("1", "2"):
+        (package / "__init__.py").write_text("")
+        (package / "core.py").write_text(text)
+        subprocess.run(["git", "add", ".."], check=True)
+        named = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *named, "commit", "-qm", text], check=True)
+    return package
+
+
+@pytest.mark.slow
+@needs_inotify
+@pytest.mark.parametrize("bytecode", ["", "1"])
+@pytest.mark.parametrize(
+    ("imports", "path", "doubted"),
+    [("pkg.core", "", [True, False]), ("pkg", "", [False, False]), ("pkg.core", "src", [False, False])],
+)
+def test_a_copy_that_is_installed_is_doubted_where_its_text_is_not_that_of_the_revision(
+    packaged, tmp_path, monkeypatch, imports, path, doubted, bytecode
+):
+    site = tmp_path / "site-packages"
+    shutil.copytree(packaged, site / "pkg")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", bytecode)
+    found = []
+    with revisions(["HEAD~1", "HEAD"]) as (places, _, _):
+        checkouts = {each.name: each.folder.parent for each in places}
+        tracked = ["pyproject.toml", "src/pkg/__init__.py", "src/pkg/core.py"]
+        with TreeReads(packaged.parents[1], tracked, checkouts, [site]) as reads:
+            for place in places:
+                search = place.folder.parent / path if path else site
+                code = f"env PYTHONPATH={search} {sys.executable} -c 'import {imports}'"
+                command = make_command(code, place.folder, reads=reads)
+                found.append(doubts_of(command, carry_out_command(command)))
+    assert [bool(each) for each in found] == doubted
+    if any(doubted):
+        assert f"it read src/pkg/core.py as installed in {site}, which is not what this revision has" in found[0][0]
+
+
+@pytest.mark.slow
+@needs_inotify
+def test_a_copy_that_is_installed_anew_for_each_process_is_its_own_revision(packaged, tmp_path):
+    site = tmp_path / "site-packages"
+    with revisions(["HEAD~1", "HEAD"]) as (places, _, _):
+        checkouts = {each.name: each.folder.parent for each in places}
+        tracked = ["pyproject.toml", "src/pkg/__init__.py", "src/pkg/core.py"]
+        with TreeReads(packaged.parents[1], tracked, checkouts, [site]) as reads:
+            for place in places:
+                shutil.rmtree(site, ignore_errors=True)
+                shutil.copytree(place.folder.parent / "src", site)
+                command = make_command(f"cat {site}/pkg/core.py", place.folder, reads=reads)
+                assert doubts_of(command, carry_out_command(command)) == []
+            command = make_command(f"cat {site}/pkg/core.py", places[0].folder, reads=reads)
+            assert len(doubts_of(command, carry_out_command(command))) == 1
 
 
 def test_checkouts_of_a_killed_levelbench_are_removed(repository, tmp_path):

@@ -352,7 +352,7 @@ def _commands(words: Sequence[str], given: dict[str, Any]) -> Iterator[list[Comm
     if len(names) < 2:
         found = f"it names {len(names)}"
         raise UsageError(f"--revisions {given['revisions']}", found, "name at least two, the base first: main,HEAD")
-    with revisions(names) as (places, reads, remarks):
+    with revisions(names, texts) as (places, reads, remarks):
         for remark in remarks:
             click.echo(f"note: {remark}", err=True)
         yield numbered(make(text, place, reads) for text in texts for place in places)

@@ -11,7 +11,8 @@ import os
 import re
 import shlex
 import shutil
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -28,7 +29,7 @@ from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watcher, disagreement, measured_before
 from levelbench.experiments.own_code import changed_files, data_digests, settings_outside, settings_path
 from levelbench.experiments.processes import need_folder
-from levelbench.experiments.revisions import IN_CHECKOUT, TreeReads
+from levelbench.experiments.revisions import IN_CHECKOUT, INSTALLED, TreeReads
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.records import Measurement, key_of, new_id
@@ -98,6 +99,11 @@ _GAVE_UP = re.compile(
 """Begins the last line of one that caught its own error."""
 _IGNORED = re.compile(r"^Exception ignored in.*\n(?:Traceback.*\n)?(?:[ \t].*\n)*.*$", re.MULTILINE)
 """What Python prints of an error while objects are deleted, which ends nothing."""
+_ENDS_IN_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+[A-Za-z_][\w.]*(?::.*)?\Z", re.MULTILINE
+)
+"""The end of what Python prints of an error that was caught, and was the last that happened."""
+_LAST_LINES = 200
 _SCRIPT_BYTES = 1 << 20
 _LEAST_FLOORS = 20
 """A process that takes fewer times as long as one that does nothing is doubted."""
@@ -210,6 +216,7 @@ class Preparation:
         self._digests: dict[Path, str] = {}
         self._first_read: dict[tuple[Path, str], dict[str, str]] = {}
         self._made: set[str] = set()
+        self._span_ns, self._prepared_s = (0, 0), 0.0
         self.done = False
 
     def set_up(self, commands: Iterable[Command], say: Callable[[str], None]) -> None:
@@ -224,7 +231,15 @@ class Preparation:
     def prepare(self, command: Command) -> None:
         """Before a process of ``command``."""
         if self._prepare:
-            self._must_succeed("--prepare", self._prepare, command.folder)
+            began_ns = time.time_ns()
+            self._prepared_s = self._must_succeed("--prepare", self._prepare, command.folder)
+            self._span_ns = began_ns, time.time_ns()
+
+    def prepared(self, left: LeftFiles) -> dict[str, Any]:
+        """What a record says of the last preparation: how long it took, and what it left that its process read."""
+        if not self._prepare:
+            return {}
+        return {"wall_s": self._prepared_s, "left": left.written_in(*self._span_ns)}
 
     def changed(self, command: Command) -> list[str]:
         """A doubt if the command's own file is no longer what it was for its first process here."""
@@ -267,10 +282,11 @@ class Preparation:
         """What the first of its processes read that take part here."""
         return self._first_read.setdefault((command.folder, command.text), {})
 
-    def _must_succeed(self, option: str, text: str, folder: Path) -> None:
+    def _must_succeed(self, option: str, text: str, folder: Path) -> float:
         ended = carry_out_command(make_command(text, folder), show=self._show)
         if reason := failure_of(ended, None):
             raise CheckFailedError(f"{option} {text!r}", f"{reason}: {ended.errors}".rstrip(": "), "see --show-output")
+        return ended.wall_ns * 1e-9
 
 
 @final
@@ -359,8 +375,7 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
             for command in self._commands.values():
                 for number in range(self._warmup):
                     watcher.preparing(f"warming up {command.specification.name} ({number + 1} of {self._warmup})")
-                    found = doubts_of(command, self._run(command))
-                    self._warmed[command.text] = [f"its warm-up: {each}" for each in found]
+                    self._warmed[command.text] = [f"its warm-up: {each}" for each in self._warm_up(command)]
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[CommandRecord, CheckFailedError | None]:
             command = self._commands[key_of(plan.arms[turn.arm])]
@@ -386,6 +401,23 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
                 f"the first process of the command in this store took {longer:.2g} times as long as any later one, "
                 + MAY_USE_CACHE
             ]
+
+    def _warm_up(self, command: Command) -> list[str]:
+        """Doubts on a process that does not count, and whose output may therefore be read: a pipe takes time."""
+        if self._show:
+            return doubts_of(command, self._run(command))
+        lines = deque[str](maxlen=_LAST_LINES)
+
+        def keep(line: str, arrived_ns: int) -> bool:
+            lines.append(line)
+            return False
+
+        ended = carry_out_command(command, command.specification.timeout_s, read=keep)
+        found = doubts_of(command, ended)
+        if not ended.exit_code and (end := _ENDS_IN_TRACEBACK.search("\n".join(lines).rstrip())):
+            last = end[0].rpartition("\n")[2]
+            found.append(f"it ended with exit code 0 after a traceback ({last}): look whether it did all of its work")
+        return list(dict.fromkeys(found))
 
     def _run(self, command: Command) -> EndedCommand:
         return carry_out_command(command, command.specification.timeout_s, show=self._show)
@@ -491,10 +523,10 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
     if ended.strays:
         first, more = ended.strays[0], f" and {len(ended.strays) - 1} more files" if len(ended.strays) > 1 else ""
         where = "" if IN_CHECKOUT in first else " of the working tree, which is neither revision"
-        found.append(
-            f"it read {first}{more}{where}: if it is installed from "
-            "there (pip install -e), all revisions ran the same code; docs/guides/gate.md says what to do"
-        )
+        there = f"{where}: if it is installed from there (pip install -e), all revisions ran the same code"
+        if INSTALLED in first:
+            there = ", which is not what this revision has: if it imports that copy, all revisions ran the same code"
+        found.append(f"it read {first}{more}{there}; docs/guides/gate.md says what to do")
     if ended.fled:
         found.append(
             f"{LEFT_RUNNING} in a session of their own: what they do is not in its time, and may slow down what is "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import re
 import struct
 from bisect import bisect_right
 from collections import Counter, deque
@@ -92,6 +93,9 @@ _LOOK_BYTES = 1024
 _LARGE_TEXT_BYTES = 64 * 1024
 
 _MOST_TEXTS = 1000
+
+_TICK_NS = 10_000_000
+"""The time of a file is that of the kernel's last tick."""
 
 _LEAST_BYTES = 4096
 """What is smaller, and read as an earlier run left it, spares little work; such files hold results."""
@@ -466,6 +470,20 @@ class LeftFiles:
         read = (path for path in self._read_at_all if self._now.get(path) == self._before.get(path) and is_data(path))
         return data_digests((path for path in read if not _is_of_a_store(path)), self._folder)
 
+    def written_in(self, began_ns: int, ended_ns: int) -> list[str]:
+        """What it read of that which was written before it, in this time (since 1970), and may hold weights.
+
+        Known after :meth:`doubts`.
+        """
+        found = (
+            path
+            for path in self._read_at_all
+            if (state := self._before.get(path)) is not None
+            and state.size >= _LEAST_BYTES
+            and began_ns - _TICK_NS <= state.changed_ns <= ended_ns
+        )
+        return [self._name(path) for path in sorted(found) if _may_hold_weights(path) and not is_program(path)]
+
     def _read(self) -> tuple[dict[Path, _State], list[Path], dict[Path, _State]]:
         """What lay there, by the names that it had when it was read; what of it was read first of all; what is now."""
         before, first, moved = dict(self._before), dict[Path, int](), None
@@ -574,7 +592,7 @@ def _is_kept_in(old: bytes, new: bytes) -> bool:
 
 
 def _may_hold_weights(path: Path) -> bool:
-    """Whether it is data, and neither a small text, such as a table of results, nor what a build or a tracker keeps."""
+    """Whether it is data, and neither a small text without weights nor what a build or a tracker keeps."""
     try:
         # Without a trace on the disk, where the next run looks for readings.
         with open(path, "rb", opener=_traceless) as file:
@@ -583,9 +601,29 @@ def _may_hold_weights(path: Path) -> bool:
             return False
         if b"\0" in head or not _is_text(head):
             return True
-        return is_data(path) and path.stat().st_size >= _LARGE_TEXT_BYTES
+        if path.stat().st_size >= _LARGE_TEXT_BYTES:
+            return is_data(path)
+        with open(path, "rb", opener=_traceless) as file:
+            return path.suffix not in (".py", ".pyi") and _looks_like_weights(file.read(_LARGE_TEXT_BYTES))
     except OSError:
         return False
+
+
+_LEAST_WEIGHTS, _DIGITS, _MOSTLY, _BOTH = 200, 5, 0.8, 0.2
+_NUMBER = re.compile(rb"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+
+
+def _looks_like_weights(text: bytes) -> bool:
+    """Whether a text is mostly hundreds of precise numbers of both signs.
+
+    Those of results are not: losses and shares have one sign, and epochs and steps beside them are whole.
+    """
+    numbers = _NUMBER.findall(text)
+    if len(numbers) < _LEAST_WEIGHTS or sum(map(len, numbers)) < len(text) / 2:
+        return False
+    precise = [each for each in numbers if b"." in each and len(each.strip(b"-+0.")) >= _DIGITS]
+    negative = sum(each.startswith(b"-") for each in precise)
+    return len(precise) >= _MOSTLY * len(numbers) and _BOTH <= negative / len(precise) <= 1 - _BOTH
 
 
 def _is_of_a_store(path: Path) -> bool:

@@ -440,7 +440,7 @@ class ProgramRuns(Kind[Arm, Record]):
             outside.measured["peak_memory"] = peak_memory(ended.peak_memory_b)
             outside.suspect += [*withheld.doubts(), *_kept_back(gaps_ns), *printed.doubts(), *doubts_of(command, ended)]
             outside.suspect += [*self._read_elsewhere(printed), *left.doubts(torn=ended.writing)]
-            outside.read, outside.data = left.texts(), left.data()
+            outside.read, outside.data, outside.prepared = left.texts(), left.data(), self._preparation.prepared(left)
             outside.suspect += self._preparation.made(run.id, outside.read or {}, command)
             self._say_of_files(left, outside, command, watcher)
         record = read_record(run.path)

@@ -2,16 +2,20 @@
 
 If a program is installed from the working tree (``pip install -e``), every checkout runs that one: two revisions are
 the same program, and comparing them says SAME. If ``--setup`` installs each checkout, one after the other, into one
-environment, every revision runs the last one. inotify(7) shows which files a process opens that are not of its own.
+environment, every revision runs the last one; if a copy is installed (``pip install .``), all run that. inotify(7)
+shows which files a process opens that are not of its own.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple, final
@@ -19,9 +23,10 @@ from typing import NamedTuple, final
 from levelbench.errors import MissingError, UsageError
 from levelbench.experiments.file_events import IN_OPEN, FileEvents
 
-__all__ = ["IN_CHECKOUT", "Checkout", "TreeReads", "revisions"]
+__all__ = ["INSTALLED", "IN_CHECKOUT", "Checkout", "TreeReads", "revisions"]
 
 IN_CHECKOUT = " in the checkout of "
+INSTALLED = " as installed in "
 
 _GIT_SETTINGS = {"GIT_TERMINAL_PROMPT": "0"}
 _BYTECODE = re.compile(r"([^.]+)\..*\.pyc")
@@ -39,18 +44,32 @@ class Checkout(NamedTuple):
 class TreeReads:
     """The files of a working tree that any program opens: those that git tracks, their bytecode, and libraries.
 
-    So are those of ``checkouts``, the places of revisions by their names, that a program of another one opens. Without
-    inotify, or if its limits are exhausted, no files are seen. A context manager.
+    So are those of ``checkouts``, the places of revisions by their names, that a program of another one opens, and
+    modules installed in the folders ``sites`` whose text is not that of its own revision. Without inotify, or if its
+    limits are exhausted, no files are seen. A context manager.
     """
 
-    def __init__(self, top: Path, tracked: Sequence[str], checkouts: Mapping[str, Path] | None = None) -> None:
-        self._tracked, self._checkouts = frozenset(tracked), checkouts or {}
+    def __init__(
+        self,
+        top: Path,
+        tracked: Sequence[str],
+        checkouts: Mapping[str, Path] | None = None,
+        sites: Sequence[Path] = (),
+    ) -> None:
+        self._tracked, self._checkouts, self._sites = frozenset(tracked), checkouts or {}, sites
         self._events = FileEvents(IN_OPEN)
         folders = dict.fromkeys(Path(each).parent for each in tracked)
+        self._packages = {
+            (root, Path(package).relative_to(root)): [
+                each.relative_to(root) for each in folders if each.is_relative_to(package)
+            ]
+            for package, root in _packages(self._tracked)
+        }
         for folder in (place for each in folders for place in (each, each / "__pycache__")):
             self._events.watch(top / folder, folder)
             for checkout in self._checkouts.values():
                 self._events.watch(checkout / folder, checkout / folder)
+        self._watch_installed()
 
     def __enter__(self) -> TreeReads:
         return self
@@ -61,11 +80,35 @@ class TreeReads:
     def take(self, own: Path | None = None) -> list[str]:
         """The files opened since the last call, but in the checkout with the folder ``own``: paths in the working tree.
 
-        After those in another checkout it says so.
+        After those in another checkout, and after installed ones, it says so.
         """
-        return list(dict.fromkeys(path for each, _ in self._events.take() if (path := self._stray(each, own))))
+        # All of them first: to compare what was opened opens it again.
+        opened = dict.fromkeys(each for each, _ in self._events.take())
+        found = list(dict.fromkeys(path for each in opened if (path := self._stray(each, own))))
+        # What is installed again lies in new folders.
+        self._watch_installed()
+        return found
+
+    def _watch_installed(self) -> None:
+        for site, ((_, package), folders) in product(self._sites, self._packages.items()):
+            # A link to the working tree is watched there.
+            if (site / package).is_dir() and not (site / package).is_symlink():
+                for place in (each for folder in folders for each in (site / folder, site / folder / "__pycache__")):
+                    self._events.watch(place, place)
+
+    def _installed(self, opened: Path, site: Path, own: Path | None) -> str:
+        """A module of an installed copy, if its text is not that of the revision in whose checkout ``own`` lies."""
+        module = _source(opened)
+        checkouts = [each for each in self._checkouts.values() if own is not None and own.is_relative_to(each)]
+        paths = (str(Path(root) / module.relative_to(site)) for root, _ in self._packages)
+        found = [path for path in paths if path in self._tracked and path.endswith(".py")]
+        differing = (path for path in found for each in checkouts if _differ(module, each / path))
+        return next((f"{path}{INSTALLED}{site}" for path in differing), "")
 
     def _stray(self, opened: Path, own: Path | None) -> str:
+        for site in self._sites:
+            if opened.is_relative_to(site):
+                return self._installed(opened, site, own)
         for name, checkout in self._checkouts.items():
             if opened.is_relative_to(checkout):
                 foreign = own is None or not own.is_relative_to(checkout)
@@ -75,17 +118,70 @@ class TreeReads:
 
     def _path(self, opened: Path) -> str:
         """The file of the working tree, or the source of its bytecode; empty if it is no code of a revision."""
-        folder, name = opened.parent, opened.name
-        if folder.name == "__pycache__":
-            source = _BYTECODE.fullmatch(name)
-            folder, name = folder.parent, f"{source[1]}.py" if source else name
-        path = str(folder / name)
-        return path if path in self._tracked or ".so" in Path(name).suffixes else ""
+        path = _source(opened)
+        return str(path) if str(path) in self._tracked or ".so" in path.suffixes else ""
+
+
+def _source(opened: Path) -> Path:
+    """The source of which ``opened`` may be the bytecode."""
+    found = _BYTECODE.fullmatch(opened.name) if opened.parent.name == "__pycache__" else None
+    if opened.parent.name != "__pycache__":
+        return opened
+    return opened.parent.parent / (f"{found[1]}.py" if found else opened.name)
+
+
+def _differ(installed: Path, own: Path) -> bool:
+    """Whether an installed file has another text than that of a revision, which may lack it."""
+    try:
+        return not own.exists() or installed.read_bytes().split() != own.read_bytes().split()
+    except OSError:
+        return False
+
+
+_PROJECT = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+def _packages(tracked: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The packages in a working tree that its projects install, each with the folder that it lies in."""
+    for name in tracked:
+        package, root = Path(name).parent, Path(name).parent.parent
+        if Path(name).name != "__init__.py" or str(package) == "." or str(root / "__init__.py") in tracked:
+            continue
+        if any(str(place / each) in tracked for place in (root, root.parent) for each in _PROJECT):
+            yield str(package), str(root)
+
+
+_MOST_PYTHONS = 6
+
+
+def _sites(commands: Iterable[str]) -> list[Path]:
+    """Where the Pythons that ``commands`` may start have what is installed."""
+    words = [word for text in commands for word in _words(text) if "/" not in word or Path(word).is_absolute()]
+    found = [Path(place) for word in ("python", "python3", *words) if (place := shutil.which(word)) is not None]
+    pythons = dict.fromkeys(each if re.match(r"python|pypy", each.name) else each.parent / "python3" for each in found)
+    folders: dict[Path, None] = {}
+    for each in [each for each in pythons if each.exists()][:_MOST_PYTHONS]:
+        ask = [str(each), "-c", "import sys; print(*sys.path, sep='\\n')"]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                ask, capture_output=True, text=True, check=False, timeout=10, stdin=subprocess.DEVNULL
+            )
+            folders |= dict.fromkeys(Path(line) for line in done.stdout.splitlines() if line.endswith("-packages"))
+    return [*folders]
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
 
 
 @contextmanager
-def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads, list[str]]]:
-    """Check out the git revisions ``names``, each in its own folder, until the context ends.
+def revisions(
+    names: Sequence[str], commands: Sequence[str] = ()
+) -> Iterator[tuple[list[Checkout], TreeReads, list[str]]]:
+    """Check out the git revisions ``names``, each in its own folder, until the context ends, for ``commands``.
 
     Yields them, what is read from the working tree meanwhile, and remarks for the user. Raises ``UsageError`` outside a
     git repository, for a name that is no revision, and for names of the same commit.
@@ -114,7 +210,8 @@ def revisions(names: Sequence[str]) -> Iterator[tuple[list[Checkout], TreeReads,
         checkouts = {name: base / f"{at}" for at, name in enumerate(names)}
         listed = [_git(asked, "-C", str(each), "ls-files", "-z") for each in (top, *checkouts.values())]
         tracked = dict.fromkeys(each for text in listed for each in text.split("\0") if each)
-        yield found, stack.enter_context(TreeReads(Path(top), [*tracked], checkouts)), _remarks(asked, Path(top))
+        reads = stack.enter_context(TreeReads(Path(top), [*tracked], checkouts, _sites(commands)))
+        yield found, reads, _remarks(asked, Path(top))
 
 
 def _remove_stale_checkouts(asked: str) -> None:

@@ -61,8 +61,8 @@ class Outside:
 
     ``failed`` says why the program failed; ``measured`` holds what was measured of it, by name, in place of what meters
     say of this process; ``first`` is what its environment says of the first of these runs, if that does not count;
-    ``read`` are the texts that it read and ``data`` its data files, with their digests; the rest as in a record's
-    header, and the doubts of its end.
+    ``read`` are the texts that it read and ``data`` its data files, with their digests; ``prepared`` what was done off
+    its clock; the rest as in a record's header, and the doubts of its end.
     """
 
     planned_effect: float | None = None
@@ -74,6 +74,7 @@ class Outside:
     suspect: list[str] = field(default_factory=list)
     read: dict[str, str] | None = None
     data: dict[str, str] | None = None
+    prepared: dict[str, Any] = field(default_factory=dict)
 
 
 @final
@@ -542,6 +543,8 @@ class TrackedRun(MarkedRun):
         data = outside.data if self._left is None else self._left.data()
         if data is not None:
             after["data_read"] = data
+        if outside.prepared:
+            after["prepared"] = outside.prepared
         suspect += spent_doubts(self._before, elapsed_ns)
         if isinstance(self._timeline, ToldTimeline) and self._timeline.contradicted:
             suspect.append(self._timeline.contradicted)

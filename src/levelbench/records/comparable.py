@@ -109,6 +109,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     same_conditions.machine,
     same_conditions.start_of_processes,
     same_conditions.start_up,
+    same_conditions.preparations,
     same_conditions.budgets,
     same_conditions.counted_epochs,
     same_conditions.rounding,

@@ -15,6 +15,8 @@ __all__ = [
     "environment",
     "excluded_time",
     "machine",
+    "preparation_words",
+    "preparations",
     "rounding",
     "start_of_processes",
     "start_up",
@@ -250,6 +252,29 @@ def start_up(sides: Sides) -> Iterator[Caveat]:
                 text = f"{share:.0%} of the time of {group.label} is its phase prepare"
                 do = "--clock mlperf leaves that out"
             yield Caveat("start of programs", "note", f"{text}: {do}")
+
+
+def preparations(sides: Sides) -> Iterator[Caveat]:
+    """Work before a program is started, off its clock."""
+    for group, runs in sides.each:
+        if words := preparation_words(group.label, runs):
+            yield Caveat("preparation", "note", words)
+
+
+def preparation_words(label: str, runs: Sequence[RunSummary]) -> str:
+    """What ``--prepare`` may have done of the work of these ``runs``; empty if that was short and left no data."""
+    known = [run for run in runs if run.prepared_s is not None]
+    files = distinct_texts(name for run in known for name in run.prepared_files)
+    took_s, wall_s = (
+        statistics.median(each) if each else 0.0
+        for each in ([run.prepared_s or 0.0 for run in known], [run.wall_s for run in known])
+    )
+    if not files and took_s <= wall_s:
+        return ""
+    text = f"--prepare took {took_s:.2g} s before a run of {label} of {wall_s:.2g} s, off the clock"
+    if not files:
+        return f"{text}: what it does of the work is in no time"
+    return f"{text}, and left {listed(files)}, which the program read: if it trained there, that is in no time"
 
 
 _SEVERAL = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -26,7 +27,7 @@ from levelbench.records.caveats import (
     shortened,
     versions_of,
 )
-from levelbench.records.schema import DatasetFacts, key_of
+from levelbench.records.schema import DatasetFacts, key_of, source_of_text
 from levelbench.records.summary import RunSummary
 
 __all__ = ["arguments", "checksums_of_records", "contradictions", "contradictions_of", "data", "data_of", "definition"]
@@ -182,10 +183,10 @@ def definition(sides: Sides) -> Iterator[Caveat]:
     if ways != {None} and {run.clock for run in sides.runs} != {"wall"}:
         text = "a program names its own phases, and time in none of them counts as other"
         yield Caveat("clock", "doubt", f"{text}: only the wall clock includes all of its time")
-    if len(sources) < 2 or ways == {"held-out"}:
-        return
     if ways == {"program"}:
-        yield Caveat("quality", "doubt", f"the programs differ, and each reports its own quality: {unknown}")
+        yield from _own_qualities(sides, f"and each reports its own quality: {unknown}")
+        return
+    if len(sources) < 2 or ways == {"held-out"}:
         return
     alone = [*_read_by_one_side(sides)]
     yield from alone
@@ -197,6 +198,74 @@ def definition(sides: Sides) -> Iterator[Caveat]:
         yield Caveat("source", "doubt", text)
     elif not alone and sides.a.specification.recipe == sides.b.specification.recipe:
         yield Caveat("source", "note", f"the file of recipe {sides.a.specification.recipe} differs between the sides")
+
+
+def _own_qualities(sides: Sides, but: str) -> Iterator[Caveat]:
+    """Programs that report their own qualities: two that differ, or one with options that may change what it scores."""
+    one, other = (str(runs[0].settings.get("command", "")) for _, runs in sides.each)
+    (program, mine), (its, others) = map(_program_and_options, (one, other))
+    differing = [name for name in {**mine, **others} if mine.get(name) != others.get(name)]
+    scoring = [name for name in differing if _may_change_scores(name)]
+    differ = len({run.source_digest for run in sides.runs}) > 1
+    # Of a program that is no file, such as make, the command alone is known.
+    by_name = all(run.source_digest in map(_digest_of, (one, other)) for run in sides.runs)
+    if differ and not (by_name and program == its):
+        yield Caveat("quality", "doubt", f"the programs differ, {but}")
+    elif scoring:
+        values = listed([_against(name, mine, others) for name in scoring])
+        text = f"each reports its own quality, under different options ({values})"
+        yield Caveat("quality", "note", f"{text}, which by their names may change what is scored")
+    elif differ and differing:
+        values = listed([_against(name, mine, others) for name in differing])
+        text = f"each reports its own quality, and their commands differ in {values} alone"
+        yield Caveat("quality", "note", f"{text}: targets are the same unless that changes what is scored")
+
+
+def _digest_of(command: str) -> str:
+    return source_of_text("", command).digest
+
+
+def _against(name: str, mine: Mapping[str, str], others: Mapping[str, str]) -> str:
+    values = " against ".join(each.get(name, "nothing") or "set" for each in (mine, others))
+    return f"{name} {values}"
+
+
+_SETTING = re.compile(r"([-+]*\w[\w.-]*)=(.*)", re.DOTALL)
+_OPTION = re.compile(r"--?[A-Za-z]")
+
+
+def _program_and_options(command: str) -> tuple[list[str], dict[str, str]]:
+    """The words of a command that say what it starts, and its options and settings with their values."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    program, options, last = list[str](), dict[str, str](), ""
+    for word in words:
+        if setting := _SETTING.fullmatch(word):
+            options[setting[1]], last = setting[2], ""
+        elif _OPTION.match(word) and word not in ("-c", "-m"):
+            options[word], last = "", word
+        elif last and (last.startswith("--") or re.match(r"[-+.]?\d", word)):
+            options[last], last = word, ""
+        else:
+            # What follows a short option may be no value of it, as in make -k test.
+            program.append(word)
+            last = ""
+    return program, options
+
+
+_SCORING = {"data", "dataset", "dev", "eval", "evaluation", "fold", "folds", "heldout", "holdout", "metric", "metrics"}
+_SCORING |= {"scorer", "split", "test", "val", "valid", "validation"}
+_WHEN_OR_HOW_FAST = {"batchsize", "bs", "cache", "delay", "every", "freq", "frequency", "interval", "period"}
+_WHEN_OR_HOW_FAST |= {"strategy", "threads", "verbose", "workers"}
+
+
+def _may_change_scores(option: str) -> bool:
+    """Whether it is by its name about what is scored, and not about when or how fast."""
+    parts = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", option).lower())
+    fast = _WHEN_OR_HOW_FAST.intersection(parts) or re.search(r"batch[ _-]?size", " ".join(parts))
+    return bool(_SCORING.intersection(parts)) and not fast
 
 
 def _changed_around_recipes(sides: Sides) -> str:

@@ -64,8 +64,9 @@ class RunSummary(Struct, frozen=True):
 
     ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
     ``modules`` (``settings_read`` are the files, variables and installed packages among them; ``files_read`` are those
-    of a program that was run from outside, ``data_read`` the data files), ``around_digest`` that text outside of its
-    recipes, ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older ones).
+    of a program that was run from outside, ``data_read`` the data files, ``prepared_s`` how long it was prepared off
+    its clock, ``prepared_files`` what it read that this left), ``around_digest`` that text outside of its recipes,
+    ``quality_digest`` and ``data_digest`` the code that scored it and loaded its data (empty in older ones).
     ``contradictions`` say where the record is not consistent; ``integrity.require_consistent`` refuses such a run.
     ``chained`` says whether its lines have checksums;
     ``checksum`` is the last one. ``losses_digest`` and ``qualities_digest`` are digests of its training losses and
@@ -150,6 +151,8 @@ class RunSummary(Struct, frozen=True):
     settings_read: list[str] = field(default_factory=list)
     files_read: dict[str, str] = field(default_factory=dict)
     data_read: dict[str, str] = field(default_factory=dict)
+    prepared_s: float | None = None
+    prepared_files: list[str] = field(default_factory=list)
     losses_digest: str = ""
     qualities_digest: str = ""
     first_quality: float | None = None
@@ -399,8 +402,20 @@ def _at_target_from_the_start(record: Record, target: Target, crossing: str) -> 
     ]
 
 
+def _prepared(record: Record) -> tuple[float | None, list[str]]:
+    """How long ``--prepare`` took before the run, and what this left that the run read."""
+    found = record.end.environment_after.get("prepared") if record.end is not None else None
+    found = found if isinstance(found, dict) else {}
+    wall_s, files = found.get("wall_s"), found.get("left")
+    return (
+        float(wall_s) if isinstance(wall_s, int | float) else None,
+        [str(each) for each in files] if isinstance(files, list) else [],
+    )
+
+
 def _same_in_every_view(record: Record) -> dict[str, Any]:
     """The fields that are the same under every view."""
+    prepared = _prepared(record)
     header, specification = record.header, record.header.specification
     # Settings that a task reads from files or the environment count as its source, like its imports.
     read = settings_files(record) | {f"${name}": digest for name, digest in variables_read(record).items()}
@@ -435,6 +450,8 @@ def _same_in_every_view(record: Record) -> dict[str, Any]:
         "settings_read": sorted(read),
         "files_read": _digests(record.end.environment_after.get("files_read") if record.end is not None else None),
         "data_read": _digests(record.end.environment_after.get("data_read") if record.end is not None else None),
+        "prepared_s": prepared[0],
+        "prepared_files": prepared[1],
         "quality_digest": header.source.quality,
         "data_digest": header.source.data,
         "planned_effect": header.planned_effect,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from levelbench.measure.policies import policy
 from levelbench.records.reader import Record
+from levelbench.records.same_conditions import preparation_words
 from levelbench.records.schema import Distribution, Specification
 from levelbench.records.selection import format_item, format_name, format_value, parse_item
 from levelbench.records.store import Row
@@ -230,6 +231,9 @@ def _conditions(groups: Sequence[RunGroup]) -> list[str]:
         for group in groups
         if any(run.synthetic for run in group.runs)
     ]
+    if len(groups) == 1 and (words := preparation_words(groups[0].label, groups[0].runs)):
+        # Of several the comparisons say it.
+        notes.append(f"{words}.")
     prices = {group.label: group.usd_per_hour for group in groups if group.usd_per_hour is not None}
     if prices:
         each = ", ".join(f"{usd:g} for {label}" for label, usd in prices.items())
