@@ -2,7 +2,7 @@
 
 An entry says after how many hours each epoch was over, at which image size and batch, so what a step
 takes is fitted on a team's smallest entries and the others are predicted. What an entry does not say is an assumption
-with a name, and is listed in ``docs/explanation/simulation.md``.
+with a name, and is listed in ``docs/evidence/simulation.md``.
 
 Seconds of an epoch are medians over the epochs of a size of image and batch, of the differences between rows of the
 entries' tables (ImageNet/train of stanford-futuredata/dawn-bench-entries), without the first after a change, in which
