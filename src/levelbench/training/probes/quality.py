@@ -299,7 +299,7 @@ def _keys(columns: tuple[NDArray[Any], ...]) -> list[int]:
 
 
 def _kind_of(shape: tuple[int, ...], truth: NDArray[Any]) -> str:
-    """What outputs of this shape answer: a class an example, one a token, or numbers."""
+    """What outputs of this shape answer: a class an example, one a token, an item of each row, or numbers."""
     if (
         truth.dtype.kind in "iu"
         and truth.shape[1:] == shape[:-1]
@@ -311,7 +311,9 @@ def _kind_of(shape: tuple[int, ...], truth: NDArray[Any]) -> str:
     if truth.dtype.kind == "f" and [each for each in shape if each != 1] == [
         each for each in truth.shape[1:] if each != 1
     ]:
-        return "numbers"
+        # Of each row one item is relevant, with a target of 1, and the others are not.
+        one = truth.ndim == 2 and truth.shape[1] > 1 and bool(np.all((truth == 1).sum(axis=1) == 1))
+        return "items" if one and np.count_nonzero(truth) == len(truth) else "numbers"
     return ""
 
 
@@ -334,7 +336,7 @@ class _Answers:
         """The best answer to each different input: its most frequent label, or its mean target."""
         wanted = self.truth.copy()
         for places in self._groups.values():
-            if len(places) > 1 and self.kind == "numbers":
+            if len(places) > 1 and self.kind in ("numbers", "items"):
                 wanted[places] = self.truth[places].mean(axis=0)
             elif len(places) > 1 and self.kind == "classes":
                 wanted[places] = Counter(self.truth[places].tolist()).most_common(1)[0][0]
@@ -345,6 +347,8 @@ class _Answers:
     def _scores(self, wanted: NDArray[Any], sure: float) -> Outputs:
         if self.kind == "numbers":
             return np.asarray(wanted.reshape(self._shape), np.float32)
+        if self.kind == "items":
+            return np.asarray(sure * wanted.reshape(self._shape), np.float32)
         scores = np.zeros(self._shape, np.float32)
         valid = np.maximum(wanted, 0)[..., None]
         np.put_along_axis(scores, valid, np.float32(sure), -1)
@@ -364,11 +368,15 @@ class _Answers:
         return found
 
     def constant(self) -> list[Outputs]:
-        """Outputs that are equal for all examples: equal scores first, then each class; or means of training."""
+        """Outputs equal for all examples: equal scores first, then each class or item; or means of training."""
         if self.kind == "numbers":
             train = np.asarray(self._dataset.train.labels, np.float64)
             made = [np.broadcast_to(each, self.truth.shape) for each in (train.mean(axis=0), np.median(train, axis=0))]
             return [self._scores(np.asarray(each), 1.0) for each in made]
+        if self.kind == "items":
+            places = np.eye(self.truth.shape[1])[:32]
+            made = [np.zeros_like(self.truth), *(np.broadcast_to(each, self.truth.shape) for each in places)]
+            return [self._scores(each, _SURE) for each in made]
         classes = np.unique(self.truth[self.truth >= 0])[:32]
         return [
             np.zeros(self._shape, np.float32),
