@@ -191,7 +191,10 @@ def _table(path: Path) -> dict[str, NDArray[Any]]:
     except lzma.LZMAError as error:
         raise bad(path, what, str(error)) from None
     require_digest(path, hashlib.sha256(content).hexdigest(), FILE.content_sha256)
-    blocks, axes = _Reader(io.BytesIO(content)).load().state["_mgr"].given
+    try:
+        blocks, axes = _Reader(io.BytesIO(content)).load().state["_mgr"].given
+    except pickle.UnpicklingError as error:
+        raise bad(path, what, f"{error}: nothing was executed") from None
     names = axes[0].given[1]["data"].state[-1]
     values, places, _ = next(each for each in blocks if getattr(each.given[0], "dtype", None) == np.int64).given
     return {names[place]: row for place, row in zip(places.tolist(), values, strict=True)}
