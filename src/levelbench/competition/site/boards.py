@@ -142,6 +142,7 @@ TITLES = {
     "fashion-mnist": "Fashion-MNIST",
     "imagenet": "ImageNet",
     "maskrcnn": "Mask R-CNN",
+    "movielens": "MovieLens",
     "resnet": "ResNet",
     "spam": "Spam",
     "squad": "SQuAD",

@@ -195,9 +195,15 @@ class _Trial:
         constants = [measured(each) for each in answers.constant()]
         tied, *named = constants
         # A single class is 1, or -1, of right answers whatever is answered.
-        if answers.kind != "numbers" and sign * tied > max(sign * each for each in named) and _same(tied, best):
-            found = f"{metric} is {tied:.4g} for a network that gives all classes the same score"
-            yield failed(found, "let one class win a tie, as argmax does", probe="ties")
+        open_to_one = answers.kind in ("classes", "tokens") and sign * tied <= max(sign * each for each in named)
+        if answers.kind != "numbers" and not open_to_one and _same(tied, best):
+            what = "items" if answers.kind == "items" else "classes"
+            found = f"{metric} is {tied:.4g} for a network that gives all {what} the same score"
+            advice = {
+                "items": "let ties count against the relevant item",
+                "classes": "let one class win a tie, as argmax does",
+            }
+            yield failed(found, advice[what], probe="ties")
             return
         if quality is not self._bench.quality:
             return
