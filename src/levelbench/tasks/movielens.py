@@ -43,9 +43,9 @@ def onecycle(factors: int = 16, batch: int = 1024, lr: float = 0.04, epochs: int
 
 
 @task.recipe
-def neumf(factors: int = 8, width: int = 32, batch: int = 1024, lr: float = 0.005, epochs: int = 20) -> Recipe:
+def neumf(factors: int = 8, hidden: int = 32, batch: int = 1024, lr: float = 0.005, epochs: int = 20) -> Recipe:
     """NeuMF: a product of factors beside a perceptron of three layers, which starts from random weights."""
-    network = _network(factors, (width, width // 2, width // 4))
+    network = _network(factors, (hidden, hidden // 2, hidden // 4))
     return Recipe(network=network, sampler=Shuffled(batch), optimizer=Adam(lr), epochs=epochs)
 
 
