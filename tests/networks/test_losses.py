@@ -89,6 +89,24 @@ def test_one_hot_soft_labels_give_the_loss_of_the_class():
     assert soft == pytest.approx(loss_of(identity(("batch", 7)).with_loss(), logits, labels), rel=1e-6)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_soft_labels_of_rows_of_any_length_cost_what_they_cost_at_that_length(smoothing):
+    draws = np.random.default_rng(3)
+    logits, labels = (draws.random((6, 4)).astype(np.float32) for _ in range(2))
+    of_any, of_four = (
+        loss_of(identity(("batch", each)).with_loss("soft-cross-entropy", smoothing=smoothing), logits, labels)
+        for each in ("items", 4)
+    )
+    assert of_any == pytest.approx(of_four, rel=1e-6)
+
+
+def test_soft_labels_of_one_item_and_another_are_bpr():
+    scores = np.random.default_rng(4).standard_normal((9, 2)).astype(np.float32)
+    network = identity(("batch", "items")).with_loss("soft-cross-entropy")
+    expected = np.log1p(np.exp(scores[:, 1] - scores[:, 0])).mean()
+    assert loss_of(network, scores, np.eye(2, dtype=np.float32)[[0] * 9]) == pytest.approx(expected, rel=1e-6)
+
+
 def test_the_gradient_of_a_smoothed_loss_pulls_towards_the_smoothed_label():
     logits = np.zeros((1, 4), np.float32)
     network = identity(("batch", 4)).with_loss(smoothing=0.2)
@@ -236,7 +254,7 @@ def test_names_in_use_are_not_changed():
         (lambda: identity(("batch", 3)).with_loss(axis=7), UsageError, "axis 7"),
         (lambda: identity(("batch", 3)).with_loss(smoothing=1.0), UsageError, "smoothing=1"),
         (lambda: identity(("batch", 3)).with_loss("mse", smoothing=0.1), UsageError, "not classes"),
-        (lambda: identity(("batch", "k")).with_loss("soft-cross-entropy"), DefinitionError, "number of classes"),
+        (lambda: identity(("batch", "k"), 12).with_loss("soft-cross-entropy"), DefinitionError, "number of classes"),
         (
             lambda: identity(("batch", 3, 2, 2), opset=12).with_loss("soft-cross-entropy"),
             DefinitionError,

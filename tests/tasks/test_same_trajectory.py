@@ -50,6 +50,17 @@ def test_tabular_follows_numpys_losses(framework, recipe):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("recipe", ["gmf", "neumf"])
+def test_movielens_follows_numpys_losses(framework, recipe):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    if lacking := datasets.movielens.lacks():
+        pytest.skip(lacking)
+    ours = losses("numpy", "movielens", recipe, steps=10)
+    np.testing.assert_allclose(losses(framework, "movielens", recipe, steps=10), ours, rtol=1e-4)
+
+
+@pytest.mark.slow
 def test_the_autoencoder_follows_the_same_losses_on_numpy_and_torch(monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")  # a test downloads nothing

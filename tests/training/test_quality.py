@@ -20,10 +20,12 @@ from levelbench.training.input import Held
 from levelbench.training.quality import (
     AUROC,
     MAE,
+    NDCG,
     RMSE,
     BalancedAccuracy,
     BitsPerCharacter,
     Bleu,
+    HitRate,
     Perplexity,
     Reconstruction,
     SpanExactMatch,
@@ -190,10 +192,10 @@ class Outputs:
         return inputs[:1]
 
 
-def error_of(quality, outputs, targets):
+def error_of(quality, outputs, targets, backend=NUMPY):
     split = Split((np.asarray(outputs, np.float32), np.asarray(targets, np.float32)))
     data = Dataset("toy", split, split, split, 0, {}, "none", "none", "made here", True)
-    return quality.measure(Outputs(), Held(framework.open(), data, split))
+    return quality.measure(Outputs(), Held(backend, data, split))
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +221,48 @@ def test_a_column_of_one_is_not_broadcast_against_a_flat_one():
 def test_outputs_of_another_shape_are_refused():
     with pytest.raises(DataError, match=r"shape \(2, 3\)"):
         error_of(RMSE(1.0), np.zeros((2, 3)), np.zeros((2, 4)))
+
+
+@pytest.fixture(scope="module")
+def ranked():
+    """Scores of 20 items in 300 rows, and 1 at the relevant one of each."""
+    random = np.random.default_rng(8)
+    relevant = np.eye(20, dtype=np.float32)[random.integers(0, 20, 300)]
+    return (random.standard_normal((300, 20)) + relevant).astype(np.float32), relevant
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_the_hit_rate_and_ndcg_equal_scikit_learns(ranked, k):
+    scores, relevant = ranked
+    hits = metrics.top_k_accuracy_score(relevant.argmax(axis=1), scores, k=k)
+    assert error_of(HitRate(0.5, k), *ranked) == pytest.approx(hits, abs=1e-12)
+    assert error_of(NDCG(0.5, k), *ranked) == pytest.approx(metrics.ndcg_score(relevant, scores, k=k), abs=1e-12)
+
+
+@pytest.mark.parametrize("quality", [HitRate(0.5), NDCG(0.5)])
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+def test_scores_that_tell_nothing_hit_nothing(quality, value):
+    assert error_of(quality, np.full((5, 11), value), np.eye(11)[:5]) == 0
+
+
+def test_a_relevant_item_whose_score_is_nan_is_no_hit_and_one_of_another_ranks_before_it():
+    scores = np.arange(11.0)[None].repeat(3, 0)
+    scores[1, 10], scores[2, 0] = np.nan, np.nan
+    assert error_of(HitRate(0.5, 1), scores, np.eye(11)[[10, 10, 10]]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_frameworks_rank_alike(ranked, name):
+    pytest.importorskip(name)
+    from levelbench.operators.frameworks import open_framework
+
+    for quality in (HitRate(0.5), NDCG(0.5)):
+        assert error_of(quality, *ranked, open_framework(name)) == error_of(quality, *ranked)
+
+
+def test_a_hit_among_0_is_refused():
+    with pytest.raises(DefinitionError, match="k is below 1"):
+        NDCG(0.5, 0)
 
 
 def chain(*widths):

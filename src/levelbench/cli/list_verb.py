@@ -219,6 +219,7 @@ _MEANINGS = {
     "cutout": "edge of the square that is cut out of an image, in pixels",
     "dropout": "share of the activations that are dropped",
     "epochs": "passes over the data: the length of the schedule, or the budget",
+    "factors": "numbers that stand for a user, and for an item",
     "flip": "whether images are mirrored at random",
     "gain": "factor of the initial weights",
     "heads": "heads of each attention",

@@ -40,8 +40,9 @@ def with_loss(
     ``cross-entropy`` is the mean of -log softmax(output)[label], with classes on ``axis``: by default the last up to
     rank 3, and axis 1 for images; labels are int64 with the shape of the other axes. ``soft-cross-entropy`` is the mean
     of -sum(labels * log softmax(output)) over classes, with labels of the output's shape and type: the share of each
-    class. ``smoothing`` is the share of each label that is spread evenly over all classes (Szegedy et al. 2016, section
-    7).
+    class; of scores of a relevant item and others that were drawn, it is a sampled softmax, and with one other item BPR
+    (Rendle et al. 2009). ``smoothing`` is the share of each label that is spread evenly over all classes (Szegedy et
+    al. 2016, section 7).
 
     The others are means over all numbers of the output, with ``targets`` of its shape, and of its type or of the one
     that the argument ``targets`` names, such as uint8 for pixels: ``mse`` of the squared
@@ -194,12 +195,16 @@ def _cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoothing
 def _soft_cross_entropy(graph: LossSplice, logits: Value, axis: int | None, smoothing: float) -> None:
     classes_at, shape = _classes_axis(logits, axis), logits.shape or ()
     classes = shape[classes_at]
-    if not isinstance(classes, int):
+    if not isinstance(classes, int) and graph.opset < 13:
         asked = f"soft cross-entropy of {logits.name!r} over axis {classes_at}"
-        raise DefinitionError(asked, f"its shape is {shape}", "give a fixed number of classes")
+        do = "give a fixed number of classes, or opset 13 or later"
+        raise DefinitionError(asked, f"its shape is {shape}", do)
     labels = graph.input("labels", logits.dtype, shape)
     log_softmax = _log_softmax(graph, logits.name, classes_at, len(shape))
     product = graph.node("Mul", [log_softmax, labels], "loss.product")
+    if not isinstance(classes, int):
+        axes = graph.constant([classes_at], "int64", "loss.axes")
+        product, classes = graph.node("ReduceSum", [product, axes], "loss.product_sum", keepdims=0), 1
     mean = graph.node("ReduceMean", [product], "loss.product_mean", keepdims=0)
     # The mean over rows of the sum over classes, written with the one reduction that is the same in all opsets.
     soft = graph.scaled(mean, -classes, logits.dtype, "loss.soft" if smoothing else graph.loss)

@@ -159,6 +159,62 @@ class AUROC(_Share):
         return area_under_roc(flat[:, -1] - (flat[:, 0] if flat.shape[1] == 2 else 0.0), labels)
 
 
+@dataclass(frozen=True)
+class HitRate(_Share):
+    """The share of rows whose relevant item is among the ``k`` highest scores: HR@k; the metric's name is ``hr<k>``.
+
+    Outputs are scores (n, items); the target is 1 at the one relevant item of a row, else 0. Equal scores count against
+    it, and so does NaN, so that scores without information get 0. As in He et al. 2017 and MLPerf's recommendation
+    (v0.5 to v0.7), where 99 items that the user has not rated are the others.
+    """
+
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise DefinitionError(f"a hit among {self.k}", "k is below 1", "choose k >= 1")
+
+    @property
+    def metric(self) -> str:  # type: ignore[override]  # one name a k
+        """For example ``hr10``."""
+        return f"hr{self.k}"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Over all rows; exact, as ranks are integers."""
+        return float(np.mean(_ranks(executor, held) < self.k))
+
+
+@dataclass(frozen=True)
+class NDCG(HitRate):
+    """The mean of 1 / log2(1 + rank) of the relevant item, 0 past rank ``k``: NDCG@k, named ``ndcg<k>``.
+
+    Ranks start at 1 and are those of :class:`HitRate`. With one relevant item the ideal gain is 1 (He et al. 2015).
+    """
+
+    @property
+    def metric(self) -> str:  # type: ignore[override]  # one name a k
+        """For example ``ndcg10``."""
+        return f"ndcg{self.k}"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Over all rows, in float64."""
+        ranks = _ranks(executor, held)
+        return float(np.mean(np.where(ranks < self.k, 1 / np.log2(ranks + 2.0), 0.0)))
+
+
+def _ranks(executor: Executor, held: Held) -> NDArray[Any]:
+    """How many items of each row rank before the relevant one, (n,), counted on the device."""
+    found = []
+    for *inputs, targets in held.batches():
+        (scores, *_) = executor.infer(*inputs)
+        xp, relevant = array_namespace(scores), targets > 0
+        own = xp.where(relevant, scores, 0.0).sum(1)[:, None]
+        # Its own score is among those that are not below it, unless it is NaN, which ranks after all.
+        ranks = (~(scores < own)).sum(1) - 1
+        found.append(np.asarray(held.backend.host(ranks)))
+    return np.concatenate(found)
+
+
 def area_under_roc(scores: NDArray[np.float64], labels: NDArray[Any]) -> float:
     """Mann and Whitney's U of the positives over all pairs (Hanley & McNeil 1982); NaN if a class is missing.
 

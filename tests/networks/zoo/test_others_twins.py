@@ -5,6 +5,7 @@ import pytest
 from tests.networks.zoo.compared import assert_close, run, shaken
 
 from levelbench.networks import zoo
+from levelbench.networks.zoo.agents import ncf
 from levelbench.operators.frameworks import open_framework
 
 torch = pytest.importorskip("torch")
@@ -201,6 +202,23 @@ def test_neural_collaborative_filtering_equals_its_twin():
         return (linear(p, "score", torch.cat([product, x], 1)),)
 
     assert_twins(zoo.build("ncf", users=11, items=13, factors=4, layers=(16, 8, 4)), twin, batch=5)
+
+
+def test_ncf_ranks_the_items_of_a_row_as_pairs():
+    settings = {"users": 11, "items": 13, "factors": 4, "layers": (16, 8, 4)}
+    pairs, rows = (ncf(**settings, rows=each) for each in (False, True))
+    parameters, draws = shaken(pairs), np.random.default_rng(0)
+    users, items = draws.integers(0, 11, 5), draws.integers(0, 13, (5, 3))
+    (found,) = run(rows, parameters, users, items)
+    (expected,) = run(pairs, parameters, np.repeat(users, 3), items.ravel())
+    np.testing.assert_allclose(found, expected.reshape(5, 3), rtol=1e-6)
+
+
+def test_ncf_without_layers_is_a_product_of_factors():
+    def twin(p, user, item):
+        return (linear(p, "score", p["factors.user.weight"][user] * p["factors.item.weight"][item]),)
+
+    assert_twins(ncf(users=11, items=13, factors=4, layers=()), twin, batch=5)
 
 
 def test_dlrm_equals_its_twin():

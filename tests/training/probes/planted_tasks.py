@@ -51,7 +51,7 @@ from levelbench.training import (
 )
 from levelbench.training.datasets.base import Dataset, DatasetSource, Split
 from levelbench.training.pixels import random, uniform
-from levelbench.training.quality import BitsPerCharacter, Perplexity
+from levelbench.training.quality import NDCG, BitsPerCharacter, HitRate, Perplexity
 from levelbench.training.samplers import EvenSampler, generator_of
 
 CLASSES, SIDE, WORDS, LENGTH = 4, 6, 12, 10
@@ -121,6 +121,18 @@ def numbers(sizes=(400, 120, 120), features=6, outputs=1, seed=2) -> Dataset:
         return Split((rows.astype(np.float32), wanted.astype(np.float32)))
 
     return dataset([split(each) for each in sizes], 0)
+
+
+def rankings(items=12) -> Dataset:
+    """Rows of items, of which one is relevant: mostly the one with the highest input."""
+    generator = np.random.default_rng(4)
+
+    def split(count):
+        rows = generator.standard_normal((count, items)).astype(np.float32)
+        best = (rows + 0.3 * generator.standard_normal(rows.shape)).argmax(axis=1)
+        return Split((rows, np.eye(items, dtype=np.float32)[best]))
+
+    return dataset([split(each) for each in (400, 120, 120)], 0)
 
 
 def walk(generator, count):
@@ -260,6 +272,7 @@ def recipe(**parts: Any) -> Callable[[], Recipe]:
 
 TABLE = recipe(network=dense, optimizer=Adam(0.01))
 NUMBERS = recipe(network=line, optimizer=Adam(0.01))
+RANKINGS = recipe(network=lambda: zoo.mlp(12, 32, 12).with_loss("binary-cross-entropy"), optimizer=Adam(0.01))
 TOKENS = recipe(network=bigram, optimizer=Adam(0.05))
 
 
@@ -503,6 +516,22 @@ class RootOfBatches(RMSE):
 
     def measure(self, executor, held):
         return float(np.mean([math.sqrt(((x - y) ** 2).mean()) for x, y in predictions(executor, held, 40)]))
+
+
+class TiesHit(HitRate):
+    """Equal scores count as hits, so a network that tells nothing has the best value."""
+
+    def measure(self, executor, held):
+        scores, relevant = gathered(executor, held)
+        return float(np.mean((scores > scores[relevant == 1][:, None]).sum(axis=1) < self.k))
+
+
+class RankOffByOne(HitRate):
+    """A hit among the first k + 1."""
+
+    def measure(self, executor, held):
+        scores, relevant = gathered(executor, held)
+        return float(np.mean((scores >= scores[relevant == 1][:, None]).sum(axis=1) <= self.k + 1))
 
 
 class Broadcast(MAE):
@@ -1144,6 +1173,8 @@ FAULTY: dict[str, Case] = {
     "AUC of batches": Case(table, AreaOfBatches(0.8), TABLE),
     "rmse without a root": Case(numbers, SquaredError(0.3), NUMBERS),
     "rmse of batches": Case(numbers, RootOfBatches(0.3), NUMBERS),
+    "ties hit": Case(rankings, TiesHit(0.8, 3), RANKINGS),
+    "HR@4 called HR@3": Case(rankings, RankOffByOne(0.8, 3), RANKINGS),
     "errors broadcast": Case(numbers, Broadcast(0.3), NUMBERS),
     "R2 of batches": Case(numbers, DeterminationOfBatches(0.9), NUMBERS),
     "perplexity of batches": Case(tokens, PerplexityOfBatches(4.0), TOKENS),
@@ -1375,6 +1406,7 @@ def heavy():
 RIGHT: dict[str, Case] = {
     "images": Case(),
     "own accuracy": Case(quality=Share(0.9)),
+    "HR@3 and NDCG@3": Case(rankings, HitRate(0.8, 3), RANKINGS, also=(NDCG(0.6, 3),)),
     "top 2": Case(quality=TopK(0.9, 2), also=(Top1(0.5),)),
     "imbalanced, balanced accuracy": Case(
         folded, BalancedAccuracy(0.8), recipe(network=lambda: convolutional(channels=2))
@@ -1497,6 +1529,8 @@ BY: dict[str, str] = {
     "AUC of batches": "batch size",
     "rmse without a root": "formula",
     "rmse of batches": "batch size",
+    "ties hit": "ties",
+    "HR@4 called HR@3": "formula",
     "errors broadcast": "formula",
     "R2 of batches": "order of examples",
     "perplexity of batches": "batch size",

@@ -69,5 +69,15 @@ def test_top_3_is_that_of_scores_without_ties():
     assert values_of(named("top3"), scores, truth) == pytest.approx((expected,))
 
 
+@pytest.mark.parametrize(("metric", "k"), [("hr3", 3), ("ndcg3", 3), ("hit_rate@5", 5)])
+def test_a_figure_of_one_relevant_item_among_others_is_scikit_learns(metric, k):
+    draws = np.random.default_rng(2)
+    scores, truth = draws.standard_normal((80, 6)), draws.integers(0, 6, 80)
+    expected = metrics.top_k_accuracy_score(truth, scores, k=k, labels=range(6))
+    if "ndcg" in metric:
+        expected = metrics.ndcg_score(np.eye(6)[truth], scores, k=k)
+    assert values_of(named(metric), scores, np.eye(6)[truth]) == pytest.approx((expected,))
+
+
 def test_an_unknown_name_has_no_value():
     assert values_of(named("my_own_figure"), *classes(3, 0)) == ()

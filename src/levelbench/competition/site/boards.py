@@ -149,6 +149,7 @@ TITLES = {
     "gpt3": "GPT-3",
     "imagenet": "ImageNet",
     "maskrcnn": "Mask R-CNN",
+    "movielens": "MovieLens",
     "resnet": "ResNet",
     "retinanet": "RetinaNet",
     "rnnt": "RNN-T",

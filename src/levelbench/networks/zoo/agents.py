@@ -89,30 +89,43 @@ def ncf(
     items: int = 26744,
     factors: int = 64,
     layers: Sequence[int] = (256, 256, 128, 64),
+    rows: bool = False,
 ) -> Network:
     """``user`` and ``item`` (batch,) to the logit that this user likes this item (batch, 1).
 
     Users and items default to those of MovieLens 20M. A product of ``factors`` (generalised matrix factorisation) in
-    parallel with a perceptron of ``layers``, whose first width is split between user and item (equation 12).
+    parallel with a perceptron of ``layers``, whose first width is split between user and item (equation 12); without
+    layers it is the product alone (equation 9). With ``rows``, ``item`` and the logits are (batch, items): the items
+    that each user chooses among.
     """
     g = GraphBuilder(name)
+    shape = ("batch", "items") if rows else ("batch",)
+    if rows:
+        g.size("items", 5)
     ids = {
         "user": g.input("user", ("batch",), "int64", high=users),
-        "item": g.input("item", ("batch",), "int64", high=items),
+        "item": g.input("item", shape, "int64", high=items),
     }
     counts = {"user": users, "item": items}
+    if rows:
+        each, flat = g.node("Shape", ids["item"]), g.constant([-1])
+        repeated = g.node("Expand", g.node("Unsqueeze", ids["user"], g.constant([1])), each)
+        ids = {"user": g.node("Reshape", repeated, flat), "item": g.node("Reshape", ids["item"], flat)}
 
     def embedded(kind: str, width: int) -> list[str]:
         with g.scope(kind):
             return [embedding(g, each, ids[each], counts[each], width, normal(0.01))[1] for each in ids]
 
-    product = g.node("Mul", *embedded("factors", factors))
-    x = g.node("Concat", *embedded("perceptron", layers[0] // 2), axis=1)
-    for at, (inputs, outputs) in enumerate(pairwise(layers)):
-        x = g.node("Relu", linear(g, f"layer{at}", x, inputs, outputs, xavier(inputs, outputs)))
-    width = factors + layers[-1]
-    both = g.node("Concat", product, x, axis=1)
-    g.output(linear(g, "score", both, width, 1, xavier(width, 1)), "logit")
+    x, width = g.node("Mul", *embedded("factors", factors)), factors
+    if layers:
+        product, x = x, g.node("Concat", *embedded("perceptron", layers[0] // 2), axis=1)
+        for at, (inputs, outputs) in enumerate(pairwise(layers)):
+            x = g.node("Relu", linear(g, f"layer{at}", x, inputs, outputs, xavier(inputs, outputs)))
+        x, width = g.node("Concat", product, x, axis=1), factors + layers[-1]
+    if rows:
+        g.output(g.node("Reshape", linear(g, "score", x, width, 1, xavier(width, 1)), each), "logits")
+    else:
+        g.output(linear(g, "score", x, width, 1, xavier(width, 1)), "logit")
     return g.build()
 
 

@@ -28,6 +28,7 @@ _SOURCES = {
     "spam": ("mails", "Mails"),
     "squad": ("questions", "Squad"),
     "diabetes": ("tables", "Diabetes"),
+    "movielens": ("ratings", "MovieLens"),
     "synthetic": ("generated", "Synthetic"),
 }
 

@@ -43,6 +43,11 @@ def _of_numbers(name: str, given: Numbers, truth: Numbers) -> tuple[float, ...]:
     if name in ("r2", "r2score"):
         parts = (errors**2).sum(axis=0), ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
         return (1 - float(parts[0].sum() / parts[1].sum()), float((1 - parts[0] / parts[1]).mean()))
+    figure, k = name.rstrip("0123456789"), name[len(name.rstrip("0123456789")) :]
+    if figure in ("hr", "hitrate", "ndcg") and k and truth.ndim == 2 and np.all((truth > 0).sum(axis=1) == 1):
+        places = (given >= given[truth > 0][:, None]).sum(axis=1)
+        gains = np.ones(len(places)) if figure != "ndcg" else 1 / np.log2(1.0 + places)
+        return (float(np.where(places <= int(k), gains, 0.0).mean()),)
     return ()
 
 

@@ -195,9 +195,15 @@ class _Trial:
         constants = [measured(each) for each in answers.constant()]
         tied, *named = constants
         # A single class is 1, or -1, of right answers whatever is answered.
-        if answers.kind != "numbers" and sign * tied > max(sign * each for each in named) and _same(tied, best):
-            found = f"{metric} is {tied:.4g} for a network that gives all classes the same score"
-            yield failed(found, "let one class win a tie, as argmax does", probe="ties")
+        open_to_one = answers.kind in ("classes", "tokens") and sign * tied <= max(sign * each for each in named)
+        if answers.kind != "numbers" and not open_to_one and _same(tied, best):
+            what = "items" if answers.kind == "items" else "classes"
+            found = f"{metric} is {tied:.4g} for a network that gives all {what} the same score"
+            advice = {
+                "items": "let ties count against the relevant item",
+                "classes": "let one class win a tie, as argmax does",
+            }
+            yield failed(found, advice[what], probe="ties")
             return
         if quality is not self._bench.quality:
             return
@@ -299,7 +305,7 @@ def _keys(columns: tuple[NDArray[Any], ...]) -> list[int]:
 
 
 def _kind_of(shape: tuple[int, ...], truth: NDArray[Any]) -> str:
-    """What outputs of this shape answer: a class an example, one a token, or numbers."""
+    """What outputs of this shape answer: a class an example, one a token, an item of each row, or numbers."""
     if (
         truth.dtype.kind in "iu"
         and truth.shape[1:] == shape[:-1]
@@ -311,7 +317,9 @@ def _kind_of(shape: tuple[int, ...], truth: NDArray[Any]) -> str:
     if truth.dtype.kind == "f" and [each for each in shape if each != 1] == [
         each for each in truth.shape[1:] if each != 1
     ]:
-        return "numbers"
+        # Of each row one item is relevant, with a target of 1, and the others are not.
+        one = truth.ndim == 2 and truth.shape[1] > 1 and bool(np.all((truth == 1).sum(axis=1) == 1))
+        return "items" if one and np.count_nonzero(truth) == len(truth) else "numbers"
     return ""
 
 
@@ -334,7 +342,7 @@ class _Answers:
         """The best answer to each different input: its most frequent label, or its mean target."""
         wanted = self.truth.copy()
         for places in self._groups.values():
-            if len(places) > 1 and self.kind == "numbers":
+            if len(places) > 1 and self.kind in ("numbers", "items"):
                 wanted[places] = self.truth[places].mean(axis=0)
             elif len(places) > 1 and self.kind == "classes":
                 wanted[places] = Counter(self.truth[places].tolist()).most_common(1)[0][0]
@@ -345,6 +353,8 @@ class _Answers:
     def _scores(self, wanted: NDArray[Any], sure: float) -> Outputs:
         if self.kind == "numbers":
             return np.asarray(wanted.reshape(self._shape), np.float32)
+        if self.kind == "items":
+            return np.asarray(sure * wanted.reshape(self._shape), np.float32)
         scores = np.zeros(self._shape, np.float32)
         valid = np.maximum(wanted, 0)[..., None]
         np.put_along_axis(scores, valid, np.float32(sure), -1)
@@ -364,11 +374,15 @@ class _Answers:
         return found
 
     def constant(self) -> list[Outputs]:
-        """Outputs that are equal for all examples: equal scores first, then each class; or means of training."""
+        """Outputs equal for all examples: equal scores first, then each class or item; or means of training."""
         if self.kind == "numbers":
             train = np.asarray(self._dataset.train.labels, np.float64)
             made = [np.broadcast_to(each, self.truth.shape) for each in (train.mean(axis=0), np.median(train, axis=0))]
             return [self._scores(np.asarray(each), 1.0) for each in made]
+        if self.kind == "items":
+            places = np.eye(self.truth.shape[1])[:32]
+            made = [np.zeros_like(self.truth), *(np.broadcast_to(each, self.truth.shape) for each in places)]
+            return [self._scores(each, _SURE) for each in made]
         classes = np.unique(self.truth[self.truth >= 0])[:32]
         return [
             np.zeros(self._shape, np.float32),
