@@ -215,7 +215,7 @@ def test_other_machines_are_shown_and_get_no_verdict_unless_asked(call, store, w
     words = ("compare", "digits[framework=numpy]", "digits[framework=jax]", "--store", store)
     code, out, _ = call(*words)
     assert code == 4
-    assert "no verdict: they ran on different machines; --across-machines gives one anyway" in out
+    assert "no verdict: they ran on different machines; compare --across-machines gives one anyway" in out
     assert "processor m1" in out
     assert "why:" not in out
     code, out, _ = call(*words, "--across-machines")

@@ -30,7 +30,7 @@ _MOST_OUTPUTS = 8
 
 
 def hook_phases(run: MarkedRun, model: Any, optimizer: Any) -> list[Any]:
-    """The handles of the hooks that :meth:`TrackedRun.autophase` describes."""
+    """The handles of the hooks that :meth:`TrackedRun.autophase` describes, with one optimizer or none."""
     if not hasattr(model, "register_forward_pre_hook"):
         raise UsageError("autophase", f"{type(model).__name__} is no torch.nn.Module", "give the root module")
     # That of accelerate wraps the one that steps, and has no hooks of its own.
@@ -42,7 +42,8 @@ def hook_phases(run: MarkedRun, model: Any, optimizer: Any) -> list[Any]:
         found = f"{type(optimizer).__name__}'s step has forward and backward passes in it"
         raise UsageError("autophase", found, "leave the optimizer out, or name phases: run.phase(...)")
     if optimizer is not None and not hasattr(optimizer, "register_step_pre_hook"):
-        raise UsageError("autophase", f"{type(optimizer).__name__} is no torch.optim optimizer", "leave it out")
+        found = f"{type(optimizer).__name__} is no torch.optim optimizer"
+        raise UsageError("autophase", found, "leave it out, and name its phase: run.phase('update')")
     hooks: list[Any] = []
     # A second optimizer of the same module, or a second epoch, needs no second hook.
     passes = run.hooked.get(id(model))

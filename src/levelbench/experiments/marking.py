@@ -94,9 +94,9 @@ class MarkedRun(ABC):
         return found
 
     def autophase(self, model: object, optimizer: object = None) -> None:
-        """Let the hooks of a PyTorch module and its optimizer tell the phases, while this run goes on.
+        """Let the hooks of a PyTorch module and its optimizer, or a list of them, tell the phases while this run goes on.
 
-        A forward pass is ``forward``, what follows it ``backward`` until the optimizer steps, which is ``update``. A
+        A forward pass is ``forward``, what follows it ``backward`` until an optimizer steps, which is ``update``. A
         forward pass without gradients is ``evaluate``, unless the module is in training mode while a batch of the
         loader is worked on (without a loader, while a forward pass with gradients waits for its step): then it is
         ``forward``, as of a teacher or for pseudo-labels. One with gradients in evaluation mode is ``evaluate``, too,
@@ -106,7 +106,8 @@ class MarkedRun(ABC):
         from levelbench.experiments.hooks import hook_phases
 
         self._need_own("autophase")
-        self._hooks += hook_phases(self, model, optimizer)
+        for each in optimizer if isinstance(optimizer, list | tuple) and optimizer else [optimizer]:
+            self._hooks += hook_phases(self, model, each)
         self._follow_compiler()
 
     def callback(self, trainer: str, *, metric: str | None = None, examples: int | None = None) -> Any:

@@ -27,7 +27,7 @@ def machine(sides: Sides) -> Iterator[Caveat]:
     """Runs on different machines, or on unknown ones."""
     if not sides.one_machine:
         weight: Weight = "doubt" if sides.across_machines else "no verdict"
-        do = "" if sides.across_machines else "; --across-machines gives one anyway"
+        do = "" if sides.across_machines else "; compare --across-machines gives one anyway"
         known = all(isinstance(run.environment.get("machine"), Mapping) for run in sides.runs)
         where = "they ran on different machines" if known else "some do not say which machine they ran on"
         yield Caveat("machine", weight, f"{where}{do}")

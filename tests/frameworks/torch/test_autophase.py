@@ -113,6 +113,20 @@ def test_what_has_no_hooks_is_refused(tmp_path, parts, message):
         levelbench.autophase(*parts)
 
 
+def test_several_optimizers_of_one_model_are_given_in_a_list(tmp_path):
+    model = Model()
+    optimizers = [torch.optim.SGD([each], lr=0.1) for each in model.parameters()]
+    for each in optimizers:
+        each.register_step_post_hook(lambda *_: time.sleep(0.02))
+    with levelbench.track("mine", target={"accuracy": 0.9}, store=tmp_path, quiet=True) as run:
+        for batch in levelbench.autophase(model, optimizers, [torch.ones(3, 2)]):
+            model(batch).sum().backward()
+            for each in optimizers:
+                each.step()
+        run.evaluate(0.5)
+    assert read_record(next(tmp_path.glob("*/*/*.jsonl"))).end.phases_ns["update"] >= len(optimizers) * 20e6 - 1e6
+
+
 def test_a_second_optimizer_of_a_module_needs_no_second_hook(tmp_path):
     model = Model()
     optimizers = [torch.optim.SGD([each], lr=0.1) for each in model.parameters()]
