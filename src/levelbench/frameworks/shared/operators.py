@@ -20,6 +20,7 @@ from onnx import helper
 from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
+from levelbench.operators.program import Primitive, Scope, has_body
 
 Entry = TypeVar("Entry")
 
@@ -42,6 +43,27 @@ def with_attributes(function: Function, node: OperatorNode, given: Mapping[str, 
         else:
             made.__kwdefaults__[name] = node.get(name, defaults[name]) if name in defaults else node[name]
     return made
+
+
+def expandable(function: Function, node: OperatorNode, scope: Scope) -> Function:
+    """The function, with a single output bare; if it refuses a type, ONNX's defining body of the operator."""
+    single = len(node.outputs) == 1
+    expanded: list[Primitive] = []
+
+    def call(*inputs: Array) -> Array:
+        try:
+            found = function(*inputs)
+        except UnsupportedError:
+            if not has_body(node):
+                raise
+            if not expanded:
+                expanded.append(Primitive(node, scope, {}))
+            found = expanded[0](*inputs)
+        if single:
+            return found[0] if isinstance(found, tuple | list) else found
+        return found if isinstance(found, tuple | list) else (found,)
+
+    return call
 
 
 class Makers(Generic[Entry]):

@@ -1,0 +1,272 @@
+"""Element-wise operators: arithmetic, comparisons, activations, the softmax family, casts, quantisation.
+
+At a kink the gradient is PyTorch's, so that frameworks can be compared there: the full gradient at both bounds of Clip,
+zero at 0 for Abs.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+
+from levelbench.frameworks.shared.operators import POINTWISE
+from levelbench.frameworks.tensorflow.arrays import DTYPES, Raw, no_type, numpy_dtype, xp
+from levelbench.frameworks.tensorflow.operators.registry import maker, on_arrays, operator, refuse, sizes_of, table
+from levelbench.operators.contract import DType, Function
+from levelbench.operators.node import OperatorNode
+
+for _name, _standard in POINTWISE.items():
+    on_arrays(_name, lambda node, function=getattr(xp, _standard): function)  # type: ignore[misc]
+
+
+def _clip(x: Raw, low: Raw = None, high: Raw = None) -> Raw:
+    # If the bounds cross, ONNX returns the upper one.
+    raised = x if low is None else tf.where(x < low, low, x)
+    return raised if high is None else tf.where(raised > high, high, raised)
+
+
+def _divide(a: Raw, b: Raw) -> Raw:
+    """ONNX's integer division truncates, like C's."""
+    return tf.raw_ops.TruncateDiv(x=a, y=b) if a.dtype.is_integer else tf.math.divide(a, b)
+
+
+def _power(base: Raw, exponent: Raw) -> Raw:
+    """The result has the base's type, whatever the exponent's."""
+    if base.dtype.is_floating or not exponent.dtype.is_floating:
+        kind = tf.int64 if base.dtype.is_integer else base.dtype
+        return tf.cast(tf.pow(tf.cast(base, kind), tf.cast(exponent, kind)), base.dtype)
+    # In 64 bits: a narrow exponent type cannot represent every base.
+    return tf.cast(tf.pow(tf.cast(base, tf.float64), tf.cast(exponent, tf.float64)), base.dtype)
+
+
+def _modulo(a: Raw, b: Raw, *, fmod: int) -> Raw:
+    if not fmod:
+        return tf.math.floormod(a, b)
+    kind = a.dtype
+    widened = tf.float32 if kind.is_floating and kind.size < 4 else tf.int64 if kind.is_integer else kind
+    return tf.cast(tf.truncatemod(tf.cast(a, widened), tf.cast(b, widened)), kind)
+
+
+table(
+    BitShift=lambda x, bits, *, direction: (
+        tf.bitwise.left_shift(x, bits) if direction == "LEFT" else tf.bitwise.right_shift(x, bits)
+    ),
+    Clip=_clip,
+    Div=_divide,
+    Erf=tf.math.erf,
+    Identity=lambda x: x,
+    Max=lambda *inputs: reduce(tf.maximum, inputs),
+    Mean=lambda *inputs: reduce(tf.add, inputs) / len(inputs),
+    Min=lambda *inputs: reduce(tf.minimum, inputs),
+    Mod=_modulo,
+    Pow=_power,
+    Sum=lambda *inputs: reduce(tf.add, inputs),
+)
+
+
+# Activations and the softmax family.
+
+
+def _ramp(x: Raw) -> Raw:
+    """Clipped to [0, 1], with a gradient of zero at both bounds."""
+    return tf.where(x <= 0, tf.zeros_like(x), tf.where(x >= 1, tf.ones_like(x), x))
+
+
+def _elu(x: Raw, alpha: float) -> Raw:
+    return tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, tf.zeros_like(x))))
+
+
+def _along(function: Function) -> Function:
+    def call(x: Raw, *, axis: int) -> Raw:
+        return function(x, axis)
+
+    return call
+
+
+def _hardmax(x: Raw, *, axis: int) -> Raw:
+    return tf.one_hot(tf.argmax(x, axis), sizes_of(x)[axis], dtype=x.dtype, axis=axis)
+
+
+def _prelu(x: Raw, slope: Raw) -> Raw:
+    return tf.where(x > 0, x, slope * x) if not x.dtype.is_unsigned else x
+
+
+table(
+    HardSwish=lambda x: x * _ramp(x / 6 + 0.5),
+    Mish=lambda x: x * tf.tanh(tf.math.softplus(x)),
+    PRelu=_prelu,
+    Relu=tf.nn.relu,
+    Sigmoid=tf.sigmoid,
+    Softplus=tf.math.softplus,
+    Softsign=tf.nn.softsign,
+    Elu=lambda x, *, alpha: _elu(x, alpha),
+    Celu=lambda x, *, alpha: tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, tf.zeros_like(x)) / alpha)),
+    Selu=lambda x, *, alpha, gamma: gamma * _elu(x, alpha),
+    LeakyRelu=lambda x, *, alpha: tf.where(x > 0, x, alpha * x),
+    ThresholdedRelu=lambda x, *, alpha: tf.where(x > alpha, x, tf.zeros_like(x)),
+    HardSigmoid=lambda x, *, alpha, beta: _ramp(alpha * x + beta),
+    Gelu=lambda x, *, approximate: tf.nn.gelu(x, approximate=approximate == "tanh"),
+    Swish=lambda x, *, alpha: x * tf.sigmoid(alpha * x),
+    Softmax=_along(tf.nn.softmax),
+    LogSoftmax=_along(tf.nn.log_softmax),
+    Hardmax=_hardmax,
+)
+
+
+# Casts, by ONNX's rules: integers keep their lowest bits; what is too large for a saturating float8 type, infinity
+# included, becomes its largest value.
+
+_SATURATING = (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2))
+_FOUR = (tf.as_dtype(np.dtype(ml_dtypes.int4)), tf.as_dtype(np.dtype(ml_dtypes.uint4)))
+
+
+def cast(x: Raw, dtype: DType, saturate: bool = True) -> Raw:
+    """``x`` as ``dtype``; ``UnsupportedError`` for a type without kernels."""
+    if dtype not in DTYPES:
+        raise no_type(dtype)
+    kind = tf.as_dtype(dtype)
+    if x.dtype == kind:
+        return x
+    if dtype in _SATURATING:
+        wide = tf.cast(x, tf.float64 if x.dtype == tf.float64 else tf.float32)
+        if saturate:
+            most = ml_dtypes.finfo(dtype)
+            wide = tf.clip_by_value(wide, float(most.min), float(most.max))
+        return tf.cast(wide, kind)
+    if x.dtype in _FOUR:
+        x = tf.cast(x, tf.int32)
+    if kind in _FOUR:
+        return _four_bits(x, kind)
+    if x.dtype.is_floating and kind.is_integer and kind.size < 4:
+        x = tf.cast(x, tf.int32)
+    return tf.cast(x, kind)
+
+
+def _four_bits(x: Raw, kind: Any) -> Raw:
+    low = tf.cast(x, tf.int32) & 15
+    return tf.cast(tf.where(low > 7, low - 16, low) if kind == _FOUR[0] else low, kind)
+
+
+@maker("Cast")
+def _cast(node: OperatorNode) -> Function:
+    dtype, saturate = numpy_dtype(node["to"]), bool(node.get("saturate", 1))
+    return lambda x: cast(x, dtype, saturate)
+
+
+@maker("CastLike")
+def _cast_like(node: OperatorNode) -> Function:
+    saturate = bool(node.get("saturate", 1))
+    return lambda x, like: cast(x, np.dtype(like.dtype.as_numpy_dtype), saturate)
+
+
+@operator("BitCast")
+def _bit_cast(x: Raw, *, node: OperatorNode, to: int) -> Raw:
+    kind = tf.as_dtype(numpy_dtype(to))
+    if x.dtype.size != kind.size or x.dtype in _FOUR or kind in _FOUR:
+        raise refuse(node, f"{x.dtype.name} and {kind.name} differ in width", "cast between types of the same width")
+    if tf.bool in (x.dtype, kind):
+        return tf.cast(x, kind) if x.dtype == tf.bool else tf.bitcast(x, tf.uint8) != 0
+    return tf.bitcast(x, kind)
+
+
+# Quantisation. Products of quantised values are exact, in 32-bit integers.
+
+
+def _spread(value: Raw, shape: tuple[int, ...], axis: int, block: int) -> Raw:
+    """A scale or zero point that broadcasts against an array of ``shape``."""
+    if not block:
+        count = value.shape.num_elements()
+        return tf.reshape(
+            value, [] if count == 1 else [-1 if at == axis % len(shape) else 1 for at in range(len(shape))]
+        )
+    return tf.gather(tf.repeat(value, block, axis), np.arange(shape[axis]), axis=axis)
+
+
+def _zeros(zero: Raw, shape: tuple[int, ...], axis: int, block: int, kind: Any) -> Raw:
+    return (
+        tf.zeros([], kind)
+        if zero is None
+        else cast(_spread_small(zero, shape, axis, block), np.dtype(kind.as_numpy_dtype))
+    )
+
+
+def _spread_small(value: Raw, shape: tuple[int, ...], axis: int, block: int) -> Raw:
+    """TensorFlow moves no 4-bit numbers."""
+    return _spread(tf.cast(value, tf.int32) if value.dtype in _FOUR else value, shape, axis, block)
+
+
+@operator("QuantizeLinear")
+def _quantize(
+    x: Raw,
+    scale: Raw,
+    zero: Raw = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    saturate: int = 1,
+    output_dtype: int = 0,
+    precision: int = 0,
+) -> Raw:
+    dtype = numpy_dtype(output_dtype) if output_dtype else np.dtype(np.uint8)
+    dtype = dtype if zero is None else np.dtype(zero.dtype.as_numpy_dtype)
+    compute = tf.as_dtype(numpy_dtype(precision)) if precision else scale.dtype
+    shape = sizes_of(x)
+    ratio = tf.cast(x, compute) / tf.cast(_spread(scale, shape, axis, block_size), compute)
+    if not tf.as_dtype(dtype).is_integer:
+        return cast(ratio, dtype, bool(saturate))
+    return _to_integer(tf.round(tf.cast(ratio, tf.float32)) + _zeros(zero, shape, axis, block_size, tf.float32), dtype)
+
+
+@operator("DequantizeLinear")
+def _dequantize(
+    x: Raw, scale: Raw, zero: Raw = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+) -> Raw:
+    # 32-bit integers are more precise than float32; differences of narrower integers are exact in float32.
+    wide = tf.int64 if x.dtype == tf.int32 else tf.float32
+    shape = sizes_of(x)
+    shifted = cast(x, np.dtype(wide.as_numpy_dtype)) - _zeros(zero, shape, axis, block_size, wide)
+    product = tf.cast(shifted, tf.float32) * tf.cast(_spread(scale, shape, axis, block_size), tf.float32)
+    return cast(product, numpy_dtype(output_dtype) if output_dtype else np.dtype(scale.dtype.as_numpy_dtype))
+
+
+def shifted(x: Raw, zero: Raw, axis: int) -> Raw:
+    """``x - zero`` in int32; several zero points run along ``axis``."""
+    wide = tf.cast(x, tf.int32)
+    if zero is None:
+        return wide
+    zeros, rank = tf.cast(zero, tf.int32), len(x.shape)
+    if len(zeros.shape) == 1 and zeros.shape[0] > 1:
+        zeros = tf.reshape(zeros, [-1 if at == axis % rank else 1 for at in range(rank)])
+    elif zeros.shape.num_elements() == 1:
+        zeros = tf.reshape(zeros, [])
+    return wide - zeros
+
+
+def requantise(product: Raw, scale: Raw, zero: Raw) -> Raw:
+    """``round(product * scale) + zero``, clipped to the type of ``zero``."""
+    scaled = tf.round(tf.cast(product, tf.float32) * scale)
+    return _to_integer(scaled + tf.cast(zero, tf.float32), np.dtype(zero.dtype.as_numpy_dtype))
+
+
+def _to_integer(value: Raw, dtype: DType) -> Raw:
+    most = ml_dtypes.iinfo(dtype)
+    return cast(tf.clip_by_value(value, float(most.min), float(most.max)), dtype)
+
+
+@operator("MatMulInteger")
+def _matmul_integer(a: Raw, b: Raw, a_zero: Raw = None, b_zero: Raw = None) -> Raw:
+    return tf.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
+
+
+@operator("QLinearMatMul")
+def _qlinear_matmul(
+    a: Raw, a_scale: Raw, a_zero: Raw, b: Raw, b_scale: Raw, b_zero: Raw, y_scale: Raw, y_zero: Raw
+) -> Raw:
+    product = tf.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
+    rows = tf.cast(a_scale, tf.float32)
+    rows = rows[:, None] if len(rows.shape) == 1 and rows.shape[0] > 1 else rows
+    return requantise(product, rows * tf.cast(b_scale, tf.float32) / tf.cast(y_scale, tf.float32), y_zero)
