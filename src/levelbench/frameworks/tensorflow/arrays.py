@@ -524,9 +524,8 @@ def _asarray(x: Any, dtype: Any = None, copy: bool | None = None) -> Array:
 
 
 def _arange(start: int, stop: int | None = None, step: int = 1, dtype: Any = None) -> Array:
-    return TensorArray(
-        tf.constant(np.arange(0 if stop is None else start, start if stop is None else stop, step, dtype))
-    )
+    first, last = (0, start) if stop is None else (start, stop)
+    return TensorArray(tf.constant(np.arange(first, last, step, dtype)))
 
 
 def _isdtype(dtype: Any, kind: str) -> bool:

@@ -44,13 +44,17 @@ def gemm(dtype: str) -> GemmMaker:
 
 
 class TensorFlowBackend(Float32Backend):
-    """TensorFlow on the CPU. Opening it hides accelerators from TensorFlow, which would place kernels there."""
+    """TensorFlow on the CPU, with deterministic kernels.
+
+    Opening it configures the process: accelerators are hidden from TensorFlow, which would place kernels there.
+    """
 
     modes = TensorFlowFramework.modes
     slices_are_views = False
 
     def __init__(self, device: str = "cpu") -> None:
         self._name = device
+        tf.config.experimental.enable_op_determinism()
         try:
             tf.config.set_visible_devices([], "GPU")
         except RuntimeError as error:
@@ -111,12 +115,12 @@ class TensorFlowBackend(Float32Backend):
 
     def describe(self) -> dict[str, Any]:
         chosen = int(tf.config.threading.get_intra_op_parallelism_threads())
+        allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return {
             "name": "tensorflow",
             "version": str(tf.__version__),
             "device": self._name,
             # Zero means as many as the process may use.
-            "threads": chosen
-            or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
-            "deterministic": False,
+            "threads": chosen or allowed,
+            "deterministic": True,
         }

@@ -81,7 +81,8 @@ class TensorFlowOperator(Operator):
             if targets and at:
                 sources = [given[place].tensor for place in at]
                 with refusals(f"the gradient of {self.node.title}"):
-                    found = dict(zip(at, gradients_of(tape, [outputs[p].tensor for p in targets], sources, several)))
+                    slopes = gradients_of(tape, [outputs[place].tensor for place in targets], sources, several)
+                    found = dict(zip(at, slopes, strict=True))
             return tuple(found.get(place) for place in range(len(inputs)))
 
         return outputs, pull

@@ -6,7 +6,7 @@ zero at 0 for Abs.
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import ml_dtypes
@@ -20,7 +20,7 @@ from levelbench.operators.contract import DType, Function
 from levelbench.operators.node import OperatorNode
 
 for _name, _standard in POINTWISE.items():
-    on_arrays(_name, lambda node, function=getattr(xp, _standard): function)  # type: ignore[misc]
+    on_arrays(_name, partial(lambda function, _: function, getattr(xp, _standard)))
 
 
 def _clip(x: Raw, low: Raw = None, high: Raw = None) -> Raw:
@@ -180,23 +180,16 @@ def _spread(value: Raw, shape: tuple[int, ...], axis: int, block: int) -> Raw:
     """A scale or zero point that broadcasts against an array of ``shape``."""
     if not block:
         count = value.shape.num_elements()
-        return tf.reshape(
-            value, [] if count == 1 else [-1 if at == axis % len(shape) else 1 for at in range(len(shape))]
-        )
+        along = [-1 if at == axis % len(shape) else 1 for at in range(len(shape))]
+        return tf.reshape(value, [] if count == 1 else along)
     return tf.gather(tf.repeat(value, block, axis), np.arange(shape[axis]), axis=axis)
 
 
 def _zeros(zero: Raw, shape: tuple[int, ...], axis: int, block: int, kind: Any) -> Raw:
+    """The zero points in a wide type, because TensorFlow moves no 4-bit numbers; 0 without any."""
     return (
-        tf.zeros([], kind)
-        if zero is None
-        else cast(_spread_small(zero, shape, axis, block), np.dtype(kind.as_numpy_dtype))
+        tf.zeros([], kind) if zero is None else _spread(cast(zero, np.dtype(kind.as_numpy_dtype)), shape, axis, block)
     )
-
-
-def _spread_small(value: Raw, shape: tuple[int, ...], axis: int, block: int) -> Raw:
-    """TensorFlow moves no 4-bit numbers."""
-    return _spread(tf.cast(value, tf.int32) if value.dtype in _FOUR else value, shape, axis, block)
 
 
 @operator("QuantizeLinear")

@@ -21,9 +21,8 @@ on_arrays("MatMul", lambda node: matmul)
 @operator("Gemm")
 def _gemm(a: Raw, b: Raw, c: Raw = None, *, alpha: float, beta: float, transA: int, transB: int) -> Raw:  # noqa: N803  # ONNX's names
     if a.dtype.is_integer:
-        product = matmul(
-            xp.asarray(tf.transpose(a) if transA else a), xp.asarray(tf.transpose(b) if transB else b)
-        ).tensor
+        left, right = (xp.asarray(tf.transpose(each) if turn else each) for each, turn in ((a, transA), (b, transB)))
+        product = matmul(left, right).tensor
     else:
         product = tf.matmul(a, b, transpose_a=bool(transA), transpose_b=bool(transB))
     product = product if alpha == 1 else _scaled(product, alpha)

@@ -1,1 +1,250 @@
-"""Sliding windows: convolutions and pooling."""
+"""Sliding windows: convolutions and pooling of one to three spatial axes.
+
+Every padding rule of ONNX becomes a number of elements before and after each axis, which are padded or cropped first.
+TensorFlow's kernels for the CPU take the channels last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+
+from levelbench.frameworks.shared.operators import Host
+from levelbench.frameworks.shared.windows import Window, Windows, counts_of
+from levelbench.frameworks.tensorflow.arrays import Raw, wide
+from levelbench.frameworks.tensorflow.operators.elementwise import requantise, shifted
+from levelbench.frameworks.tensorflow.operators.registry import by_channel, operator, refuse, sizes_of, table
+from levelbench.frameworks.tensorflow.operators.shapes import padded
+from levelbench.operators.node import OperatorNode
+
+
+def _pads(windows: Windows, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The padding before and after each axis, including what the last window needs beyond it."""
+    needed = windows.needed(sizes)
+    return [(before, max(behind, given)) for (before, behind), given in zip(needed, windows.after, strict=True)]
+
+
+def _channels_last(x: Raw) -> Raw:
+    return tf.transpose(x, [0, *range(2, len(x.shape)), 1])
+
+
+def _channels_first(x: Raw) -> Raw:
+    return tf.transpose(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
+
+
+def _spatial(x: Raw) -> list[int]:
+    return list(range(2, len(x.shape)))
+
+
+def _dilated(x: Raw, factors: Sequence[int]) -> Raw:
+    """Zeros put between the elements along each spatial axis."""
+    for axis, factor in enumerate(factors, 2):
+        if factor == 1:
+            continue
+        shape = list(sizes_of(x))
+        spread = tf.pad(
+            tf.expand_dims(x, axis + 1), [(0, factor - 1 if at == axis + 1 else 0) for at in range(len(shape) + 1)]
+        )
+        joined = tf.reshape(spread, [*shape[:axis], -1, *shape[axis + 1 :]])
+        x = joined[(*[slice(None)] * axis, slice(0, (shape[axis] - 1) * factor + 1))]
+    return x
+
+
+def _convolved(
+    node: OperatorNode, x: Raw, weight: Raw, strides: Sequence[int], dilations: Sequence[int], group: int
+) -> Raw:
+    """(N, C, spatial...) without padding and (M, C / group, kernel...) to (N, M, spatial...)."""
+    rank = len(x.shape) - 2
+    if not 1 <= rank <= 3:
+        raise refuse(node, f"it has {rank} spatial axes, and TensorFlow convolves one to three")
+    weight = _dilated(weight, dilations)
+    kernel = tf.transpose(weight, [*range(2, rank + 2), 1, 0])
+    last = _channels_last(x)
+    if group == 1:
+        return _channels_first(tf.nn.convolution(last, kernel, list(strides), "VALID"))
+    channels = sizes_of(weight)[1]
+    if channels == 1 and rank == 2 and len(set(strides)) == 1:
+        # (kernel..., group, M / group)
+        by_group = tf.reshape(kernel, [*sizes_of(kernel)[:2], group, -1])
+        return _channels_first(tf.nn.depthwise_conv2d(last, by_group, [1, *strides, 1], "VALID"))
+    parts = zip(tf.split(last, group, -1), tf.split(kernel, group, -1), strict=True)
+    return _channels_first(tf.concat([tf.nn.convolution(a, b, list(strides), "VALID") for a, b in parts], -1))
+
+
+def _convolve(node: OperatorNode, x: Raw, weight: Raw) -> Raw:
+    sizes = sizes_of(x)[2:]
+    windows = Window.of(node).over(sizes, sizes_of(weight)[2:])
+    ready = padded(x, [(0, 0), (0, 0), *_pads(windows, sizes)], 0)
+    return _convolved(node, ready, weight, windows.strides, windows.dilations, int(node["group"]))
+
+
+def _biased(y: Raw, bias: Raw) -> Raw:
+    return y if bias is None else y + by_channel(bias, len(y.shape))
+
+
+table(Conv=lambda x, weight, bias=None, *, node: _biased(_convolve(node, x, weight), bias))
+
+
+def _exactly(node: OperatorNode, x: Raw, weight: Raw) -> Raw:
+    """A convolution of integers of 32 bits, whose sums float64 holds."""
+    return tf.cast(_convolve(node, tf.cast(x, tf.float64), tf.cast(weight, tf.float64)), tf.int32)
+
+
+@operator("ConvInteger")
+def _conv_integer(x: Raw, weight: Raw, x_zero: Raw = None, weight_zero: Raw = None, *, node: OperatorNode) -> Raw:
+    return _exactly(node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0))
+
+
+@operator("QLinearConv")
+def _qlinear_conv(
+    x: Raw,
+    x_scale: Raw,
+    x_zero: Raw,
+    weight: Raw,
+    weight_scale: Raw,
+    weight_zero: Raw,
+    y_scale: Raw,
+    y_zero: Raw,
+    bias: Raw = None,
+    *,
+    node: OperatorNode,
+) -> Raw:
+    y = _biased(_exactly(node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0)), bias)
+    count = weight_scale.shape.num_elements()
+    scales = by_channel(weight_scale, len(y.shape)) if count > 1 else tf.reshape(weight_scale, [])
+    return requantise(y, tf.reshape(x_scale, []) * scales / tf.reshape(y_scale, []), tf.reshape(y_zero, []))
+
+
+@operator("ConvTranspose")
+def _conv_transpose(x: Raw, weight: Raw, bias: Raw = None, *, node: OperatorNode, group: int) -> Raw:
+    """A convolution of the input with zeros between its elements by the turned kernel."""
+    shape, sizes = sizes_of(weight), sizes_of(x)[2:]
+    window = Window.of(node).filled(len(sizes), shape[2:])
+    lost = window.lost(sizes, node.get("output_padding"), node.get("output_shape"))
+    grouped = tf.reshape(weight, [group, shape[0] // group, *shape[1:]])
+    order = [0, 2, 1, *range(3, len(shape) + 1)]
+    turned = tf.reverse(tf.transpose(grouped, order), list(range(3, len(shape) + 1)))
+    turned = tf.reshape(turned, [group * shape[1], shape[0] // group, *shape[2:]])
+    reach = [window.extent(axis) - 1 for axis in range(len(sizes))]
+    pads = [(most - before, most - behind) for most, (before, behind) in zip(reach, lost, strict=True)]
+    ready = padded(_dilated(x, window.strides), [(0, 0), (0, 0), *pads], 0)
+    return _biased(_convolved(node, ready, turned, [1] * len(sizes), window.dilations, group), bias)
+
+
+@operator("Col2Im")
+def _col2im(columns: Raw, image: Host, block: Host, *, node: OperatorNode) -> Raw:
+    """Adds up overlapping blocks: the transpose of extracting blocks from an image."""
+    spatial, sizes = [int(each) for each in image], [int(each) for each in block]
+    windows = Window.of(node).over(spatial, sizes)
+    count = len(sizes)
+    n, channels = sizes_of(columns)[0], sizes_of(columns)[1] // prod(sizes)
+    room = [length + sum(each) for each, length in zip(_pads(windows, spatial), spatial, strict=True)]
+    where: Any = 0
+    for axis in range(count):
+        along = [1] * (2 * count)
+        along[axis], along[count + axis] = sizes[axis], windows.out[axis]
+        where = where * room[axis] + (windows.places(axis).T + windows.before[axis]).reshape(along)
+    blocks = tf.transpose(tf.reshape(columns, [n, channels, -1]), [2, 0, 1])
+    full = tf.scatter_nd(where.reshape(-1, 1), blocks, tf.constant([prod(room), n, channels], tf.int64))
+    full = tf.reshape(tf.transpose(full, [1, 2, 0]), [n, channels, *room])
+    inner = [slice(before, before + length) for before, length in zip(windows.before, spatial, strict=True)]
+    return full[(slice(None), slice(None), *inner)]
+
+
+# Pooling: by TensorFlow's kernels, or over the gathered elements of each window where it has none.
+
+
+def _pooled(kind: str, x: Raw, windows: Windows, fill: Any) -> Raw:
+    """The maximum or mean of each window of the input, padded with ``fill``."""
+    sizes = sizes_of(x)[2:]
+    if set(windows.dilations) != {1} or len(sizes) > 3 or not x.dtype.is_floating:
+        elements = _elements(x, windows, fill)
+        return tf.reduce_max(elements, -1) if kind == "MAX" else tf.reduce_mean(elements, -1)
+    ready = _channels_last(padded(x, [(0, 0), (0, 0), *_pads(windows, sizes)], fill))
+    return _channels_first(tf.nn.pool(ready, list(windows.kernel), kind, list(windows.strides), "VALID"))
+
+
+def _elements(x: Raw, windows: Windows, fill: Any) -> Raw:
+    """(N, C, outputs..., kernel elements)."""
+    sizes = sizes_of(x)[2:]
+    found = padded(x, [(0, 0), (0, 0), *_pads(windows, sizes)], fill)
+    count = len(sizes)
+    for axis in range(count):
+        found = tf.gather(found, windows.places(axis) + windows.before[axis], axis=2 + 2 * axis)
+    order = [0, 1, *range(2, 2 + 2 * count, 2), *range(3, 3 + 2 * count, 2)]
+    return tf.reshape(tf.transpose(found, order), [*sizes_of(x)[:2], *windows.out, prod(windows.kernel)])
+
+
+def _positions(shape: Sequence[int], windows: Windows, column_major: bool) -> Host:
+    """(outputs..., kernel elements): the index of each element within its channel, row-major or column-major."""
+    count = len(windows.kernel)
+    total: Any = 0
+    for axis in range(count):
+        spread = [1] * (2 * count)
+        spread[axis], spread[count + axis] = windows.out[axis], windows.kernel[axis]
+        step = prod(shape[:axis] if column_major else shape[axis + 1 :])
+        total = total + (windows.places(axis) * step).reshape(spread)
+    return np.reshape(total, (*windows.out, -1))
+
+
+def _lowest(x: Raw) -> Any:
+    return -np.inf if x.dtype.is_floating else int(ml_dtypes.iinfo(x.dtype.as_numpy_dtype).min)
+
+
+@operator("MaxPool")
+def _max_pool(x: Raw, *, node: OperatorNode, storage_order: int = 0) -> Raw | tuple[Raw, ...]:
+    shape = sizes_of(x)
+    windows = Window.of(node).over(shape[2:])
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return _pooled("MAX", x, windows, _lowest(x))
+    elements = _elements(x, windows, _lowest(x))
+    chosen = tf.argmax(elements, -1)
+    positions = tf.broadcast_to(tf.constant(_positions(shape[2:], windows, bool(storage_order))), elements.shape)
+    depth = len(shape)
+    inside = tf.gather(positions, chosen, batch_dims=depth)
+    channel = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * (depth - 2)) * prod(shape[2:])
+    return tf.gather(elements, chosen, batch_dims=depth), inside + channel
+
+
+@operator("AveragePool")
+def _average_pool(x: Raw, *, node: OperatorNode, count_include_pad: int) -> Raw:
+    sizes = sizes_of(x)[2:]
+    windows = Window.of(node).over(sizes)
+    mean = _pooled("AVG", wide(x), windows, 0)
+    share = prod(windows.kernel) / counts_of(windows, sizes, bool(count_include_pad))
+    return tf.cast(mean if (share == 1).all() else mean * tf.constant(share, mean.dtype), x.dtype)
+
+
+@operator("LpPool")
+def _lp_pool(x: Raw, *, node: OperatorNode, p: int) -> Raw:
+    windows = Window.of(node).over(sizes_of(x)[2:])
+    total = _pooled("AVG", tf.abs(wide(x)) ** p, windows, 0) * prod(windows.kernel)
+    return tf.cast(total ** (1 / p), x.dtype)
+
+
+@operator("GlobalLpPool")
+def _global_lp_pool(x: Raw, *, p: int) -> Raw:
+    return tf.cast(tf.reduce_sum(tf.abs(wide(x)) ** p, _spatial(x), True) ** (1 / p), x.dtype)
+
+
+table(
+    GlobalAveragePool=lambda x: tf.cast(tf.reduce_mean(wide(x), _spatial(x), True), x.dtype),
+    GlobalMaxPool=lambda x: tf.reduce_max(x, _spatial(x), True),
+)
+
+
+@operator("MaxUnpool")
+def _max_unpool(x: Raw, indices: Raw, shape: Host | None = None, *, node: OperatorNode) -> Raw:
+    """Values written to their positions in the pool's input; a larger requested shape is zero-padded at the end."""
+    outer, inner = sizes_of(x)[:2], Window.of(node).pooled(sizes_of(x)[2:])
+    flat = tf.zeros([prod(outer) * prod(inner)], x.dtype)
+    flat = tf.tensor_scatter_nd_update(flat, tf.reshape(indices, [-1, 1]), tf.reshape(x, [-1]))
+    full = tf.reshape(flat, [*outer, *inner])
+    if shape is None:
+        return full
+    return padded(full, [(0, int(want) - have) for want, have in zip(shape, [*outer, *inner], strict=True)], 0)
