@@ -525,7 +525,7 @@ def _asarray(x: Any, dtype: Any = None, copy: bool | None = None) -> Array:
 
 def _arange(start: int, stop: int | None = None, step: int = 1, dtype: Any = None) -> Array:
     first, last = (0, start) if stop is None else (start, stop)
-    return TensorArray(tf.constant(np.arange(first, last, step, dtype)))
+    return TensorArray(tf.constant(np.arange(first, last, step).astype(dtype or np.int64)))
 
 
 def _isdtype(dtype: Any, kind: str) -> bool:

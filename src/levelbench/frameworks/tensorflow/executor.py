@@ -119,8 +119,8 @@ class TensorFlowExecutor(Executor):
 
     def read(self, names: Sequence[str]) -> list[Array]:
         """The current arrays of these names."""
-        parameters, buffers = self.parameters.arrays, self.buffers.arrays
-        return [parameters[name] if name in parameters else buffers[name] for name in names]
+        held, buffers = self.parameters, self.buffers
+        return [held[name] if name in held else buffers[name] for name in names]
 
     def compiled(self, function: Function) -> Function:
         """A function of arrays that returns nested sequences of them, as a graph if the mode says so."""

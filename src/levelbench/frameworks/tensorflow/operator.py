@@ -67,22 +67,22 @@ class TensorFlowOperator(Operator):
         # Copies, because an array that is given twice has a gradient for each place.
         given = [TensorArray(tf.identity(each.tensor)) if is_differentiable(each) else each for each in inputs]
         at = [place for place, each in enumerate(given) if is_differentiable(each)]
+        sources = [given[place].tensor for place in at]
         with refusals(self.node.title), tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-            tape.watch([given[place].tensor for place in at])
+            tape.watch(sources)
             outputs = self._named(self._call(given))
-        targets = [place for place, each in enumerate(outputs) if is_differentiable(each)]
+        targets = [
+            (place, each.tensor) for place, each in enumerate(outputs) if each is not None and is_differentiable(each)
+        ]
 
         def pull(*gradients: Array | None) -> Arrays:
-            several = [
-                tf.zeros_like(outputs[place].tensor) if gradients[place] is None else gradients[place].tensor
-                for place in targets
-            ]
+            slopes = [(gradients[place], tensor) for place, tensor in targets]
+            given_slopes = [tf.zeros_like(tensor) if each is None else each.tensor for each, tensor in slopes]
             found: dict[int, Any] = {}
             if targets and at:
-                sources = [given[place].tensor for place in at]
                 with refusals(f"the gradient of {self.node.title}"):
-                    slopes = gradients_of(tape, [outputs[place].tensor for place in targets], sources, several)
-                    found = dict(zip(at, slopes, strict=True))
+                    results = gradients_of(tape, [tensor for _, tensor in targets], sources, given_slopes)
+                found = dict(zip(at, results, strict=True))
             return tuple(found.get(place) for place in range(len(inputs)))
 
         return outputs, pull

@@ -6,6 +6,7 @@ zero at 0 for Abs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -43,6 +44,15 @@ def _power(base: Raw, exponent: Raw) -> Raw:
     return tf.cast(tf.pow(tf.cast(base, tf.float64), tf.cast(exponent, tf.float64)), base.dtype)
 
 
+def _shift(x: Raw, bits: Raw, *, direction: str) -> Raw:
+    """Shifts by a negative number, or by more bits than there are, leave zeros or the sign."""
+    most = 8 * x.dtype.size - 1
+    beyond = (bits > most) if bits.dtype.is_unsigned else (bits < 0) | (bits > most)
+    within = tf.where(beyond, tf.cast(most, bits.dtype), bits)
+    found = (tf.bitwise.left_shift if direction == "LEFT" else tf.bitwise.right_shift)(x, within)
+    return found if direction != "LEFT" and not x.dtype.is_unsigned else tf.where(beyond, tf.zeros_like(x), found)
+
+
 def _modulo(a: Raw, b: Raw, *, fmod: int) -> Raw:
     if not fmod:
         return tf.math.floormod(a, b)
@@ -52,9 +62,7 @@ def _modulo(a: Raw, b: Raw, *, fmod: int) -> Raw:
 
 
 table(
-    BitShift=lambda x, bits, *, direction: (
-        tf.bitwise.left_shift(x, bits) if direction == "LEFT" else tf.bitwise.right_shift(x, bits)
-    ),
+    BitShift=_shift,
     Clip=_clip,
     Div=_divide,
     Erf=tf.math.erf,
@@ -176,7 +184,7 @@ def _bit_cast(x: Raw, *, node: OperatorNode, to: int) -> Raw:
 # Quantisation. Products of quantised values are exact, in 32-bit integers.
 
 
-def _spread(value: Raw, shape: tuple[int, ...], axis: int, block: int) -> Raw:
+def _spread(value: Raw, shape: Sequence[int], axis: int, block: int) -> Raw:
     """A scale or zero point that broadcasts against an array of ``shape``."""
     if not block:
         count = value.shape.num_elements()
@@ -185,7 +193,7 @@ def _spread(value: Raw, shape: tuple[int, ...], axis: int, block: int) -> Raw:
     return tf.gather(tf.repeat(value, block, axis), np.arange(shape[axis]), axis=axis)
 
 
-def _zeros(zero: Raw, shape: tuple[int, ...], axis: int, block: int, kind: Any) -> Raw:
+def _zeros(zero: Raw, shape: Sequence[int], axis: int, block: int, kind: Any) -> Raw:
     """The zero points in a wide type, because TensorFlow moves no 4-bit numbers; 0 without any."""
     return (
         tf.zeros([], kind) if zero is None else _spread(cast(zero, np.dtype(kind.as_numpy_dtype)), shape, axis, block)
@@ -212,6 +220,15 @@ def _quantize(
     if not tf.as_dtype(dtype).is_integer:
         return cast(ratio, dtype, bool(saturate))
     return _to_integer(tf.round(tf.cast(ratio, tf.float32)) + _zeros(zero, shape, axis, block_size, tf.float32), dtype)
+
+
+@operator("DynamicQuantizeLinear")
+def _dynamic_quantize(x: Raw) -> tuple[Raw, ...]:
+    low, high = tf.minimum(tf.reduce_min(x), 0), tf.maximum(tf.reduce_max(x), 0)
+    scale = tf.where(low == high, tf.ones_like(low), high - low) / 255
+    zero = tf.round(tf.clip_by_value(-low / scale, 0, 255))
+    quantized = tf.clip_by_value(tf.round(x / scale) + zero, 0, 255)
+    return tf.cast(quantized, tf.uint8), scale, tf.cast(zero, tf.uint8)
 
 
 @operator("DequantizeLinear")

@@ -18,8 +18,9 @@ from levelbench.frameworks.shared.operators import Host
 from levelbench.frameworks.shared.windows import Window, Windows, counts_of
 from levelbench.frameworks.tensorflow.arrays import Raw, wide
 from levelbench.frameworks.tensorflow.operators.elementwise import requantise, shifted
-from levelbench.frameworks.tensorflow.operators.registry import by_channel, operator, refuse, sizes_of, table
+from levelbench.frameworks.tensorflow.operators.registry import by_channel, maker, operator, refuse, sizes_of, table
 from levelbench.frameworks.tensorflow.operators.shapes import padded
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 
@@ -162,7 +163,8 @@ def _col2im(columns: Raw, image: Host, block: Host, *, node: OperatorNode) -> Ra
 def _pooled(kind: str, x: Raw, windows: Windows, fill: Any) -> Raw:
     """The maximum or mean of each window of the input, padded with ``fill``."""
     sizes = sizes_of(x)[2:]
-    if set(windows.dilations) != {1} or len(sizes) > 3 or not x.dtype.is_floating:
+    gaps = any(stride > size for stride, size in zip(windows.strides, windows.kernel, strict=True))
+    if gaps or set(windows.dilations) != {1} or len(sizes) > 3 or not x.dtype.is_floating:
         elements = _elements(x, windows, fill)
         return tf.reduce_max(elements, -1) if kind == "MAX" else tf.reduce_mean(elements, -1)
     ready = _channels_last(padded(x, [(0, 0), (0, 0), *_pads(windows, sizes)], fill))
@@ -248,3 +250,28 @@ def _max_unpool(x: Raw, indices: Raw, shape: Host | None = None, *, node: Operat
     if shape is None:
         return full
     return padded(full, [(0, int(want) - have) for want, have in zip(shape, [*outer, *inner], strict=True)], 0)
+
+
+@maker("NonMaxSuppression")
+def _non_max_suppression(node: OperatorNode) -> Function:
+    """The best boxes that do not overlap too much, one class of one batch after another."""
+    centred = bool(node["center_point_box"])
+
+    def chosen(
+        boxes: Raw, scores: Raw, most: Host | None = None, overlap: Host | None = None, least: Host | None = None
+    ) -> Raw:
+        limit, threshold = (0 if each is None or not each.size else each.item() for each in (most, overlap))
+        lowest = -np.inf if least is None or not least.size else float(least.item())
+        if centred:
+            middle, half = boxes[..., :2], boxes[..., 2:] / 2
+            boxes = tf.concat([middle - half, middle + half], -1)
+        found = []
+        for batch, label in np.ndindex(*sizes_of(scores)[:2]):
+            kept = tf.image.non_max_suppression(
+                boxes[batch], scores[batch, label], max(int(limit), 0), threshold, lowest
+            )
+            where = tf.stack([tf.fill(tf.shape(kept), batch), tf.fill(tf.shape(kept), label), kept], 1)
+            found.append(tf.cast(where, tf.int64))
+        return tf.concat(found, 0)
+
+    return chosen
