@@ -220,7 +220,7 @@ def pair(a: Any, b: Any) -> tuple[Raw, Raw, type[TensorArray]]:
     """Two tensors of one type, and the class of what follows from them; a number takes the type of an array."""
     weak_a, weak_b = _is_weak(a), _is_weak(b)
     if weak_a and weak_b:
-        return tf.cast(raw(a), tf.float64), tf.cast(raw(b), tf.float64), WeakNumber
+        return _double(a), _double(b), WeakNumber
     if weak_a:
         second = raw(b)
         return _like(a, second), second if _keeps(a, second) else tf.cast(second, tf.float64), TensorArray
@@ -232,6 +232,10 @@ def pair(a: Any, b: Any) -> tuple[Raw, Raw, type[TensorArray]]:
         common = _promoted(first.dtype, second.dtype)
         first, second = tf.cast(first, common), tf.cast(second, common)
     return first, second, TensorArray
+
+
+def _double(number: Any) -> Raw:
+    return number.tensor if isinstance(number, WeakNumber) else tf.constant(number, tf.float64)
 
 
 def _is_weak(value: Any) -> bool:
@@ -282,8 +286,7 @@ def unary(function: Function) -> Function:
     """A function of tensors as one of arrays that keeps the class of its argument."""
 
     def call(x: Array) -> Array:
-        kind = WeakNumber if type(x) in (float, int, WeakNumber) else TensorArray
-        return kind(function(raw(x)))
+        return WeakNumber(function(_double(x))) if _is_weak(x) else TensorArray(function(raw(x)))
 
     return call
 

@@ -25,7 +25,7 @@ def refusals(title: str) -> Iterator[None]:
     """Inside, TensorFlow's refusals of a type or shape become ``UnsupportedError``."""
     try:
         yield
-    except (tf.errors.NotFoundError, tf.errors.UnimplementedError) as error:
+    except (tf.errors.NotFoundError, tf.errors.UnimplementedError, LookupError) as error:
         raise _refused(title, error) from error
     except (tf.errors.InvalidArgumentError, TypeError) as error:
         if not any(each in str(error) for each in _NO_KERNEL):

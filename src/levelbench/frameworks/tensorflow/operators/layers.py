@@ -77,6 +77,25 @@ def _layer_normalization(
     return y if bias is None else y + bias, tf.cast(mean, stash), tf.cast(inverse, stash)
 
 
+@operator("RMSNormalization")
+def _rms_normalization(x: Raw, scale: Raw, *, axis: int, epsilon: float, stash_type: int) -> Raw:
+    rank = len(x.shape)
+    values = x if x.dtype == tf.float64 else tf.cast(x, tf.as_dtype(numpy_dtype(stash_type)))
+    mean = tf.reduce_mean(values * values, list(range(axis % rank, rank)), True)
+    return tf.cast(values * tf.math.rsqrt(mean + epsilon), scale.dtype) * scale
+
+
+@operator("GroupNormalization")
+def _group_normalization(x: Raw, scale: Raw, bias: Raw, *, node: OperatorNode, num_groups: int, epsilon: float) -> Raw:
+    """Scale and bias are per channel; before opset 21 they are per group."""
+    shape, kind = sizes_of(x), wide(x).dtype
+    y = _standardised(tf.reshape(wide(x), [shape[0], num_groups, -1]), [2], epsilon)
+    scale, bias = tf.cast(scale, kind), tf.cast(bias, kind)
+    if node.opset < 21:
+        return tf.cast(tf.reshape(y * scale[:, None] + bias[:, None], shape), x.dtype)
+    return tf.cast(tf.reshape(y, shape) * by_channel(scale, len(shape)) + by_channel(bias, len(shape)), x.dtype)
+
+
 @operator("LRN")
 def _lrn(x: Raw, *, alpha: float, beta: float, bias: float, size: int) -> Raw:
     values, before = wide(x), (size - 1) // 2

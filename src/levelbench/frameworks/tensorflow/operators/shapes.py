@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from levelbench.frameworks.shared.operators import Host, constant_of
-from levelbench.frameworks.tensorflow.arrays import DTYPES, Raw, no_type
+from levelbench.frameworks.tensorflow.arrays import DTYPES, Raw, needs_value, no_type
 from levelbench.frameworks.tensorflow.operators.registry import maker, operator, refuse, sizes_of, table
 from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
@@ -96,7 +96,12 @@ def _pad(node: OperatorNode) -> Function:
                     inner = np.arange(shape[axis])[max(-before, 0) : shape[axis] + min(behind, 0)]
                     x = tf.gather(x, np.pad(inner, (max(before, 0), max(behind, 0)), mode), axis=axis)
             return x
-        return padded(x, width, 0 if value is None else tf.reshape(value, []))
+        zeros = padded(x, width, 0)
+        if value is None:
+            return zeros
+        # TensorFlow's padding has no gradient for the value.
+        inside = padded(tf.ones(shape, tf.bool), width, False)
+        return tf.where(inside, zeros, tf.reshape(value, []))
 
     return pad
 
@@ -199,18 +204,17 @@ def _unique(x: Raw, *, axis: int | None = None, sorted: int) -> tuple[Raw, ...]:
     at = 0 if axis is None else axis
     flat = tf.reshape(x, [-1]) if axis is None else x
     found = tf.raw_ops.UniqueWithCountsV2(x=flat, axis=[at], out_idx=tf.int64)
-    values, inverse, counts = found.y, found.idx, found.count
-    if not hasattr(values, "numpy"):
-        raise refuse(OperatorNode("Unique", (), ()), "its output shape depends on values", "use mode eager")
-    total, held = values.shape[at], np.asarray(inverse.numpy())
+    if not hasattr(found.y, "numpy"):
+        raise needs_value("the shape of Unique")
+    total, held = found.y.shape[at], found.idx.numpy()
     first = np.array([np.argmax(held == each) for each in range(total)], np.int64)
-    if not sorted:
-        return values, tf.constant(first), inverse, counts
-    rows = np.moveaxis(values.numpy(), at, 0).reshape(total, -1)
-    order = np.lexsort(rows.T[::-1]) if total else np.zeros(0, np.int64)
+    order = np.arange(total)
+    if sorted and total:
+        order = np.lexsort(np.moveaxis(found.y.numpy(), at, 0).reshape(total, -1).T[::-1])
     places = tf.constant(np.argsort(order))
-    chosen = tf.gather(values, order, axis=at)
-    return chosen, tf.constant(first[order]), tf.gather(places, inverse), tf.gather(counts, order)
+    # Gathered from the input, so that they have a gradient.
+    values = tf.gather(flat, first[order], axis=at)
+    return values, tf.constant(first[order]), tf.gather(places, found.idx), tf.gather(found.count, order)
 
 
 # Constants.

@@ -66,15 +66,15 @@ def _convolved(
     weight = _dilated(weight, dilations)
     kernel = tf.transpose(weight, [*range(2, rank + 2), 1, 0])
     last = _channels_last(x)
-    if group == 1:
-        return _channels_first(tf.nn.convolution(last, kernel, list(strides), "VALID"))
     channels = sizes_of(weight)[1]
-    if channels == 1 and rank == 2 and len(set(strides)) == 1:
+    if group > 1 and channels == 1 and rank == 2 and len(set(strides)) == 1:
         # (kernel..., group, M / group)
         by_group = tf.reshape(kernel, [*sizes_of(kernel)[:2], group, -1])
         return _channels_first(tf.nn.depthwise_conv2d(last, by_group, [1, *strides, 1], "VALID"))
-    parts = zip(tf.split(last, group, -1), tf.split(kernel, group, -1), strict=True)
-    return _channels_first(tf.concat([tf.nn.convolution(a, b, list(strides), "VALID") for a, b in parts], -1))
+    parts = zip(tf.split(last, group, -1), tf.split(kernel, group, -1), strict=True) if group > 1 else [(last, kernel)]
+    named = ("NWC", "NHWC", "NDHWC")[rank - 1]
+    found = [tf.nn.convolution(a, b, list(strides), "VALID", data_format=named) for a, b in parts]
+    return _channels_first(tf.concat(found, -1) if group > 1 else found[0])
 
 
 def _convolve(node: OperatorNode, x: Raw, weight: Raw) -> Raw:
