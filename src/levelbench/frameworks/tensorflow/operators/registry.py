@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from levelbench.frameworks.shared import resize, sequences  # noqa: F401  # they register shared operators, too
+from levelbench.frameworks.shared import resize, sampling, sequences  # noqa: F401  # they register shared operators, too
 from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, Makers, SharedMaker, with_attributes
 from levelbench.frameworks.tensorflow.arrays import TensorArray, einsum, matmul, numpy_dtype, raw, take, wrapped, xp
 from levelbench.operators.contract import Array, Function
