@@ -46,7 +46,8 @@ def gemm(dtype: str) -> GemmMaker:
 class TensorFlowBackend(Float32Backend):
     """TensorFlow on the CPU, with deterministic kernels.
 
-    Opening it configures the process: accelerators are hidden from TensorFlow, which would place kernels there.
+    Opening it configures the process: accelerators are hidden from TensorFlow, which would place kernels there, and it
+    takes as many threads as ``OMP_NUM_THREADS`` says, which it does not read by itself.
     """
 
     modes = TensorFlowFramework.modes
@@ -56,10 +57,13 @@ class TensorFlowBackend(Float32Backend):
         self._name = device
         tf.config.experimental.enable_op_determinism()
         try:
-            tf.config.set_visible_devices([], "GPU")
-        except RuntimeError as error:
-            if tf.config.list_physical_devices("GPU"):
-                raise UnsupportedError("TensorFlow on the CPU", str(error), "open it before using its GPU") from error
+            if threads := os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip():
+                tf.config.threading.set_intra_op_parallelism_threads(int(threads))
+                tf.config.threading.set_inter_op_parallelism_threads(int(threads))
+            if tf.config.get_visible_devices("GPU"):
+                tf.config.set_visible_devices([], "GPU")
+        except (RuntimeError, ValueError) as error:
+            raise UnsupportedError("TensorFlow on the CPU", str(error), "open it before TensorFlow is used") from error
         self._generator = tf.random.Generator.from_seed(0, alg="philox")
 
     def executor_of(
