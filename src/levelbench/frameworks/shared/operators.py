@@ -499,6 +499,25 @@ def _samples(
     return places, weights, real
 
 
+def class_loss(xp: ModuleType, node: OperatorNode, log_probability: Array, target: Array, weight: Array) -> Array:
+    """The loss for log-probabilities of shape (N, C, d...) and targets of shape (N, d...), with weights of classes."""
+    ignored = node.get("ignore_index")
+    kept = xp.ones_like(target, dtype=xp.bool) if ignored is None else target != ignored
+    # The ignored index need not be a valid class.
+    index = xp.where(kept, target, 0)
+    chosen = xp.take_along_axis(log_probability, xp.expand_dims(index, axis=1), axis=1)[:, 0]
+    weights = xp.where(kept, xp.ones_like(chosen) if weight is None else weight[index], 0)
+    losses = -chosen * weights
+    match node["reduction"]:
+        case "none":
+            return losses
+        case "sum":
+            return xp.sum(losses)
+    if weight is None and ignored is None:
+        return xp.mean(losses)
+    return xp.sum(losses) / xp.sum(weights)
+
+
 # N-gram counts, and optimizers as operators.
 
 

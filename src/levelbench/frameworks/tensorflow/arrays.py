@@ -429,36 +429,34 @@ def _mean(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
     return TensorArray(tf.cast(tf.reduce_mean(wide(tensor), axis, keepdims), tensor.dtype))
 
 
-def _prod(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
-    return TensorArray(tf.reduce_prod(x.tensor, axis, keepdims))
-
-
 def _argmax(x: Array, axis: int | None = None, keepdims: bool = False, function: Function = tf.argmax) -> Array:
     found = function(tf.reshape(x.tensor, [-1]) if axis is None else x.tensor, axis or 0, output_type=tf.int64)
     return TensorArray(tf.expand_dims(found, axis) if keepdims and axis is not None else found)
-
-
-def argsort(x: Array, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-    """The positions of the elements in order, equal ones as they come."""
-    order = tf.argsort(x.tensor, axis, "DESCENDING" if descending else "ASCENDING", stable=stable)
-    return TensorArray(tf.cast(order, tf.int64))
 
 
 def _norm(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
     return TensorArray(tf.sqrt(tf.reduce_sum(tf.square(x.tensor), axis, keepdims)))
 
 
-# Shapes and indices.
+# Shapes and indices: TensorFlow's own NumPy functions, where they add nothing to a call.
+
+
+def _of_numpy(name: str) -> Function:
+    function = getattr(tf.experimental.numpy, name)
+    return lambda x, *given, **named: TensorArray(function(raw(x), *[_plain(each) for each in given], **named))
+
+
+def _plain(value: Any) -> Any:
+    return value.tensor if isinstance(value, TensorArray) else value
+
+
+def _argsort(x: Array, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    order = tf.argsort(x.tensor, axis, "DESCENDING" if descending else "ASCENDING", stable=stable)
+    return TensorArray(tf.cast(order, tf.int64))
 
 
 def _permute(x: Array, axes: Sequence[int]) -> Array:
     return TensorArray(tf.transpose(x.tensor, list(axes)))
-
-
-def _moveaxis(x: Array, source: int, destination: int) -> Array:
-    order = [at for at in range(x.ndim) if at != source % x.ndim]
-    order.insert(destination % x.ndim, source % x.ndim)
-    return _permute(x, order)
 
 
 def _expand(x: Array, axis: int | Sequence[int] = 0) -> Array:
@@ -470,10 +468,6 @@ def _expand(x: Array, axis: int | Sequence[int] = 0) -> Array:
     return TensorArray(tensor)
 
 
-def _squeeze(x: Array, axis: Axes = None) -> Array:
-    return TensorArray(tf.squeeze(x.tensor, axis))
-
-
 def _joined(function: Function) -> Function:
     def call(arrays: Sequence[Array], axis: int = 0) -> Array:
         tensors = [raw(each) for each in arrays]
@@ -483,27 +477,9 @@ def _joined(function: Function) -> Function:
     return call
 
 
-def _reversed(x: Array, axis: Axes = None) -> Array:
-    axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-    return TensorArray(tf.reverse(x.tensor, [each % x.ndim for each in axes]))
-
-
-def _triangle(upper: bool) -> Function:
-    def call(x: Array, k: int = 0) -> Array:
-        rows, columns = x.shape[-2:]
-        distance = np.arange(columns) - np.arange(rows)[:, None]
-        return TensorArray(tf.where(distance >= k if upper else distance <= k, x.tensor, tf.zeros_like(x.tensor)))
-
-    return call
-
-
 def take(x: Array, indices: Array, axis: int = 0) -> Array:
     """The slices at ``indices``, which must not be negative."""
     return TensorArray(tf.gather(raw(x), raw(indices), axis=axis))
-
-
-def _take_along(x: Array, indices: Array, axis: int = -1) -> Array:
-    return TensorArray(tf.experimental.numpy.take_along_axis(x.tensor, raw(indices), axis))
 
 
 def _full(shape: Any, value: Any, dtype: Any = None) -> Array:
@@ -576,12 +552,13 @@ xp.__dict__.update(
         **{name: binary(function) for name, function in _BINARY.items()},
         **{name: np.dtype(name) for name in _PLAIN},
         **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
-        "all": TensorArray.all,
-        "any": TensorArray.any,
+        **{name: _of_numpy(name) for name in ("flip", "moveaxis", "prod", "repeat", "squeeze", "take_along_axis")},
+        **{name: _of_numpy(name) for name in ("tril", "triu")},
+        **{name: getattr(TensorArray, name) for name in ("all", "any", "max", "min", "reshape")},
         "arange": _arange,
         "argmax": _argmax,
         "argmin": lambda x, axis=None, keepdims=False: _argmax(x, axis, keepdims, tf.argmin),
-        "argsort": argsort,
+        "argsort": _argsort,
         "asarray": _asarray,
         "astype": astype,
         "broadcast_to": lambda x, shape: TensorArray(tf.broadcast_to(x.tensor, shape)),
@@ -590,32 +567,20 @@ xp.__dict__.update(
         "expand_dims": _expand,
         "eye": lambda n, m=None, dtype=None: TensorArray(tf.constant(np.eye(n, m, dtype=dtype or np.float32))),
         "finfo": ml_dtypes.finfo,
-        "flip": _reversed,
         "full": _full,
         "full_like": _full_like,
         "iinfo": ml_dtypes.iinfo,
         "inf": float("inf"),
         "isdtype": _isdtype,
         "matmul": matmul,
-        "matrix_transpose": lambda x: x.mT,
-        "max": TensorArray.max,
         "mean": _mean,
-        "min": TensorArray.min,
-        "moveaxis": _moveaxis,
         "nan": float("nan"),
         "ones": lambda shape, dtype=None: _full(shape, 1, dtype or np.float32),
         "ones_like": _like_of(1),
         "permute_dims": _permute,
-        "prod": _prod,
-        "repeat": lambda x, repeats, axis=None: TensorArray(tf.repeat(x.tensor, repeats, axis)),
-        "reshape": lambda x, shape: x.reshape(shape),
-        "squeeze": _squeeze,
         "stack": _joined(tf.stack),
         "sum": _sum,
         "take": take,
-        "take_along_axis": _take_along,
-        "tril": _triangle(False),
-        "triu": _triangle(True),
         "where": _where,
         "zeros": lambda shape, dtype=None: _full(shape, 0, dtype or np.float32),
         "zeros_like": _like_of(0),

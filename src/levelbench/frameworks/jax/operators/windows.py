@@ -6,9 +6,7 @@ which may be negative; XLA takes exactly these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,13 +21,6 @@ from levelbench.frameworks.shared.windows import Window, Windows, counts_of
 from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
-
-def _pads(windows: Windows, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """The padding before and after each axis, including what the last window needs beyond it."""
-    needed = windows.needed(sizes)
-    return [(before, max(behind, given)) for (before, behind), given in zip(needed, windows.after, strict=True)]
-
-
 # Convolutions of any number of spatial axes: Conv, ConvTranspose, quantised and causal ones, Col2Im. All use XLA's
 # general convolution. A transposed one dilates the input by the strides and flips the kernel.
 
@@ -41,7 +32,7 @@ def _convolve(node: OperatorNode, x: Array, weight: Array) -> Array:
         x,
         weight,
         windows.strides,
-        _pads(windows, x.shape[2:]),
+        windows.padding(x.shape[2:]),
         rhs_dilation=windows.dilations,
         feature_group_count=int(node["group"]),
         precision=PRECISION,
@@ -135,7 +126,7 @@ def _col2im(columns: Array, image: Host, block: Host, *, node: OperatorNode) -> 
         shape = [1] * (2 * count)
         shape[axis], shape[count + axis] = sizes[axis], windows.out[axis]
         where.append((windows.places(axis).T + windows.before[axis]).reshape(shape))
-    pads = _pads(windows, spatial)
+    pads = windows.padding(spatial)
     padded = [length + sum(each) for each, length in zip(pads, spatial, strict=True)]
     full = jnp.zeros((n, channels, *padded), columns.dtype).at[(slice(None), slice(None), *where)].add(blocks)
     inner = [slice(before, before + length) for before, length in zip(windows.before, spatial, strict=True)]
@@ -162,7 +153,7 @@ def _reduce(x: Array, start: Host, function: Function, windows: Windows) -> Arra
         function,
         (1, 1, *windows.kernel),
         (1, 1, *windows.strides),
-        ((0, 0), (0, 0), *_pads(windows, x.shape[2:])),
+        ((0, 0), (0, 0), *windows.padding(x.shape[2:])),
         window_dilation=(1, 1, *windows.dilations),
     )
 
@@ -170,7 +161,7 @@ def _reduce(x: Array, start: Host, function: Function, windows: Windows) -> Arra
 def _elements(x: Array, windows: Windows, fill: Array) -> Array:
     """(N, C, outputs..., kernel elements): the windows, where ``reduce_window`` has no derivative."""
     padded = lax.pad(
-        x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in _pads(windows, x.shape[2:]))]
+        x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in windows.padding(x.shape[2:]))]
     )
     count = x.ndim - 2
     where = []
@@ -180,20 +171,6 @@ def _elements(x: Array, windows: Windows, fill: Array) -> Array:
         where.append((windows.places(axis) + windows.before[axis]).reshape(shape))
     found = padded[(slice(None), slice(None), *where)]
     return found.reshape(*found.shape[: 2 + count], -1)
-
-
-def _positions(shape: tuple[int, ...], windows: Windows, column_major: bool) -> Array:
-    """(outputs..., kernel elements): the index of each element within its channel, row-major or column-major."""
-    count = len(windows.kernel)
-    steps = [1] * count
-    for axis in range(1, count) if column_major else range(count - 2, -1, -1):
-        steps[axis] = steps[axis - 1] * shape[axis - 1] if column_major else steps[axis + 1] * shape[axis + 1]
-    total: Any = 0
-    for axis in range(count):
-        spread = [1] * (2 * count)
-        spread[axis], spread[count + axis] = windows.out[axis], windows.kernel[axis]
-        total = total + (windows.places(axis) * steps[axis]).reshape(spread)
-    return total.reshape(*windows.out, -1)
 
 
 @operator("MaxPool")
@@ -207,7 +184,7 @@ def _max_pool(x: Array, *, node: OperatorNode, storage_order: int = 0) -> Array 
     if not indexed:
         return jnp.max(elements, -1)
     chosen = jnp.argmax(elements, -1, keepdims=True)
-    positions = jnp.broadcast_to(_positions(x.shape[2:], windows, bool(storage_order)), elements.shape)
+    positions = jnp.broadcast_to(windows.positions(x.shape[2:], bool(storage_order)), elements.shape)
     inside = jnp.take_along_axis(positions, chosen, -1)[..., 0]
     channel = jnp.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
     values = jnp.take_along_axis(elements, chosen, -1)[..., 0]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from levelbench.frameworks.shared.operators import Host, reduction_axes
-from levelbench.frameworks.tensorflow.arrays import Raw, einsum, matmul, wide, xp
+from levelbench.frameworks.shared.operators import Host, class_loss, reduction_axes
+from levelbench.frameworks.tensorflow.arrays import Raw, TensorArray, einsum, matmul, wide, xp
 from levelbench.frameworks.tensorflow.operators.registry import maker, on_arrays, operator, sizes_of, table
-from levelbench.operators.contract import Function
+from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
 table(Det=tf.linalg.det)
@@ -125,36 +126,20 @@ def _top_k(x: Raw, k: Host, *, axis: int, largest: int) -> tuple[Raw, ...]:
 # NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, with class weights and an index to ignore.
 
 
-def _loss(node: OperatorNode, log_probability: Raw, target: Raw, weight: Raw) -> Raw:
-    """The loss for log-probabilities of shape (N, C, d...) and targets of shape (N, d...)."""
-    ignored = node.get("ignore_index")
-    kept = tf.ones_like(target, tf.bool) if ignored is None else target != tf.constant(ignored, target.dtype)
-    # The ignored index need not be a valid class.
-    index = tf.where(kept, target, tf.zeros_like(target))
-    last = tf.transpose(log_probability, [0, *range(2, len(log_probability.shape)), 1])
-    chosen = tf.gather(last, index, batch_dims=len(index.shape))
-    weights = tf.ones_like(chosen) if weight is None else tf.gather(weight, index)
-    weights = tf.where(kept, weights, tf.zeros_like(weights))
-    losses = -chosen * weights
-    match node["reduction"]:
-        case "none":
-            return losses
-        case "sum":
-            return tf.reduce_sum(losses)
-    if weight is None and ignored is None:
-        return tf.reduce_mean(losses)
-    return tf.reduce_sum(losses) / tf.reduce_sum(weights)
+def _negative_log_likelihood(node: OperatorNode, x: Array, target: Array, weight: Array | None = None) -> Array:
+    return class_loss(xp, node, x, target, weight)
 
 
-table(
-    NegativeLogLikelihoodLoss=lambda x, target, weight=None, *, node: _loss(node, x, target, weight),
-)
+def _softmax_cross_entropy(node: OperatorNode) -> Function:
+    def loss(scores: Array, labels: Array, weight: Array | None = None) -> tuple[Array, ...]:
+        log_probability = TensorArray(tf.nn.log_softmax(scores.tensor, 1))
+        return class_loss(xp, node, log_probability, labels, weight), log_probability
+
+    return loss
 
 
-@operator("SoftmaxCrossEntropyLoss")
-def _softmax_cross_entropy(scores: Raw, labels: Raw, weight: Raw = None, *, node: OperatorNode) -> tuple[Raw, ...]:
-    log_probability = tf.nn.log_softmax(scores, 1)
-    return _loss(node, log_probability, labels, weight), log_probability
+on_arrays("NegativeLogLikelihoodLoss", lambda node: partial(_negative_log_likelihood, node))
+on_arrays("SoftmaxCrossEntropyLoss", _softmax_cross_entropy)
 
 
 # DFT and STFT. ONNX stores complex numbers as pairs of reals along the last axis.

@@ -24,12 +24,6 @@ from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 
-def _pads(windows: Windows, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """The padding before and after each axis, including what the last window needs beyond it."""
-    needed = windows.needed(sizes)
-    return [(before, max(behind, given)) for (before, behind), given in zip(needed, windows.after, strict=True)]
-
-
 def _channels_last(x: Raw) -> Raw:
     return tf.transpose(x, [0, *range(2, len(x.shape)), 1])
 
@@ -80,7 +74,7 @@ def _convolved(
 def _convolve(node: OperatorNode, x: Raw, weight: Raw) -> Raw:
     sizes = sizes_of(x)[2:]
     windows = Window.of(node).over(sizes, sizes_of(weight)[2:])
-    ready = padded(x, [(0, 0), (0, 0), *_pads(windows, sizes)], 0)
+    ready = padded(x, [(0, 0), (0, 0), *windows.padding(sizes)], 0)
     return _convolved(node, ready, weight, windows.strides, windows.dilations, int(node["group"]))
 
 
@@ -144,7 +138,7 @@ def _col2im(columns: Raw, image: Host, block: Host, *, node: OperatorNode) -> Ra
     windows = Window.of(node).over(spatial, sizes)
     count = len(sizes)
     n, channels = sizes_of(columns)[0], sizes_of(columns)[1] // prod(sizes)
-    room = [length + sum(each) for each, length in zip(_pads(windows, spatial), spatial, strict=True)]
+    room = [length + sum(each) for each, length in zip(windows.padding(spatial), spatial, strict=True)]
     where: Any = 0
     for axis in range(count):
         along = [1] * (2 * count)
@@ -167,31 +161,19 @@ def _pooled(kind: str, x: Raw, windows: Windows, fill: Any) -> Raw:
     if gaps or set(windows.dilations) != {1} or len(sizes) > 3 or not x.dtype.is_floating:
         elements = _elements(x, windows, fill)
         return tf.reduce_max(elements, -1) if kind == "MAX" else tf.reduce_mean(elements, -1)
-    ready = _channels_last(padded(x, [(0, 0), (0, 0), *_pads(windows, sizes)], fill))
+    ready = _channels_last(padded(x, [(0, 0), (0, 0), *windows.padding(sizes)], fill))
     return _channels_first(tf.nn.pool(ready, list(windows.kernel), kind, list(windows.strides), "VALID"))
 
 
 def _elements(x: Raw, windows: Windows, fill: Any) -> Raw:
     """(N, C, outputs..., kernel elements)."""
     sizes = sizes_of(x)[2:]
-    found = padded(x, [(0, 0), (0, 0), *_pads(windows, sizes)], fill)
+    found = padded(x, [(0, 0), (0, 0), *windows.padding(sizes)], fill)
     count = len(sizes)
     for axis in range(count):
         found = tf.gather(found, windows.places(axis) + windows.before[axis], axis=2 + 2 * axis)
     order = [0, 1, *range(2, 2 + 2 * count, 2), *range(3, 3 + 2 * count, 2)]
     return tf.reshape(tf.transpose(found, order), [*sizes_of(x)[:2], *windows.out, prod(windows.kernel)])
-
-
-def _positions(shape: Sequence[int], windows: Windows, column_major: bool) -> Host:
-    """(outputs..., kernel elements): the index of each element within its channel, row-major or column-major."""
-    count = len(windows.kernel)
-    total: Any = 0
-    for axis in range(count):
-        spread = [1] * (2 * count)
-        spread[axis], spread[count + axis] = windows.out[axis], windows.kernel[axis]
-        step = prod(shape[:axis] if column_major else shape[axis + 1 :])
-        total = total + (windows.places(axis) * step).reshape(spread)
-    return np.reshape(total, (*windows.out, -1))
 
 
 def _lowest(x: Raw) -> Any:
@@ -206,7 +188,7 @@ def _max_pool(x: Raw, *, node: OperatorNode, storage_order: int = 0) -> Raw | tu
         return _pooled("MAX", x, windows, _lowest(x))
     elements = _elements(x, windows, _lowest(x))
     chosen = tf.argmax(elements, -1)
-    positions = tf.broadcast_to(tf.constant(_positions(shape[2:], windows, bool(storage_order))), elements.shape)
+    positions = tf.broadcast_to(tf.constant(windows.positions(shape[2:], bool(storage_order))), elements.shape)
     depth = len(shape)
     inside = tf.gather(positions, chosen, batch_dims=depth)
     channel = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * (depth - 2)) * prod(shape[2:])
