@@ -7,7 +7,7 @@ traced by ``tf.function`` has the sizes of the trace; asking for a value or size
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, reduce
 from math import prod
 from types import ModuleType
@@ -155,34 +155,6 @@ class TensorArray:
         if any(isinstance(each, TensorArray | np.ndarray | list) or tf.is_tensor(each) for each in keys):
             return TensorArray(_gathered(self, keys))
         return TensorArray(self.tensor[tuple(int(each) if isinstance(each, np.integer) else each for each in keys)])
-
-    def sum(self, axis: Axes = None, keepdims: bool = False) -> TensorArray:
-        """The sum over ``axis``; of booleans and small integers in int64."""
-        return _sum(self, axis, keepdims)
-
-    def mean(self, axis: Axes = None, keepdims: bool = False) -> TensorArray:
-        """The mean over ``axis``."""
-        return _mean(self, axis, keepdims)
-
-    def max(self, axis: Axes = None, keepdims: bool = False) -> TensorArray:
-        """The maximum over ``axis``."""
-        return TensorArray(tf.reduce_max(self.tensor, axis, keepdims))
-
-    def min(self, axis: Axes = None, keepdims: bool = False) -> TensorArray:
-        """The minimum over ``axis``."""
-        return TensorArray(tf.reduce_min(self.tensor, axis, keepdims))
-
-    def any(self, axis: Axes = None, keepdims: bool = False) -> TensorArray:
-        """Whether any element along ``axis`` is not zero."""
-        return TensorArray(tf.reduce_any(tf.cast(self.tensor, tf.bool), axis, keepdims))
-
-    def all(self, axis: Axes = None, keepdims: bool = False) -> TensorArray:
-        """Whether no element along ``axis`` is zero."""
-        return TensorArray(tf.reduce_all(tf.cast(self.tensor, tf.bool), axis, keepdims))
-
-    def argmax(self, axis: int | None = None) -> TensorArray:
-        """The position of the first maximum."""
-        return _argmax(self, axis)
 
 
 class WeakNumber(TensorArray):
@@ -438,6 +410,27 @@ def _norm(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
     return TensorArray(tf.sqrt(tf.reduce_sum(tf.square(x.tensor), axis, keepdims)))
 
 
+def _reduced(function: Function, kind: Any = None) -> Function:
+    def call(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
+        return TensorArray(function(x.tensor if kind is None else tf.cast(x.tensor, kind), axis, keepdims))
+
+    return call
+
+
+_METHODS: dict[str, Function] = {
+    "all": _reduced(tf.reduce_all, tf.bool),
+    "any": _reduced(tf.reduce_any, tf.bool),
+    "argmax": _argmax,
+    "max": _reduced(tf.reduce_max),
+    "mean": _mean,
+    "min": _reduced(tf.reduce_min),
+    "sum": _sum,
+}
+"""Reductions, which arrays have as methods, too."""
+for _name, _function in _METHODS.items():
+    setattr(TensorArray, _name, _function)
+
+
 # Shapes and indices: TensorFlow's own NumPy functions, where they add nothing to a call.
 
 
@@ -509,16 +502,15 @@ def _arange(start: int, stop: int | None = None, step: int = 1, dtype: Any = Non
 
 def _isdtype(dtype: Any, kind: str) -> bool:
     found = tf.as_dtype(np.dtype(dtype))
-    tests: dict[str, Callable[[], bool]] = {
-        "bool": lambda: found == tf.bool,
-        "integral": lambda: found.is_integer,
-        "real floating": lambda: found.is_floating,
-        "complex floating": lambda: found.is_complex,
-        "signed integer": lambda: found.is_integer and not found.is_unsigned,
-        "unsigned integer": lambda: found.is_integer and found.is_unsigned,
-        "numeric": lambda: found != tf.bool,
-    }
-    return bool(tests[kind]())
+    return {
+        "bool": found == tf.bool,
+        "integral": found.is_integer,
+        "real floating": found.is_floating,
+        "complex floating": found.is_complex,
+        "signed integer": found.is_integer and not found.is_unsigned,
+        "unsigned integer": found.is_integer and found.is_unsigned,
+        "numeric": found != tf.bool,
+    }[kind]
 
 
 # Products. Small integers are multiplied in 32 bits.
@@ -554,9 +546,9 @@ xp.__dict__.update(
         **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
         **{name: _of_numpy(name) for name in ("flip", "moveaxis", "prod", "repeat", "squeeze", "take_along_axis")},
         **{name: _of_numpy(name) for name in ("tril", "triu")},
-        **{name: getattr(TensorArray, name) for name in ("all", "any", "max", "min", "reshape")},
+        **_METHODS,
+        "reshape": TensorArray.reshape,
         "arange": _arange,
-        "argmax": _argmax,
         "argmin": lambda x, axis=None, keepdims=False: _argmax(x, axis, keepdims, tf.argmin),
         "argsort": _argsort,
         "asarray": _asarray,
@@ -573,13 +565,11 @@ xp.__dict__.update(
         "inf": float("inf"),
         "isdtype": _isdtype,
         "matmul": matmul,
-        "mean": _mean,
         "nan": float("nan"),
         "ones": lambda shape, dtype=None: _full(shape, 1, dtype or np.float32),
         "ones_like": _like_of(1),
         "permute_dims": _permute,
         "stack": _joined(tf.stack),
-        "sum": _sum,
         "take": take,
         "where": _where,
         "zeros": lambda shape, dtype=None: _full(shape, 0, dtype or np.float32),
