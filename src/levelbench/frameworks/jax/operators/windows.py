@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from levelbench.frameworks.jax.operators.elementwise import requantise, shifted
+from levelbench.frameworks.jax.operators.elementwise import cast
 from levelbench.frameworks.jax.operators.reductions import extreme
 from levelbench.frameworks.jax.operators.registry import PRECISION, maker, operator, table
 from levelbench.frameworks.shared.operators import Host
+from levelbench.frameworks.shared.quantisation import requantise, shifted
 from levelbench.frameworks.shared.windows import Window, Windows, counts_of
 from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
@@ -74,7 +75,7 @@ def _qlinear_conv(
     y = y if bias is None else y + _by_channel(bias, y.ndim)
     scales = _by_channel(weight_scale, y.ndim) if weight_scale.size > 1 else weight_scale.reshape(())
     scale = x_scale.reshape(()) * scales / y_scale.reshape(())
-    return requantise(y, scale, y_zero.reshape(()), y_zero.dtype)
+    return requantise(jnp, cast, y, scale, y_zero.reshape(()))
 
 
 @operator("ConvTranspose")

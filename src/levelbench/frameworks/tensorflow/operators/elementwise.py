@@ -6,7 +6,6 @@ zero at 0 for Abs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -14,10 +13,19 @@ import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
-from levelbench.frameworks.shared.operators import POINTWISE
-from levelbench.frameworks.tensorflow.arrays import DTYPES, Raw, no_type, numpy_dtype, xp
-from levelbench.frameworks.tensorflow.operators.registry import maker, on_arrays, operator, refuse, sizes_of, table
-from levelbench.operators.contract import DType, Function
+from levelbench.frameworks.shared.operators import POINTWISE, with_attributes
+from levelbench.frameworks.shared.quantisation import QUANTISED
+from levelbench.frameworks.tensorflow.arrays import DTYPES, Raw, TensorArray, no_type, numpy_dtype, xp
+from levelbench.frameworks.tensorflow.operators.registry import (
+    Maker,
+    maker,
+    on_arrays,
+    operator,
+    refuse,
+    sizes_of,
+    table,
+)
+from levelbench.operators.contract import Array, DType, Function
 from levelbench.operators.node import OperatorNode
 
 for _name, _standard in POINTWISE.items():
@@ -181,102 +189,16 @@ def _bit_cast(x: Raw, *, node: OperatorNode, to: int) -> Raw:
     return tf.bitcast(x, kind)
 
 
-# Quantisation. Products of quantised values are exact, in 32-bit integers.
+def cast_array(x: Array, dtype: DType, saturate: bool = True) -> Array:
+    """:func:`cast` of an array."""
+    return TensorArray(cast(x.tensor, dtype, saturate))
 
 
-def _spread(value: Raw, shape: Sequence[int], axis: int, block: int) -> Raw:
-    """A scale or zero point that broadcasts against an array of ``shape``."""
-    if not block:
-        count = value.shape.num_elements()
-        along = [-1 if at == axis % len(shape) else 1 for at in range(len(shape))]
-        return tf.reshape(value, [] if count == 1 else along)
-    return tf.gather(tf.repeat(value, block, axis), np.arange(shape[axis]), axis=axis)
+def _quantised(function: Function) -> Maker:
+    """The maker of a shared function of quantised values."""
+    given = {"xp": xp, "cast": cast_array, "dtype_of": numpy_dtype}
+    return lambda node: with_attributes(function, node, given)
 
 
-def _zeros(zero: Raw, shape: Sequence[int], axis: int, block: int, kind: Any) -> Raw:
-    """The zero points in a wide type, because TensorFlow moves no 4-bit numbers; 0 without any."""
-    return (
-        tf.zeros([], kind) if zero is None else _spread(cast(zero, np.dtype(kind.as_numpy_dtype)), shape, axis, block)
-    )
-
-
-@operator("QuantizeLinear")
-def _quantize(
-    x: Raw,
-    scale: Raw,
-    zero: Raw = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-    saturate: int = 1,
-    output_dtype: int = 0,
-    precision: int = 0,
-) -> Raw:
-    dtype = numpy_dtype(output_dtype) if output_dtype else np.dtype(np.uint8)
-    dtype = dtype if zero is None else np.dtype(zero.dtype.as_numpy_dtype)
-    compute = tf.as_dtype(numpy_dtype(precision)) if precision else scale.dtype
-    shape = sizes_of(x)
-    ratio = tf.cast(x, compute) / tf.cast(_spread(scale, shape, axis, block_size), compute)
-    if not tf.as_dtype(dtype).is_integer:
-        return cast(ratio, dtype, bool(saturate))
-    return _to_integer(tf.round(tf.cast(ratio, tf.float32)) + _zeros(zero, shape, axis, block_size, tf.float32), dtype)
-
-
-@operator("DynamicQuantizeLinear")
-def _dynamic_quantize(x: Raw) -> tuple[Raw, ...]:
-    low, high = tf.minimum(tf.reduce_min(x), 0), tf.maximum(tf.reduce_max(x), 0)
-    scale = tf.where(low == high, tf.ones_like(low), high - low) / 255
-    zero = tf.round(tf.clip_by_value(-low / scale, 0, 255))
-    quantized = tf.clip_by_value(tf.round(x / scale) + zero, 0, 255)
-    return tf.cast(quantized, tf.uint8), scale, tf.cast(zero, tf.uint8)
-
-
-@operator("DequantizeLinear")
-def _dequantize(
-    x: Raw, scale: Raw, zero: Raw = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
-) -> Raw:
-    # 32-bit integers are more precise than float32; differences of narrower integers are exact in float32.
-    wide = tf.int64 if x.dtype == tf.int32 else tf.float32
-    shape = sizes_of(x)
-    shifted = cast(x, np.dtype(wide.as_numpy_dtype)) - _zeros(zero, shape, axis, block_size, wide)
-    product = tf.cast(shifted, tf.float32) * tf.cast(_spread(scale, shape, axis, block_size), tf.float32)
-    return cast(product, numpy_dtype(output_dtype) if output_dtype else np.dtype(scale.dtype.as_numpy_dtype))
-
-
-def shifted(x: Raw, zero: Raw, axis: int) -> Raw:
-    """``x - zero`` in int32; several zero points run along ``axis``."""
-    wide = tf.cast(x, tf.int32)
-    if zero is None:
-        return wide
-    zeros, rank = tf.cast(zero, tf.int32), len(x.shape)
-    if len(zeros.shape) == 1 and zeros.shape[0] > 1:
-        zeros = tf.reshape(zeros, [-1 if at == axis % rank else 1 for at in range(rank)])
-    elif zeros.shape.num_elements() == 1:
-        zeros = tf.reshape(zeros, [])
-    return wide - zeros
-
-
-def requantise(product: Raw, scale: Raw, zero: Raw) -> Raw:
-    """``round(product * scale) + zero``, clipped to the type of ``zero``."""
-    scaled = tf.round(tf.cast(product, tf.float32) * scale)
-    return _to_integer(scaled + tf.cast(zero, tf.float32), np.dtype(zero.dtype.as_numpy_dtype))
-
-
-def _to_integer(value: Raw, dtype: DType) -> Raw:
-    most = ml_dtypes.iinfo(dtype)
-    return cast(tf.clip_by_value(value, float(most.min), float(most.max)), dtype)
-
-
-@operator("MatMulInteger")
-def _matmul_integer(a: Raw, b: Raw, a_zero: Raw = None, b_zero: Raw = None) -> Raw:
-    return tf.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
-
-
-@operator("QLinearMatMul")
-def _qlinear_matmul(
-    a: Raw, a_scale: Raw, a_zero: Raw, b: Raw, b_scale: Raw, b_zero: Raw, y_scale: Raw, y_zero: Raw
-) -> Raw:
-    product = tf.matmul(shifted(a, a_zero, -2), shifted(b, b_zero, -1))
-    rows = tf.cast(a_scale, tf.float32)
-    rows = rows[:, None] if len(rows.shape) == 1 and rows.shape[0] > 1 else rows
-    return requantise(product, rows * tf.cast(b_scale, tf.float32) / tf.cast(y_scale, tf.float32), y_zero)
+for _name, _function in QUANTISED.items():
+    on_arrays(_name, _quantised(_function))

@@ -7,6 +7,7 @@ TensorFlow's kernels for the CPU take the channels last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,12 +16,21 @@ import numpy as np
 import tensorflow as tf
 
 from levelbench.frameworks.shared.operators import Host
+from levelbench.frameworks.shared.quantisation import requantise, shifted
 from levelbench.frameworks.shared.windows import Window, Windows, counts_of
-from levelbench.frameworks.tensorflow.arrays import Raw, wide
-from levelbench.frameworks.tensorflow.operators.elementwise import requantise, shifted
-from levelbench.frameworks.tensorflow.operators.registry import by_channel, maker, operator, refuse, sizes_of, table
+from levelbench.frameworks.tensorflow.arrays import Raw, TensorArray, wide, xp
+from levelbench.frameworks.tensorflow.operators.elementwise import cast_array
+from levelbench.frameworks.tensorflow.operators.registry import (
+    by_channel,
+    maker,
+    on_arrays,
+    operator,
+    refuse,
+    sizes_of,
+    table,
+)
 from levelbench.frameworks.tensorflow.operators.shapes import padded
-from levelbench.operators.contract import Function
+from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
 
@@ -85,34 +95,35 @@ def _biased(y: Raw, bias: Raw) -> Raw:
 table(Conv=lambda x, weight, bias=None, *, node: _biased(_convolve(node, x, weight), bias))
 
 
-def _exactly(node: OperatorNode, x: Raw, weight: Raw) -> Raw:
-    """A convolution of integers of 32 bits, whose sums float64 holds."""
-    return tf.cast(_convolve(node, tf.cast(x, tf.float64), tf.cast(weight, tf.float64)), tf.int32)
+def _conv_integer(
+    node: OperatorNode, x: Array, weight: Array, x_zero: Array | None = None, weight_zero: Array | None = None
+) -> Array:
+    """In float64, which holds the sums of integers of 32 bits."""
+    a, b = (xp.astype(shifted(each, zero, 0), xp.float64).tensor for each, zero in ((x, x_zero), (weight, weight_zero)))
+    return xp.astype(TensorArray(_convolve(node, a, b)), xp.int32)
 
 
-@operator("ConvInteger")
-def _conv_integer(x: Raw, weight: Raw, x_zero: Raw = None, weight_zero: Raw = None, *, node: OperatorNode) -> Raw:
-    return _exactly(node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0))
-
-
-@operator("QLinearConv")
 def _qlinear_conv(
-    x: Raw,
-    x_scale: Raw,
-    x_zero: Raw,
-    weight: Raw,
-    weight_scale: Raw,
-    weight_zero: Raw,
-    y_scale: Raw,
-    y_zero: Raw,
-    bias: Raw = None,
-    *,
     node: OperatorNode,
-) -> Raw:
-    y = _biased(_exactly(node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0)), bias)
-    count = weight_scale.shape.num_elements()
-    scales = by_channel(weight_scale, len(y.shape)) if count > 1 else tf.reshape(weight_scale, [])
-    return requantise(y, tf.reshape(x_scale, []) * scales / tf.reshape(y_scale, []), tf.reshape(y_zero, []))
+    x: Array,
+    x_scale: Array,
+    x_zero: Array,
+    weight: Array,
+    weight_scale: Array,
+    weight_zero: Array,
+    y_scale: Array,
+    y_zero: Array,
+    bias: Array | None = None,
+) -> Array:
+    y = _conv_integer(node, x, weight, x_zero, weight_zero)
+    by_channel = (1, -1, *[1] * (y.ndim - 2))
+    y = y if bias is None else y + bias.reshape(by_channel)
+    scales = weight_scale.reshape(by_channel if weight_scale.size > 1 else ())
+    return requantise(xp, cast_array, y, x_scale.reshape(()) * scales / y_scale.reshape(()), y_zero.reshape(()))
+
+
+on_arrays("ConvInteger", lambda node: partial(_conv_integer, node))
+on_arrays("QLinearConv", lambda node: partial(_qlinear_conv, node))
 
 
 @operator("ConvTranspose")
