@@ -73,7 +73,10 @@ class TensorArray:
         return self.tensor if dtype is None else tf.cast(self.tensor, dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(_known(self.tensor), dtype)
+        found = np.array(_known(self.tensor), dtype)
+        # A copy: writing to it would not change the tensor.
+        found.flags.writeable = False
+        return found
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -490,7 +493,7 @@ def _like_of(value: float) -> Function:
     return lambda x, dtype=None: _full_like(x, value, dtype)
 
 
-def _asarray(x: Any, dtype: Any = None, copy: bool | None = None) -> Array:
+def _asarray(x: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Array:
     found = TensorArray(raw(x))
     return found if dtype is None else astype(found, dtype)
 

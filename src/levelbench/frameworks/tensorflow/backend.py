@@ -114,6 +114,10 @@ class TensorFlowBackend(Float32Backend):
 
         return make_stepper(rule, self, parameters)
 
+    def packer(self, arrays: Mapping[str, Array]) -> Any | None:
+        """Refused, because no test compares distributed training on TensorFlow with that of one process yet."""
+        raise UnsupportedError("distributed training on tensorflow", "it is not tested yet", "use torch, jax or numpy")
+
     def mean(self, scalars: Sequence[Array]) -> float:
         return float(np.mean([np.float64(each) for each in scalars]))
 
