@@ -159,7 +159,7 @@ def operators_page() -> str:
     """Which framework implements which operator, and which runs through ONNX's definition of it."""
     have: dict[str, set[str]] = {}
     missing = []
-    for framework in ("numpy", "torch", "jax"):
+    for framework in ("numpy", "torch", "jax", "tensorflow"):
         try:
             module = import_module(f"levelbench.frameworks.{framework}.operators")
         except ImportError:

@@ -7,7 +7,7 @@ import pytest
 from levelbench.operators.frameworks import load_framework
 from levelbench.operators.node import operator_node
 
-FRAMEWORKS = ("numpy", "torch", "jax")
+FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
 
 
 @pytest.fixture(scope="module", params=FRAMEWORKS)

@@ -37,7 +37,7 @@ ELEMENTWISE = [
 ]
 
 
-@pytest.fixture(params=["torch", "jax"])
+@pytest.fixture(params=["torch", "jax", "tensorflow"])
 def backend(request):
     return opened(request.param)
 

@@ -53,7 +53,7 @@ def without_oracle(names):
     return sorted(set(names) - of_onnx() - OURS.keys())
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "tensorflow"])
 def test_every_operator_of_a_framework_has_an_oracle(framework):
     opened(framework)
     assert without_oracle(registered(framework)) == [], "add a test of each, and name it in OURS"
@@ -68,7 +68,7 @@ def test_what_is_said_to_check_an_operator_does(operator, path):
     assert f'"{operator}"' in (Path(__file__).parents[2] / path).read_text()
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "tensorflow"])
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_a_global_p_norm_is_that_of_its_formula(framework, p):
     backend = opened(framework)
@@ -78,7 +78,7 @@ def test_a_global_p_norm_is_that_of_its_formula(framework, p):
     np.testing.assert_allclose(backend.host(found), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
 def test_classes_are_drawn_as_often_as_their_probabilities_say(framework):
     backend = opened(framework)
     backend.seed(7)

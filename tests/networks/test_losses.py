@@ -119,7 +119,7 @@ def test_the_gradient_of_a_smoothed_loss_pulls_towards_the_smoothed_label():
     assert float(executor.backward()["one"][0]) == pytest.approx(softmax - 0.85, rel=1e-5)
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
 @pytest.mark.parametrize("kind", ["cross-entropy", "soft-cross-entropy"])
 def test_every_framework_smooths_equally(framework, kind):
     pytest.importorskip(framework)

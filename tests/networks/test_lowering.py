@@ -163,7 +163,7 @@ def test_a_loop_carried_value_is_not_mistaken_for_a_constant_of_the_same_name():
     assert run(text, X[0])[0].shape == (1, 2, 2)
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "tensorflow"])
 def test_a_sequence_is_split_by_sizes_that_are_constants(framework):
     pytest.importorskip(framework)
     backend = open_framework(framework)

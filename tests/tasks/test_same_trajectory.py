@@ -34,10 +34,12 @@ def losses(framework, task_name, recipe_name, steps=STEPS, **given):
     return np.array(path)
 
 
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
 @pytest.mark.parametrize("recipe", ["mlp", "onecycle"])
-def test_digits_follows_the_same_losses_on_numpy_and_torch(recipe):
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    difference = np.abs(losses("numpy", "digits", recipe) - losses("torch", "digits", recipe))
+def test_digits_follows_numpys_losses(framework, recipe):
+    if lacking := plugins.load("framework", framework).lacks():
+        pytest.skip(lacking)
+    difference = np.abs(losses("numpy", "digits", recipe, 50) - losses(framework, "digits", recipe, 50))
     assert difference.max() < 1e-4
 
 

@@ -147,7 +147,7 @@ def test_an_example_does_not_depend_on_its_batch():
     assert np.array_equal(by_example(16), by_example(7))
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_framework_sees_the_same_bits(way, framework):
     pytest.importorskip(framework)
@@ -379,7 +379,7 @@ def test_batches_are_grouped_where_four_of_them_fit(shape, batch, expected):
     assert examples_at_once(open_framework("numpy"), shape, batch) == expected
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "tensorflow"])
 def test_a_group_is_split_into_its_batches(framework):
     if framework != "numpy":
         pytest.importorskip(framework)
@@ -470,7 +470,7 @@ def kept(tmp_path):
     return mapped
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "tensorflow"])
 @pytest.mark.parametrize("kind", ["array", "decoded", "mapped"])
 def test_each_pass_yields_all_examples_once_in_order(kind, framework, tmp_path):
     if framework != "numpy":

@@ -107,7 +107,7 @@ def test_top_0_counts_nothing_and_is_refused():
         TopK(0.5, 0)
 
 
-@pytest.mark.parametrize("name", ["torch", "jax"])
+@pytest.mark.parametrize("name", ["torch", "jax", "tensorflow"])
 def test_frameworks_count_the_same(sample, name):
     pytest.importorskip(name)
     from levelbench.operators.frameworks import open_framework

@@ -94,7 +94,7 @@ class MarkedRun(ABC):
         return found
 
     def autophase(self, model: object, optimizer: object = None) -> None:
-        """Let the hooks of a PyTorch module and its optimizer, or a list of them, tell the phases while this run goes on.
+        """Let the hooks of a PyTorch module and its optimizer, or a list of several, tell the phases of this run.
 
         A forward pass is ``forward``, what follows it ``backward`` until an optimizer steps, which is ``update``. A
         forward pass without gradients is ``evaluate``, unless the module is in training mode while a batch of the

@@ -46,7 +46,7 @@ def test_fixed_kernels_of_the_wrong_shape_are_refused():
         g.conv(g.image(3, 8), 4, 3, name="first", fixed=cosine_kernels(4))
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "tensorflow"])
 def test_fixed_kernels_are_not_parameters_and_stay_while_the_rest_is_trained(framework):
     pytest.importorskip(framework, reason=f"{framework} is not installed")
     backend = open_framework(framework)

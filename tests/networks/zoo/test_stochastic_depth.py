@@ -27,7 +27,7 @@ def test_the_expected_depth_is_the_papers():
     assert survivals(3, 1.0) == [1.0] * 3
 
 
-@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "tensorflow"])
 def test_in_training_a_branch_is_there_or_not_and_else_it_is_scaled(framework):
     pytest.importorskip(framework, reason=f"{framework} is not installed")
     backend, parameters = open_framework(framework), {"scale": np.ones(1, np.float32)}

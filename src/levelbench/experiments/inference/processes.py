@@ -40,7 +40,7 @@ __all__ += ["main", "reads_thread_variables", "with_threads", "with_variables"]
 
 _CHILD = "levelbench.experiments.inference.processes"
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_READ_THEM = ("numpy", "torch", "onnxruntime")
+_READ_THEM = ("numpy", "torch", "onnxruntime", "tensorflow")
 
 
 def reads_thread_variables(framework: str) -> bool:

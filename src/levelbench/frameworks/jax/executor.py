@@ -21,6 +21,7 @@ from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 from levelbench.frameworks import no_forward
 from levelbench.frameworks.jax.operator import Draw
 from levelbench.frameworks.jax.operators import find
+from levelbench.frameworks.shared.operators import expandable
 from levelbench.measure.clocks import HOST
 from levelbench.networks.codegen import Lowered
 from levelbench.networks.executor import (
@@ -34,7 +35,7 @@ from levelbench.networks.executor import (
 from levelbench.networks.inspect import all_nodes
 from levelbench.networks.network import Network
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
-from levelbench.operators.program import Primitive, Scope, has_body
+from levelbench.operators.program import Scope
 
 if TYPE_CHECKING:
     from levelbench.frameworks.jax.backend import JaxBackend
@@ -260,7 +261,7 @@ class JaxExecutor(Executor):
         if entry.random:
             return None
         function = entry.make(node)
-        return _expandable(function, node, Scope(self._backend, self.network.opsets))
+        return expandable(function, node, Scope(self._backend, self.network.opsets))
 
     def _untraceable(self, error: Exception) -> UnsupportedError:
         found = f"a shape or a branch depends on values ({str(error).splitlines()[0][:120]})"
@@ -353,27 +354,6 @@ def _placed(function: Function, backend: JaxBackend) -> Function:
             return function()
 
     return placed
-
-
-def _expandable(function: Function, node: OperatorNode, scope: Scope) -> Function:
-    """The function, with a single output bare; if it refuses a type, ONNX's defining body of the operator."""
-    single = len(node.outputs) == 1
-    expanded: list[Primitive] = []
-
-    def call(*inputs: Array) -> Array:
-        try:
-            found = function(*inputs)
-        except UnsupportedError:
-            if not has_body(node):
-                raise
-            if not expanded:
-                expanded.append(Primitive(node, scope, {}))
-            found = expanded[0](*inputs)
-        if single:
-            return found[0] if isinstance(found, tuple | list) else found
-        return found if isinstance(found, tuple | list) else (found,)
-
-    return call
 
 
 _WIDE = {"float64": jnp.float32, "int64": jnp.int32, "uint64": jnp.uint32, "complex128": jnp.complex64}

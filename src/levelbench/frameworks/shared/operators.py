@@ -20,6 +20,7 @@ from onnx import helper
 from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
+from levelbench.operators.program import Primitive, Scope, has_body
 
 Entry = TypeVar("Entry")
 
@@ -42,6 +43,27 @@ def with_attributes(function: Function, node: OperatorNode, given: Mapping[str, 
         else:
             made.__kwdefaults__[name] = node.get(name, defaults[name]) if name in defaults else node[name]
     return made
+
+
+def expandable(function: Function, node: OperatorNode, scope: Scope) -> Function:
+    """The function, with a single output bare; if it refuses a type, ONNX's defining body of the operator."""
+    single = len(node.outputs) == 1
+    expanded: list[Primitive] = []
+
+    def call(*inputs: Array) -> Array:
+        try:
+            found = function(*inputs)
+        except UnsupportedError:
+            if not has_body(node):
+                raise
+            if not expanded:
+                expanded.append(Primitive(node, scope, {}))
+            found = expanded[0](*inputs)
+        if single:
+            return found[0] if isinstance(found, tuple | list) else found
+        return found if isinstance(found, tuple | list) else (found,)
+
+    return call
 
 
 class Makers(Generic[Entry]):
@@ -475,6 +497,25 @@ def _samples(
     places = xp.astype(xp.stack([low, xp.clip(low + 1, max=size - 1)], axis=-1), xp.int64)
     weights = xp.stack([1 - (at - low), at - low], axis=-1) * seen[..., None]
     return places, weights, real
+
+
+def class_loss(xp: ModuleType, node: OperatorNode, log_probability: Array, target: Array, weight: Array) -> Array:
+    """The loss for log-probabilities of shape (N, C, d...) and targets of shape (N, d...), with weights of classes."""
+    ignored = node.get("ignore_index")
+    kept = xp.ones_like(target, dtype=xp.bool) if ignored is None else target != ignored
+    # The ignored index need not be a valid class.
+    index = xp.where(kept, target, 0)
+    chosen = xp.take_along_axis(log_probability, xp.expand_dims(index, axis=1), axis=1)[:, 0]
+    weights = xp.where(kept, xp.ones_like(chosen) if weight is None else weight[index], 0)
+    losses = -chosen * weights
+    match node["reduction"]:
+        case "none":
+            return losses
+        case "sum":
+            return xp.sum(losses)
+    if weight is None and ignored is None:
+        return xp.mean(losses)
+    return xp.sum(losses) / xp.sum(weights)
 
 
 # N-gram counts, and optimizers as operators.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +155,22 @@ class Windows:
                 self.before, self.out, self.strides, self.reach, sizes, strict=True
             )
         ]
+
+    def padding(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
+        """The padding before and after each axis, including what the last window needs beyond it."""
+        pairs = zip(self.needed(sizes), self.after, strict=True)
+        return [(before, max(behind, given)) for (before, behind), given in pairs]
+
+    def positions(self, shape: Sequence[int], column_major: bool) -> NDArray[np.int64]:
+        """(outputs..., kernel elements): the index of each element within its channel, row-major or column-major."""
+        count = len(self.kernel)
+        total = np.zeros((), np.int64)
+        for axis in range(count):
+            spread = [1] * (2 * count)
+            spread[axis], spread[count + axis] = self.out[axis], self.kernel[axis]
+            step = prod(shape[:axis] if column_major else shape[axis + 1 :])
+            total = total + (self.places(axis) * step).reshape(spread)
+        return total.reshape(*self.out, -1)
 
     def places(self, axis: int) -> NDArray[np.int64]:
         """(out, kernel) -> position along an axis; negative or past the end in the padding."""

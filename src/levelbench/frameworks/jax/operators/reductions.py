@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from levelbench.frameworks.jax.operators.registry import PRECISION, maker, operator, table
-from levelbench.frameworks.shared.operators import Host, reduction_axes
+from levelbench.frameworks.shared.operators import Host, class_loss, reduction_axes
 from levelbench.operators.contract import DType, Function
 from levelbench.operators.node import OperatorNode
 
@@ -118,29 +118,9 @@ def _top_k(x: Array, k: Host, *, axis: int, largest: int) -> tuple[Array, ...]:
 # NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, with class weights and an index to ignore.
 
 
-def _loss(node: OperatorNode, log_probability: Array, target: Array, weight: Array) -> Array:
-    """The loss for log-probabilities of shape (N, C, d...) and targets of shape (N, d...)."""
-    ignored = node.get("ignore_index")
-    kept = jnp.ones(target.shape, bool) if ignored is None else target != ignored
-    # The ignored index need not be a valid class.
-    index = jnp.where(kept, target, 0)
-    chosen = jnp.take_along_axis(log_probability, jnp.expand_dims(index, 1), 1)[:, 0]
-    weights = jnp.ones(target.shape, chosen.dtype) if weight is None else weight[index]
-    weights = jnp.where(kept, weights, 0)
-    losses = -chosen * weights
-    match node["reduction"]:
-        case "none":
-            return losses
-        case "sum":
-            return jnp.sum(losses)
-    if weight is None and ignored is None:
-        return jnp.mean(losses)
-    return jnp.sum(losses) / jnp.sum(weights)
-
-
 @operator("NegativeLogLikelihoodLoss")
 def _negative_log_likelihood(x: Array, target: Array, weight: Array | None = None, *, node: OperatorNode) -> Array:
-    return _loss(node, x, target, weight)
+    return class_loss(jnp, node, x, target, weight)
 
 
 @operator("SoftmaxCrossEntropyLoss")
@@ -148,7 +128,7 @@ def _softmax_cross_entropy(
     scores: Array, labels: Array, weight: Array | None = None, *, node: OperatorNode
 ) -> tuple[Array, ...]:
     log_probability = jax.nn.log_softmax(scores, 1)
-    return _loss(node, log_probability, labels, weight), log_probability
+    return class_loss(jnp, node, log_probability, labels, weight), log_probability
 
 
 # DFT and STFT. ONNX stores complex numbers as pairs of reals along the last axis.

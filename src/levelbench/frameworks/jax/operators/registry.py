@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.shared import resize, sequences  # noqa: F401  # they register shared operators, too
+from levelbench.frameworks.shared import resize, sampling, sequences  # noqa: F401  # they register shared operators, too
 from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, Makers, SharedMaker, with_attributes
 from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode

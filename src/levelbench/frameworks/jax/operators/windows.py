@@ -6,30 +6,21 @@ which may be negative; XLA takes exactly these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
 from math import prod
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from levelbench.frameworks.jax.operators.elementwise import requantise, shifted
+from levelbench.frameworks.jax.operators.elementwise import cast
 from levelbench.frameworks.jax.operators.reductions import extreme
-from levelbench.frameworks.jax.operators.registry import PRECISION, maker, operator, refuse, table
+from levelbench.frameworks.jax.operators.registry import PRECISION, maker, operator, table
 from levelbench.frameworks.shared.operators import Host
+from levelbench.frameworks.shared.quantisation import requantise, shifted
 from levelbench.frameworks.shared.windows import Window, Windows, counts_of
 from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-
-def _pads(windows: Windows, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """The padding before and after each axis, including what the last window needs beyond it."""
-    needed = windows.needed(sizes)
-    return [(before, max(behind, given)) for (before, behind), given in zip(needed, windows.after, strict=True)]
-
 
 # Convolutions of any number of spatial axes: Conv, ConvTranspose, quantised and causal ones, Col2Im. All use XLA's
 # general convolution. A transposed one dilates the input by the strides and flips the kernel.
@@ -42,7 +33,7 @@ def _convolve(node: OperatorNode, x: Array, weight: Array) -> Array:
         x,
         weight,
         windows.strides,
-        _pads(windows, x.shape[2:]),
+        windows.padding(x.shape[2:]),
         rhs_dilation=windows.dilations,
         feature_group_count=int(node["group"]),
         precision=PRECISION,
@@ -84,7 +75,7 @@ def _qlinear_conv(
     y = y if bias is None else y + _by_channel(bias, y.ndim)
     scales = _by_channel(weight_scale, y.ndim) if weight_scale.size > 1 else weight_scale.reshape(())
     scale = x_scale.reshape(()) * scales / y_scale.reshape(())
-    return requantise(y, scale, y_zero.reshape(()), y_zero.dtype)
+    return requantise(jnp, cast, y, scale, y_zero.reshape(()))
 
 
 @operator("ConvTranspose")
@@ -136,7 +127,7 @@ def _col2im(columns: Array, image: Host, block: Host, *, node: OperatorNode) -> 
         shape = [1] * (2 * count)
         shape[axis], shape[count + axis] = sizes[axis], windows.out[axis]
         where.append((windows.places(axis).T + windows.before[axis]).reshape(shape))
-    pads = _pads(windows, spatial)
+    pads = windows.padding(spatial)
     padded = [length + sum(each) for each, length in zip(pads, spatial, strict=True)]
     full = jnp.zeros((n, channels, *padded), columns.dtype).at[(slice(None), slice(None), *where)].add(blocks)
     inner = [slice(before, before + length) for before, length in zip(windows.before, spatial, strict=True)]
@@ -163,7 +154,7 @@ def _reduce(x: Array, start: Host, function: Function, windows: Windows) -> Arra
         function,
         (1, 1, *windows.kernel),
         (1, 1, *windows.strides),
-        ((0, 0), (0, 0), *_pads(windows, x.shape[2:])),
+        ((0, 0), (0, 0), *windows.padding(x.shape[2:])),
         window_dilation=(1, 1, *windows.dilations),
     )
 
@@ -171,7 +162,7 @@ def _reduce(x: Array, start: Host, function: Function, windows: Windows) -> Arra
 def _elements(x: Array, windows: Windows, fill: Array) -> Array:
     """(N, C, outputs..., kernel elements): the windows, where ``reduce_window`` has no derivative."""
     padded = lax.pad(
-        x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in _pads(windows, x.shape[2:]))]
+        x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in windows.padding(x.shape[2:]))]
     )
     count = x.ndim - 2
     where = []
@@ -181,20 +172,6 @@ def _elements(x: Array, windows: Windows, fill: Array) -> Array:
         where.append((windows.places(axis) + windows.before[axis]).reshape(shape))
     found = padded[(slice(None), slice(None), *where)]
     return found.reshape(*found.shape[: 2 + count], -1)
-
-
-def _positions(shape: tuple[int, ...], windows: Windows, column_major: bool) -> Array:
-    """(outputs..., kernel elements): the index of each element within its channel, row-major or column-major."""
-    count = len(windows.kernel)
-    steps = [1] * count
-    for axis in range(1, count) if column_major else range(count - 2, -1, -1):
-        steps[axis] = steps[axis - 1] * shape[axis - 1] if column_major else steps[axis + 1] * shape[axis + 1]
-    total: Any = 0
-    for axis in range(count):
-        spread = [1] * (2 * count)
-        spread[axis], spread[count + axis] = windows.out[axis], windows.kernel[axis]
-        total = total + (windows.places(axis) * steps[axis]).reshape(spread)
-    return total.reshape(*windows.out, -1)
 
 
 @operator("MaxPool")
@@ -208,7 +185,7 @@ def _max_pool(x: Array, *, node: OperatorNode, storage_order: int = 0) -> Array 
     if not indexed:
         return jnp.max(elements, -1)
     chosen = jnp.argmax(elements, -1, keepdims=True)
-    positions = jnp.broadcast_to(_positions(x.shape[2:], windows, bool(storage_order)), elements.shape)
+    positions = jnp.broadcast_to(windows.positions(x.shape[2:], bool(storage_order)), elements.shape)
     inside = jnp.take_along_axis(positions, chosen, -1)[..., 0]
     channel = jnp.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
     values = jnp.take_along_axis(elements, chosen, -1)[..., 0]
@@ -253,133 +230,6 @@ def _max_unpool(x: Array, indices: Array, shape: Host | None = None, *, node: Op
     wanted = [int(each) for each in shape]
     zero = jnp.zeros((), x.dtype)
     return lax.pad(full, zero, [(0, want - have, 0) for want, have in zip(wanted, full.shape, strict=True)])
-
-
-# Sampling between the elements of an image. A point is a weighted sum over its neighbours along each axis; a tap is one
-# neighbour with its weight.
-
-
-class _Tap(NamedTuple):
-    """A neighbour along one axis, its position and weight, of shape (batch, points)."""
-
-    place: Any
-    weight: Any
-
-
-def _combine(x: Array, taps: Sequence[Sequence[_Tap]]) -> list[Array]:
-    """(batch, channels, points) for each choice of one tap per axis: value times weight, zero outside the image."""
-    spatial = x.shape[2:]
-    flat = x.reshape(*x.shape[:2], -1)
-    found = []
-    for choice in product(*taps):
-        index: Any = 0
-        weight: Any = 1
-        for tap, length in zip(choice, spatial, strict=True):
-            inside = (tap.place >= 0) & (tap.place < length)
-            index = index * length + jnp.clip(tap.place, 0, length - 1).astype(jnp.int64)
-            weight = weight * jnp.where(inside, tap.weight, 0)
-        values = jnp.take_along_axis(flat, index[:, None], 2)
-        found.append(values * weight[:, None].astype(x.dtype))
-    return found
-
-
-def _linear_taps(place: Array) -> list[_Tap]:
-    low = jnp.floor(place)
-    share = place - low
-    return [_Tap(low, 1 - share), _Tap(low + 1, share)]
-
-
-def _cubic_taps(place: Array) -> list[_Tap]:
-    """Keys' cubic convolution with a = -0.75, as in ONNX and PyTorch."""
-    low, a = jnp.floor(place), -0.75
-    taps = []
-    for step in range(-1, 3):
-        distance = jnp.abs(place - low - step)
-        if step in (0, 1):
-            weight = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-        else:
-            weight = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-        taps.append(_Tap(low + step, weight))
-    return taps
-
-
-def _inside(place: Array, length: int, padding: str, corners: bool) -> Array:
-    """The position in the image that replaces one outside."""
-    if padding == "border":
-        return jnp.clip(place, 0, length - 1)
-    if padding == "reflection":
-        low, high = (0.0, length - 1.0) if corners else (-0.5, length - 0.5)
-        span = high - low
-        if span == 0:
-            return jnp.zeros_like(place)
-        folded = jnp.abs(place - low) % (2 * span)
-        return jnp.clip(jnp.where(folded > span, 2 * span - folded, folded) + low, 0, length - 1)
-    return place
-
-
-@maker("GridSample")
-def _grid_sample(node: OperatorNode) -> Function:
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(node["mode"], node["mode"])
-    padding, corners = node["padding_mode"], bool(node["align_corners"])
-    if mode not in {"linear", "nearest", "cubic"} or padding not in {"zeros", "border", "reflection"}:
-        raise refuse(node, f"unknown mode {mode!r} or padding {padding!r}")
-
-    def taps(place: Array, length: int) -> list[_Tap]:
-        if mode == "cubic":
-            # ONNX's reference and ONNX Runtime move a point beyond the edges of the outer pixels to their centres
-            # before they find its neighbours; PyTorch does not.
-            edge = 0.0 if corners else 0.5
-            beyond = (place < -edge) | (place > length - 1 + edge)
-            start = jnp.where(beyond & (padding == "border"), jnp.clip(place, 0, length - 1), place)
-            return [_Tap(_inside(tap.place, length, padding, corners), tap.weight) for tap in _cubic_taps(start)]
-        inner = _inside(place, length, padding, corners)
-        return [_Tap(jnp.round(inner), jnp.ones_like(inner))] if mode == "nearest" else _linear_taps(inner)
-
-    def grid_sample(x: Array, grid: Array) -> Array:
-        spatial = x.shape[2:]
-        points = grid.reshape(grid.shape[0], -1, grid.shape[-1])
-        axes = []
-        for axis, length in enumerate(spatial):
-            # The grid has the last axis first, in [-1, 1] from edge to edge.
-            at = points[..., len(spatial) - 1 - axis]
-            place = (at + 1) / 2 * (length - 1) if corners else ((at + 1) * length - 1) / 2
-            axes.append(taps(place, length))
-        parts = _combine(x, axes)
-        return sum(parts[1:], parts[0]).reshape(*x.shape[:2], *grid.shape[1:-1]).astype(x.dtype)
-
-    return grid_sample
-
-
-@operator("DeformConv")
-def _deform_conv(
-    x: Array,
-    weight: Array,
-    offset: Array,
-    bias: Array | None = None,
-    mask: Array | None = None,
-    *,
-    node: OperatorNode,
-    group: int,
-    offset_group: int,
-) -> Array:
-    """A convolution whose sampling points are shifted by offsets (Dai et al. 2017, Zhu et al. 2019)."""
-    if x.ndim != 4:
-        raise refuse(node, "it is implemented for two spatial axes")
-    n, channels = x.shape[:2]
-    windows = Window.of(node).over(x.shape[2:], weight.shape[2:])
-    (kh, kw), (oh, ow) = windows.kernel, windows.out
-    moved = offset.reshape(n * offset_group, kh, kw, 2, oh, ow)
-    rows = windows.places(0).T.reshape(1, kh, 1, oh, 1) + moved[:, :, :, 0]
-    columns = windows.places(1).T.reshape(1, 1, kw, 1, ow) + moved[:, :, :, 1]
-    points = [_linear_taps(each.reshape(n * offset_group, -1)) for each in (rows, columns)]
-    parts = _combine(x.reshape(n * offset_group, -1, *x.shape[2:]), points)
-    seen = sum(parts[1:], parts[0]).reshape(n, offset_group, -1, kh * kw, oh * ow)
-    if mask is not None:
-        seen = seen * mask.reshape(n, offset_group, 1, kh * kw, oh * ow)
-    seen = seen.reshape(n, group, channels // group, kh * kw, oh * ow)
-    kernels = weight.reshape(group, -1, channels // group, kh * kw)
-    y = jnp.einsum("ngckp,gmck->ngmp", seen, kernels, precision=PRECISION).reshape(n, -1, oh, ow)
-    return y if bias is None else y + bias.reshape(1, -1, 1, 1)
 
 
 # NonMaxSuppression: the best boxes that do not overlap too much.

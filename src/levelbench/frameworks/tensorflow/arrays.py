@@ -1,0 +1,585 @@
+"""TensorFlow's tensors with the Array API standard, which operators, update rules and qualities are written against.
+
+A ``tf.Tensor`` has no namespace, and TensorFlow's own NumPy behaviour is a switch for the whole process, so a tensor is
+held by a :class:`TensorArray`. Types are NumPy's (or those of ``ml_dtypes``), and are promoted as NumPy does. An array
+traced by ``tf.function`` has the sizes of the trace; asking for a value or size that it does not know is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache, reduce
+from math import prod
+from types import ModuleType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from levelbench.errors import UnsupportedError
+from levelbench.operators.contract import Array, DType, Function
+
+_PLAIN = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+_SMALL = ("bfloat16", "int4", "uint4", "float8_e4m3fn", "float8_e5m2")
+DTYPES = frozenset([np.dtype(name) for name in _PLAIN] + [np.dtype(getattr(ml_dtypes, name)) for name in _SMALL])
+"""The types that TensorFlow has kernels for; of other small ones it can only keep the bytes."""
+
+Axes = int | Sequence[int] | None
+Raw = Any
+"""A ``tf.Tensor``."""
+
+
+def numpy_dtype(code: int) -> DType:
+    """The dtype for a ``TensorProto.DataType``; ``UnsupportedError`` if TensorFlow does not compute with it."""
+    found: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(code))
+    if found not in DTYPES:
+        raise no_type(TensorProto.DataType.Name(code))
+    return found
+
+
+def no_type(name: object) -> UnsupportedError:
+    """The error for a type that TensorFlow does not compute with."""
+    return UnsupportedError(f"type {name} on tensorflow", "TensorFlow has no kernels for it", "use another framework")
+
+
+def needs_value(found: str) -> UnsupportedError:
+    """The error for a trace that would have to know a value."""
+    return UnsupportedError("a graph of tensorflow", f"{found} depends on values", "use mode eager")
+
+
+class TensorArray:
+    """An immutable array: ``tensor`` with the operators, indices and attributes of the Array API standard.
+
+    TensorFlow's own functions take it like a tensor.
+    """
+
+    __slots__ = ("tensor",)
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, tensor: Raw) -> None:
+        self.tensor = tensor
+
+    def __array_namespace__(self, api_version: str | None = None) -> ModuleType:
+        return xp
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Raw:
+        return self.tensor if dtype is None else tf.cast(self.tensor, dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        found = np.array(_known(self.tensor), dtype)
+        # A copy: writing to it would not change the tensor.
+        found.flags.writeable = False
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes."""
+        sizes = self.tensor.shape
+        if sizes.rank is None or None in (found := tuple(sizes)):
+            raise needs_value("a shape")
+        return found
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements, as NumPy's."""
+        return np.dtype(self.tensor.dtype.as_numpy_dtype)
+
+    @property
+    def device(self) -> str:
+        """TensorFlow's name of the device."""
+        return str(self.tensor.device)
+
+    @property
+    def T(self) -> TensorArray:  # noqa: N802  # the standard's name
+        """With the axes in reverse order."""
+        return TensorArray(tf.transpose(self.tensor))
+
+    mT = property(lambda self: self.swapaxes(-1, -2))  # noqa: N815  # the standard's name
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[TensorArray]:
+        return (self[at] for at in range(len(self)))
+
+    def __bool__(self) -> bool:
+        return bool(_known(self.tensor))
+
+    def __int__(self) -> int:
+        return int(_known(self.tensor))
+
+    def __float__(self) -> float:
+        return float(_known(self.tensor))
+
+    def __index__(self) -> int:
+        return int(_known(self.tensor))
+
+    def __repr__(self) -> str:
+        return f"TensorArray({self.tensor!r})"
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        return _known(self.tensor).item()
+
+    def reshape(self, *shape: Any) -> TensorArray:
+        """With another shape, given as numbers or as one sequence; one size may be -1."""
+        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
+        return TensorArray(tf.reshape(self.tensor, [int(each) for each in sizes]))
+
+    def swapaxes(self, first: int, second: int) -> TensorArray:
+        """With two axes exchanged."""
+        order = list(range(self.ndim))
+        order[first], order[second] = order[second], order[first]
+        return TensorArray(tf.transpose(self.tensor, order))
+
+    def astype(self, dtype: Any) -> TensorArray:
+        """Converted by TensorFlow's rules."""
+        return astype(self, dtype)
+
+    def __getitem__(self, key: Any) -> TensorArray:
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(each, TensorArray | np.ndarray | list) or tf.is_tensor(each) for each in keys):
+            return TensorArray(_gathered(self, keys))
+        return TensorArray(self.tensor[tuple(int(each) if isinstance(each, np.integer) else each for each in keys)])
+
+
+class WeakNumber(TensorArray):
+    """A number that becomes a part of a compiled program, but is promoted like Python's: a step, a learning rate."""
+
+    __slots__ = ()
+
+
+def _known(tensor: Raw) -> NDArray[Any]:
+    if not hasattr(tensor, "numpy"):
+        raise needs_value("a branch or a size")
+    return np.asarray(tensor.numpy())
+
+
+def raw(value: Any) -> Raw:
+    """The tensor of an array, of a tensor itself, or made of NumPy's array or of a number."""
+    if isinstance(value, TensorArray):
+        return value.tensor
+    return value if tf.is_tensor(value) else tf.constant(value)
+
+
+def wrapped(value: Any) -> Any:
+    """The array of a tensor; ``None`` and arrays as they are; NumPy's arrays as constants."""
+    if value is None or isinstance(value, TensorArray):
+        return value
+    return TensorArray(value if tf.is_tensor(value) else tf.constant(value))
+
+
+@cache
+def _promoted(first: Any, second: Any) -> Any:
+    return tf.as_dtype(np.promote_types(first.as_numpy_dtype, second.as_numpy_dtype))
+
+
+def pair(a: Any, b: Any) -> tuple[Raw, Raw, type[TensorArray]]:
+    """Two tensors of one type, and the class of what follows from them; a number takes the type of an array."""
+    weak_a, weak_b = _is_weak(a), _is_weak(b)
+    if weak_a and weak_b:
+        return _double(a), _double(b), WeakNumber
+    if weak_a:
+        second = raw(b)
+        return _like(a, second), second if _keeps(a, second) else tf.cast(second, tf.float64), TensorArray
+    first = raw(a)
+    if weak_b:
+        return first if _keeps(b, first) else tf.cast(first, tf.float64), _like(b, first), TensorArray
+    second = raw(b)
+    if first.dtype != second.dtype:
+        common = _promoted(first.dtype, second.dtype)
+        first, second = tf.cast(first, common), tf.cast(second, common)
+    return first, second, TensorArray
+
+
+def _double(number: Any) -> Raw:
+    return number.tensor if isinstance(number, WeakNumber) else tf.constant(number, tf.float64)
+
+
+def _is_weak(value: Any) -> bool:
+    return type(value) in (float, int, bool, WeakNumber)
+
+
+def _keeps(number: Any, other: Raw) -> bool:
+    """Whether the type of ``other`` holds the number: an integer array and a fraction make float64."""
+    return bool(other.dtype.is_floating or other.dtype.is_complex or type(number) in (int, bool))
+
+
+def _like(number: Any, other: Raw) -> Raw:
+    kind = other.dtype if _keeps(number, other) else tf.float64
+    if isinstance(number, WeakNumber):
+        return tf.cast(number.tensor, kind)
+    if kind == tf.bool and type(number) is not bool:
+        return tf.constant(bool(number))
+    return tf.constant(number, kind)
+
+
+def _gathered(x: TensorArray, keys: tuple[Any, ...]) -> Raw:
+    """NumPy's indexing with arrays: they are broadcast, and run over the axes that they index."""
+    places = [at for at, each in enumerate(keys) if each is Ellipsis]
+    if places:
+        missing = x.ndim - sum(each is not None and each is not Ellipsis for each in keys)
+        keys = (*keys[: places[0]], *[slice(None)] * missing, *keys[places[0] + 1 :])
+    axes = [at for at, each in enumerate(keys) if not (each is None or isinstance(each, slice))]
+    # Slices and new axes first; integers count as arrays.
+    tensor = x.tensor[tuple(slice(None) if at in axes else each for at, each in enumerate(keys))]
+    arrays = [tf.cast(raw(np.asarray(keys[at]) if isinstance(keys[at], list) else keys[at]), tf.int64) for at in axes]
+    arrays = [tf.where(each < 0, each + tensor.shape[at], each) for at, each in zip(axes, arrays, strict=True)]
+    shape = reduce(tf.broadcast_static_shape, (each.shape for each in arrays))
+    index = tf.stack([tf.broadcast_to(each, shape) for each in arrays], -1)
+    order = [*axes, *(at for at in range(tensor.shape.rank) if at not in axes)]
+    found = tf.gather_nd(tensor if order == sorted(order) else tf.transpose(tensor, order), index)
+    count, before = len(shape), axes[0]
+    if before and axes == list(range(before, before + len(axes))):
+        # Neighbouring arrays put their axes in the place of the first one.
+        order = [*range(count, count + before), *range(count), *range(count + before, found.shape.rank)]
+        found = tf.transpose(found, order)
+    return found
+
+
+# Element by element. An integer needs no rounding, an unsigned one no sign; TensorFlow has no kernels for these.
+
+
+def unary(function: Function) -> Function:
+    """A function of tensors as one of arrays that keeps the class of its argument."""
+
+    def call(x: Array) -> Array:
+        return WeakNumber(function(_double(x))) if _is_weak(x) else TensorArray(function(raw(x)))
+
+    return call
+
+
+def binary(function: Function) -> Function:
+    """A function of two tensors as one of arrays and numbers, promoted to one type."""
+
+    def call(a: Array, b: Array) -> Array:
+        first, second, kind = pair(a, b)
+        return kind(function(first, second))
+
+    return call
+
+
+def _signed(function: Function, unsigned: Function) -> Function:
+    return lambda x: unsigned(x) if x.dtype.is_unsigned else function(x)
+
+
+def _fraction(function: Function) -> Function:
+    return lambda x: x if x.dtype.is_integer else function(x)
+
+
+def _power(a: Raw, b: Raw) -> Raw:
+    return tf.cast(tf.pow(tf.cast(a, tf.int64), tf.cast(b, tf.int64)), a.dtype) if a.dtype.is_unsigned else tf.pow(a, b)
+
+
+def _either(logical: Function, bitwise: Function) -> Function:
+    return lambda *given: logical(*given) if given[0].dtype == tf.bool else bitwise(*given)
+
+
+def _numbers(function: Function) -> Function:
+    """For booleans, count."""
+    return lambda a, b: function(tf.cast(a, tf.int64), tf.cast(b, tf.int64)) if a.dtype == tf.bool else function(a, b)
+
+
+_UNARY: dict[str, Function] = {
+    **{name: getattr(tf.math, name) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh")},
+    **{name: getattr(tf.math, name) for name in ("exp", "expm1", "log", "log1p", "reciprocal", "sin", "sinh", "sqrt")},
+    **{name: getattr(tf.math, name) for name in ("square", "tan", "tanh", "real", "imag", "conj")},
+    **{name: _fraction(getattr(tf.math, name)) for name in ("ceil", "floor", "round")},
+    "abs": _signed(tf.math.abs, tf.identity),
+    "bitwise_invert": _either(tf.logical_not, tf.bitwise.invert),
+    "isfinite": tf.math.is_finite,
+    "isinf": tf.math.is_inf,
+    "isnan": tf.math.is_nan,
+    "isneginf": lambda x: tf.math.is_inf(x) & (x < 0),
+    "isposinf": lambda x: tf.math.is_inf(x) & (x > 0),
+    "logical_not": lambda x: tf.logical_not(tf.cast(x, tf.bool)),
+    "negative": _signed(tf.math.negative, lambda x: tf.zeros_like(x) - x),
+    "positive": tf.identity,
+    "sign": _signed(tf.math.sign, lambda x: tf.cast(x > 0, x.dtype)),
+}
+
+_BINARY: dict[str, Function] = {
+    "add": _numbers(tf.math.add),
+    "atan2": tf.math.atan2,
+    "bitwise_and": _either(tf.logical_and, tf.bitwise.bitwise_and),
+    "bitwise_left_shift": tf.bitwise.left_shift,
+    "bitwise_or": _either(tf.logical_or, tf.bitwise.bitwise_or),
+    "bitwise_right_shift": tf.bitwise.right_shift,
+    "bitwise_xor": _either(tf.math.logical_xor, tf.bitwise.bitwise_xor),
+    "divide": tf.math.divide,
+    "equal": tf.equal,
+    "floor_divide": tf.math.floordiv,
+    "greater": tf.greater,
+    "greater_equal": tf.greater_equal,
+    "less": tf.less,
+    "less_equal": tf.less_equal,
+    "logical_and": tf.logical_and,
+    "logical_or": tf.logical_or,
+    "logical_xor": tf.math.logical_xor,
+    "maximum": tf.maximum,
+    "minimum": tf.minimum,
+    "multiply": tf.multiply,
+    "not_equal": tf.not_equal,
+    "pow": _power,
+    "remainder": tf.math.floormod,
+    "subtract": _numbers(tf.math.subtract),
+}
+
+_OPERATORS = {
+    **{"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide"},
+    **{"mod": "remainder", "pow": "pow", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"},
+    **{"lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift"},
+}
+_COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal"} | {
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+
+
+def _swapped(function: Function) -> Function:
+    return lambda a, b: function(b, a)
+
+
+for _word, _name in {**_OPERATORS, **_COMPARISONS}.items():
+    setattr(TensorArray, f"__{_word}__", binary(_BINARY[_name]))
+    if _word in _OPERATORS:
+        setattr(TensorArray, f"__r{_word}__", _swapped(binary(_BINARY[_name])))
+for _word, _name in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}.items():
+    setattr(TensorArray, f"__{_word}__", unary(_UNARY[_name]))
+
+
+def astype(x: Array, dtype: Any, copy: bool = True) -> Array:
+    """``x`` as ``dtype``, by TensorFlow's rules."""
+    wanted = np.dtype(dtype)
+    if wanted not in DTYPES:
+        raise no_type(wanted)
+    return TensorArray(tf.cast(x.tensor, tf.as_dtype(wanted)))
+
+
+def _where(condition: Array, yes: Array, no: Array) -> Array:
+    first, second, kind = pair(yes, no)
+    return kind(tf.where(raw(condition), first, second))
+
+
+def _clip(x: Array, min: Array = None, max: Array = None) -> Array:
+    raised = x if min is None else xp.maximum(x, min)
+    return raised if max is None else xp.minimum(raised, max)
+
+
+# Reductions.
+
+
+def wide(x: Raw) -> Raw:
+    """Half precisions as float32, in which they are summed."""
+    return tf.cast(x, tf.float32) if x.dtype.is_floating and x.dtype.size < 4 else x
+
+
+def _sum(x: Array, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Array:
+    tensor = tf.cast(x.tensor, tf.int64) if x.tensor.dtype == tf.bool else x.tensor
+    if tensor.dtype.is_integer and tensor.dtype.size < 8:
+        tensor = tf.cast(tensor, tf.uint64 if tensor.dtype.is_unsigned else tf.int64)
+    found = TensorArray(tf.cast(tf.reduce_sum(wide(tensor), axis, keepdims), tensor.dtype))
+    return found if dtype is None else astype(found, dtype)
+
+
+def _mean(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
+    tensor = x.tensor if x.tensor.dtype.is_floating else tf.cast(x.tensor, tf.float64)
+    return TensorArray(tf.cast(tf.reduce_mean(wide(tensor), axis, keepdims), tensor.dtype))
+
+
+def _argmax(x: Array, axis: int | None = None, keepdims: bool = False, function: Function = tf.argmax) -> Array:
+    found = function(tf.reshape(x.tensor, [-1]) if axis is None else x.tensor, axis or 0, output_type=tf.int64)
+    return TensorArray(tf.expand_dims(found, axis) if keepdims and axis is not None else found)
+
+
+def _norm(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
+    return TensorArray(tf.sqrt(tf.reduce_sum(tf.square(x.tensor), axis, keepdims)))
+
+
+def _reduced(function: Function, kind: Any = None) -> Function:
+    def call(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
+        return TensorArray(function(x.tensor if kind is None else tf.cast(x.tensor, kind), axis, keepdims))
+
+    return call
+
+
+_METHODS: dict[str, Function] = {
+    "all": _reduced(tf.reduce_all, tf.bool),
+    "any": _reduced(tf.reduce_any, tf.bool),
+    "argmax": _argmax,
+    "max": _reduced(tf.reduce_max),
+    "mean": _mean,
+    "min": _reduced(tf.reduce_min),
+    "sum": _sum,
+}
+"""Reductions, which arrays have as methods, too."""
+for _name, _function in _METHODS.items():
+    setattr(TensorArray, _name, _function)
+
+
+# Shapes and indices: TensorFlow's own NumPy functions, where they add nothing to a call.
+
+
+def _of_numpy(name: str) -> Function:
+    function = getattr(tf.experimental.numpy, name)
+    return lambda x, *given, **named: TensorArray(function(raw(x), *[_plain(each) for each in given], **named))
+
+
+def _plain(value: Any) -> Any:
+    return value.tensor if isinstance(value, TensorArray) else value
+
+
+def _argsort(x: Array, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    order = tf.argsort(x.tensor, axis, "DESCENDING" if descending else "ASCENDING", stable=stable)
+    return TensorArray(tf.cast(order, tf.int64))
+
+
+def _permute(x: Array, axes: Sequence[int]) -> Array:
+    return TensorArray(tf.transpose(x.tensor, list(axes)))
+
+
+def _expand(x: Array, axis: int | Sequence[int] = 0) -> Array:
+    given = [axis] if isinstance(axis, int) else axis
+    rank = x.ndim + len(given)
+    tensor = x.tensor
+    for at in sorted(each % rank for each in given):
+        tensor = tf.expand_dims(tensor, at)
+    return TensorArray(tensor)
+
+
+def _joined(function: Function) -> Function:
+    def call(arrays: Sequence[Array], axis: int = 0) -> Array:
+        tensors = [raw(each) for each in arrays]
+        common = reduce(_promoted, (each.dtype for each in tensors))
+        return TensorArray(function([tf.cast(each, common) for each in tensors], axis))
+
+    return call
+
+
+def take(x: Array, indices: Array, axis: int = 0) -> Array:
+    """The slices at ``indices``, which must not be negative."""
+    return TensorArray(tf.gather(raw(x), raw(indices), axis=axis))
+
+
+def _full(shape: Any, value: Any, dtype: Any = None) -> Array:
+    sizes = [int(each) for each in np.atleast_1d(np.asarray(shape, np.int64))]
+    fill = tf.constant(value) if dtype is None else tf.cast(tf.constant(value), tf.as_dtype(np.dtype(dtype)))
+    return TensorArray(tf.fill(sizes, fill))
+
+
+def _full_like(x: Array, value: Any, dtype: Any = None) -> Array:
+    kind = x.tensor.dtype if dtype is None else tf.as_dtype(np.dtype(dtype))
+    return TensorArray(tf.fill(tf.shape(x.tensor), tf.cast(raw(value), kind)))
+
+
+def _like_of(value: float) -> Function:
+    return lambda x, dtype=None: _full_like(x, value, dtype)
+
+
+def _asarray(x: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Array:
+    found = TensorArray(raw(x))
+    return found if dtype is None else astype(found, dtype)
+
+
+def _arange(start: int, stop: int | None = None, step: int = 1, dtype: Any = None) -> Array:
+    first, last = (0, start) if stop is None else (start, stop)
+    return TensorArray(tf.constant(np.arange(first, last, step).astype(dtype or np.int64)))
+
+
+def _isdtype(dtype: Any, kind: str) -> bool:
+    found = tf.as_dtype(np.dtype(dtype))
+    return {
+        "bool": found == tf.bool,
+        "integral": found.is_integer,
+        "real floating": found.is_floating,
+        "complex floating": found.is_complex,
+        "signed integer": found.is_integer and not found.is_unsigned,
+        "unsigned integer": found.is_integer and found.is_unsigned,
+        "numeric": found != tf.bool,
+    }[kind]
+
+
+# Products. Small integers are multiplied in 32 bits.
+
+
+def _multiplied(a: Raw) -> Raw:
+    return tf.cast(a, tf.int64 if a.dtype.size >= 4 else tf.int32) if a.dtype.is_integer and a.dtype != tf.int32 else a
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """Products of matrices, with NumPy's rules for vectors and further axes."""
+    first, second, _ = pair(a, b)
+    kind = first.dtype
+    first, second = _multiplied(first), _multiplied(second)
+    row, column = first.shape.rank == 1, second.shape.rank == 1
+    found = tf.matmul(first[None] if row else first, second[:, None] if column else second)
+    found = tf.squeeze(found, -1) if column else found
+    return TensorArray(tf.cast(tf.squeeze(found, -1 if column else -2) if row else found, kind))
+
+
+def einsum(equation: str, *arrays: Array) -> Array:
+    """Einstein's sums."""
+    kind = arrays[0].tensor.dtype
+    return TensorArray(tf.cast(tf.einsum(equation, *(_multiplied(each.tensor) for each in arrays)), kind))
+
+
+xp = ModuleType("levelbench_tensorflow", "TensorFlow's functions by the names of the Array API standard.")
+xp.__dict__.update(
+    {
+        **{name: unary(function) for name, function in _UNARY.items()},
+        **{name: binary(function) for name, function in _BINARY.items()},
+        **{name: np.dtype(name) for name in _PLAIN},
+        **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
+        **{name: _of_numpy(name) for name in ("flip", "moveaxis", "prod", "repeat", "squeeze", "take_along_axis")},
+        **{name: _of_numpy(name) for name in ("tril", "triu")},
+        **_METHODS,
+        "reshape": TensorArray.reshape,
+        "arange": _arange,
+        "argmin": lambda x, axis=None, keepdims=False: _argmax(x, axis, keepdims, tf.argmin),
+        "argsort": _argsort,
+        "asarray": _asarray,
+        "astype": astype,
+        "broadcast_to": lambda x, shape: TensorArray(tf.broadcast_to(x.tensor, shape)),
+        "clip": _clip,
+        "concat": _joined(tf.concat),
+        "expand_dims": _expand,
+        "eye": lambda n, m=None, dtype=None: TensorArray(tf.constant(np.eye(n, m, dtype=dtype or np.float32))),
+        "finfo": ml_dtypes.finfo,
+        "full": _full,
+        "full_like": _full_like,
+        "iinfo": ml_dtypes.iinfo,
+        "inf": float("inf"),
+        "isdtype": _isdtype,
+        "matmul": matmul,
+        "nan": float("nan"),
+        "ones": lambda shape, dtype=None: _full(shape, 1, dtype or np.float32),
+        "ones_like": _like_of(1),
+        "permute_dims": _permute,
+        "stack": _joined(tf.stack),
+        "take": take,
+        "where": _where,
+        "zeros": lambda shape, dtype=None: _full(shape, 0, dtype or np.float32),
+        "zeros_like": _like_of(0),
+    }
+)
+xp.__dict__["linalg"] = ModuleType("linalg")
+xp.__dict__["linalg"].__dict__.update(
+    matmul=matmul, vector_norm=_norm, eigh=lambda x: tuple(TensorArray(each) for each in tf.linalg.eigh(x.tensor))
+)

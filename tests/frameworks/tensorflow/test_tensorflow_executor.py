@@ -1,0 +1,148 @@
+"""TensorFlow's executor computes the same as the reference, eager, as a graph and compiled by XLA."""
+
+import numpy as np
+import pytest
+from tests.frameworks.jax.networks import HE, close, given, tiny
+from tests.frameworks.jax.test_jax_executor import build
+
+from levelbench.errors import UnsupportedError, UsageError
+from levelbench.frameworks.numpy import framework as numpy_framework
+from levelbench.networks import GraphBuilder
+from levelbench.networks.network import Network
+from levelbench.training.optimizers import SGD, Adam, Momentum
+
+MODES = pytest.mark.parametrize("mode", ["compiled", "eager", "xla"])
+
+
+@MODES
+def test_outputs_are_those_of_the_reference(backend, mode):
+    network = build()
+    x, _ = network.make_inputs(4, seed=1).values()
+    (found,) = backend.executor(network, mode=mode).infer(backend.array(x))
+    close(found, numpy_framework.open("cpu").executor(network).infer(x)[0])
+
+
+@pytest.mark.parametrize("mode", ["compiled", "eager"])
+@pytest.mark.parametrize("training", [False, True])
+def test_loss_gradients_and_buffers_are_those_of_the_reference(backend, mode, training):
+    network = build().training() if training else build()
+    ours, reference = backend.executor(network, mode=mode), numpy_framework.open("cpu").executor(network)
+    loss, gradients = ours.infer_and_backprop(*given(backend, network))
+    wanted, expected = reference.infer_and_backprop(*network.make_inputs(4, seed=1).values())
+    close(loss, wanted)
+    assert set(gradients) == set(expected)
+    for name, each in expected.items():
+        close(gradients[name], each, 1e-3)
+    for name in ours.buffers:
+        close(ours.buffers[name], reference.buffers[name])
+
+
+@MODES
+def test_a_parameter_that_the_loss_does_not_read_has_a_gradient_of_zeros(backend, mode):
+    network = tiny()
+    _, gradients = backend.executor(network, mode=mode).infer_and_backprop(*given(backend, network))
+    assert backend.host(gradients["unread"]).tolist() == [0, 0, 0]
+
+
+@MODES
+def test_a_parameter_that_is_replaced_takes_effect_at_the_next_call(backend, mode):
+    network = tiny()
+    executor, (x, labels) = backend.executor(network, mode=mode), given(backend, network)
+    loss = executor.forward(x, labels)
+    executor.parameters["weight"] -= 0.1 * executor.backward()["weight"]
+    assert executor.forward(x, labels) < loss
+    executor.parameters["weight"] = np.zeros((36, 3))
+    assert not np.any(backend.host(executor.infer(x)[0]))
+    assert executor.parameters["weight"].dtype == np.float32
+
+
+@MODES
+@pytest.mark.parametrize("rule", [SGD(0.05), Momentum(0.02, nesterov=True), Adam(0.005)])
+def test_an_update_rule_lowers_the_loss_and_stays_in_float32(backend, mode, rule):
+    network = tiny().training()
+    executor, inputs = backend.executor(network, mode=mode), given(backend, network)
+    stepper, losses = rule.start(backend, executor.parameters), []
+    for step in range(1, 6):
+        losses.append(float(executor.forward(*inputs)))
+        stepper.step(executor.backward(), step, 1.0)
+    assert losses[-1] < losses[0]
+    assert {str(each.dtype) for each in executor.parameters.values()} == {"float32"}
+
+
+@MODES
+def test_a_network_of_float64_computes_in_float64(backend, mode):
+    g = GraphBuilder("double")
+    weight = g.parameter("w", [3, 2], HE, dtype="float64")
+    g.output(g.node("MatMul", g.input("x", ["batch", 3], "float64"), weight), "y")
+    network = g.build().with_loss("mse")
+    x, targets = network.make_inputs(5).values()
+    executor = backend.executor(network, mode=mode)
+    loss, gradients = executor.infer_and_backprop(backend.array(x), backend.array(targets))
+    difference = x @ network.initialise()["w"] - targets
+    close(loss, np.mean(difference**2), 1e-12)
+    close(gradients["w"], 2 * x.T @ difference / difference.size, 1e-12)
+
+
+@pytest.mark.parametrize("mode", ["compiled", "eager"])
+def test_dropout_follows_the_seed_and_differs_from_call_to_call(backend, mode):
+    network = tiny(dropout=True).training()
+    executor, inputs = backend.executor(network, mode=mode), given(backend, network)
+    backend.seed(5)
+    first = [float(executor.forward(*inputs)) for _ in range(3)]
+    backend.seed(5)
+    assert [float(executor.forward(*inputs)) for _ in range(3)] == first
+    assert len(set(first)) == 3
+
+
+def test_draws_continue_from_their_state(backend):
+    network = tiny(dropout=True).training()
+    executor, inputs = backend.executor(network), given(backend, network)
+    state = backend.draws()
+    drawn = float(executor.forward(*inputs))
+    backend.restore_draws(state)
+    assert float(executor.forward(*inputs)) == drawn
+
+
+@MODES
+def test_one_executor_takes_any_batch(backend, mode):
+    network = build()
+    executor = backend.executor(network, mode=mode)
+    for batch in (1, 3):
+        assert executor.infer(given(backend, network, batch)[0])[0].shape == (batch, 3)
+
+
+def test_a_gradient_that_xla_cannot_make_deterministic_is_refused(backend):
+    network = build()
+    with pytest.raises(UnsupportedError, match="MaxPool gradient"):
+        backend.executor(network, mode="xla").forward(*given(backend, network))
+
+
+def test_each_operator_is_timed_in_eager_mode(backend):
+    network = build()
+    times = backend.executor(network, mode="eager").operator_times(given(backend, network)[0], repeats=3)
+    assert [network.nodes[each.index].op_type for each in times] == [each.title for each in times]
+    assert all(len(each.times_s) == 3 and min(each.times_s) > 0 for each in times)
+
+
+def test_a_graph_is_not_timed_by_operator(backend):
+    network = build()
+    with pytest.raises(UnsupportedError, match="eager"):
+        backend.executor(network).operator_times(given(backend, network)[0])
+
+
+def test_a_wrong_number_of_inputs_is_said(backend):
+    with pytest.raises(UsageError, match="there are 1"):
+        backend.executor(tiny()).infer()
+
+
+def test_a_shape_that_depends_on_values_is_refused_in_a_graph_and_not_in_eager_mode(backend):
+    from onnx import parser
+
+    network = Network(
+        parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]> g (float[N] x) => (float[M] y)
+        { n = NonZero(x) s = Shape(n) y = ConstantOfShape(s) }""")
+    )
+    x = backend.array(np.array([0, 1, 2], np.float32))
+    assert backend.executor(network, mode="eager").infer(x)[0].shape == (1, 2)
+    with pytest.raises(UnsupportedError, match="mode eager"):
+        backend.executor(network).infer(x)
