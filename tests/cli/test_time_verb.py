@@ -199,6 +199,7 @@ def test_failures_can_be_counted_all_the_same(time):
         (("true", "--vs", ""), "it is empty"),
         (("nosuchprogram",), "cannot be started"),
         (("true", "--vs", "nosuchprogram"), "'nosuchprogram' cannot be started"),
+        (("python a.py", "python b.py"), "put --vs between commands"),
         (("true", "--vs", "python nosuchfile.py"), "'nosuchfile.py' cannot be started: there is no such file"),
     ],
 )

@@ -222,6 +222,14 @@ def test_a_filter_by_an_unknown_setting_is_refused_with_close_matches(fill):
     store.require_known("unheard[hiden=7]")
 
 
+def test_superseded_runs_of_another_folder_are_listed_with_it(tmp_path, make_run, make_header):
+    path, _ = make_run(tmp_path / "other", make_header()), make_run(tmp_path / "other", make_header(seed=1))
+    Store(tmp_path / "other").supersede([path])
+    store = Store(tmp_path / "store")
+    assert len(store.rows(str(tmp_path / "other"))) == 1
+    assert len(store.rows(str(tmp_path / "other"), with_superseded=True)) == 2
+
+
 def test_every_copy_of_a_superseded_run_is_superseded(tmp_path, make_run, make_header):
     path, other = make_run(tmp_path / "store", make_header()), make_run(tmp_path / "store", make_header(seed=1))
     identity, left = (read_record(each).header.id for each in (path, other))

@@ -172,7 +172,9 @@ def refuse_missing(command: Command) -> None:
     asked, place = f"command {command.text!r}", command.folder / program
     if shutil.which(program if "/" not in program else str(place)) is None:
         found, do = "there is no such program", "correct its name, or install it"
-        if "/" in program and place.exists():
+        if " " in program.strip():
+            found, do = "it is a whole command", "put --vs between commands: 'python a.py' --vs 'python b.py'"
+        elif "/" in program and place.exists():
             found, do = "it is there, but not executable", f"name what runs it before it, or chmod +x {program}"
         raise UsageError(asked, f"{program!r} cannot be started: {found}", do)
     script = Path(others[0]) if others and _INTERPRETER.match(Path(program).name) else Path()

@@ -504,11 +504,12 @@ class Store:
     def superseded(self, selector: str | Selector | None = None) -> list[Record]:
         """The selected records among those that later runs have replaced, oldest first."""
         self.problems = []
-        found = list(self._read(sorted(self.path.rglob(f"{SUPERSEDED}/*.jsonl"))))
+        chosen = _parsed(selector)
+        below = chosen.path if chosen.path is not None and chosen.path.is_dir() else self.path
+        found = list(self._read(sorted(below.rglob(f"{SUPERSEDED}/*.jsonl"))))
         found.sort(key=lambda record: (record.header.started, str(record.path)))
         if selector is None:
             return found
-        chosen = _parsed(selector)
         found = [record for record, summary in self._summarised(found) if chosen.matches(summary)]
         return found if chosen.latest is None else found[-chosen.latest :]
 
