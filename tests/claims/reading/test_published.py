@@ -97,6 +97,7 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
         ("time (s)", "< 5", None),
         ("time (s)", "0,125", None),
         ("time (s)", "1e999", None),
+        ("time (s)", "-3", None),
         ("time (s)", "3.1<sup>2</sup>", None),
         ("time (s)", "3<br>5", None),
         ("time (s)", "<b>3.5</b>", 3.5),
@@ -171,9 +172,19 @@ def test_a_ratio_without_the_one_row_it_is_relative_to_is_not_read(page, ratios)
     assert only(page(text)).comparisons == []
 
 
-def test_a_ratio_of_something_else_is_no_comparison(page):
-    text = "| part | ratio | time (ms) |\n|---|---|---|\n| forward | 0.5 | 2 |\n| other | 1 | 3 |\n"
+@pytest.mark.parametrize(("head", "unit"), [("ratio", ""), ("memory", "x"), ("relative time", "x")])
+def test_a_ratio_of_something_else_is_no_comparison(page, head, unit):
+    text = f"| part | {head} | time (ms) |\n|---|---|---|\n| forward | 0.5{unit} | 2 |\n| other | 1{unit} | 3 |\n"
     assert only(page(text)).comparisons == []
+
+
+def test_ratios_of_several_columns_are_left_out(page):
+    text = (
+        "| a | speed-up on 1 | speed-up on 8 | time (s) |\n|---|---|---|---|\n| x | 1x | 2x | 1 |\n| y | | 1x | 2 |\n"
+    )
+    claim = only(page(text))
+    assert claim.comparisons == []
+    assert claim.caveats == ['left out: "speed-up on 1", "speed-up on 8", as several columns have ratios']
 
 
 def test_the_title_is_what_was_said_right_above(page):
@@ -202,6 +213,25 @@ def test_cells_of_html_over_several_rows_and_columns_keep_the_others_in_place(pa
         (each.name, each.hardware.description, each.quality.value, each.time_s)
         for each in only(page(text, "results.html")).sides
     ] == [("a", "V100", 0.9, 100.0), ("b", "V100", 0.8, 200.0)]
+
+
+@pytest.mark.parametrize("span", ["0", "-1", "9" * 5000, "two"])
+def test_a_span_that_is_none_is_one_column(page, span):
+    text = f"<table><tr><th>Model<th>Time (s)<tr><td colspan='{span}'>a<td>3</table>"
+    assert [each.time_s for each in only(page(text, "results.html")).sides] == [3.0]
+
+
+def test_a_second_row_of_headings_of_html_is_no_side(page):
+    text = """<table><tr><th rowspan=2>Model<th colspan=2>Time (s)</tr><tr><th>mean<th>max</tr>
+    <tr><td>a<script>x</script><td>3<td>5</table>"""
+    (proposal,) = propose(page(text, "results.html"))
+    assert [each["name"] for each in proposal.data["sides"]] == ["a"]
+    assert proposal.left_out == ('"Time mean (s)", "Time max (s)", as several columns have times',)
+
+
+def test_a_comma_between_digits_is_not_read_where_semicolons_part_the_cells(page):
+    claim = only(page("model;time (s);top-1\na;1,234;94 %\nb;5;93 %\n", "results.csv"))
+    assert [each.time_s for each in claim.sides] == [None, 5.0]
 
 
 def test_a_footnote_in_a_cell_of_html_is_no_digit(page):

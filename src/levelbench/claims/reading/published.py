@@ -43,6 +43,8 @@ class _Table:
     title: str
     header: list[QuotedCell]
     rows: list[list[QuotedCell]] = field(default_factory=list)
+    commas_unclear: bool = False
+    """Whether a comma in a number may stand before its decimals, as where semicolons part the cells."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +144,12 @@ def _csv(path: Path, text: str) -> Iterator[_Table]:
     reader = csv.reader(text.splitlines(), dialect)
     rows = [[QuotedCell(each.strip(), reader.line_num) for each in row] for row in reader if row]
     if rows:
-        yield _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1])
+        yield _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1], dialect.delimiter == ";")
 
 
 _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
-_MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}|</?(?P<tag>\w*)[^>]*>")
+_MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}|</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>")
 _WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small", "span", "strong", "u"))
 """Tags that leave the words around them together; a footnote or a break in a cell does not."""
 
@@ -182,7 +184,7 @@ def _plain(text: str) -> str:
 
 
 def _parts(tag: str | None) -> bool:
-    return bool(tag) and tag not in _WITHIN_WORDS
+    return bool(tag) and str(tag).lower() not in _WITHIN_WORDS
 
 
 class _Html(html.parser.HTMLParser):
@@ -194,11 +196,14 @@ class _Html(html.parser.HTMLParser):
         self._said, self._depth, self._open, self._line = "", 0, "", 1
         self._text: list[str] = []
         self._row: list[QuotedCell] = []
+        self._tags: set[str] = set()
+        self._hidden = False
         self._span = (1, 1)
         self._below: dict[int, tuple[int, QuotedCell]] = {}
         """Cells that reach into the rows below, by column, with the number of these rows."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden = tag in ("script", "style")
         if tag == "table":
             self._depth += 1
             if self._depth == 1:
@@ -217,10 +222,11 @@ class _Html(html.parser.HTMLParser):
             self._text.append(" ")
 
     def handle_data(self, data: str) -> None:
-        if self._open:
+        if self._open and not self._hidden:
             self._text.append(data)
 
     def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
         if tag == "table" and self._depth:
             if self._depth == 1:
                 self._end_row()
@@ -235,6 +241,7 @@ class _Html(html.parser.HTMLParser):
         self._open, self._text = "", []
         if tag in ("td", "th"):
             self._fill_from_above()
+            self._tags.add(tag)
             columns, rows = self._span
             for _ in range(columns):
                 cell = QuotedCell(text, self._line)
@@ -259,15 +266,25 @@ class _Html(html.parser.HTMLParser):
         if self._row:
             self._fill_from_above()
         table, row, self._row = self.tables[-1], self._row, []
+        heads, self._tags = self._tags == {"th"}, set()
         if row and not table.header:
             table.header = row
+        elif row and heads and not table.rows and len(row) == len(table.header):
+            table.header = [a if a.text == b.text else _below(a, b) for a, b in zip(table.header, row, strict=True)]
         elif row and len(table.rows) < _MOST_ROWS:
             table.rows.append(row)
 
 
+def _below(head: QuotedCell, under: QuotedCell) -> QuotedCell:
+    """A heading with the one under it; before its unit, which stays at the end."""
+    words, unit, end = head.text.rpartition("(")
+    text = f"{words}{under.text} ({end}" if unit else f"{head.text} {under.text}"
+    return QuotedCell(text, under.line)
+
+
 def _span(text: str | None) -> int:
     """How many columns or rows a cell takes."""
-    return min(max(int(text), 1), _MOST_SPANNED) if text and text.isascii() and text.isdigit() else 1
+    return min(max(int(text), 1), _MOST_SPANNED) if text and re.fullmatch("[0-9]{1,9}", text) else 1
 
 
 _UNITS = {
@@ -309,7 +326,7 @@ _QUALITY = re.compile(
     re.IGNORECASE,
 )
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
-_RATIO = re.compile(r"speed[- ]?up|\btimes faster\b", re.IGNORECASE)
+_RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
 _RUNS = re.compile(r"^(?:n|runs|seeds|trials|repeats|repetitions|number of (?:runs|seeds))$", re.IGNORECASE)
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b", re.IGNORECASE), "hardware"),
@@ -345,9 +362,11 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
         quoted[f"{path}.name"] = row[named]
         for at, fields in _stated(table, named, row):
             figure = fields[0][0]
+            if (at, figure) in unclear:
+                continue
             if figure == "ratio":
-                ratios.setdefault(len(sides), (fields[0][1], row[at]))
-            elif (at, figure) not in unclear and not _holds(side, figure):
+                ratios[len(sides)] = (fields[0][1], row[at])
+            elif not _holds(side, figure):
                 for field_name, value in fields:
                     _put(side, field_name, value)
                     quoted[f"{path}.{field_name}"] = row[at]
@@ -367,18 +386,20 @@ def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[
     for at, (head, cell) in enumerate(zip(table.header, row, strict=False)):
         if at == named or not cell.text or (turned and not _TIMES.search(head.text)):
             continue
+        if table.commas_unclear and re.search(r"\d,\d", cell.text):
+            continue
         if fields := list(_fields_of(head.text, cell.text)):
             yield at, fields
 
 
 def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], list[str]]:
-    """Columns of times or costs beside others, of which none can be taken as the claim's: each with its field, and why.
+    """Columns of times, costs or ratios of which none is surely the claim's: each with its field, and why.
 
     A time to a target is the one that is meant where it is the only one.
     """
     unclear: set[tuple[int, str]] = set()
     said = []
-    for figure, what in (("time_s", "times"), ("cost_usd", "costs")):
+    for figure, what in (("time_s", "times"), ("cost_usd", "costs"), ("ratio", "ratios")):
         columns: dict[int, bool] = {}
         for row in table.rows:
             for at, fields in _stated(table, named, row):
@@ -439,13 +460,13 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
         yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
         return
     value, own = _number(match["value"]), match["unit"] or match["after"] or ""
-    if not math.isfinite(value):
+    if not math.isfinite(value) or (value < 0 and not _QUALITY.search(head)):
         return
     inside = _IN_HEADING.search(head)
     unit = own or (inside["unit"] if inside else "")
     if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
         yield "runs_made", int(value)
-    elif unit in ("x", "×") or (_RATIO.search(head) and not unit):
+    elif unit in ("x", "×", "") and _RATIO.search(head):
         yield "ratio", value
     elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
         if not _PER.search(head):
