@@ -1,6 +1,7 @@
 """``levelbench board museum``: one command makes a site of everything that is in the folders it is given."""
 
 import json
+from importlib import resources
 
 import pytest
 from tests.cli.test_board_import import entry
@@ -57,6 +58,53 @@ def test_the_leaderboard_is_kept_where_asked(call, downloads, tmp_path):
     call("board", "museum", downloads, "-o", tmp_path / "site", "--board", tmp_path / "kept", "--title", "Ours")
     assert (tmp_path / "kept" / "board.toml").read_text() == 'title = "Ours"\n'
     assert len(list((tmp_path / "kept").glob("*/training/*.json"))) == 4
+
+
+def own_rules(board, precision="1.0"):
+    text = resources.files("levelbench.competition.rulesets").joinpath("data/dawnbench-1.0.toml").read_text()
+    own = text.replace('"dawnbench-1.0"', '"club-1.0"').replace('name = "dawnbench"', 'name = "club"')
+    (board / "rulesets").mkdir()
+    (board / "rulesets" / "club.toml").write_text(own + f"# {precision}\n")
+
+
+def test_a_leaderboard_brings_its_own_rulesets(call, downloads, tmp_path):
+    own_rules(downloads / "board")
+    write(downloads / "board", "clubs", 31.0, ruleset="club-1.0", origin=None)
+    code, out, err = call("board", "museum", downloads, "-o", tmp_path / "site")
+    assert (code, err) == (0, "")
+    assert "5 entries on 4 boards" in out
+
+
+def test_entries_under_another_ruleset_of_the_same_id_are_named_and_not_shown(call, tmp_path):
+    for name in ("one", "two"):
+        write(tmp_path / name, f"of-{name}", 31.0, ruleset="club-1.0", origin=None)
+        own_rules(tmp_path / name)
+    path = tmp_path / "two" / "rulesets" / "club.toml"
+    path.write_text(path.read_text().replace("0.94", "0.93"))
+    code, out, err = call("board", "museum", tmp_path / "one", tmp_path / "two", "-o", tmp_path / "site")
+    assert code == 1
+    assert "1 entry on 1 board" in out
+    assert "another ruleset with that id" in err
+
+
+def test_a_folder_of_one_mode_and_a_single_entry_are_read_alone(downloads):
+    train = downloads / "dawn-bench-entries" / "CIFAR10" / "train"
+    (one,) = train.glob("*.json")
+    assert systems_in(train) == [("dawnbench", train)]
+    assert systems_in(one) == [("dawnbench", one)]
+
+
+def test_an_entry_in_two_clones_is_counted_once(call, downloads, tmp_path):
+    clone = downloads / "dawn-bench-entries"
+    _, out, _ = call("board", "museum", clone, clone, "-o", tmp_path / "site")
+    assert "1 entry of dawnbench\n" in out
+
+
+def test_warnings_are_listed_by_a_check_of_a_leaderboard_that_is_kept(call, downloads, tmp_path):
+    _, out, _ = call("board", "museum", downloads, "-o", tmp_path / "site")
+    assert "keep the leaderboard with --board, and levelbench board check lists them" in out
+    _, out, _ = call("board", "museum", downloads, "-o", tmp_path / "site", "--board", tmp_path / "kept")
+    assert f"levelbench board check {tmp_path / 'kept'} lists them" in out
 
 
 def test_a_folder_with_nothing_to_read_is_a_usage_error(call, tmp_path):

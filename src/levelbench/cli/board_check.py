@@ -376,13 +376,13 @@ def site_of(folder: Path, output: Path, *, jobs: int | None, top: int, **given: 
     return build(folder, output, processes=processes, top=top, lint=remarks_on_entry, limits=known_limits, **given)
 
 
-def tell_of_site(built: Built) -> None:
-    """Print what was built, then the doubts, then what is not shown and why."""
-    for line in _build_lines(built):
+def tell_of_site(built: Built, lists: str = "levelbench board check lists them") -> None:
+    """Print what was built, then the doubts, then what is not shown and why; ``lists`` says where warnings stand."""
+    for line in _build_lines(built, lists):
         click.echo(one_line(line))
 
 
-def _build_lines(built: Built) -> list[str]:
+def _build_lines(built: Built, lists: str) -> list[str]:
     """What was built, then the doubts, then what is not shown and why."""
     lines = [
         f"site: {Path(built.site) / 'index.html'}",
@@ -390,7 +390,7 @@ def _build_lines(built: Built) -> list[str]:
         f"{plural(built.read, 'file')} read, {len(built.written)} written, {len(built.removed)} removed",
     ]
     if built.warnings:
-        lines.append(f"{plural(built.warnings, 'warning')}: levelbench board check lists them")
+        lines.append(f"{plural(built.warnings, 'warning')}: {lists}")
     return lines + _listed("doubts", built.near) + _listed("not shown", built.not_shown)
 
 

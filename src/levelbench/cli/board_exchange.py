@@ -438,7 +438,10 @@ def museum(
     else:
         for line in [*(f"{plural(count, 'entry', 'entries')} of {what}" for what, count in counts.items())]:
             click.echo(shared.visible(line))
-        tell_of_site(built)
+        lists = f"levelbench board check {board} lists them"
+        tell_of_site(
+            built, lists if board else "keep the leaderboard with --board, and levelbench board check lists them"
+        )
         if printed:
             shared.say(published_words(built.published))
         for each in problems:
@@ -449,36 +452,56 @@ def museum(
 
 def _collect(data: Sequence[Path], folder: Path, title: str) -> tuple[dict[str, int], list[str]]:
     """Import all that is found into the leaderboard ``folder``: the number of entries by system, and what failed."""
-    from levelbench.competition.entries import read_submission, write_whole
-    from levelbench.competition.exchange import entry_paths, place, systems_in
+    from levelbench.competition.entries import submission_digest, write_whole
+    from levelbench.competition.exchange import place, systems_in
     from levelbench.competition.leaderboard import BOARD
 
     counts: Counter[str] = Counter()
     problems: list[str] = []
-    entries: list[Submission] = []
+    entries: dict[str, Submission] = {}
     for root in data:
         found = systems_in(root)
         if not found:
             problems.append(f"{root}: no entries or logs of DAWNBench, MLPerf, AlgoPerf or levelbench are in it")
         for kind, path in found:
             try:
-                if kind == "levelbench":
-                    read, wrong = [read_submission(each) for _, each in entry_paths(path)], list[str]()
-                else:
-                    read, wrong = _read_results(kind, path, {})
+                read, wrong = _of_board(path, folder) if kind == "levelbench" else _read_results(kind, path, {})
             except LevelbenchError as error:
                 problems.append(f"{path}: {error.found}; {error.do}")
                 continue
-            entries += read
+            new = {name: each for each in read if (name := submission_digest(each)) not in entries}
+            entries |= new
             problems += wrong
-            counts[kind] += len(read)
+            counts[kind] += len(new)
     if not entries:
         do = "give clones of dawn-bench-entries, results of MLPerf Training, or logs of AlgoPerf"
         raise UsageError("building a museum", problems[0] if problems else "there are no entries", do)
-    place(entries, folder, force=True)
+    place(list(entries.values()), folder, force=True)
     if not (folder / BOARD).exists():
         write_whole(folder / BOARD, f"title = {json.dumps(title)}\n")
     return dict(counts), problems
+
+
+def _of_board(source: Path, folder: Path) -> tuple[list[Submission], list[str]]:
+    """The entries of a leaderboard, whose own rulesets come along; without those that need one that cannot."""
+    from levelbench.competition.leaderboard import add_ruleset
+    from levelbench.competition.rulesets import folder_rulesets, read_ruleset, ruleset_ids
+
+    entries, problems = read_entries(source)
+    refused: dict[str, LevelbenchError] = {}
+    own = set(folder_rulesets(source, refused)) - set(ruleset_ids())
+    files = sorted((source / "rulesets").glob("*.toml")) if own else []
+    for path in files:
+        rules = None if f"rulesets/{path.name}" in refused else read_ruleset(path)
+        if rules is None or rules.id not in own:
+            continue
+        try:
+            add_ruleset(folder, rules, path.read_bytes())
+        except LevelbenchError as error:
+            refused[f"rulesets/{path.name}"] = error
+            entries = [each for each in entries if each[1].ruleset != rules.id]
+    problems += [f"{source / name}: {error.found}; {error.do}" for name, error in refused.items()]
+    return [each for _, each in entries], problems
 
 
 _EXPORTED = ("dawnbench", "mllog", "csv", "parquet")

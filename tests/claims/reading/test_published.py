@@ -92,11 +92,76 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
         ("time", "about three", None),
         ("time", "2:31", None),
         ("samples per second", "12 s", None),
+        ("time (s)", "3.5 ± 0.1 ms", 0.0035),
+        ("time (s)", "3.5 [3.4, 3.6] ms", 0.0035),
+        ("time (s)", "< 5", None),
+        ("time (s)", "0,125", None),
+        ("time (s)", "1e999", None),
+        ("time (s)", "-3", None),
+        ("time (s)", "3.1<sup>2</sup>", None),
+        ("time (s)", "3<br>5", None),
+        ("time (s)", "<b>3.5</b>", 3.5),
+        ("time saved (s)", "3.5", None),
+        ("GPU time", "5 h", None),
+        ("timeout", "60 s", None),
     ],
 )
 def test_a_time_needs_its_unit(page, head, cell, time_s):
     text = f"| system | {head} | accuracy |\n|---|---|---|\n| a | {cell} | 0.9 |\n| b | – | 0.8 |\n"
     assert only(page(text)).sides[0].time_s == time_s
+
+
+def test_of_several_columns_of_times_none_is_taken_and_said_so(page):
+    text = "| system | compile (s) time | total time (s) | accuracy |\n|---|---|---|---|\n| a | 5 s | 50 | 0.9 |\n"
+    (proposal,) = propose(page(text))
+    assert "time_s" not in proposal.data["sides"][0]
+    assert '# Left out: "compile (s) time", "total time (s)", as several columns have times.' in proposal.toml()
+    assert only(page(text)).caveats == [f"left out: {proposal.left_out[0]}"]
+
+
+def test_of_several_columns_of_times_the_one_to_a_target_is_taken(page):
+    text = "| system | time per epoch (s) | time to 94 % (s) |\n|---|---|---|\n| a | 5 | 50 |\n"
+    assert only(page(text)).sides[0].time_s == 50.0
+
+
+def test_a_figure_and_what_it_is_of_are_from_one_cell(page):
+    text = "| system | top-1 | top-5 |\n|---|---|---|\n| a | 94.1 % | 99 % [98, 99.5] |\n"
+    quality = only(page(text)).sides[0].quality
+    assert (quality.metric, quality.value, quality.low) == ("top-1", 0.941, None)
+
+
+def test_a_table_whose_rows_are_figures_is_not_read_by_its_first_column_of_figures(page):
+    text = "| | PyTorch | JAX |\n|---|---|---|\n| training time | 3.2 s | 2.1 s |\n"
+    with pytest.raises(UsageError, match="none states a time"):
+        read_published(page(text))
+
+
+def test_the_smallest_and_largest_time_are_no_interval(page):
+    assert only(page("| a | time [min, max] (s) |\n|---|---|\n| x | 3 [2, 4] |\n")).sides[0].interval is None
+
+
+@pytest.mark.parametrize("head", ["price ($/h)", "cost ($ per hour)", "price per hour ($)"])
+def test_a_price_of_an_hour_is_no_cost(page, head):
+    claim = only(page(f"| system | time (s) | {head} |\n|---|---|---|\n| a | 5 | 3.06 |\n"))
+    assert claim.sides[0].cost_usd is None
+
+
+@pytest.mark.parametrize(
+    ("head", "reported"), [("mean time (s)", "mean"), ("time to best accuracy (s)", None), ("meantime (s) time", None)]
+)
+def test_what_is_reported_of_the_runs_is_a_word_of_the_heading(page, head, reported):
+    assert only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | 3 s | 0.9 |\n")).sides[0].reported == reported
+
+
+def test_a_row_with_more_cells_than_the_heading_is_left_out(page):
+    claim = only(page("model,time (s),accuracy\na,1,234,0.94\nb,100,0.93\n", "results.csv"))
+    assert [each.name for each in claim.sides] == ["b"]
+    assert claim.caveats == ["left out: line 2 has more cells than the heading"]
+
+
+def test_a_second_row_of_a_name_is_left_out_and_said_so(page):
+    claim = only(page("| model | time (s) |\n|---|---|\n| a | 1 |\n| a | 2 |\n"))
+    assert claim.caveats == ["left out: line 4 has the name of a row before it"]
 
 
 @pytest.mark.parametrize("ratios", [("1.5x", "2x"), ("1x", "1x"), ("1.5x", "–")])
@@ -107,9 +172,19 @@ def test_a_ratio_without_the_one_row_it_is_relative_to_is_not_read(page, ratios)
     assert only(page(text)).comparisons == []
 
 
-def test_a_ratio_of_something_else_is_no_comparison(page):
-    text = "| part | ratio | time (ms) |\n|---|---|---|\n| forward | 0.5 | 2 |\n| other | 1 | 3 |\n"
+@pytest.mark.parametrize(("head", "unit"), [("ratio", ""), ("memory", "x"), ("relative time", "x")])
+def test_a_ratio_of_something_else_is_no_comparison(page, head, unit):
+    text = f"| part | {head} | time (ms) |\n|---|---|---|\n| forward | 0.5{unit} | 2 |\n| other | 1{unit} | 3 |\n"
     assert only(page(text)).comparisons == []
+
+
+def test_ratios_of_several_columns_are_left_out(page):
+    text = (
+        "| a | speed-up on 1 | speed-up on 8 | time (s) |\n|---|---|---|---|\n| x | 1x | 2x | 1 |\n| y | | 1x | 2 |\n"
+    )
+    claim = only(page(text))
+    assert claim.comparisons == []
+    assert claim.caveats == ['left out: "speed-up on 1", "speed-up on 8", as several columns have ratios']
 
 
 def test_the_title_is_what_was_said_right_above(page):
@@ -128,6 +203,40 @@ def test_html_is_read_as_markdown_is(page):
         ("theirs", 180.0, 2.0, "best"),
     ]
     assert claim.sides[1].where.endswith("results.html:4")
+
+
+def test_cells_of_html_over_several_rows_and_columns_keep_the_others_in_place(page):
+    text = """<table><tr><th>Model<th>GPU<th colspan=2>Accuracy<th>Time (s)</tr>
+    <tr><td>a<td rowspan=2>V100<td>0.9<td>0.8<td>100</tr>
+    <tr><td>b<td>0.8<td>0.7<td>200</tr></table>"""
+    assert [
+        (each.name, each.hardware.description, each.quality.value, each.time_s)
+        for each in only(page(text, "results.html")).sides
+    ] == [("a", "V100", 0.9, 100.0), ("b", "V100", 0.8, 200.0)]
+
+
+@pytest.mark.parametrize("span", ["0", "-1", "9" * 5000, "two"])
+def test_a_span_that_is_none_is_one_column(page, span):
+    text = f"<table><tr><th>Model<th>Time (s)<tr><td colspan='{span}'>a<td>3</table>"
+    assert [each.time_s for each in only(page(text, "results.html")).sides] == [3.0]
+
+
+def test_a_second_row_of_headings_of_html_is_no_side(page):
+    text = """<table><tr><th rowspan=2>Model<th colspan=2>Time (s)</tr><tr><th>mean<th>max</tr>
+    <tr><td>a<script>x</script><td>3<td>5</table>"""
+    (proposal,) = propose(page(text, "results.html"))
+    assert [each["name"] for each in proposal.data["sides"]] == ["a"]
+    assert proposal.left_out == ('"Time mean (s)", "Time max (s)", as several columns have times',)
+
+
+def test_a_comma_between_digits_is_not_read_where_semicolons_part_the_cells(page):
+    claim = only(page("model;time (s);top-1\na;1,234;94 %\nb;5;93 %\n", "results.csv"))
+    assert [each.time_s for each in claim.sides] == [None, 5.0]
+
+
+def test_a_footnote_in_a_cell_of_html_is_no_digit(page):
+    text = "<table><tr><th>Model<th>Time (s)<tr><td>a<td>3<sup>1</sup><tr><td>b<td>5</table>"
+    assert [each.time_s for each in only(page(text, "results.html")).sides] == [None, 5.0]
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])

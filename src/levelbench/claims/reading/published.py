@@ -1,7 +1,8 @@
 """Reads the tables of a page that somebody published (Markdown, HTML, CSV) as claims, with the place of each figure.
 
 Only what stands there is read: a time needs its unit, in the heading of its column or beside the number; a ratio needs
-the one row that it is relative to; a spread that is not called an interval is none. Everything else is not stated.
+the one row that it is relative to; a spread that is not called an interval is none. Of several columns of times, only
+the one to a target is read. Everything else is not stated.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from levelbench.errors import UsageError
 
 __all__ = ["ProposedClaim", "propose", "read_published"]
 
-_MOST_BYTES, _MOST_ROWS = 8 << 20, 200
+_MOST_BYTES, _MOST_ROWS, _MOST_SPANNED = 8 << 20, 200, 50
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class _Table:
     title: str
     header: list[QuotedCell]
     rows: list[list[QuotedCell]] = field(default_factory=list)
+    commas_unclear: bool = False
+    """Whether a comma in a number may stand before its decimals, as where semicolons part the cells."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,14 @@ class ProposedClaim:
     data: dict[str, Any]
     quoted: Mapping[str, QuotedCell]
     file: str
+    left_out: tuple[str, ...] = ()
+    """What stands in the table and is not read, as it could be meant in several ways."""
 
     def toml(self) -> str:
         """A claim file to complete: each field with its quotation."""
         lines = [
             f"# Read from {self.file}. What is missing here is not stated there, or not in a form that is sure.",
+            *(f"# Left out: {each}." for each in self.left_out),
             "",
         ]
         lines += self._fields(self.data, "")
@@ -83,7 +89,8 @@ def read_published(path: Path) -> list[Claim]:
     found = []
     for each in propose(path):
         data = _placed(each)
-        found.append(msgspec.convert({**data, "read_from": "page", "where": str(path)}, Claim))
+        caveats = [f"left out: {why}" for why in each.left_out]
+        found.append(msgspec.convert({**data, "read_from": "page", "where": str(path), "caveats": caveats}, Claim))
     return found
 
 
@@ -137,12 +144,14 @@ def _csv(path: Path, text: str) -> Iterator[_Table]:
     reader = csv.reader(text.splitlines(), dialect)
     rows = [[QuotedCell(each.strip(), reader.line_num) for each in row] for row in reader if row]
     if rows:
-        yield _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1])
+        yield _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1], dialect.delimiter == ";")
 
 
 _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
-_MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}|<[^>]*>")
+_MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}|</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>")
+_WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small", "span", "strong", "u"))
+"""Tags that leave the words around them together; a footnote or a break in a cell does not."""
 
 
 def _markdown(text: str) -> Iterator[_Table]:
@@ -171,7 +180,11 @@ def _cells(line: str, at: int) -> list[QuotedCell]:
 
 
 def _plain(text: str) -> str:
-    return _MARKS.sub(lambda match: match[1] or "", text)
+    return _MARKS.sub(lambda match: " " if _parts(match["tag"]) else match[1] or "", text).strip()
+
+
+def _parts(tag: str | None) -> bool:
+    return bool(tag) and str(tag).lower() not in _WITHIN_WORDS
 
 
 class _Html(html.parser.HTMLParser):
@@ -183,25 +196,37 @@ class _Html(html.parser.HTMLParser):
         self._said, self._depth, self._open, self._line = "", 0, "", 1
         self._text: list[str] = []
         self._row: list[QuotedCell] = []
+        self._tags: set[str] = set()
+        self._hidden = False
+        self._span = (1, 1)
+        self._below: dict[int, tuple[int, QuotedCell]] = {}
+        """Cells that reach into the rows below, by column, with the number of these rows."""
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden = tag in ("script", "style")
         if tag == "table":
             self._depth += 1
             if self._depth == 1:
                 self.tables.append(_Table(self._said, []))
+                self._below = {}
         elif self._depth == 1 and tag == "tr":
             self._end_row()
         elif self._depth == 1 and tag in ("td", "th", "caption"):
             self._end_cell()
             self._open, self._text, self._line = tag, [], self.getpos()[0]
+            named = dict(attrs)
+            self._span = (_span(named.get("colspan")), _span(named.get("rowspan")))
         elif not self._depth and tag in ("h1", "h2", "h3", "h4", "p"):
             self._open, self._text = tag, []
+        elif self._open and _parts(tag):
+            self._text.append(" ")
 
     def handle_data(self, data: str) -> None:
-        if self._open:
+        if self._open and not self._hidden:
             self._text.append(data)
 
     def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
         if tag == "table" and self._depth:
             if self._depth == 1:
                 self._end_row()
@@ -215,20 +240,51 @@ class _Html(html.parser.HTMLParser):
         text, tag = " ".join("".join(self._text).split()), self._open
         self._open, self._text = "", []
         if tag in ("td", "th"):
-            self._row.append(QuotedCell(text, self._line))
+            self._fill_from_above()
+            self._tags.add(tag)
+            columns, rows = self._span
+            for _ in range(columns):
+                cell = QuotedCell(text, self._line)
+                if rows > 1:
+                    self._below[len(self._row)] = (rows - 1, cell)
+                self._row.append(cell)
         elif tag == "caption":
             self.tables[-1].title = text
         elif tag and text:
             self._said = text
 
+    def _fill_from_above(self) -> None:
+        while (at := len(self._row)) in self._below:
+            rows, cell = self._below.pop(at)
+            if rows > 1:
+                self._below[at] = (rows - 1, cell)
+            self._row.append(cell)
+
     def _end_row(self) -> None:
         if self._open in ("td", "th"):
             self._end_cell()
+        if self._row:
+            self._fill_from_above()
         table, row, self._row = self.tables[-1], self._row, []
+        heads, self._tags = self._tags == {"th"}, set()
         if row and not table.header:
             table.header = row
+        elif row and heads and not table.rows and len(row) == len(table.header):
+            table.header = [a if a.text == b.text else _below(a, b) for a, b in zip(table.header, row, strict=True)]
         elif row and len(table.rows) < _MOST_ROWS:
             table.rows.append(row)
+
+
+def _below(head: QuotedCell, under: QuotedCell) -> QuotedCell:
+    """A heading with the one under it; before its unit, which stays at the end."""
+    words, unit, end = head.text.rpartition("(")
+    text = f"{words}{under.text} ({end}" if unit else f"{head.text} {under.text}"
+    return QuotedCell(text, under.line)
+
+
+def _span(text: str | None) -> int:
+    """How many columns or rows a cell takes."""
+    return min(max(int(text), 1), _MOST_SPANNED) if text and re.fullmatch("[0-9]{1,9}", text) else 1
 
 
 _UNITS = {
@@ -240,15 +296,25 @@ _UNITS = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
 }
 _UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
-_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_NUMBER = r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _VALUE = re.compile(
-    rf"(?:~|≈|≤|<|\$)?\s*(?P<value>{_NUMBER})\s*(?P<unit>%|[x×]|{_UNIT})?"
-    rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})\s*\S*|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
-    rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?:{_UNIT})?",
+    rf"(?:~|≈|\$)?\s*(?P<value>{_NUMBER})\s*(?P<unit>%|[x×]|{_UNIT})?"
+    rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
+    rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?P<after>%|[x×]|{_UNIT})?",
 )
 _IN_HEADING = re.compile(rf"[(\[,/]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]?\s*$", re.IGNORECASE)
 _RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
 _TIMES = re.compile(r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b", re.IGNORECASE)
+_OTHER_TIMES = re.compile(
+    r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|\blimit\b|"
+    r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b",
+    re.IGNORECASE,
+)
+"""Headings of times that are no time from start to end: how much is saved, or the sum over many processors."""
+_NO_INTERVAL = re.compile(
+    r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation", re.IGNORECASE
+)
+_PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
 _TIME_OF = (
     ("epoch", re.compile(r"epoch", re.IGNORECASE)),
     ("step", re.compile(r"\b(?:step|iteration|iter)\b", re.IGNORECASE)),
@@ -260,58 +326,106 @@ _QUALITY = re.compile(
     re.IGNORECASE,
 )
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
-_RATIO = re.compile(r"speed[- ]?up|\btimes faster\b", re.IGNORECASE)
+_RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
 _RUNS = re.compile(r"^(?:n|runs|seeds|trials|repeats|repetitions|number of (?:runs|seeds))$", re.IGNORECASE)
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b", re.IGNORECASE), "hardware"),
     (re.compile(r"\bframework\b", re.IGNORECASE), "framework"),
     (re.compile(r"^(?:data ?set|data|task)$", re.IGNORECASE), "data"),
 )
-_REPORTED = (("median", "median"), ("mean", "mean"), ("average", "mean"), ("best", "best"), ("fastest", "best"))
+_REPORTED = tuple(
+    (re.compile(rf"(?<!to )(?<!to the )\b{words}\b", re.IGNORECASE), reported)
+    for words, reported in (("median", "median"), ("(?:mean|average)", "mean"), ("(?:best|fastest)", "best"))
+)
 
 
 def _proposal(table: _Table, file: str) -> ProposedClaim | None:
-    """What the table states of each of its rows; ``None`` if no row has a figure."""
+    """What the table states of each of its rows; ``None`` if no row has a figure, not even one that is left out."""
     named = _name_column(table)
+    unclear, left_out = _unclear_columns(table, named)
     quoted: dict[str, QuotedCell] = {}
     sides: list[dict[str, Any]] = []
     ratios: dict[int, tuple[float, QuotedCell]] = {}
     stated = False
     known: set[str] = set()
     for row in table.rows:
-        if named >= len(row) or not row[named].text or row[named].text in known:
+        if named >= len(row) or not row[named].text:
             continue
-        known.add(row[named].text)
-        side: dict[str, Any] = {"name": row[named].text}
+        name, line = row[named].text, row[named].line
+        if name in known or len(row) > len(table.header):
+            why = "has more cells than the heading" if name not in known else "has the name of a row before it"
+            left_out.append(f"line {line} {why}")
+            continue
+        known.add(name)
+        side: dict[str, Any] = {"name": name}
         path = f"sides[{len(sides)}]"
         quoted[f"{path}.name"] = row[named]
-        for at, (head, cell) in enumerate(zip(table.header, row, strict=False)):
-            if at == named or not cell.text:
+        for at, fields in _stated(table, named, row):
+            figure = fields[0][0]
+            if (at, figure) in unclear:
                 continue
-            for name, value in _fields_of(head.text, cell.text):
-                if name == "ratio":
-                    ratios.setdefault(len(sides), (value, cell))
-                elif _put(side, name, value):
-                    quoted[f"{path}.{name}"] = cell
-                    stated |= name in ("time_s", "cost_usd", "quality.value")
+            if figure == "ratio":
+                ratios[len(sides)] = (fields[0][1], row[at])
+            elif not _holds(side, figure):
+                for field_name, value in fields:
+                    _put(side, field_name, value)
+                    quoted[f"{path}.{field_name}"] = row[at]
+                stated |= figure in ("time_s", "cost_usd", "quality.metric")
         sides.append(side)
     compared, said = _comparisons(sides, ratios)
-    if not stated and not compared:
+    if not stated and not compared and not unclear:
         return None
     title = table.title or Path(file).name
     data: dict[str, Any] = {"title": title, "sides": sides, **({"comparisons": compared} if compared else {})}
-    return ProposedClaim(data, {**quoted, **said}, file)
+    return ProposedClaim(data, {**quoted, **said}, file, tuple(left_out))
 
 
-def _put(side: dict[str, Any], name: str, value: Any) -> bool:
-    """Set a field of the side, ``quality.value`` in its table; the first column with it counts."""
+def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
+    """The columns of a row that state something, and the fields; a row of times below another heading states none."""
+    turned = named < len(row) and _TIMES.search(row[named].text) is not None
+    for at, (head, cell) in enumerate(zip(table.header, row, strict=False)):
+        if at == named or not cell.text or (turned and not _TIMES.search(head.text)):
+            continue
+        if table.commas_unclear and re.search(r"\d,\d", cell.text):
+            continue
+        if fields := list(_fields_of(head.text, cell.text)):
+            yield at, fields
+
+
+def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], list[str]]:
+    """Columns of times, costs or ratios of which none is surely the claim's: each with its field, and why.
+
+    A time to a target is the one that is meant where it is the only one.
+    """
+    unclear: set[tuple[int, str]] = set()
+    said = []
+    for figure, what in (("time_s", "times"), ("cost_usd", "costs"), ("ratio", "ratios")):
+        columns: dict[int, bool] = {}
+        for row in table.rows:
+            for at, fields in _stated(table, named, row):
+                if fields[0][0] == figure:
+                    columns[at] = columns.get(at, False) or ("time_of", "target") in fields
+        to_target = [at for at, is_target in columns.items() if is_target]
+        if len(columns) > 1:
+            apart = sorted(columns if len(to_target) != 1 else set(columns) - set(to_target))
+            unclear |= {(at, figure) for at in apart}
+            heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in apart)
+            said.append(f"{heads}, as several columns have {what}")
+    return unclear, said
+
+
+def _holds(side: Mapping[str, Any], name: str) -> bool:
+    """Whether the side has the field, ``quality.metric`` in its table; the first column with it counts."""
+    first, _, inner = name.partition(".")
+    return first in side and (not inner or inner in side[first])
+
+
+def _put(side: dict[str, Any], name: str, value: Any) -> None:
+    """Set a field of the side, ``quality.value`` in its table."""
     *tables, last = name.split(".")
     for each in tables:
         side = side.setdefault(each, {})
-    if last in side:
-        return False
     side[last] = value
-    return True
 
 
 def _name_column(table: _Table) -> int:
@@ -345,24 +459,29 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     if match is None:
         yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
         return
-    value, own = _number(match["value"]), match["unit"] or ""
+    value, own = _number(match["value"]), match["unit"] or match["after"] or ""
+    if not math.isfinite(value) or (value < 0 and not _QUALITY.search(head)):
+        return
     inside = _IN_HEADING.search(head)
     unit = own or (inside["unit"] if inside else "")
     if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
         yield "runs_made", int(value)
-    elif unit in ("x", "×") or (_RATIO.search(head) and not unit):
+    elif unit in ("x", "×", "") and _RATIO.search(head):
         yield "ratio", value
     elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
-        yield "cost_usd", value
+        if not _PER.search(head):
+            yield "cost_usd", value
     elif _QUALITY.search(head) and not _TIMES.search(head):
         scale = 0.01 if unit == "%" else 1.0
         yield "quality.metric", head
         yield "quality.value", _scaled(value, scale)
-        low, high = _ends(match, scale)
+        low, high = _ends(head, match, scale)
         if low <= high:
             yield "quality.low", low
             yield "quality.high", high
-    elif (own in _UNITS or _TIMES.search(head)) and not _RATES.search(head) and unit.lower() in _UNITS:
+    elif _OTHER_TIMES.search(head) or _RATES.search(head):
+        return
+    elif (own in _UNITS or _TIMES.search(head)) and unit.lower() in _UNITS:
         yield from _time(head, match, value, _UNITS[unit.lower()])
 
 
@@ -371,7 +490,7 @@ _NAMES = {"hardware": "hardware.description", "framework": "framework", "data": 
 
 def _time(head: str, match: re.Match[str], value: float, unit_s: float) -> Iterator[tuple[str, Any]]:
     yield "time_s", _scaled(value, unit_s)
-    low, high = _ends(match, unit_s)
+    low, high = _ends(head, match, unit_s)
     if low <= high:
         yield "interval", [low, high]
     for kind, words in _TIME_OF:
@@ -379,13 +498,15 @@ def _time(head: str, match: re.Match[str], value: float, unit_s: float) -> Itera
             yield "time_of", kind
             break
     for word, reported in _REPORTED:
-        if word in head.lower():
+        if word.search(head):
             yield "reported", reported
             break
 
 
-def _ends(match: re.Match[str], scale: float) -> tuple[float, float]:
-    """The interval beside a number; not a number where there is none."""
+def _ends(head: str, match: re.Match[str], scale: float) -> tuple[float, float]:
+    """The interval beside a number; not a number where there is none, or where it may be something else."""
+    if _NO_INTERVAL.search(head) or (match["unit"] and match["after"] and match["unit"] != match["after"]):
+        return math.nan, math.nan
     low, high = (math.nan if match[end] is None else _scaled(_number(match[end]), scale) for end in ("low", "high"))
     return low, high
 
@@ -396,5 +517,4 @@ def _scaled(value: float, scale: float) -> float:
 
 
 def _number(text: str) -> float:
-    value = float(text.replace(",", ""))
-    return value if math.isfinite(value) else 0.0
+    return float(text.replace(",", ""))

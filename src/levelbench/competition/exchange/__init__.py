@@ -77,14 +77,16 @@ def systems_in(root: Path) -> list[tuple[str, Path]]:
     them), ``algoperf`` (a folder of its logs) and ``levelbench`` (a leaderboard). Links are not followed.
     """
     if root.is_file():
+        if root.suffix == ".json" and _is_mode(root.parent):
+            return [("dawnbench", root)]
         return [("mlperf", root)] if root.name.endswith(_ARCHIVES) or _LOG.fullmatch(root.name) else []
     found: dict[tuple[str, Path], None] = {}
     for place, inner, names in os.walk(root):
         folder = Path(place)
         depth = len(folder.relative_to(root).parts)
         inner[:] = sorted(each for each in inner if depth < _DEEPEST and not each.startswith("."))
-        if folder.name in ("train", "inference") and folder.parent.name in _DAWNBENCH:
-            found["dawnbench", folder.parent if folder.parent == root else folder.parents[1]] = None
+        if _is_mode(folder):
+            found["dawnbench", root if depth < 2 else folder.parents[1]] = None
         elif folder.name in ("training", "inference") and any(name.endswith(".json") for name in names):
             found["levelbench", folder.parents[1]] = None
         if "eval_measurements.csv" in names:
@@ -94,6 +96,11 @@ def systems_in(root: Path) -> list[tuple[str, Path]]:
         for name in sorted(each for each in names if each.endswith(_ARCHIVES)):
             found["mlperf", folder / name] = None
     return list(found)
+
+
+def _is_mode(folder: Path) -> bool:
+    """Whether a folder is one of entries in a clone of DAWNBench's, such as ``CIFAR10/train``."""
+    return folder.name in ("train", "inference") and folder.parent.name in _DAWNBENCH
 
 
 _LONGEST = 80
