@@ -251,6 +251,20 @@ def test_a_relevant_item_whose_score_is_nan_is_no_hit_and_one_of_another_ranks_b
     assert error_of(HitRate(0.5, 1), scores, np.eye(11)[[10, 10, 10]]) == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("quality", [HitRate(0.5), NDCG(0.5)])
+def test_one_score_for_a_whole_row_is_refused_and_not_the_best_rank(quality):
+    with pytest.raises(DataError, match=r"shape \(5, 1\)"):
+        error_of(quality, np.zeros((5, 1)), np.eye(11)[:5])
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_row_with_no_relevant_item_or_two_has_no_rank(ranked, count):
+    scores, relevant = ranked[0], ranked[1].copy()
+    relevant[7] = np.arange(20) < count
+    with pytest.raises(DataError, match="1 of 300 rows"):
+        error_of(HitRate(0.5), scores, relevant)
+
+
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_frameworks_rank_alike(ranked, name):
     pytest.importorskip(name)
