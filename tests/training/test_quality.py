@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto
 from sklearn import metrics
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
@@ -292,6 +293,19 @@ def with_shortcut():
     code = graph.node("MatMul", x, graph.parameter("down", (6, 2), Draw("normal", 1.0)))
     graph.output(graph.node("Add", x, graph.node("MatMul", code, graph.parameter("up", (2, 6), Draw("normal", 1.0)))))
     return graph.build()
+
+
+def doubles():
+    """What could hold four numbers of float32 in its two."""
+    graph = GraphBuilder("doubles")
+    x = graph.node("Cast", graph.input("input", ("batch", 6)), to=TensorProto.DOUBLE)
+    code = graph.node("MatMul", x, graph.constant(np.ones((6, 2))))
+    graph.output(graph.node("Cast", graph.node("MatMul", code, graph.constant(np.ones((2, 6)))), to=TensorProto.FLOAT))
+    return graph.build()
+
+
+def test_a_number_of_eight_bytes_counts_as_two():
+    assert narrowest(doubles()) == 4
 
 
 @pytest.mark.parametrize(

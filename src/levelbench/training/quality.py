@@ -351,12 +351,14 @@ class Reconstruction(RMSE):
 def narrowest(network: Network) -> int | None:
     """The fewest numbers of an example in a value without which the first output is independent of all inputs.
 
+    One of eight bytes counts as two, since as much could be packed into it.
+
     ``None`` if there is no such value of known size.
     """
     graph, output = network.model.graph, network.outputs[0].name
     inputs = {each.name for each in network.inputs}
     widths = [
-        math.prod(sizes)
+        math.prod(sizes) * (2 if value.dtype in ("float64", "int64", "uint64") else 1)
         for name, value in infer_shapes(network).items()
         if value.shape and value.shape[0] == "batch"
         if len(sizes := [size for size in value.shape[1:] if isinstance(size, int)]) == len(value.shape) - 1
