@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto
 from sklearn import metrics
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
@@ -251,6 +252,20 @@ def test_a_relevant_item_whose_score_is_nan_is_no_hit_and_one_of_another_ranks_b
     assert error_of(HitRate(0.5, 1), scores, np.eye(11)[[10, 10, 10]]) == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("quality", [HitRate(0.5), NDCG(0.5)])
+def test_one_score_for_a_whole_row_is_refused_and_not_the_best_rank(quality):
+    with pytest.raises(DataError, match=r"shape \(5, 1\)"):
+        error_of(quality, np.zeros((5, 1)), np.eye(11)[:5])
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_row_with_no_relevant_item_or_two_has_no_rank(ranked, count):
+    scores, relevant = ranked[0], ranked[1].copy()
+    relevant[7] = np.arange(20) < count
+    with pytest.raises(DataError, match="1 of 300 rows"):
+        error_of(HitRate(0.5), scores, relevant)
+
+
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_frameworks_rank_alike(ranked, name):
     pytest.importorskip(name)
@@ -278,6 +293,19 @@ def with_shortcut():
     code = graph.node("MatMul", x, graph.parameter("down", (6, 2), Draw("normal", 1.0)))
     graph.output(graph.node("Add", x, graph.node("MatMul", code, graph.parameter("up", (2, 6), Draw("normal", 1.0)))))
     return graph.build()
+
+
+def doubles():
+    """What could hold four numbers of float32 in its two."""
+    graph = GraphBuilder("doubles")
+    x = graph.node("Cast", graph.input("input", ("batch", 6)), to=TensorProto.DOUBLE)
+    code = graph.node("MatMul", x, graph.constant(np.ones((6, 2))))
+    graph.output(graph.node("Cast", graph.node("MatMul", code, graph.constant(np.ones((2, 6)))), to=TensorProto.FLOAT))
+    return graph.build()
+
+
+def test_a_number_of_eight_bytes_counts_as_two():
+    assert narrowest(doubles()) == 4
 
 
 @pytest.mark.parametrize(

@@ -203,16 +203,27 @@ class NDCG(HitRate):
 
 
 def _ranks(executor: Executor, held: Held) -> NDArray[Any]:
-    """How many items of each row rank before the relevant one, (n,), counted on the device."""
+    """How many items of each row rank before the relevant one, (n,), counted on the device.
+
+    :raises DataError: when there is not one score for each item, or not one relevant item in each row.
+    """
     found = []
     for *inputs, targets in held.batches():
         (scores, *_) = executor.infer(*inputs)
+        # One score a row would be broadcast, so that nothing ranked before the relevant item.
+        if tuple(scores.shape) != tuple(targets.shape):
+            shapes = f"scores of shape {tuple(scores.shape)} and targets of shape {tuple(targets.shape)}"
+            raise DataError("ranking the items of each row", shapes, "give the network one output for each item")
         xp, relevant = array_namespace(scores), targets > 0
         own = xp.where(relevant, scores, 0.0).sum(1)[:, None]
         # Its own score is among those that are not below it, unless it is NaN, which ranks after all.
-        ranks = (~(scores < own)).sum(1) - 1
+        ranks = xp.where(relevant.sum(1) == 1, (~(scores < own)).sum(1) - 1, -1)
         found.append(np.asarray(held.backend.host(ranks)))
-    return np.concatenate(found)
+    every = np.concatenate(found)
+    if rows := int((every < 0).sum()):
+        what = f"{rows:,} of {len(every):,} rows do not have exactly one relevant item"
+        raise DataError("ranking the items of each row", what, "make the target of one item 1 and of all others 0")
+    return every
 
 
 def area_under_roc(scores: NDArray[np.float64], labels: NDArray[Any]) -> float:
@@ -340,12 +351,14 @@ class Reconstruction(RMSE):
 def narrowest(network: Network) -> int | None:
     """The fewest numbers of an example in a value without which the first output is independent of all inputs.
 
+    One of eight bytes counts as two, since as much could be packed into it.
+
     ``None`` if there is no such value of known size.
     """
     graph, output = network.model.graph, network.outputs[0].name
     inputs = {each.name for each in network.inputs}
     widths = [
-        math.prod(sizes)
+        math.prod(sizes) * (2 if value.dtype in ("float64", "int64", "uint64") else 1)
         for name, value in infer_shapes(network).items()
         if value.shape and value.shape[0] == "batch"
         if len(sizes := [size for size in value.shape[1:] if isinstance(size, int)]) == len(value.shape) - 1

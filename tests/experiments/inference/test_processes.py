@@ -1,5 +1,6 @@
 """Inference from a plan to records: finished processes count, files are checked, answers are measured and judged."""
 
+from dataclasses import replace
 from time import sleep
 
 import numpy as np
@@ -26,7 +27,7 @@ from levelbench.records.inference import (
     ScenarioSettings,
 )
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.quality import Bleu, Top1
+from levelbench.training.quality import Bleu, Reconstruction, Top1
 
 NETWORK = zoo.mlp(4, 3, 2)
 ROWS = np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32)
@@ -252,6 +253,20 @@ def test_raw_pixels_are_normalised_alike_on_the_clock_and_before_it(framework):
     np.testing.assert_array_equal(during.outputs(np.arange(12))[0], before.outputs(np.arange(12))[0])
     np.testing.assert_allclose(before.outputs(np.arange(12))[0], wanted, rtol=1e-4, atol=1e-5)
     assert subject.judge(before).value == (wanted.argmax(1) == 0).mean()
+
+
+def test_a_quality_that_looks_at_the_network_is_measured_by_the_answers_of_the_measured_path():
+    inputs = np.random.default_rng(0).standard_normal((12, 4)).astype(np.float32)
+    executor = open_framework("numpy").executor(NETWORK, NETWORK.initialise(0), trains=False)
+    split = Split((inputs, 1 + executor.infer(inputs)[0]))
+    width = split.columns[1].shape[1]
+    subject = Subject(NETWORK, Examples((inputs,), 12), split, Reconstruction(target=1.0, code=width))
+    backend = open_framework("numpy")
+    answerer = Answerer(backend, lambda: executor, subject.feed(backend, "numpy", "out"), 4)
+    answerer.load(np.arange(12))
+    assert subject.judge(answerer).value == pytest.approx(1.0, rel=1e-6)
+    with pytest.raises(UnsupportedError, match="its code has"):
+        replace(subject, quality=Reconstruction(target=1.0, code=1)).judge(answerer)
 
 
 def test_a_model_that_changed_since_it_was_named_is_refused(model, examples, tmp_path):

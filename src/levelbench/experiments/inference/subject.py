@@ -283,7 +283,7 @@ class Subject:
         """The quality over all examples, using answers that were ``kept`` and querying the others."""
         if self.split is None or self.quality is None:
             return Accuracy(reason="synthetic inputs have no right answers" if self.examples.synthetic else "no labels")
-        executor = cast("Executor", _QueryingExecutor(answerer, kept or {}))
+        executor = cast("Executor", _QueryingExecutor(self.network, answerer, kept or {}))
         held = cast("Held", _SampleNumbers(self.split))
         value = self.quality.measure(executor, held)
         return Accuracy(self.quality.metric, value, self.quality.direction, len(self.split), "test")
@@ -356,10 +356,10 @@ def refuse_quality(name: str, quality: Quality) -> None:
 
 
 class _QueryingExecutor:
-    """Used as an executor: it takes sample numbers and queries the system under test."""
+    """Used as an executor of ``network``: it takes sample numbers and queries the system under test."""
 
-    def __init__(self, answerer: Answerer, kept: Mapping[int, tuple[NDArray[Any], ...]]) -> None:
-        self._answerer, self._kept = answerer, kept
+    def __init__(self, network: Network, answerer: Answerer, kept: Mapping[int, tuple[NDArray[Any], ...]]) -> None:
+        self.network, self._answerer, self._kept = network, answerer, kept
 
     def infer(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """The outputs for these samples."""
