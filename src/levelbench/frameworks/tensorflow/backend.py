@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# TensorFlow greets at its import, and writes a line for each operation that it refuses.
+# TensorFlow writes a line for each operation that it refuses.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 from numpy.typing import NDArray

@@ -56,9 +56,15 @@ def extreme(dtype: DType, largest: bool) -> Array:
     return jnp.iinfo(dtype).max if largest else jnp.iinfo(dtype).min
 
 
+def _euclidean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    # Squares of small integers do not fit into their type.
+    values = x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float64)
+    return jnp.sqrt(jnp.sum(values * values, axis=axis, keepdims=keepdims))
+
+
 _REDUCTIONS: dict[str, Reduce] = {
     "ReduceL1": lambda x, axis, keepdims: jnp.sum(jnp.abs(x), axis=axis, keepdims=keepdims),
-    "ReduceL2": lambda x, axis, keepdims: jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=keepdims)),
+    "ReduceL2": _euclidean,
     "ReduceLogSum": lambda x, axis, keepdims: jnp.log(jnp.sum(x, axis=axis, keepdims=keepdims)),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": lambda x, axis, keepdims: jnp.max(x, axis, keepdims=keepdims, initial=extreme(x.dtype, False)),
