@@ -112,6 +112,12 @@ def test_the_norm_of_small_integers_is_of_squares_that_do_not_fit_into_their_typ
     assert call(backend, operator_node("ReduceL2", ["data"]), np.full(16, 20, np.int8))[0].tolist() == [80]
 
 
+def test_the_norm_of_zeros_has_a_gradient_of_zeros(backend):
+    made = backend.operator(operator_node("ReduceL2", ["data"], keepdims=0))
+    _, pullback = made.vjp(backend.array(np.zeros(3)))
+    assert backend.host(pullback(backend.array(np.ones(())))[0]).tolist() == [0, 0, 0]
+
+
 def test_the_error_function_of_float64_is_one_at_infinity(backend):
     assert call(backend, operator_node("Erf"), np.array([np.inf, -np.inf, 0]))[0].tolist() == [1, -1, 0]
 

@@ -153,6 +153,14 @@ def test_a_shape_that_depends_on_values_is_refused_in_a_graph_and_not_in_eager_m
         backend.executor(network).infer(x)
 
 
+def test_threads_that_a_variable_of_tensorflow_sets_are_recorded(backend, monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 0)
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")
+    assert backend.describe()["threads"] == 3
+
+
 @pytest.mark.slow
 def test_opening_tensorflow_writes_nothing_to_standard_error(backend, monkeypatch):
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")

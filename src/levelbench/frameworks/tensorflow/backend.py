@@ -123,6 +123,7 @@ class TensorFlowBackend(Float32Backend):
 
     def describe(self) -> dict[str, Any]:
         chosen = int(tf.config.threading.get_intra_op_parallelism_threads())
+        chosen = chosen or int(os.environ.get("TF_NUM_INTRAOP_THREADS") or 0)
         allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return {
             "name": "tensorflow",

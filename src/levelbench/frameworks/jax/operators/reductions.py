@@ -59,7 +59,10 @@ def extreme(dtype: DType, largest: bool) -> Array:
 def _euclidean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     # Squares of small integers do not fit into their type.
     values = x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float64)
-    return jnp.sqrt(jnp.sum(values * values, axis=axis, keepdims=keepdims))
+    squares = jnp.sum(values * values, axis=axis, keepdims=keepdims)
+    # The square root has no derivative at zero.
+    nothing = squares == 0
+    return jnp.where(nothing, jnp.zeros_like(squares), jnp.sqrt(jnp.where(nothing, jnp.ones_like(squares), squares)))
 
 
 _REDUCTIONS: dict[str, Reduce] = {

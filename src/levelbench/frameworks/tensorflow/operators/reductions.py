@@ -54,7 +54,10 @@ def _log_sum_exp(x: Raw, axis: tuple[int, ...], keepdims: bool) -> Raw:
 def _euclidean(x: Raw, axis: tuple[int, ...], keepdims: bool) -> Raw:
     # Squares of small integers do not fit into their type.
     values = x if x.dtype.is_floating else tf.cast(x, tf.float64)
-    return tf.sqrt(tf.reduce_sum(values * values, axis, keepdims))
+    squares = tf.reduce_sum(values * values, axis, keepdims)
+    # The square root has no derivative at zero.
+    nothing = squares == 0
+    return tf.where(nothing, tf.zeros_like(squares), tf.sqrt(tf.where(nothing, tf.ones_like(squares), squares)))
 
 
 def _log(x: Raw) -> Raw:
