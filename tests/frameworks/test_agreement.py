@@ -103,6 +103,40 @@ def test_an_integer_base_survives_a_narrow_exponent(backend):
     assert call(backend, node, np.array([257], np.int32), np.array([1], ml_dtypes.bfloat16))[0].tolist() == [257]
 
 
+def test_a_negative_power_of_an_integer_is_cut_to_zero(backend):
+    bases, exponents = np.array([1, 2, -1, -1, 3]), np.array([-1, -1, -3, -2, 2])
+    assert call(backend, operator_node("Pow"), bases, exponents)[0].tolist() == [1, 0, -1, 1, 9]
+
+
+def test_the_norm_of_small_integers_is_of_squares_that_do_not_fit_into_their_type(backend):
+    assert call(backend, operator_node("ReduceL2", ["data"]), np.full(16, 20, np.int8))[0].tolist() == [80]
+
+
+def test_the_norm_of_zeros_has_a_gradient_of_zeros(backend):
+    made = backend.operator(operator_node("ReduceL2", ["data"], keepdims=0))
+    _, pullback = made.vjp(backend.array(np.zeros(3)))
+    assert backend.host(pullback(backend.array(np.ones(())))[0]).tolist() == [0, 0, 0]
+
+
+def test_the_error_function_of_float64_is_one_at_infinity(backend):
+    assert call(backend, operator_node("Erf"), np.array([np.inf, -np.inf, 0]))[0].tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_a_convolution_of_no_samples_has_the_shape_of_its_output(backend, group):
+    x, weight = np.zeros((0, 4, 5, 5), np.float32), np.zeros((8, 4 // group, 3, 1), np.float32)
+    assert call(backend, operator_node("Conv", group=group), x, weight)[0].shape == (0, 8, 3, 5)
+
+
+def test_a_window_longer_than_its_axis_makes_nothing(backend):
+    if backend.describe()["name"] == "torch":
+        pytest.skip("PyTorch's kernels raise an error of their own")
+    x, weight = np.ones((1, 1, 2, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
+    assert call(backend, operator_node("Conv"), x, weight)[0].shape == (1, 1, 0, 2)
+    for operator in ("MaxPool", "AveragePool", "LpPool"):
+        assert call(backend, operator_node(operator, kernel_shape=[3, 3]), x)[0].shape == (1, 1, 0, 2)
+
+
 def test_an_output_without_a_name_is_none(backend):
     node = operator_node("LayerNormalization", ["x", "scale"], ["y", "", "s"])
     found = call(backend, node, f32([1, 2], [3, 5]), f32(1, 1))

@@ -25,6 +25,7 @@ from levelbench.training.checkpoints import (
 )
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.observers.files import Tables
+from levelbench.training.optimizers import ScheduleFreeAdamW
 from levelbench.training.stopping import Evaluate, Stopping
 
 
@@ -91,8 +92,14 @@ def outcome_and_state(trainer):
 
 @pytest.mark.parametrize(
     ("name", "optimizer"),
-    [("numpy", Momentum(0.1)), ("torch", Adam(0.01)), ("jax", Adam(0.01))],
-    ids=["numpy, momentum", "torch, adam", "jax, adam"],
+    [
+        ("numpy", Momentum(0.1)),
+        ("torch", Adam(0.01)),
+        ("jax", Adam(0.01)),
+        pytest.param("tensorflow", Adam(0.01), marks=pytest.mark.slow),
+        pytest.param("tensorflow", ScheduleFreeAdamW(0.01), marks=pytest.mark.slow),
+    ],
+    ids=["numpy, momentum", "torch, adam", "jax, adam", "tensorflow, adam", "tensorflow, schedule-free"],
 )
 def test_resumed_training_is_bitwise_identical(tmp_path, name, optimizer):
     found = load_framework(name)

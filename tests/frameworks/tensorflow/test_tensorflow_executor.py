@@ -1,5 +1,9 @@
 """TensorFlow's executor computes the same as the reference, eager, as a graph and compiled by XLA."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from tests.frameworks.jax.networks import HE, close, given, tiny
@@ -7,6 +11,7 @@ from tests.frameworks.jax.test_jax_executor import build
 
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework as numpy_framework
+from levelbench.frameworks.tensorflow import greetings_held_back
 from levelbench.networks import GraphBuilder
 from levelbench.networks.network import Network
 from levelbench.training.optimizers import SGD, Adam, Momentum
@@ -146,3 +151,28 @@ def test_a_shape_that_depends_on_values_is_refused_in_a_graph_and_not_in_eager_m
     assert backend.executor(network, mode="eager").infer(x)[0].shape == (1, 2)
     with pytest.raises(UnsupportedError, match="mode eager"):
         backend.executor(network).infer(x)
+
+
+def test_threads_that_a_variable_of_tensorflow_sets_are_recorded(backend, monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 0)
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "3")
+    assert backend.describe()["threads"] == 3
+
+
+@pytest.mark.slow
+def test_opening_tensorflow_writes_nothing_to_standard_error(backend, monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    code = "from levelbench.operators.frameworks import load_framework; load_framework('tensorflow').open().array"
+    assert subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, check=True).stderr == b""
+
+
+def test_what_is_written_to_standard_error_is_shown_if_the_import_fails(capfd):
+    def fail():
+        os.write(2, b"no such library")
+        raise ImportError
+
+    with pytest.raises(ImportError), greetings_held_back():
+        fail()
+    assert capfd.readouterr().err == "no such library"

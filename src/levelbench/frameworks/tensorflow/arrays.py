@@ -74,8 +74,8 @@ class TensorArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         found = np.array(_known(self.tensor), dtype)
-        # A copy: writing to it would not change the tensor.
-        found.flags.writeable = False
+        # Writing to it would not change the tensor; who asks for a copy knows that.
+        found.flags.writeable = copy is True
         return found
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# TensorFlow greets at its import, and writes a line for each operation that it refuses.
+# TensorFlow writes a line for each operation that it refuses.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -123,6 +123,7 @@ class TensorFlowBackend(Float32Backend):
 
     def describe(self) -> dict[str, Any]:
         chosen = int(tf.config.threading.get_intra_op_parallelism_threads())
+        chosen = chosen or int(os.environ.get("TF_NUM_INTRAOP_THREADS") or 0)
         allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return {
             "name": "tensorflow",

@@ -68,8 +68,12 @@ def _divide(a: Array, b: Array) -> Array:
 
 def _power(base: Array, exponent: Array) -> Array:
     """The result has the base's type, whatever the exponent's."""
-    if jnp.issubdtype(base.dtype, jnp.inexact) or not jnp.issubdtype(exponent.dtype, jnp.inexact):
+    if jnp.issubdtype(base.dtype, jnp.inexact):
         return jnp.power(base, exponent.astype(base.dtype))
+    if not jnp.issubdtype(exponent.dtype, jnp.inexact):
+        found = jnp.power(base, jnp.abs(exponent).astype(base.dtype))
+        # A negative exponent makes a fraction, which is cut to zero, of all bases but 1 and -1.
+        return jnp.where((exponent < 0) & (jnp.abs(base) != 1), jnp.zeros_like(found), found)
     # In 64 bits: a narrow exponent type cannot represent every base.
     return jnp.power(base.astype(jnp.float64), exponent.astype(jnp.float64)).astype(base.dtype)
 

@@ -56,9 +56,18 @@ def extreme(dtype: DType, largest: bool) -> Array:
     return jnp.iinfo(dtype).max if largest else jnp.iinfo(dtype).min
 
 
+def _euclidean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    # Squares of small integers do not fit into their type.
+    values = x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float64)
+    squares = jnp.sum(values * values, axis=axis, keepdims=keepdims)
+    # The square root has no derivative at zero.
+    nothing = squares == 0
+    return jnp.where(nothing, jnp.zeros_like(squares), jnp.sqrt(jnp.where(nothing, jnp.ones_like(squares), squares)))
+
+
 _REDUCTIONS: dict[str, Reduce] = {
     "ReduceL1": lambda x, axis, keepdims: jnp.sum(jnp.abs(x), axis=axis, keepdims=keepdims),
-    "ReduceL2": lambda x, axis, keepdims: jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=keepdims)),
+    "ReduceL2": _euclidean,
     "ReduceLogSum": lambda x, axis, keepdims: jnp.log(jnp.sum(x, axis=axis, keepdims=keepdims)),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": lambda x, axis, keepdims: jnp.max(x, axis, keepdims=keepdims, initial=extreme(x.dtype, False)),

@@ -43,11 +43,18 @@ def _divide(a: Raw, b: Raw) -> Raw:
     return tf.raw_ops.TruncateDiv(x=a, y=b) if a.dtype.is_integer else tf.math.divide(a, b)
 
 
+def _whole_power(base: Raw, exponent: Raw) -> Raw:
+    """A negative exponent makes a fraction, which is cut to zero, of all bases but 1 and -1."""
+    found = tf.pow(base, tf.abs(exponent))
+    return tf.where((exponent < 0) & (tf.abs(base) != 1), tf.zeros_like(found), found)
+
+
 def _power(base: Raw, exponent: Raw) -> Raw:
     """The result has the base's type, whatever the exponent's."""
     if base.dtype.is_floating or not exponent.dtype.is_floating:
-        kind = tf.int64 if base.dtype.is_integer else base.dtype
-        return tf.cast(tf.pow(tf.cast(base, kind), tf.cast(exponent, kind)), base.dtype)
+        if base.dtype.is_integer:
+            return tf.cast(_whole_power(tf.cast(base, tf.int64), tf.cast(exponent, tf.int64)), base.dtype)
+        return tf.pow(base, tf.cast(exponent, base.dtype))
     # In 64 bits: a narrow exponent type cannot represent every base.
     return tf.cast(tf.pow(tf.cast(base, tf.float64), tf.cast(exponent, tf.float64)), base.dtype)
 
@@ -69,11 +76,17 @@ def _modulo(a: Raw, b: Raw, *, fmod: int) -> Raw:
     return tf.cast(tf.truncatemod(tf.cast(a, widened), tf.cast(b, widened)), kind)
 
 
+def _erf(x: Raw) -> Raw:
+    found = tf.math.erf(x)
+    # That of float64 is NaN at infinity.
+    return tf.where(tf.math.is_inf(x), tf.sign(x), found) if x.dtype == tf.float64 else found
+
+
 table(
     BitShift=_shift,
     Clip=_clip,
     Div=_divide,
-    Erf=tf.math.erf,
+    Erf=_erf,
     Identity=lambda x: x,
     Max=lambda *inputs: reduce(tf.maximum, inputs),
     Mean=lambda *inputs: reduce(tf.add, inputs) / len(inputs),

@@ -51,8 +51,13 @@ def _log_sum_exp(x: Raw, axis: tuple[int, ...], keepdims: bool) -> Raw:
     return tf.reduce_logsumexp(x if x.dtype.is_floating else tf.cast(x, tf.float64), axis, keepdims)
 
 
-def _root(x: Raw) -> Raw:
-    return tf.sqrt(x if x.dtype.is_floating else tf.cast(x, tf.float64))
+def _euclidean(x: Raw, axis: tuple[int, ...], keepdims: bool) -> Raw:
+    # Squares of small integers do not fit into their type.
+    values = x if x.dtype.is_floating else tf.cast(x, tf.float64)
+    squares = tf.reduce_sum(values * values, axis, keepdims)
+    # The square root has no derivative at zero.
+    nothing = squares == 0
+    return tf.where(nothing, tf.zeros_like(squares), tf.sqrt(tf.where(nothing, tf.ones_like(squares), squares)))
 
 
 def _log(x: Raw) -> Raw:
@@ -61,7 +66,7 @@ def _log(x: Raw) -> Raw:
 
 _REDUCTIONS: dict[str, Reduce] = {
     "ReduceL1": lambda x, axis, keepdims: tf.reduce_sum(xp.abs(x).tensor, axis, keepdims),
-    "ReduceL2": lambda x, axis, keepdims: _root(tf.reduce_sum(x * x, axis, keepdims)),
+    "ReduceL2": _euclidean,
     "ReduceLogSum": lambda x, axis, keepdims: _log(tf.reduce_sum(x, axis, keepdims)),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": tf.reduce_max,

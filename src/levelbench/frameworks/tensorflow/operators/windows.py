@@ -68,6 +68,11 @@ def _convolved(
     if not 1 <= rank <= 3:
         raise refuse(node, f"it has {rank} spatial axes, and TensorFlow convolves one to three")
     weight = _dilated(weight, dilations)
+    places = zip(sizes_of(x)[2:], sizes_of(weight)[2:], strides, strict=True)
+    out = [max(0, (size - length) // stride + 1) for size, length, stride in places]
+    if 0 in (*sizes_of(x), *sizes_of(weight), *out):
+        # TensorFlow's kernels return an array of another shape, with values never written.
+        return tf.zeros([sizes_of(x)[0], sizes_of(weight)[0], *out], x.dtype)
     kernel = tf.transpose(weight, [*range(2, rank + 2), 1, 0])
     last = _channels_last(x)
     channels = sizes_of(weight)[1]
@@ -168,6 +173,9 @@ def _col2im(columns: Raw, image: Host, block: Host, *, node: OperatorNode) -> Ra
 def _pooled(kind: str, x: Raw, windows: Windows, fill: Any) -> Raw:
     """The maximum or mean of each window of the input, padded with ``fill``."""
     sizes = sizes_of(x)[2:]
+    if min(windows.out) <= 0:
+        # TensorFlow divides by zero, which ends the process.
+        return tf.zeros([*sizes_of(x)[:2], *(max(0, each) for each in windows.out)], x.dtype)
     gaps = any(stride > size for stride, size in zip(windows.strides, windows.kernel, strict=True))
     if gaps or set(windows.dilations) != {1} or len(sizes) > 3 or not x.dtype.is_floating:
         elements = _elements(x, windows, fill)
@@ -197,6 +205,9 @@ def _max_pool(x: Raw, *, node: OperatorNode, storage_order: int = 0) -> Raw | tu
     windows = Window.of(node).over(shape[2:])
     if len(node.outputs) < 2 or not node.outputs[1]:
         return _pooled("MAX", x, windows, _lowest(x))
+    if min(windows.out) <= 0:
+        nothing = _pooled("MAX", x, windows, 0)
+        return nothing, tf.cast(nothing, tf.int64)
     elements = _elements(x, windows, _lowest(x))
     chosen = tf.argmax(elements, -1)
     positions = tf.broadcast_to(tf.constant(windows.positions(shape[2:], bool(storage_order))), elements.shape)
