@@ -4,6 +4,7 @@ import ast
 import importlib
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,20 @@ def test_a_notebook_was_executed_from_top_to_bottom_without_an_error(path):
     kinds = {output["output_type"] for cell in cells(path) for output in cell["outputs"]}
     assert kinds <= {"execute_result", "display_data", "stream"}
     assert "execute_result" in kinds
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_output_has_escape_codes_of_a_terminal(path):
+    assert "\\u001b" not in json.dumps([cell["outputs"] for cell in cells(path)])
+
+
+def test_the_page_of_a_notebook_has_its_output_without_the_escape_codes_of_a_terminal(tmp_path):
+    text = "\x1b[1mBold\x1b[0m \x1b[38;5;1mred\x1b[m \x1b]8;;http://x\x07link\x1b]8;;\x07\n"
+    cell = {"cell_type": "code", "source": "1", "outputs": [{"output_type": "stream", "text": [text]}]}
+    path = tmp_path / "one.ipynb"
+    path.write_text(json.dumps({"cells": [cell]}))
+    pages = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "pages.py"))
+    assert "```text\nBold red link\n```" in pages["notebook_page"](path)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

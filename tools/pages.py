@@ -180,6 +180,10 @@ def operators_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+"""What makes text bold or coloured in a terminal (a control sequence), or makes a link of it."""
+
+
 def notebook_page(path: Path) -> str:
     """A notebook with its outputs, as it was executed."""
     parts = []
@@ -193,7 +197,8 @@ def notebook_page(path: Path) -> str:
                 html = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
                 parts.append(f'<div class="output" tabindex="0">{html}</div>')
             else:
-                parts.append("```text\n" + "".join(data["text/plain"]).rstrip() + "\n```")
+                text = _ESCAPE.sub("", "".join(data["text/plain"]))
+                parts.append(f"```text\n{text.rstrip()}\n```")
     parts.append(f'<a href="{path.name}" download>Download this notebook</a>')
     return "\n\n".join(parts) + "\n"
 

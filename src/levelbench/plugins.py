@@ -92,10 +92,18 @@ def typed_setting(asked: str, name: str, value: Any, default: Any) -> Any:
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if type(value) is not type(default):
-        kind = type(default).__name__
-        found = f"{name} is of type {kind} (default {default!r}), not {type(value).__name__}"
-        raise UsageError(asked, found, f"give a value of type {kind}")
+        needed = _KINDS.get(type(default), f"a {type(default).__name__}")
+        found = f"{name} must be {needed} (its default is {_spelt(default)}), not {_spelt(value)}"
+        raise UsageError(asked, found, f"give {needed}, as in {name}={_spelt(default)}")
     return value
+
+
+_KINDS: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+
+
+def _spelt(value: Any) -> str:
+    """As settings are written on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def place(error: BaseException, path: Path) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from levelbench.analysis.comparison import compare, compare_all
+from levelbench.cli.reporting import doubt_lines, gate_lines
 from levelbench.errors import IncomparableError
 from levelbench.records import DatasetFacts, comparable
 from levelbench.records.replicates import BEFORE_ENDED_AT, _carried_over
@@ -821,6 +822,26 @@ def test_a_doubt_is_said_once_with_the_runs_of_each_side_and_the_gravest_figure(
     assert [str(each) for each in comparable(group("a", a), group("b", b)).caveats] == [
         "doubt: 2 of 2 runs of a and 1 of 2 runs of b: others kept 9.5 cores busy"
     ]
+
+
+def test_a_doubt_about_several_sides_is_one_sentence_in_every_comparison_that_it_concerns(run, group):
+    def side(name, *cores):
+        suspects = [[f"others kept {each} cores busy"] if each else [] for each in cores]
+        return group(name, [run(1.0 + seed / 10, seed=seed, suspect=each) for seed, each in enumerate(suspects)])
+
+    found, _ = compare_all([side("a", 1, 2, 1), side("b", 3, 1, 1), side("c", 0, 0, 0), side("d", 1, 0, 0)], 0.02, 0.95)
+    doubts = [[each.sentence for each in one.caveats if each.weight == "doubt"] for one in found]
+    assert doubts == [["3 of 3 runs of a and of b, and 1 of 3 runs of d: others kept 3 cores busy"]] * 3
+    assert [len(doubt_lines([one.a, one.b], found)) for one in found] == [0, 0, 0]
+    assert sum("cores busy" in line for line in gate_lines(found)) == 1
+
+
+def test_a_comparison_shows_the_doubts_of_its_own_sides_alone(run, group):
+    suspect = {"b": ["hot"], "c": ["swap"]}
+    groups = [group(name, [run(1.0, seed=at, suspect=suspect.get(name, [])) for at in range(3)]) for name in "abc"]
+    found, _ = compare_all(groups, 0.02, 0.95)
+    doubts = [[each.sentence for each in one.caveats if each.weight == "doubt"] for one in found]
+    assert doubts == [["3 of 3 runs of b: hot"], ["3 of 3 runs of c: swap"]]
 
 
 def test_unequal_budgets_are_a_note(sides):

@@ -119,3 +119,11 @@ def test_a_search_is_read_as_it_was_written_and_a_broken_file_is_an_error(tmp_pa
     path.write_text("{")
     with pytest.raises(RecordError, match="the search"):
         list(find_searches(tmp_path))
+
+
+@pytest.mark.parametrize(("fresh_s", "said"), [(2.0, True), (1.0, False)])
+def test_the_best_trial_is_called_lucky_only_where_fresh_runs_take_longer(trials, run, group, fresh_s, said):
+    fresh = group("digits", [run(fresh_s, seed=seed) for seed in (1, 2, 3)])
+    side = TunedSide("digits", ("lr=log(0.1,1)",), trials, "trials", fresh)
+    lines = TuningStudy("digits", "random", 0, (1, 2, 3), 6, 60.0, (side,)).lines()
+    assert any("partly luck" in line for line in lines) is said

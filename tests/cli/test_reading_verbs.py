@@ -181,6 +181,12 @@ def test_doubts_are_shortened_where_the_answer_would_leave_the_terminal(terminal
     assert "--wide has doubts and notes in full" in lines[-1]
 
 
+def test_a_shortened_doubt_counts_the_runs_of_all_arms_that_it_names(terminal, monkeypatch, capsys):
+    monkeypatch.setenv("LINES", "24")
+    doubted("  doubt: 3 of 5 runs of a, of b and of 2 others, and 1 of 5 runs of c: busy: stop them")
+    assert "  doubt: 13 of 25 runs: busy" in ESCAPE.sub("", capsys.readouterr().out).splitlines()
+
+
 def test_doubts_are_in_full_where_there_is_room(terminal, monkeypatch, capsys):
     monkeypatch.setenv("LINES", "40")
     doubted(BUSY)
@@ -536,6 +542,29 @@ def test_a_folder_has_a_page_for_each_task_and_an_index_that_leads_to_them(call,
         assert f"<h2>{other}</h2>" not in (folder / f"task-{task}.html").read_text()
     assert {"## digits", "## spam"} <= set((tmp_path / "r.md").read_text().splitlines())
     assert out.count("report: ") == 4
+
+
+def test_a_doubt_about_several_groups_is_said_once_on_their_page_in_json_and_counted_once_in_the_index(call, tmp_path):
+    store = tmp_path / "store"
+    for at, lr in enumerate((0.1, 0.2, 0.3, 0.4)):
+        for seed in range(3):
+            spec = structs.replace(specification(), settings={"lr": lr})
+            busy = [f"others kept {at}.{seed} cores busy: stop them"]
+            write_run(store, spec, seed, f"aaa{at}000{seed}", REACHES, 1 + at / 4, minute=4 * seed + at, suspect=busy)
+    call("report", "--store", store, "--folder", tmp_path / "f")
+    page, index = ((tmp_path / "f" / name).read_text() for name in ("task-digits.html", "index.html"))
+    assert page.count("cores busy") == 1
+    assert page.count("<li>doubt: ") == 1
+    assert "with 1 doubt<" in index
+    _, out, _ = call("report", "--store", store, "--json", "-o", tmp_path / "r.html")
+    told = {
+        each["sentence"]
+        for one in json.loads(out)["comparisons"]
+        for each in one["caveats"]
+        if each["weight"] == "doubt"
+    }
+    names = ["digits[lr=0.1]", "of digits[lr=0.2]", "of digits[lr=0.3] and of digits[lr=0.4]"]
+    assert told == {f"3 of 3 runs of {', '.join(names)}: others kept 3.2 cores busy: stop them"}
 
 
 def test_a_folder_and_a_file_at_once_are_refused(call, store, tmp_path):

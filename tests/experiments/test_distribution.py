@@ -89,7 +89,7 @@ def test_the_distribution_is_part_of_the_specification_and_of_its_key():
         ({"scheme": "top-k"}, UsageError, "--ranks"),
         ({"ranks": 2, "scheme": "topk"}, UnknownNameError, "top-k"),
         ({"ranks": 2, "scheme": "top-k[raito=1]"}, UnknownNameError, "ratio"),
-        ({"ranks": 2, "scheme": "top-k[ratio=much]"}, UsageError, "of type float"),
+        ({"ranks": 2, "scheme": "top-k[ratio=much]"}, UsageError, "must be a number"),
         ({"ranks": 2, "engine": "torchrn"}, UnknownNameError, "torchrun"),
         ({"ranks": 2, "communicator": "mpi"}, UsageError, "engine mpi"),
         ({"ranks": 2, "communicator": "gllo"}, UnknownNameError, "gloo"),

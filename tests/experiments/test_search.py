@@ -82,7 +82,7 @@ def test_a_space_without_more_settings_says_so():
         (["batch=uniform(1.5,8)"], "whole number"),
         (["batch=choice(32)"], "1 value to choose from"),
         (["batch=choice(32,32)"], "1 value to choose from"),
-        (["batch=choice(32,many)"], "of type int"),
+        (["batch=choice(32,many)"], "must be a whole number"),
         (["nesterov=uniform(0,1)"], "no number"),
         (["framework=choice(numpy,torch)"], "no setting of the recipe"),
     ],

@@ -369,6 +369,10 @@ def test_a_censored_single_run_has_no_ratio():
             "UNCLEAR: torch takes 4.0 [0.1, 188] times as long as numpy (n = 5 + 5)",
         ),
         (
+            made("UNCLEAR", 3.8095, 0.0002, 66989.2),
+            "UNCLEAR: torch takes 3.81 [0.0002, 67,000] times as long as numpy (n = 5 + 5)",
+        ),
+        (
             made("UNCLEAR", 0.98, 0.93, 1.03, 40),
             "UNCLEAR: torch takes 0.98 [0.93, 1.03] times as long as numpy (n = 5 + 5); "
             "about 40 more runs each to settle it",

@@ -49,10 +49,20 @@ def test_every_doubt_is_given_once_with_the_processes_of_each_arm():
         [["others kept 0.2 cores busy"], ["others kept 0.9 cores busy", "its clock went back"]],
         [[], ["its clock went back"]],
     ]
-    assert counted_doubts(["a", "b"], suspects) == [
+    assert list(counted_doubts(["a", "b"], suspects).values()) == [
         "2 of 2 processes of a: others kept 0.9 cores busy",
-        "1 of 2 processes of a and 1 of 2 processes of b: its clock went back",
+        "1 of 2 processes of a and of b: its clock went back",
     ]
+
+
+def test_arms_with_as_many_doubted_processes_share_the_count_and_all_but_the_first_of_many_are_counted():
+    hot = [["hot"]]
+    assert [*counted_doubts("abc", [hot, hot, hot]).values()] == ["1 of 1 processes of a, of b and of c: hot"]
+    assert [*counted_doubts("abc", [hot, [*hot, []], hot]).values()] == [
+        "1 of 1 processes of a and of c, and 1 of 2 processes of b: hot"
+    ]
+    (many,) = counted_doubts("abcdefgh", [hot] * 8).values()
+    assert many == "1 of 1 processes of a, of b, of c, of d, of e and of 3 others: hot"
 
 
 def test_processes_that_were_added_after_a_look_are_a_doubt():

@@ -46,6 +46,7 @@ def test_it_ends_in_whether_the_machine_is_fit_to_measure_on_and_why_not():
     often = Interval(0.1, 0.4, 0.95, "Wilson")
     assert ends(alarms=often) == "no: the self-test gave 1 false alarm in 20 comparisons"
     assert ends(runs=60) == "no: its times vary by 1%, so a 10% change would need 60 runs"
+    assert ends(runs=1376).endswith("would need 1,376 runs")
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,15 @@ def test_an_integer_is_accepted_for_a_float():
 
 @pytest.mark.parametrize("given", [{"hidden": 1.5}, {"hidden": "many"}, {"hidden": True}, {"wide": 1}, {"name": 3}])
 def test_a_setting_of_another_type_is_refused(given):
-    with pytest.raises(UsageError, match="is of type"):
+    with pytest.raises(UsageError, match="must be"):
         make_task().settings("mlp", given)
+
+
+def test_a_word_for_a_number_is_refused_in_words_that_need_no_programming():
+    with pytest.raises(UsageError) as error:
+        make_task().settings("mlp", {"lr": "abc"})
+    assert error.value.found == "lr must be a number (its default is 0.1), not abc"
+    assert error.value.do == "give a number, as in lr=0.1"
 
 
 def test_an_unknown_setting_suggests_the_nearest_name():

@@ -31,12 +31,14 @@ from levelbench.measure.verdict import (
 )
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
+from levelbench.records.replicates import doubts_together
 from levelbench.records.selection import short_name
 
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
 
 __all__ = ["Comparison", "answer_in_brief", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
+__all__ += ["with_common_doubts"]
 
 History = Callable[[], Sequence[RunGroup]]
 """Returns the groups of all available runs."""
@@ -216,7 +218,13 @@ def compare_all(
             text += f": each interval is a {100 * shared:.4g} % one"
             one = replace(one, caveats=(*one.caveats, Caveat("level", "note", text)))
         found.append(one)
-    return found, refusals
+    return with_common_doubts(found), refusals
+
+
+def with_common_doubts(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """``comparisons`` with each doubt about runs in one sentence for all sides that it concerns."""
+    found = doubts_together([(each.a, each.b) for each in comparisons], [each.caveats for each in comparisons])
+    return [replace(each, caveats=own) for each, own in zip(comparisons, found, strict=True)]
 
 
 def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float, between: Between | None = None) -> Verdict:

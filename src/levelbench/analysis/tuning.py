@@ -119,7 +119,9 @@ class TuningStudy:
                 over = fresh.value / side.best.time_s - 1
                 lines.append(
                     f"{side.label}: its best trial took {side.best.time_s:.3g} s, the same settings {fresh.value:.3g} "
-                    f"s on fresh seeds ({fresh.statistic}, {over:+.0%}): the best of many is partly luck"
+                    f"s on fresh seeds ({fresh.statistic}, {over:+.0%})"
+                    + ": the best of many is partly luck"
+                    * (over > 0 and len(side.trials) > 1)
                 )
             if len(side.trials) < 2:
                 lines.append(f"doubt: the budget left {side.label} a single trial, which is no search")

@@ -13,6 +13,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from levelbench.analysis.comparison import Comparison
     from levelbench.checks.findings import Report
     from levelbench.experiments.kernel import Place, Plan
     from levelbench.experiments.own_optimizers import NamedOptimizer, OwnOptimizers
@@ -259,7 +260,7 @@ def _to_accuracy(
     given: dict[str, Any],
 ) -> tuple[BenchmarkSummary, list[str]]:
     """The summary with a row of times to accuracy, measured as by ``levelbench run``; and what its gate remarks."""
-    from levelbench.analysis.comparison import compare_all
+    from levelbench.analysis.comparison import compare_all, with_common_doubts
     from levelbench.cli import run_verb
     from levelbench.experiments.own_optimizers import recipes_file
     from levelbench.records.benchmarks import OPTIMIZERS, Problem
@@ -286,15 +287,18 @@ def _to_accuracy(
     ]
     entries = [_entry(group, summary.level) for group in own]
     remarks: list[str] = []
+    made: list[Comparison] = []
     judged = [at for at in range(len(own)) if summary.baseline(at) != at and not _faulty(summary, at)]
     level = 1 - (1 - summary.level) / max(1, len(judged))
     for at in judged:
         pair = [own[summary.baseline(at)], own[at]]
         comparisons, refusals = compare_all([each for each in pair if each is not None], summary.margin, level)
         remarks += refusals
+        made += comparisons
         for each in comparisons:
             entries[at] = replace(entries[at], verdict=each.verdict)
-            remarks += [line.strip() for line in each.caveat_lines() if line.strip() not in remarks]
+    for each in with_common_doubts(made):
+        remarks += [line.strip() for line in each.caveat_lines() if line.strip() not in remarks]
     target = plan.arms[0].specification.target
     name = f"{reference} to {target.threshold:g} ({recipe})"
     problem = Problem(name, "accuracy", (), (), (), 0, {"task": reference, "recipe": recipe}, OPTIMIZERS)

@@ -654,6 +654,7 @@ _BELOW = 2
 _SHORTENED = "  (shortened to fit the terminal: --wide has doubts and notes in full)"
 _NAMES = re.compile(r"\S*\[[^\]]*\]|\d[\d.,]*")
 _RUNS = re.compile(r"(\d+) of (\d+) (runs|processes) of ")
+_OTHER_ARMS = re.compile(r"(?:, | and )of (?:(\d+) others(?:, and )?$)?")
 
 
 def _shown(answer: Sequence[str], tables: Sequence[Table], lines: Sequence[str]) -> str:
@@ -678,12 +679,16 @@ def _unexplained(table: Table) -> Table:
 def _shortened(line: str) -> str:
     """A doubt as how many runs it is about and what was seen, without their names and what to do."""
     who, _, rest = line.strip().removeprefix("doubt: ").partition(": ")
-    counts = _RUNS.findall(f"{who} of " if "doubt: " in line else "")
+    # What precedes the first count, then three groups and the names of the arms of each.
+    _, *parts = _RUNS.split(f"{who} of " if "doubt: " in line else "")
     found, _, do = rest.partition(": ")
-    if "doubt: " not in line or not counts or not do:
+    if "doubt: " not in line or not parts or not do:
         return line
-    of = [sum(int(each[at]) for each in counts) for at in (0, 1)]
-    return f"  doubt: {of[0]} of {of[1]} {counts[0][2]}: {found}"
+    arms = [
+        1 + sum(int(others or 1) for others in _OTHER_ARMS.findall(each.removesuffix(" of "))) for each in parts[3::4]
+    ]
+    of = [sum(int(each) * many for each, many in zip(parts[at::4], arms, strict=True)) for at in (0, 1)]
+    return f"  doubt: {of[0]} of {of[1]} {parts[2]}: {found}"
 
 
 def _counted(lines: Sequence[str]) -> list[str]:

@@ -153,7 +153,7 @@ def gate_lines(comparisons: Sequence[Comparison], refusals: Sequence[str] = ()) 
             lines.append(f"no verdict on {each.b.label} against {each.a.label}")
         for caveat in each.new_caveats(said):
             about = (each.a.label, each.b.label, f"comparisons of {each.a.specification.task}")
-            named = len(comparisons) < 2 or any(name in caveat.sentence for name in about)
+            named = len(comparisons) < 2 or caveat.subject == "doubts" or any(name in caveat.sentence for name in about)
             lines.append(str(caveat) if named else f"{caveat} ({each.b.label} against {each.a.label})")
     return [*lines, *refusals]
 
@@ -235,27 +235,32 @@ def write_folder(
 
     Markdown and CSV have all tasks, as those of a single page. The index lists what is ``left_out``.
     """
+    from levelbench.analysis.comparison import with_common_doubts
     from levelbench.report.page import by_task, page_names, write_csv, write_index, write_markdown
 
     pairs = _with_records(groups, records)
     parts = by_task(pairs)
     names = page_names([task for task, _ in parts])
-    pages = []
+    pages, doubts = list[Path](), list[int]()
     for (task, members), name in zip(parts, names, strict=True):
         refused = [
             line for line in refusals if any(line.startswith(f"no verdict on {group.label}:") for group, _ in members)
         ]
+        # A page speaks of the sides that it shows.
+        judged = with_common_doubts([each for each in comparisons if each.b.specification.task == task])
+        only = [group for group, _ in members]
+        doubts.append(sum(line.startswith("doubt: ") for line in (*gate_lines(judged), *doubt_lines(only, judged))))
         pages += write(
-            [group for group, _ in members],
+            only,
             [record for _, own in members for record in own],
-            [each for each in comparisons if each.b.specification.task == task],
+            judged,
             folder / name,
             refusals=refused,
             **rest,
         )
     verdicts = _verdicts(comparisons)
     against = [*gate_lines(comparisons, refusals), *left_out, *doubt_lines(groups, comparisons)]
-    written = [write_index(pairs, verdicts, folder / "index.html", names, left_out), *pages]
+    written = [write_index(pairs, verdicts, folder / "index.html", names, left_out, doubts), *pages]
     if markdown is not None:
         written.append(write_markdown(pairs, verdicts, markdown, caveats=against))
     if csv_folder is not None:

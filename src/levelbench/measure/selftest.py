@@ -90,7 +90,7 @@ class Diagnosis:
         largest = max(noise.runs_for)
         if noise.runs_for[largest] > _MOST_RUNS:
             needed = noise.runs_for[largest]
-            found.append(f"its times vary by {noise.cv:.0%}, so a {largest:.0%} change would need {needed} runs")
+            found.append(f"its times vary by {noise.cv:.0%}, so a {largest:.0%} change would need {needed:,} runs")
         return found
 
     def sentences(self) -> list[str]:

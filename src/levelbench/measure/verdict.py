@@ -547,12 +547,21 @@ def format_verdicts(base: str, found: Sequence[tuple[str, Verdict]], *, terse: b
 
 def ratio_text(v: Verdict) -> str:
     """``0.81 [0.78, 0.84]`` for a verdict with a ratio and an interval; rounding never makes a bound contradict it."""
-    digits, vague = _decimals(v), (v.high or 0.0) - (v.low or 0.0) > 20.0
-    # A lower bound near 0 needs decimals that say nothing about an upper bound in the hundreds.
-    ratio, low, high = (
-        f"{each:.{0 if vague and each >= 10.0 else digits}f}" for each in (v.ratio or 0.0, v.low or 0.0, v.high or 0.0)
+    digits, found, low, high = _decimals(v), v.ratio or 0.0, v.low or 0.0, v.high or 0.0
+    if high - low <= 20.0:
+        return f"{found:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    # A lower bound near 0 needs decimals that say nothing about the ratio, or about an upper bound in the hundreds.
+    ratio = f"{found:.{min(digits, _decimals_of_three(found))}f}"
+    low_text, high_text, ratio = (
+        f"{float(f'{each:.3g}'):,.0f}" if each >= 10.0 else text
+        for each, text in ((low, f"{low:.{digits}f}"), (high, f"{high:.{digits}f}"), (found, ratio))
     )
-    return f"{ratio} [{low}, {high}]"
+    return f"{ratio} [{low_text}, {high_text}]"
+
+
+def _decimals_of_three(value: float) -> int:
+    """Decimals that show three significant digits."""
+    return max(0, 2 - math.floor(math.log10(value))) if value > 0.0 else 3
 
 
 def ratio_sentence(v: Verdict, name_a: str, name_b: str, verb: str = "takes", as_what: str = "as long as") -> str:

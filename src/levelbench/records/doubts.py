@@ -16,23 +16,37 @@ _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 def counted_doubts(
     names: Sequence[str], suspects: Sequence[Sequence[Sequence[str]]], noun: str = "processes"
-) -> list[str]:
-    """Each reason to doubt what was measured once, with how many of which arm it concerns.
+) -> dict[str, str]:
+    """Each reason to doubt what was measured once, with how many of which arm it concerns; by its kind.
 
     ``suspects`` holds the doubts of each process, or run, by arm. Sentences that differ only in their figures are one
-    reason, for which the one with the largest figures is shown, and a process counts once.
+    reason (a kind, see :func:`without_figures`), for which the one with the largest figures is shown, and a process
+    counts once.
     """
     found: dict[str, dict[int, list[str]]] = {}
     for at, arm in enumerate(suspects):
         for own in arm:
             for kind, doubt in {without_figures(each): each for each in own}.items():
                 found.setdefault(kind, {}).setdefault(at, []).append(doubt)
-    lines = []
-    for by_arm in found.values():
-        counts = [f"{len(same)} of {len(suspects[at])} {noun} of {names[at]}" for at, same in by_arm.items()]
+    lines = {}
+    for kind, by_arm in found.items():
+        alike: dict[str, list[str]] = {}
+        for at, same in by_arm.items():
+            alike.setdefault(f"{len(same)} of {len(suspects[at])} {noun}", []).append(names[at])
+        counts = [f"{count} {_of_each(arms)}" for count, arms in alike.items()]
+        # A comma, where "and" stands between the arms of one count already.
+        apart = " and " if len(alike) == sum(map(len, alike.values())) else ", and "
         worst = max((each for same in by_arm.values() for each in same), key=_figures_in)
-        lines.append(f"{' and '.join(counts)}: {worst}")
+        lines[kind] = f"{apart.join(counts)}: {worst}"
     return lines
+
+
+def _of_each(names: Sequence[str]) -> str:
+    """``of a, of b and of c``; all but the first few are counted."""
+    more = len(names) - _SHOWN if len(names) > _SHOWN + 1 else 0
+    shown = [f"of {each}" for each in (names[:_SHOWN] if more else names)]
+    *first, last = [*shown, f"of {more} others"] if more else shown
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def without_figures(doubt: str) -> str:
@@ -192,7 +206,7 @@ def interrupted_processes(name: str, environments: Sequence[Mapping[str, Any]], 
 def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]]) -> list[str]:
     """The doubts about the processes of each arm, given their records."""
     suspects = [[[] if each.end is None else each.end.suspect for each in arm] for arm in arms]
-    found = counted_doubts(names, suspects)
+    found = [*counted_doubts(names, suspects).values()]
     headers = [[each.header for each in arm] for arm in arms]
     known = [{each.seed for each in arm if each.environment.get(AGAIN)} for arm in headers]
     for name, arm, apart in zip(names, headers, known, strict=True):

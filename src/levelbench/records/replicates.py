@@ -41,6 +41,7 @@ __all__ = [
     "copies",
     "doubts",
     "doubts_of",
+    "doubts_together",
     "looks",
     "of_one_group",
     "pairing",
@@ -241,12 +242,32 @@ def doubts(sides: Sides) -> Iterator[Caveat]:
 
 def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     """Each reason to doubt the runs of ``groups`` once, with how many runs of which group it concerns."""
-    suspects = [[run.suspect for run in ended(group)] for group in groups]
-    found = counted_doubts([each.label for each in groups], suspects, "runs")
     shared = [
         caveat for group in groups for look in (_read_changed, _equal_results, _carried_over) for caveat in look(group)
     ]
-    return [*(Caveat("doubts", "doubt", each) for each in found), *shared]
+    return [*(Caveat("doubts", "doubt", each) for each in _counted(groups).values()), *shared]
+
+
+def doubts_together(
+    pairs: Sequence[tuple[RunGroup, RunGroup]], caveats: Sequence[Sequence[Caveat]]
+) -> list[tuple[Caveat, ...]]:
+    """The ``caveats`` of each of several comparisons (``pairs``), with the doubts about runs counted over all of them.
+
+    A doubt about several sides is then one sentence, the same wherever it is said.
+    """
+    every = _counted([*{id(group): group for pair in pairs for group in pair}.values()])
+    found = []
+    for pair, own in zip(pairs, caveats, strict=True):
+        sentences = iter([every[kind] for kind in _counted(pair)])
+        found.append(
+            tuple(replace(each, sentence=next(sentences)) if each.subject == "doubts" else each for each in own)
+        )
+    return found
+
+
+def _counted(groups: Sequence[RunGroup]) -> dict[str, str]:
+    suspects = [[run.suspect for run in ended(group)] for group in groups]
+    return counted_doubts([each.label for each in groups], suspects, "runs")
 
 
 BEGAN_AT, FIRST_TOOK, FIRST_LEFT = "first_run_began_at", "first_run_took_s", "first_run_left"

@@ -458,17 +458,18 @@ def write_index(
     path: Path,
     names: Sequence[str],
     left_out: Sequence[str] = (),
+    doubts: Sequence[int] = (),
 ) -> Path:
     """Write a page that has the verdicts and the main table of each task, and leads to its page in ``names``.
 
-    Below them it lists the lines of ``left_out``, about runs that no page shows.
+    Below them it lists the lines of ``left_out``, about runs that no page shows. ``doubts`` is how many each page has.
     """
     parts = []
-    for (task, members), name in zip(by_task(groups), names, strict=True):
+    for at, ((task, members), name) in enumerate(zip(by_task(groups), names, strict=True)):
         only = [group for group, _ in members]
         labels = {group.label for group in only}
-        doubts = len(against(only))
-        more = f"The report on {task}" + (f", with {plural(doubts, 'doubt')}" if doubts else "")
+        count = doubts[at] if doubts else 0
+        more = f"The report on {task}" + (f", with {plural(count, 'doubt')}" if count else "")
         parts.append(
             tag(
                 "section",

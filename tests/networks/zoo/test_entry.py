@@ -17,8 +17,8 @@ def test_an_option_changes_the_network():
     [
         ("resnet19", {}, UnknownNameError, "resnet18"),
         ("resnet20", {"clases": 3}, UnknownNameError, "classes"),
-        ("resnet20", {"classes": "many"}, UsageError, "of type int"),
-        ("resnet20", {"classes": True}, UsageError, "of type int"),
+        ("resnet20", {"classes": "many"}, UsageError, "must be a whole number"),
+        ("resnet20", {"classes": True}, UsageError, "must be a whole number"),
         ("resnet20", {"classes": -3}, DefinitionError, "-3"),
     ],
 )

@@ -23,7 +23,7 @@ from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.measure.statistics import LogRatio, paired_log_ratio, welch_log_ratio
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
-from levelbench.records.replicates import against
+from levelbench.records.replicates import against, doubts_together
 from levelbench.records.searches import Search, effort_behind, find_searches, trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.store import Row
@@ -289,9 +289,11 @@ def _tuned(side: Side, group: RunGroup, searches: Sequence[Search]) -> Side:
 def _caveats(gates: Sequence[Comparability], names: Sequence[str]) -> list[str]:
     """What the gate found about each comparison, each sentence once."""
     said: dict[str, str] = {}
-    for gate, name in zip(gates, names[1:], strict=True):
-        for each in gate.caveats:
-            said.setdefault(each.sentence, f"{each.weight}: {name} against {names[0]}: {each.sentence}")
+    together = doubts_together([(each.sides.a, each.sides.b) for each in gates], [each.caveats for each in gates])
+    for caveats, name in zip(together, names[1:], strict=True):
+        for each in caveats:
+            about = "" if each.subject == "doubts" else f"{name} against {names[0]}: "
+            said.setdefault(each.sentence, f"{each.weight}: {about}{each.sentence}")
     return list(said.values())
 
 
