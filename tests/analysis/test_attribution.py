@@ -40,8 +40,8 @@ def test_runs_that_never_reached_have_nothing_to_attribute(run, group):
 def test_in_words_it_names_the_largest_difference_first(run, group):
     found = attribute(group("a", [run(0.3, 1000)]), group("b", [run(0.6, 1000)]))
     assert found.lines() == [
-        "times 2 = samples to target x1 · time per sample, fixed costs included, x2",
-        "means 300 -> 600 ms: backward +200 · forward +100",
+        "times 2 (geometric means) = samples to target x1 · time per sample, fixed costs included, x2",
+        "arithmetic means 300 -> 600 ms: backward +200 · forward +100",
     ]
 
 
@@ -49,4 +49,5 @@ def test_what_first_steps_and_evaluations_compile_is_named_as_such(run, group):
     parts = {"warm_up_s": {"backward": 5.0}, "warm_up_evaluation_s": 1.0}
     a = group("a", [run(1.0, 1000, phases_s={"backward": 1.0}, warm_up_s={}, warm_up_evaluation_s=0.0)])
     b = group("b", [run(8.0, 1000, phases_s={"backward": 6.5, "evaluate": 1.5}, **parts)])
-    assert attribute(a, b).lines()[1] == "means 1 -> 8 s: compilation and warm-up +6 · backward +0.5 · evaluate +0.5"
+    phases = "compilation and warm-up +6 · backward +0.5 · evaluate +0.5"
+    assert attribute(a, b).lines()[1] == f"arithmetic means 1 -> 8 s: {phases}"

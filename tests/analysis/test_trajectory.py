@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from levelbench.analysis.trajectory import trajectories
 from levelbench.records import Evaluation
@@ -74,11 +75,54 @@ def test_without_losses_the_qualities_are_compared():
     assert (found.measure, found.kind, found.parted_at) == ("the validation top1", "parted", 2)
 
 
+def half_as_often(evaluations):
+    """Every second evaluation, with the mean loss since the one before."""
+    pairs = zip(evaluations[::2], evaluations[1::2], strict=True)
+    return [replace(second, loss=(first.loss + second.loss) / 2) for first, second in pairs]
+
+
+def test_the_same_training_evaluated_half_as_often_is_the_same_trajectory():
+    a = {seed: curve([2.0012, 0.7993, 0.5, 0.4 + seed]) for seed in range(4)}
+    b = {seed: half_as_often(each) for seed, each in a.items()}
+    for found in (trajectories(a, b, TARGET), trajectories(b, a, TARGET)):
+        assert found.kind in ("identical", "alike")
+        assert (found.measure, found.pairs, found.points) == ("the training loss", 4, 2)
+
+
+def test_other_training_evaluated_half_as_often_parts_where_its_loss_does():
+    a = {seed: curve([2.0, 1.0, 0.5, 0.4]) for seed in range(4)}
+    b = {seed: half_as_often(curve([2.0, 1.0, 0.5, 0.3])) for seed in range(4)}
+    found = trajectories(a, b, TARGET)
+    assert (found.kind, found.parted_at, found.parted_samples) == ("parted", 2, 400)
+    assert found.difference == pytest.approx(np.log(0.4 / 0.45))
+
+
+def test_losses_are_averaged_over_steps():
+    a = curve([1.0, 4.0])
+    a[1] = replace(a[1], step=4)
+    b = [replace(a[1], loss=(1.0 + 3 * 4.0) / 4)]
+    assert trajectories({0: a}, {0: b}, TARGET).kind in ("identical", "alike")
+
+
+def test_pairs_are_compared_where_both_runs_were_evaluated_and_not_where_all_were():
+    a = {seed: curve([1.0] * (6 if seed else 2)) for seed in range(4)}
+    b = {seed: curve([1.0, 1.0], every=300) for seed in range(4)}
+    found = trajectories(a, b, TARGET)
+    assert (found.kind, found.pairs, found.points) == ("identical", 3, 2)
+
+
+def test_a_pair_that_goes_on_after_the_others_ended_can_part_there():
+    a = {seed: curve([1.0] * (6 if seed == 3 else 2)) for seed in range(4)}
+    b = {**a, 3: curve([1.0] * 5 + [2.0])}
+    found = trajectories(a, b, TARGET)
+    assert (found.kind, found.pairs, found.parted_at, found.differ_at) == ("parted", 4, 6, None)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "reason"),
     [
         ({0: curve([1.0])}, {1: curve([1.0])}, "no seed was run on both sides"),
-        ({0: curve([1.0])}, {0: curve([1.0], every=30)}, "never evaluated after the same number of samples"),
+        ({0: curve([1.0])}, {0: curve([1.0], every=30)}, "no pair was evaluated after the same number of samples"),
     ],
 )
 def test_what_cannot_be_compared_is_said(a, b, reason):

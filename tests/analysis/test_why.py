@@ -177,6 +177,27 @@ def test_without_fixed_costs_the_factors_are_the_ratios_of_the_sides(run, group)
         assert each.of_sides == pytest.approx(each.ratio, rel=1e-9)
 
 
+def test_columns_and_their_ratio_are_one_statistic_and_parts_sum_to_their_heading(run, group):
+    # The arithmetic means of the times are 4 and 3.33, the geometric ones 2.15 and 3.30.
+    times = {"a": [1.0, 1.0, 10.0], "b": [3.0, 3.0, 4.0]}
+    a, b = (
+        group(name, [run(t, 100, s, phases_s={"data": 0.5, "forward": t - 0.5}) for s, t in enumerate(side)])
+        for name, side in times.items()
+    )
+    found = explain(a, b)
+    head = next(each for each in found.within("") if each.name == PER_SAMPLE)
+    assert (head.a, head.b) == pytest.approx((10 ** (1 / 3) / 100, 36 ** (1 / 3) / 100))
+    for each in found.factors:
+        assert each.of_sides == pytest.approx(each.b / each.a)
+    parts = found.within(PER_SAMPLE)
+    assert (sum(each.a for each in parts), sum(each.b for each in parts)) == pytest.approx((head.a, head.b))
+    assert product(found.within("")) == pytest.approx(found.ratio, rel=1e-12)
+    assert head.of_sides == pytest.approx(found.ratio)
+    # What took as long in all runs has a ratio near 1, however much other parts vary.
+    (data,) = (each for each in parts if each.name == "data")
+    assert (data.ratio, data.of_sides) == (pytest.approx(1.0), pytest.approx(1.0, abs=0.05))
+
+
 def test_a_factor_that_may_be_either_side_of_one_is_said_not_to_differ(run, group):
     times = [1.0, 2.0, 0.5, 1.5]
     a = group("a", [run(each, 100, s) for s, each in enumerate(times)])

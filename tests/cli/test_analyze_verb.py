@@ -207,6 +207,8 @@ def test_a_figure_that_nothing_can_draw_is_refused_before_a_run(study, call, tmp
         ("{}", ("--factor", "wide", "--factor", "nesterov"), "it declares wide, momentum"),
         ("{}", ("--factor", "wide", "--factor", "speed=1"), "speed"),
         ("{}", ("--factor", "wide", "--factor", "recipe=other"), "recipe cannot be a factor"),
+        ("{}", ("--factor", "momentum", "--factor", "lr=0.04", "--factor", "lr=0.05"), "lr is named twice"),
+        ("{}", ("--factor", "momentum", "--factor", "lr=0.04,momentum=0.1"), "momentum is named twice"),
         ("{}[momentum=0.0]", (), "it is already off"),
         ("{}", ("--plot", "c.pdf"), "end it in .svg or .png"),
     ],

@@ -185,6 +185,20 @@ def test_what_the_words_of_one_side_do_not_set_has_its_default(tmp_path, make_he
         assert Store(tmp_path).group(words).specification.settings["lr"] == meant
 
 
+def test_runs_that_differ_in_when_they_are_evaluated_are_selected_by_the_names_that_the_refusal_gives(
+    tmp_path, make_header, make_run
+):
+    for seed, every in enumerate(("1 epoch", "2 epochs")):
+        make_run(tmp_path, make_header(seed=seed, evaluate_every=every))
+    with pytest.raises(UsageError, match="kinds") as refused:
+        Store(tmp_path).group("digits")
+    for every in ("1 epoch", "2 epochs"):
+        name = f"digits[evaluate_every={every}]"
+        assert name in str(refused.value.found)
+        assert Store(tmp_path).group(name).specification.evaluate_every == every
+    assert Store(tmp_path).group("digits[evaluate_every=1 epoch,budget_s=none]").n == 1
+
+
 def test_merging_two_stores_is_copying(fill, make_header, make_run, tmp_path):
     store = fill(2)
     assert len(store.rows()) == 2

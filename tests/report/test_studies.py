@@ -15,7 +15,7 @@ from levelbench.analysis.factorial import designs
 from levelbench.analysis.stability import stability
 from levelbench.analysis.threshold import TimedArm, TimedCurve, sweep
 from levelbench.records.schema import Target
-from levelbench.report.analyses import effects_table, singles_table, write_composition
+from levelbench.report.analyses import arms_table, effects_table, singles_table, write_composition
 from levelbench.report.studies import (
     _draw_stability,
     _draw_threshold,
@@ -157,6 +157,11 @@ def test_an_effect_on_samples_and_time_per_sample_alone_is_said():
 def test_an_interaction_of_samples_alone_is_said():
     said = "more samples together, less time per sample together; no interaction of the time shown"
     assert meanings(composed(lambda on: 4 if len(on) == 2 else 1))[-1] == said
+
+
+def test_the_table_of_arms_says_what_factors_are_when_off_and_on():
+    table = arms_table(composed())
+    assert table.notes[-1] == "Factors, off -> on: a 0 -> 1; b 0 -> 1."
 
 
 @pytest.mark.parametrize(("crossing", "said"), [("final", True), ("confirmed", False)])

@@ -57,7 +57,7 @@ class Attribution:
         """Lines for a terminal: the factors, then the phases with the largest differences."""
         of = f" of the {' and '.join(self.missed)} runs that reached" if self.missed else ""
         factors = (
-            f"times{of} {self.ratio:.3g} = samples to target x{self.samples_ratio:.3g} "
+            f"times{of} {self.ratio:.3g} (geometric means) = samples to target x{self.samples_ratio:.3g} "
             f"· time per sample, fixed costs included, x{self.time_per_sample_ratio:.3g}"
         )
         scale, unit = (1e3, "ms") if max(self.mean_a_s, self.mean_b_s) < 1 else (1.0, "s")
@@ -66,7 +66,7 @@ class Attribution:
         if rest:
             named = [*named[:_NAMED], (f"{len(rest)} others", sum(size for _, size in rest))]
         parts = [f"{name} {size:+.3g}" for name, size in named]
-        means = f"means {self.mean_a_s * scale:.4g} -> {self.mean_b_s * scale:.4g} {unit}"
+        means = f"arithmetic means {self.mean_a_s * scale:.4g} -> {self.mean_b_s * scale:.4g} {unit}"
         return [factors, f"{means}: {' · '.join(parts) or 'no phase differs'}"]
 
     def brief(self) -> str:

@@ -88,7 +88,7 @@ class Lesion:
     """What each factor gains where all others are on: the arm with all compared with the arms that lack one.
 
     ``against`` has the verdict on ``cells[0]``, with all factors, against each of the others; the levels of all hold
-    jointly.
+    jointly. ``values`` has the values of each factor: off, then those when on.
     """
 
     factors: tuple[str, ...]
@@ -96,6 +96,7 @@ class Lesion:
     against: tuple[SingleFactor, ...]
     margin: float
     level: float
+    values: Mapping[str, tuple[Value, ...]]
 
     @property
     def unclear(self) -> bool:
@@ -117,7 +118,8 @@ class Composition:
 
     ``against`` has a verdict for each of ``cells`` compared with the cell without factors, and ``None`` for that cell.
     ``departure`` is measured over predicted time. ``effects`` exist for a full factorial design; their intervals hold
-    jointly at ``level``. ``runs_to_settle`` is the number of additional runs per arm.
+    jointly at ``level``. ``runs_to_settle`` is the number of additional runs per arm. ``values`` has the values of each
+    factor: off, then those when on.
     """
 
     factors: tuple[str, ...]
@@ -133,6 +135,7 @@ class Composition:
     level: float
     runs_to_settle: int | None
     reason: str
+    values: Mapping[str, tuple[Value, ...]]
     design: str = "full"
     """The name of the design, with the resolution and the generators of a fraction."""
 
@@ -224,7 +227,17 @@ def compose(
     cells = {cell.on: cell for cell in cells_of(groups, off)}
     _require_arms(f"the composition of {', '.join(off)}", cells, off, one_at_a_time(tuple(off)))
     _check_together(groups, off, across_machines)
-    return _composed(cells, tuple(off), margin, level)
+    return _composed(cells, _values(groups, off), margin, level)
+
+
+def _values(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> dict[str, tuple[Value, ...]]:
+    """The values of each factor in the groups: that when off, then the others."""
+    found = {}
+    for name, value in off.items():
+        own = (factor_value(group.specification, name) for group in groups)
+        # A team's words are not there in an arm of one process.
+        found[name] = tuple(dict.fromkeys([value, *(each for each in own if each is not None)]))
+    return found
 
 
 def _require_arms(
@@ -279,12 +292,14 @@ def lesions(
         lacks = cells[frozenset(factors) - {name}]
         split = _split([every, lacks], [1.0, -1.0], lacks, shared)
         against.append(SingleFactor(name, _verdict(lacks, every, margin, shared), split))
-    return Lesion(factors, tuple(cells[each] for each in lesion(factors)), tuple(against), margin, level)
+    chosen = tuple(cells[each] for each in lesion(factors))
+    return Lesion(factors, chosen, tuple(against), margin, level, _values(groups, off))
 
 
 def _composed(
-    cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], margin: float, level: float
+    cells: Mapping[frozenset[str], FactorArm], values: Mapping[str, tuple[Value, ...]], margin: float, level: float
 ) -> Composition:
+    factors = tuple(values)
     none, every = cells[frozenset()], cells[frozenset(factors)]
     singles = [cells[frozenset([each])] for each in factors]
     against = {on: _verdict(none, cell, margin, level) for on, cell in cells.items() if on}
@@ -319,6 +334,7 @@ def _composed(
         level=level,
         runs_to_settle=more,
         reason=ties or departure.reason,
+        values=values,
         design=_design_name(len(shown), factors, chosen),
     )
 

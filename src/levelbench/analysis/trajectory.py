@@ -4,6 +4,10 @@ A change that only makes steps faster leaves the losses as they are, up to the o
 that trains differently parts from them, and then fewer or more samples to the target are its doing. Two questions are
 kept apart: from which evaluation on any pair differs at all, and from which on the sides differ on average, beyond what
 chance does to pairs (Student's t, with Holm's correction over the evaluations).
+
+A recorded loss is the mean over the steps since the evaluation before. Sides that are evaluated at different intervals
+record means over different steps, so losses are averaged over the steps between evaluations that both runs of a pair
+have.
 """
 
 from __future__ import annotations
@@ -31,10 +35,11 @@ _LEAST_PAIRS = 3
 
 @dataclass(frozen=True)
 class Trajectories:
-    """What ``pairs`` of runs with one seed say at their common evaluations, ``points`` of them.
+    """What ``pairs`` of runs with one seed say at their common evaluations, up to ``points`` of them.
 
-    ``kind``: all values are equal (``identical``), agree in three digits (``alike``), or do not (``parted``, from
-    evaluation ``parted_at`` on, counted from 1, after ``parted_samples`` samples). ``differ_at`` is the first one
+    Evaluations of a pair are common if they come after the same number of samples. ``kind``: all values are equal
+    (``identical``), agree in three digits (``alike``), or do not (``parted``, from common evaluation ``parted_at`` on,
+    counted from 1, after ``parted_samples`` samples). ``differ_at`` is the first one
     at which the sides differ on average, with the mean ``difference`` of b and a there (of logarithms, for losses) and
     its ``interval``; ``None`` if they never do, or if there are fewer than three pairs. ``stays``: they differ at all
     later ones, too. ``reason`` says why nothing is known (``unknown``), or that losses became no numbers.
@@ -58,7 +63,8 @@ class Trajectories:
         return self._meaning() + (f"; {self.reason}" if self.reason and self.kind != "unknown" else "")
 
     def _meaning(self) -> str:
-        of = f"{self.measure} of {self.pairs} pair{'s' * (self.pairs > 1)} at {self.points} evaluations"
+        at = f"{self.points} common evaluation{'s' * (self.points > 1)}"
+        of = f"{self.measure} of {self.pairs} pair{'s' * (self.pairs > 1)} at {at}"
         if self.kind == "unknown":
             return f"whether both follow the same trajectory is unknown: {self.reason}"
         if self.kind == "identical":
@@ -93,23 +99,26 @@ def trajectories(a: Curves, b: Curves, target: Target) -> Trajectories:
     losses = "the training loss"
     if not seeds:
         return Trajectories("unknown", losses, reason="no seed was run on both sides: run the same seeds")
-    common = _common([a[seed] for seed in seeds] + [b[seed] for seed in seeds])
+    shared = {seed: _common(a[seed], b[seed]) for seed in seeds}
+    common = sorted({samples for each in shared.values() for samples in each})
     if not common:
-        found = "the sides were never evaluated after the same number of samples: evaluate both alike (--every)"
+        found = "no pair was evaluated after the same number of samples: evaluate both sides alike (--every)"
         return Trajectories("unknown", losses, len(seeds), reason=found)
+    seeds = [seed for seed in seeds if shared[seed]]
+    known = np.array([[samples in shared[seed] for samples in common] for seed in seeds])
     measure = losses
-    values = [_values([side[seed] for seed in seeds], common, "") for side in (a, b)]
+    values = [_values(side, shared, common, "") for side in (a, b)]
     diverged = _diverged([a[seed] for seed in seeds], [b[seed] for seed in seeds])
-    if any(np.isnan(each).any() for each in values) or any((each <= 0).any() for each in values):
+    if any(np.isnan(each[known]).any() or (each[known] <= 0).any() for each in values):
         measure = f"the {target.split} {target.metric}"
-        values = [_values([side[seed] for seed in seeds], common, target.split) for side in (a, b)]
-        if any(np.isnan(each).any() for each in values):
+        values = [_values(side, shared, common, target.split) for side in (a, b)]
+        if any(np.isnan(each[known]).any() for each in values):
             found = f"the runs record neither losses nor the {target.split} quality at every common evaluation"
             found = f"{found}; {diverged}" if diverged else found
             return Trajectories("unknown", measure, len(seeds), len(common), reason=found)
     first, second = values
     size = len(seeds), len(common)
-    if (first == second).all():
+    if (first == second)[known].all():
         return Trajectories("identical", measure, *size, reason=diverged)
     scale = np.maximum(np.abs(first), np.abs(second))
     apart = (np.abs(first - second) > ALIKE * scale).any(axis=0)
@@ -122,7 +131,7 @@ def trajectories(a: Curves, b: Curves, target: Target) -> Trajectories:
     if not clear:
         return parted
     where = clear[0]
-    column = differences[:, where]
+    column = differences[known[:, where], where]
     interval = mean_interval(column.tolist()) if len(column) > 1 else None
     return Trajectories(
         "parted",
@@ -135,7 +144,7 @@ def trajectories(a: Curves, b: Curves, target: Target) -> Trajectories:
         float(column.mean()),
         interval,
         diverged,
-        len(clear) == len(common) - where,
+        len(clear) == np.count_nonzero(known[:, where:].sum(axis=0) >= _LEAST_PAIRS),
     )
 
 
@@ -148,32 +157,59 @@ def _diverged(a: Sequence[Sequence[Evaluation]], b: Sequence[Sequence[Evaluation
     return f"the loss of {counts[0]} + {counts[1]} runs (A + B) became no finite number" if any(counts) else ""
 
 
-def _common(curves: Sequence[Sequence[Evaluation]]) -> list[int]:
-    """The numbers of samples after which all runs were evaluated, in order."""
-    shared = set.intersection(*({each.samples for each in curve} for curve in curves))
-    return sorted(shared)
+def _common(a: Sequence[Evaluation], b: Sequence[Evaluation]) -> list[int]:
+    """The numbers of samples after which both runs were evaluated, in order."""
+    return sorted({each.samples for each in a} & {each.samples for each in b})
 
 
-def _values(curves: Sequence[Sequence[Evaluation]], common: Sequence[int], split: str) -> np.ndarray:
-    """One row a run, one column a common evaluation: the loss, or the quality on ``split`` if it is not empty."""
+def _values(side: Curves, shared: Mapping[int, Sequence[int]], common: Sequence[int], split: str) -> np.ndarray:
+    """One row a pair with shared evaluations, a column for each of ``common``; NaN where a pair has none, or no value.
+
+    A value is the quality on ``split`` or, if it is empty, the mean loss since the pair's shared evaluation before.
+    """
     rows = []
-    for curve in curves:
-        at = {each.samples: each for each in curve}
-        found = [at[samples].quality.get(split) if split else at[samples].loss for samples in common]
-        rows.append([math.nan if value is None else value for value in found])
+    for seed, own in shared.items():
+        if own:
+            found = _mean_losses(side[seed], own) if not split else _qualities(side[seed], own, split)
+            rows.append([found.get(samples, math.nan) for samples in common])
     return np.array(rows, np.float64)
 
 
+def _qualities(curve: Sequence[Evaluation], common: Sequence[int], split: str) -> dict[int, float]:
+    return {each.samples: each.quality.get(split, math.nan) for each in curve if each.samples in common}
+
+
+def _mean_losses(curve: Sequence[Evaluation], common: Sequence[int]) -> dict[int, float]:
+    """The mean loss over the steps between two of ``common``; NaN where an evaluation in between lacks its loss."""
+    found: dict[int, float] = {}
+    losses: list[float] = []
+    steps: list[int] = []
+    before = 0
+    for each in curve:
+        if each.loss is None and each.step == before:
+            continue
+        losses.append(math.nan if each.loss is None else each.loss)
+        steps.append(each.step - before)
+        before = each.step
+        if each.samples in common and each.samples not in found:
+            # A mean over one evaluation is the recorded value, to the last digit.
+            weights = steps if sum(steps) else None
+            found[each.samples] = losses[0] if len(losses) == 1 else float(np.average(losses, weights=weights))
+            losses, steps = [], []
+    return found
+
+
 def _differ_at(differences: np.ndarray, level: float = 0.95) -> list[int]:
-    """The columns whose mean is not zero, after Holm's correction; none for fewer than three rows."""
-    n = len(differences)
-    if n < _LEAST_PAIRS:
-        return []
-    means, deviations = differences.mean(axis=0), differences.std(axis=0, ddof=1)
-    p_values = []
-    for mean, deviation in zip(means.tolist(), deviations.tolist(), strict=True):
+    """The columns whose mean is not zero, after Holm's correction; none with fewer than three numbers is tested."""
+    tested, p_values = [], []
+    for at, column in enumerate(differences.T):
+        known = column[~np.isnan(column)]
+        if (n := len(known)) < _LEAST_PAIRS:
+            continue
+        tested.append(at)
+        mean, deviation = float(known.mean()), float(known.std(ddof=1))
         if deviation == 0.0:
             p_values.append(1.0 if mean == 0.0 else 0.0)
             continue
         p_values.append(min(1.0, 2.0 * t_survival(abs(mean) / (deviation / math.sqrt(n)), n - 1)))
-    return [at for at, p in enumerate(holm(p_values)) if p <= 1.0 - level]
+    return [at for at, p in zip(tested, holm(p_values), strict=True) if p <= 1.0 - level]

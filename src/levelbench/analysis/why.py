@@ -27,7 +27,7 @@ from levelbench.analysis.attribution import WARM_UP, WarmUp, counted_phases
 from levelbench.analysis.ties import jumps_of, widened
 from levelbench.analysis.trajectory import Trajectories
 from levelbench.errors import UsageError
-from levelbench.measure.statistics import Interval, t_quantile
+from levelbench.measure.statistics import Interval, geometric_mean, t_quantile
 from levelbench.measure.verdict import Verdict
 from levelbench.records import RunGroup, RunSummary
 
@@ -84,9 +84,10 @@ class Factor:
 
     ``ratio`` is what it makes of the whole time: twice the samples, where fixed costs take most of it, are a factor
     far below 2. The factors with the same ``within`` multiply to that factor, exactly. ``a`` and ``b`` are what each
-    side needs: samples, seconds a sample, or seconds a run for fixed costs (means over the runs), and ``of_sides`` is
-    the ratio b / a of that: of geometric means, as in a verdict, for samples and time per sample, else of these means;
-    ``None`` where a side has none. ``interval`` is ``None`` where the runs allow none.
+    side needs, and ``of_sides`` is b / a, ``None`` where a side has none: samples and seconds a sample as geometric
+    means over the runs, as in a verdict. A part of the time per sample is its share of that, where each run has the
+    weight that it has in the factors, so parts sum to the whole. Fixed costs, which may be zero, are arithmetic means.
+    ``interval`` is ``None`` where the runs allow none.
     """
 
     name: str
@@ -269,21 +270,21 @@ def explain(
     per_sample = [part / count[:, None] for part, count in zip(rest, samples, strict=True)]
     means = _log_means(per_sample, paired)
     weights = _log_means(rest, paired) / _log_means(parts, paired) if once.any() else np.ones_like(means)
-    split = _Split(per_sample, weights / means, paired, level)
+    split = _Split(per_sample, weights / means, paired, level, geometric=True)
     growing = [name for name, fixed in zip(names, once, strict=True) if not fixed]
     head = PER_SAMPLE if counted else "time"
     factors = [split.factor(head, "", np.ones(len(growing)))]
     phases = [split.factor(_PARTS.get(name, name), head, np.eye(len(growing))[at]) for at, name in enumerate(growing)]
     if counted:
         of_samples = _Split([np.log(each)[:, None] for each in samples], weights, paired, level)
-        a_samples, b_samples = (float(each.mean()) for each in samples)
         drawn = of_samples.factor(SAMPLES, "", np.ones(1))
         known = drawn.interval
         if known is None and jumps is not None and min(counts) >= _LEAST:
             # All tie at an evaluation, which says that few are late, not that none is.
             known = Interval(drawn.ratio, drawn.ratio, level, "room for late evaluations")
         known = known and widened(drawn.ratio, known, jumps, float(weights.mean()))
-        factors.append(replace(drawn, interval=known, a=a_samples, b=b_samples))
+        a_samples, b_samples = (geometric_mean(each.tolist()) for each in samples)
+        factors.append(replace(drawn, interval=known, a=a_samples, b=b_samples, of_sides=b_samples / a_samples))
     if once.any():
         fixed = _Split([part[:, once] for part in parts], 1.0 / _log_means(parts, paired), paired, level)
         places = [_PARTS[name] for name, is_fixed in zip(names, once, strict=True) if is_fixed]
@@ -297,22 +298,10 @@ def explain(
         for each in inner
         if min(each.a, each.b) < 0
     ]
-    typical = [(side.sum(axis=1) / count, count) for side, count in zip(rest, samples, strict=True)]
-    factors = _with_ratios(factors, dict(zip((head, SAMPLES), zip(*typical, strict=True), strict=True)))
-    phases, inner = _with_ratios(phases, {}), _with_ratios(inner, {})
     found = (*_biggest_first(factors), *_biggest_first(phases), *inner)
     known = whole.interval and widened(whole.ratio, whole.interval, jumps)
     split_up = replace(empty, ratio=whole.ratio, interval=known, factors=found, lacks=tuple(missing))
     return _as_sure_as(outcome, split_up)
-
-
-def _with_ratios(factors: Sequence[Factor], runs: Mapping[str, tuple[Matrix, Matrix]]) -> list[Factor]:
-    """The factors with their ``of_sides``: of geometric means where the ``runs`` of both sides are given by name."""
-    found = []
-    for each in factors:
-        sides = [math.exp(np.log(side).mean()) for side in runs[each.name]] if each.name in runs else [each.a, each.b]
-        found.append(replace(each, of_sides=sides[1] / sides[0] if min(sides) > 0 else None))
-    return found
 
 
 def _as_sure_as(outcome: Verdict | None, found: Why) -> Why:
@@ -385,19 +374,28 @@ class _Split:
     """Contributions of the parts of two sides to the logarithm of the ratio; rows are runs, columns are parts.
 
     Each side has shape (runs, parts). A part of a pair of runs contributes (b - a) times the pair's ``weights``, of
-    shape (pairs,), or (runs of a, runs of b) where all pairs count.
+    shape (pairs,), or (runs of a, runs of b) where all pairs count. With ``geometric``, what a side needs is the
+    geometric mean of its runs' totals, which then are positive, and a part has its share of the runs weighted so;
+    else both are arithmetic means.
     """
 
-    def __init__(self, sides: Sequence[Matrix], weights: Matrix, paired: bool, level: float) -> None:
-        self.a, self.b, self._paired, self._level = *sides, paired, level
+    def __init__(
+        self, sides: Sequence[Matrix], weights: Matrix, paired: bool, level: float, *, geometric: bool = False
+    ) -> None:
         a, b = sides
+        self._paired, self._level = paired, level
         if paired:
             self.from_a, self.from_b = a * weights[:, None], b * weights[:, None]
-            return
-        # The mean over all pairs, seen from each run of a and from each run of b.
-        self._rows = (weights @ b) / len(b), a * weights.mean(axis=1)[:, None]
-        self._columns = b * weights.mean(axis=0)[:, None], (weights.T @ a) / len(a)
-        self.from_a, self.from_b = self._rows[1], self._columns[0]
+        else:
+            # The mean over all pairs, seen from each run of a and from each run of b.
+            self._rows = (weights @ b) / len(b), a * weights.mean(axis=1)[:, None]
+            self._columns = b * weights.mean(axis=0)[:, None], (weights.T @ a) / len(a)
+            self.from_a, self.from_b = self._rows[1], self._columns[0]
+        self._needs = [side.mean(axis=0) for side in sides]
+        if geometric:
+            parts = [each.mean(axis=0) for each in (self.from_a, self.from_b)]
+            totals = [geometric_mean(side.sum(axis=1).tolist()) for side in sides]
+            self._needs = [total * part / part.sum() for total, part in zip(totals, parts, strict=True)]
 
     def factor(
         self,
@@ -425,8 +423,8 @@ class _Split:
             within,
             log,
             errors,
-            float((self.a @ of_a).mean()),
-            float((self.b @ of_b).mean()),
+            float(self._needs[0] @ of_a),
+            float(self._needs[1] @ of_b),
             self._level,
             "Student's t on LMDI contributions of pairs" if self._paired else "Welch's t on LMDI contributions",
             spread,
@@ -478,7 +476,7 @@ def _factor(
         sources = [errors, *([each] for each in spread)] if own else [[*errors, *spread]]
         reach = math.sqrt(sum(_squared_reach(each, level) for each in sources))
         interval = Interval(math.exp(log - reach), math.exp(log + reach), level, method)
-    return Factor(name, within, math.exp(log), interval, a, b)
+    return Factor(name, within, math.exp(log), interval, a, b, b / a if min(a, b) > 0 else None)
 
 
 def _squared_reach(errors: Sequence[tuple[float, int]], level: float) -> float:

@@ -445,9 +445,9 @@ def _off(words: tuple[str, ...], declared: dict[str, Setting], what: str) -> dic
     for word in words:
         name, equals, _ = word.partition("=")
         if equals:
-            off |= parse_item(f"factor[{word}]")[1]
+            own = parse_item(f"factor[{word}]")[1]
         elif name in declared:
-            off[name] = declared[name]
+            own = {name: declared[name]}
         else:
             known = f"it declares {', '.join(declared)}" if declared else "it declares none"
             raise UsageError(
@@ -455,6 +455,10 @@ def _off(words: tuple[str, ...], declared: dict[str, Setting], what: str) -> dic
                 f"its off value is unknown: {known}",
                 f"give it: --factor {name}=...",
             )
+        for twice in own.keys() & off.keys():
+            found = f"{twice} is named twice, and a factor has one off value"
+            raise UsageError(f"--factor {word}", found, f"name {twice} once")
+        off |= own
     if len(off) < 2:
         found = f"it needs at least two factors, but there {'is one' if off else 'are none'}"
         raise UsageError(f"the composition of {what}", found, "name at least two: --factor NAME or --factor NAME=VALUE")

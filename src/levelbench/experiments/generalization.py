@@ -289,7 +289,8 @@ def _second_set(found: TaskModels, word: str, folder: Path | None) -> Evaluation
             and inputs.shape[1:] == own.test.inputs.shape[1:]
         ):
             inputs = _back(own, inputs.astype(np.float32) / np.float32(255), inputs.shape[1:])
-        classes, dataset, what = int(labels.max(initial=0)) + 1, own, f"{len(labels):,} examples of {word}"
+        classes, dataset = int(labels.max(initial=0)) + 1, own
+        what = f"{len(labels):,} example{'s' * (len(labels) != 1)} of {word}"
         split, enough = Split.of(inputs, labels), classes <= own.classes
     else:
         dataset = _dataset(word, folder)

@@ -31,7 +31,7 @@ from levelbench import plugins
 from levelbench.errors import UsageError
 from levelbench.records.schema import Specification, Target
 
-__all__ = ["ATTRIBUTES", "OWN_NAMES", "PREFIXES", "Selector", "Summary", "Value", "format_item", "format_name"]
+__all__ = ["ATTRIBUTES", "OWN_NAMES", "PREFIXES", "RULES", "Selector", "Summary", "Value", "format_item", "format_name"]
 __all__ += ["format_value", "parse_item", "parse_selector", "parse_value", "short_name"]
 
 Value = int | float | str | bool
@@ -40,8 +40,11 @@ ATTRIBUTES = (
     *("recipe", "framework", "device", "seed", "status", "reached", "key", "id", "source", "target", "crossing"),
     "clock",
 )
-"""What filters can select by, in addition to settings and the words of a distribution (``ranks``, ``scheme``, ...).
-``target`` is the threshold."""
+"""What filters can select by, in addition to settings, the words of a distribution (``ranks``, ``scheme``, ...) and
+``RULES``. ``target`` is the threshold."""
+RULES = ("evaluate_every", "budget_epochs", "budget_s", "budget_samples", "budget_j", "plateau")
+"""When a run is evaluated and ends, which labels name where runs differ in it; ``none`` for what is not limited. A
+setting with such a name hides it."""
 OWN_NAMES = frozenset(ATTRIBUTES) - {"source"}
 """Names that a filter never reads as those of settings."""
 PREFIXES = {"key": "key", "id": "id", "source": "source_digest"}
@@ -266,6 +269,9 @@ def _agrees(run: Summary, name: str, text: str) -> bool:
     actual: Any = run.settings.get(name)
     if actual is None:
         actual = run.specification.team().get(name)
+    if actual is None and name in RULES:
+        limit = getattr(run.specification, name)
+        actual = "none" if limit is None else limit
     if name == "target":
         actual = run.target.threshold
     elif name in ATTRIBUTES:

@@ -23,7 +23,7 @@ from levelbench.records import lines
 from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, Status, ids_in, read_header, read_record
 from levelbench.records.schema import Specification, Target, instant_s
-from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
+from levelbench.records.selection import ATTRIBUTES, RULES, Selector, parse_selector
 from levelbench.records.summary import RunGroup, RunSummary, group_runs, summarise
 from levelbench.records.writer import path_part
 
@@ -652,7 +652,7 @@ def _require_copy(one: Path, other: Path, identity: str) -> None:
 
 def _unknown(chosen: Selector, rows: Iterable[Row]) -> UnknownNameError | None:
     """An error for the first filter whose name none of the runs has."""
-    known = {*ATTRIBUTES, *(name for row in rows for name in (*row.settings, *row.specification.team()))}
+    known = {*ATTRIBUTES, *RULES, *(name for row in rows for name in (*row.settings, *row.specification.team()))}
     strange = next((name for name, _ in chosen.filters if name not in known), None)
     return None if strange is None else UnknownNameError("setting", strange, known)
 

@@ -37,7 +37,7 @@ from levelbench.records.schema import (
     Target,
     around_recipes,
 )
-from levelbench.records.selection import OWN_NAMES, Value, format_item
+from levelbench.records.selection import OWN_NAMES, RULES, Value, format_item
 from levelbench.records.witness import FIXED_ANSWERS, UNTRAINED, witness_contradictions, witness_doubts
 
 __all__ = ["COUNTED", "OPERATIONS", "RunGroup", "RunSummary", "counts_steps", "group_runs", "labels_of", "one_a_seed"]
@@ -686,7 +686,7 @@ def _counted_operations(record: Record) -> tuple[dict[str, float], str | None]:
 
 _PARTS = ("recipe", "framework", "device")
 _TARGET = ("metric", "split", "direction", "low", "high")
-_RULES = ("crossing", "clock", "evaluate_every", "budget_epochs", "budget_s", "budget_samples", "budget_j", "plateau")
+_RULES = ("crossing", "clock", *RULES)
 _DISTRIBUTED = frozenset({"scheme", "engine", "communicator", "scaling", "lr_scale"})
 """Not shown in a label only because runs of a single process lack it. The same holds for a scheme's own settings."""
 

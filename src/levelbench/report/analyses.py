@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from levelbench.analysis.composition import Lesion
 from levelbench.analysis.contrasts import Contrast
 from levelbench.errors import UsageError
+from levelbench.records.selection import format_value
 from levelbench.report.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import number
@@ -80,8 +81,14 @@ def arms_table(found: Composition | Lesion) -> Table:
             "Runs that share a seed are compared in pairs; the level of each interval is "
             f"{next(each for each in against if each is not None).level * 100:.4g} %.",
             "Time to accuracy: geometric mean, given only if every run reached the target.",
+            f"Factors, off -> on: {'; '.join(_switched(*each) for each in found.values.items())}.",
         ),
     )
+
+
+def _switched(factor: str, values: Sequence[int | float | str | bool]) -> str:
+    off, *on = map(format_value, values)
+    return f"{factor} {off} -> {' or '.join(on)}"
 
 
 def _verdict_text(verdict: Verdict) -> str:

@@ -52,20 +52,20 @@ def why_table(found: Why) -> Table:
         own = Absent() if each.of_sides is None else Number(each.of_sides)
         rows.append((Text(f"{'  ' * depth}{each.name}"), effect, share, own, *sides))
     counts = "".join(
-        f" Samples to target (means): {number(each.a)} and {number(each.b)}."
-        for each in found.factors
-        if each.name == SAMPLES
+        f" Samples to target: {number(each.a)} and {number(each.b)}." for each in found.factors if each.name == SAMPLES
     )
     counts += "".join(
-        f" Fixed costs do not grow with the samples: time = fixed costs + samples x time per sample. Their means: "
-        f"{number(each.a * 1e3)} and {number(each.b * 1e3)} ms."
+        f" Fixed costs do not grow with the samples: time = fixed costs + samples x time per sample. Their "
+        f"arithmetic means: {number(each.a * 1e3)} and {number(each.b * 1e3)} ms."
         for each in found.factors
         if each.name == FIXED
     )
     notes = (
         f"A: {found.a}; B: {found.b} ({_counted(found)}). Factors of the time: what each makes of the whole "
         f"time, each interval at {found.level * 100:g} % by itself; those of one level multiply to the one "
-        f"above (logarithmic mean, LMDI). B over A: the ratio of the samples or seconds themselves.{counts}",
+        f"above (logarithmic mean, LMDI). B over A: the ratio of the samples or seconds themselves. Samples and time "
+        f"per sample: geometric means over the runs; parts have their shares of that, runs weighted as in the "
+        f"factors.{counts}",
     )
     return Table(
         "why", f"Why {found.b} takes {number(found.ratio)} times as long{found.condition}", columns, tuple(rows), notes
