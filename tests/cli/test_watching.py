@@ -149,6 +149,13 @@ def test_the_stage_and_the_time_of_the_last_evaluation_are_known(watch, monkeypa
     assert (now.evaluation_s, now.stage, now.stage_s) == (pytest.approx(3.0), "test", 3.0)
 
 
+def test_a_program_has_no_test_after_its_evaluations(watch, monkeypatch):
+    only = evaluated(1, 9)
+    only.phases_ns["evaluate"] = 2 * 10**9
+    now, _ = current(watch, monkeypatch, (9, [only], (0, 0, 0), "other"))
+    assert now.evaluation_s == 0.0
+
+
 def test_the_test_is_no_part_of_the_pace(watch, monkeypatch):
     looks = (9, [evaluated(1, 9)], (10, 600, 64)), (11, [evaluated(2, 11)], (20, 600, 64), "test")
     now, _ = current(watch, monkeypatch, *looks, (40, [], (20, 600, 64), "test"))

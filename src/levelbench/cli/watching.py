@@ -356,6 +356,10 @@ class LiveWatcher(Watcher[Record]):
             pace_s = (trained_s - began_s - prepared_s) / epoch if epoch else 0.0
         target = specification.target
         best = target.high if target.direction == "higher" else target.low
+        # A program, which is in phase "other", need not have a test.
+        evaluation_s = 0.0
+        if self._phase != "other":
+            evaluation_s = _evaluating_s(last) - sum(map(_evaluating_s, self._evaluations[-2:-1]))
         errors = []
         if best is not None and best != target.threshold:
             errors = [
@@ -373,7 +377,7 @@ class LiveWatcher(Watcher[Record]):
             fixed,
             errors,
             None if specification.budget_s is None else specification.budget_s + began_s,
-            _evaluating_s(last) - sum(map(_evaluating_s, self._evaluations[-2:-1])),
+            evaluation_s,
             self._phase,
             (HOST.now_ns() - self._phase_ns) * 1e-9,
         )
