@@ -40,6 +40,41 @@ def test_the_budget_of_seconds_bounds_a_run():
     assert high <= 4.0
 
 
+def spent(**others):
+    """A run whose budget of seconds is spent, and whose evaluation took 20 s."""
+    known = {"epoch": 0.2, "pace_s": 160.0, "most_epochs": 30.0, "most_s": 12.0, "evaluation_s": 20.0}
+    return CurrentRun(0, 32.0, **{**known, **others})
+
+
+def test_after_the_budget_the_test_is_still_to_come():
+    low, high = RemainingTime([0]).range_s(spent(stage="test", stage_s=1.0))
+    assert 4.0 < low < 20.0 < high < 80.0
+
+
+def test_a_test_that_has_lasted_for_some_time_is_nearer_its_end():
+    remaining = RemainingTime([0])
+    (_, before), (low, after) = (remaining.range_s(spent(stage="test", stage_s=each)) for each in (1.0, 15.0))
+    assert low > 0.0
+    assert after < before
+
+
+def test_the_evaluation_under_way_when_the_budget_ends_is_counted_once():
+    low, high = RemainingTime([0]).range_s(spent(stage="evaluate", stage_s=5.0))
+    waiting, _ = RemainingTime([0]).range_s(spent(stage="train"))
+    assert 20.0 < low < 35.0 < high < 80.0
+    assert waiting > low
+
+
+def test_nothing_is_said_of_a_test_where_no_evaluation_was_timed():
+    assert RemainingTime([0]).range_s(spent(stage="test", evaluation_s=0.0)) is None
+
+
+def test_no_run_of_an_arm_begins_after_its_budget():
+    remaining = RemainingTime([0] * 50, times_s={0: [10.0] * 5}, budgets_s={0: 30.0})
+    low, high = remaining.range_s(CurrentRun(0, 1.0))
+    assert 25.0 < low < high < 60.0
+
+
 def test_a_curve_near_the_target_ends_sooner_than_one_far_from_it():
     def upper(last):
         now = CurrentRun(0, 8.0, epoch=4.0, pace_s=2.0, warm=True, most_epochs=1000.0, errors=halving(4, last))

@@ -108,6 +108,7 @@ def test_one_side_is_tuned_alone(study, call):
     assert code == 0
     assert len(jobs) == 8 + 3
     assert "reached the target in 3 of 3 runs on fresh seeds" in out
+    assert all(f"trial {number}/8 " in out for number in range(1, 9))
 
 
 @pytest.mark.slow

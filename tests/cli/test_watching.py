@@ -1,12 +1,14 @@
 """What is shown while runs are made: the phase that the run told, and an estimate over what is finished."""
 
 import io
+import re
 
 import pytest
 
-from levelbench.cli import watching
+from levelbench.analysis.remaining import RemainingTime
+from levelbench.cli import progress_line, watching
 from levelbench.cli.progress_line import ProgressLine
-from levelbench.cli.watching import LiveWatcher
+from levelbench.cli.watching import LiveWatcher, Trial
 from levelbench.experiments.kernel import Plan, Turn
 from levelbench.experiments.request import Arm
 from levelbench.measure.clocks import FakeClock
@@ -67,6 +69,20 @@ def test_before_the_first_evaluation_the_speed_is_that_since_the_first_steps_wer
     assert "step 15/600 · 320 samples/s" in second
 
 
+def test_before_the_first_evaluation_the_speed_stays_while_the_run_evaluates(watch):
+    stream = io.StringIO()
+    watcher = watch(stream)
+    watcher.started(Turn(0, 0), 1, 2)
+    for stage, elapsed_s, done in (
+        ("train", 6.0, 5),
+        ("train", 8.0, 15),
+        ("evaluate", 9.0, 16),
+        ("evaluate", 60.0, 16),
+    ):
+        watcher.progress(Turn(0, 0), stage, elapsed_s, steps=(done, 600, 64))
+    assert "evaluate · 1 min 00 s · step 16/600 · 320 samples/s" in stream.getvalue().splitlines()[-1]
+
+
 def test_steps_are_shown_before_the_first_evaluation_and_the_loss_from_then_on(watch):
     stream = io.StringIO()
     watcher = watch(stream)
@@ -100,10 +116,10 @@ def current(watch, monkeypatch, *progress):
     # The process imports what others need, which is not a part of the run.
     clock.advance(7 * 10**9)
     at_s = 0
-    for elapsed_s, evaluations, steps in progress:
+    for elapsed_s, evaluations, steps, *stage in progress:
         clock.advance((elapsed_s - at_s) * 10**9)
         at_s = elapsed_s
-        watcher.progress(Turn(0, 0), "train", elapsed_s, evaluations, steps)
+        watcher.progress(Turn(0, 0), stage[0] if stage else "train", elapsed_s, evaluations, steps)
     return seen[-1], watcher._remaining
 
 
@@ -123,6 +139,52 @@ def test_the_pace_is_that_since_the_first_evaluation_which_is_slow_for_being_the
     assert (now.warm, now.pace_s) == (False, 8.0)
     now, _ = current(watch, monkeypatch, first, second)
     assert (now.warm, now.pace_s) == (True, 2.0)
+
+
+def test_the_stage_and_the_time_of_the_last_evaluation_are_known(watch, monkeypatch):
+    first, second = evaluated(1, 9), evaluated(2, 14)
+    first.phases_ns["evaluate"], second.phases_ns["evaluate"] = 2 * 10**9, 5 * 10**9
+    looks = (9, [first], (10, 600, 64)), (14, [second], (20, 600, 64), "test"), (17, [], (20, 600, 64), "test")
+    now, _ = current(watch, monkeypatch, *looks)
+    assert (now.evaluation_s, now.stage, now.stage_s) == (pytest.approx(3.0), "test", 3.0)
+
+
+def test_a_program_has_no_test_after_its_evaluations(watch, monkeypatch):
+    only = evaluated(1, 9)
+    only.phases_ns["evaluate"] = 2 * 10**9
+    now, _ = current(watch, monkeypatch, (9, [only], (0, 0, 0), "other"))
+    assert now.evaluation_s == 0.0
+
+
+def test_the_test_is_no_part_of_the_pace(watch, monkeypatch):
+    looks = (9, [evaluated(1, 9)], (10, 600, 64)), (11, [evaluated(2, 11)], (20, 600, 64), "test")
+    now, _ = current(watch, monkeypatch, *looks, (40, [], (20, 600, 64), "test"))
+    assert now.pace_s == 2.0
+
+
+def test_a_trial_has_its_number_and_the_time_that_the_search_takes(monkeypatch):
+    stream, remaining = io.StringIO(), RemainingTime([], times_s={1: [60.0, 61.0, 62.0]})
+    monkeypatch.setattr(watching, "live_line", lambda _: PlainLines(stream, every_s=0))
+    trial = Trial(3, 20, watching.HOST.now_ns(), remaining, [1], [1] * 17)
+    watcher = LiveWatcher(Plan((ARM,), (0,), {}, (Turn(0, 0),)), on_stderr=False, trial=trial)
+    watcher.started(Turn(0, 0), 1, 1)
+    assert stream.getvalue().startswith("trial 3/20 digits")
+    assert 500 < watcher.left_s[0] < 1080 < watcher.left_s[1] < 2200
+    watcher.finished(Turn(0, 0), None)
+    assert remaining.to_go == [1] * 17
+
+
+def test_turns_have_their_number_and_the_time_remaining_from_the_second_on(monkeypatch, capsys):
+    clock = FakeClock()
+    monkeypatch.setattr(progress_line, "HOST", clock)
+    on_turn = progress_line.say_turns("process")
+    for at in (1, 2, 3):
+        on_turn(at, 3)
+        clock.advance(60 * 10**9)
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first == "process 1 of 3"
+    assert re.fullmatch(r"process 2 of 3 · \d+ to \d+ min left", second)
+    assert third.startswith("process 3 of 3 · ")
 
 
 def test_errors_are_counted_in_units_of_the_target(watch, monkeypatch):

@@ -82,13 +82,13 @@ def test_a_narrow_terminal_drops_parts_and_never_wraps(width):
             "digits[framework=torch]",
             "top1",
             "3/10 digits[framework=torch] seed 1 · 5.0 s · ████░░░░ · 3 to 5 min left",
-            "step 300/46,900 · 12,345 samples/s · loss 0.312 · top1 0.961 / 0.960",
+            "train · step 300/46,900 · 12,345 samples/s · loss 0.312 · top1 0.961 / 0.960",
         ),
         (
             "charlm[recipe=lstm,framework=torch,lr=0.4]",
             "bits_per_character",
             "3/10 recipe=lstm,framework=torch,lr=0.4 seed 1 · ████░░░░ · 3 to 5 min left",
-            "step 300 · 12,345/s · loss 0.312 · bits_per_character 0.961 / 0.960",
+            "train · step 300 · 12,345/s · loss 0.312 · bits_per_character 0.961 / 0.960",
         ),
     ],
 )
@@ -106,8 +106,28 @@ def test_one_line_is_enough_where_all_fits():
     out = Terminal()
     line = TerminalLine(out, clock=FakeClock(), width=80)
     line.start(2)
-    line.update(1, "digits", 0, "train", 5.0, 0.961, 0.96, steps=(300, 600), loss=0.31)
-    assert last(out) == "1/2 digits seed 0 · 5.0 s · step 300/600 · loss 0.310 · accuracy 0.961 / 0.960"
+    line.update(1, "digits", 0, "train", 5.0, 0.961, 0.96, steps=(300, 600))
+    assert last(out) == "1/2 digits seed 0 · train · 5.0 s · step 300/600 · accuracy 0.961 / 0.960"
+
+
+def test_eighty_columns_hold_the_phase_and_the_time_before_the_first_evaluation():
+    out = Terminal()
+    line = TerminalLine(out, clock=FakeClock(), width=80)
+    line.start(1)
+    known = {"steps": (93, 12_900), "samples_per_s": 1_234.0}
+    line.update(1, "fashion-mnist[recipe=plain]", 0, "evaluate", 15.0, None, 0.9, **known)
+    first, second = last(out).split("\n")
+    assert first == "1/1 fashion-mnist[recipe=plain] seed 0 · evaluate · 15.0 s"
+    assert second == "step 93/12,900 · 1,234 samples/s · accuracy – / 0.900"
+
+
+def test_the_line_of_a_search_counts_trials_and_the_bar_what_passed_before():
+    out, clock = Terminal(), FakeClock()
+    line = TerminalLine(out, clock=clock, width=100)
+    line.start(4, "trial ", 30.0)
+    line.update(3, "digits", 0, "train", 0.0, left_s=(20.0, 40.0))
+    assert last(out).startswith("trial 3/4 digits seed 0 · train · ")
+    assert "████░░░░" in last(out)
 
 
 def test_the_cursor_rests_at_the_start_of_the_first_line():

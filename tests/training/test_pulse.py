@@ -25,3 +25,10 @@ def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "steps").symlink_to(target)
     Pulse.at(tmp_path / "steps").counts[0] = 1
     assert target.read_text() == "text"
+
+
+def test_only_a_run_that_trains_is_shown_as_evaluating():
+    pulse = Pulse()
+    assert pulse.stage("train") == "train"
+    pulse.counts[3] = 1
+    assert (pulse.stage("train"), pulse.stage("test")) == ("evaluate", "test")

@@ -44,6 +44,19 @@ def test_the_test_split_is_measured_once_after_the_end():
     assert outcome.quality == {"validation": 0.2, "test": 0.5}
 
 
+def test_others_see_when_the_validation_data_are_evaluated(monkeypatch):
+    trainer, quality, _ = make_trainer([0.1, 0.2], epochs=2)
+    measure, seen = quality.measure, []
+
+    def watched(executor, held):
+        seen.append(trainer.pulse.stage("train"))
+        return measure(executor, held)
+
+    monkeypatch.setattr(type(quality), "measure", lambda self, executor, held: watched(executor, held))
+    trainer.run()
+    assert seen == ["evaluate", "evaluate", "train"]
+
+
 def test_evaluations_by_steps_cross_epoch_boundaries():
     trainer, _, _ = make_trainer([0.1] * 5, every="2 steps", epochs=3)
     outcome = trainer.run()

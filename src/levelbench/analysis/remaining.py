@@ -48,6 +48,8 @@ _CONFIRMED = 0.7
 """How often the evaluation after one that reaches the target reaches it, too."""
 _PACE = 1.3
 """The noise of the rest of a run, relative to that between runs."""
+_PASS, _TEST = 0.2, 0.7
+"""How much an evaluation differs from the last one, and the test, whose size is not known, from an evaluation."""
 _IMPORTS = 0.4
 """How much the time for imports differs from one time to the next."""
 _LEAST_DONE = 0.05
@@ -63,7 +65,9 @@ class CurrentRun:
     It is at ``epoch`` of ``most_epochs``, all of which it takes if it has a ``fixed_length``. An epoch takes
     ``pace_s``; ``warm`` says that the first evaluation, and what comes before it, is not a part of that. ``errors`` are
     the epochs of its evaluations with the distances from a perfect quality, in units of the target's. After ``most_s``
-    it is given up.
+    it is given up, which takes one more evaluation. The last one took ``evaluation_s``; 0 if that is not known.
+
+    For ``stage_s`` it has been in ``stage``: "train", "evaluate" (on the validation data), "test" or "done".
     """
 
     arm: int
@@ -75,6 +79,9 @@ class CurrentRun:
     fixed_length: bool = False
     errors: Sequence[tuple[float, float]] = ()
     most_s: float | None = None
+    evaluation_s: float = 0.0
+    stage: str = "train"
+    stage_s: float = 0.0
 
 
 @dataclass
@@ -82,7 +89,8 @@ class RemainingTime:
     """Times of finished runs by arm, in seconds from the start of a process to the start of the next one.
 
     ``earlier_s`` has those of earlier commands, which say how arms compare; the machine may have been slower then.
-    ``imports_to_go`` times processes do imports for those that follow, which takes ``import_s`` each.
+    ``imports_to_go`` times processes do imports for those that follow, which takes ``import_s`` each. After
+    ``budgets_s`` no run of an arm begins, counted from the start of the current run.
     """
 
     to_go: list[int]
@@ -93,6 +101,7 @@ class RemainingTime:
     earlier_s: dict[int, list[float]] = field(default_factory=dict)
     imports_to_go: int = 0
     import_s: float = 0.0
+    budgets_s: dict[int, float] = field(default_factory=dict)
 
     def finished(
         self, arm: int, time_s: float, epochs: float | None = None, pace_s: float = 0.0, *, planned: bool = True
@@ -128,20 +137,31 @@ class RemainingTime:
         typical = self._typical(logs, now, rest, own, rng)
         left = np.zeros(_DRAWS)
         for arm, count in Counter(self.to_go).items():
-            later, centre = count, typical[arm] + common
+            later, centre, of_arm = count, typical[arm] + common, np.zeros(_DRAWS)
             if arm == now.arm:
                 later -= 1
                 if rest is None:
                     rest = _longer(np.exp(centre + own * rng.standard_normal(_DRAWS)), now.elapsed_s, rng)
-                left += rest
+                of_arm += rest
             drawn = min(later, _FEW)
             if drawn:
                 runs = np.exp(own * rng.standard_normal((drawn, _DRAWS))).sum(axis=0)
-                left += np.exp(centre) * runs * (later / drawn)
+                of_arm += np.exp(centre) * runs * (later / drawn)
+            left += self._in_budget(arm, now, of_arm, rest, np.exp(centre))
         if self.imports_to_go:
             left += self.imports_to_go * self.import_s * np.exp(_IMPORTS * rng.standard_normal(_DRAWS))
         low, high = np.quantile(left, _QUANTILES)
         return float(low), float(high)
+
+    def _in_budget(self, arm: int, now: CurrentRun, left: Draws, rest: Draws | None, run: Draws) -> Draws:
+        """``left`` of an arm, up to its budget and the rest of the ``run`` that is under way when it is spent."""
+        if arm not in self.budgets_s:
+            return left
+        budget_s = self.budgets_s[arm]
+        if arm != now.arm or rest is None:
+            return np.minimum(left, budget_s + run)
+        budget_s = max(budget_s - now.elapsed_s, 0.0)
+        return np.minimum(left, np.where(rest > budget_s, rest, budget_s + run))
 
     def _typical(
         self, logs: Mapping[int, Draws], now: CurrentRun, rest: Draws | None, own: Draws, rng: np.random.Generator
@@ -171,11 +191,22 @@ class RemainingTime:
         """The rest of the current run by its pace; ``None`` before its first evaluation."""
         if not now.epoch or now.pace_s <= 0:
             return None
+        evaluation = now.evaluation_s * np.exp(_PASS * rng.standard_normal(_DRAWS))
+        test = now.evaluation_s * np.exp(_TEST * rng.standard_normal(_DRAWS))
+        if now.stage in ("test", "done"):
+            tested = _longer(test, now.stage_s, rng) if now.stage == "test" else np.zeros(_DRAWS)
+            return tested if now.evaluation_s > 0 else None
+        pending = _longer(evaluation, now.stage_s, rng) if now.stage == "evaluate" else np.zeros(_DRAWS)
         pace_s = now.pace_s
         if not now.warm and (known := self.paces_s.get(now.arm)):
             pace_s = math.exp(float(np.mean(np.log(known))))
         left = self._epochs_left(now, rng) * pace_s * np.exp(_PACE * noise * rng.standard_normal(_DRAWS))
-        return left if now.most_s is None else np.minimum(left, max(now.most_s - now.elapsed_s, 0.0))
+        if now.most_s is not None:
+            budget = np.maximum(now.most_s - now.elapsed_s - pending, 0.0)
+            # What is being evaluated when the budget ends is not evaluated again.
+            last = np.where((budget > 0) | (now.stage != "evaluate"), evaluation, 0.0)
+            left = np.where(left > budget, budget + last, left)
+        return pending + left + test
 
     def _epochs_left(self, now: CurrentRun, rng: np.random.Generator) -> Draws:
         """The epochs that the current run still takes, up to the end of an interval between evaluations."""

@@ -54,6 +54,7 @@ def roofline(subject: str, store_path: Path, as_json: bool, **given: Any) -> int
     A result above its roof has no share: the line says which of the two is wrong. Exits with 4 if no share is known.
     """
     from levelbench.analysis.roofline import place_under_roofs
+    from levelbench.cli.progress_line import say_turns
     from levelbench.experiments.roofline import roofline_profiles
     from levelbench.report.roofline import places_table, roofs_table, write_under_roofs
 
@@ -64,10 +65,8 @@ def roofline(subject: str, store_path: Path, as_json: bool, **given: Any) -> int
         raise UsageError(f"--budget {given['budget']:g}", "it leaves no time to measure", "give seconds, such as 3")
     title, job, group = _job(subject, store_path, given)
 
-    def on_turn(at: int, of: int) -> None:
-        click.echo(f"process {at} of {of}", err=True)
-
-    found = place_under_roofs(title, roofline_profiles(job, given["processes"], on_turn), given["level"])
+    profiles = roofline_profiles(job, given["processes"], say_turns("process"))
+    found = place_under_roofs(title, profiles, given["level"])
     if group is not None:
         found = _with_recorded(found, group)
     tables = [places_table(found).without_empty(), roofs_table(found)]

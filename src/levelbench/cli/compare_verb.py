@@ -226,6 +226,7 @@ def _profiles(
     sides: list[RunGroup], given: dict[str, Any]
 ) -> tuple[tuple[OperatorShares, OperatorShares] | None, list[str]]:
     """The operators' shares on both sides, or why there are none."""
+    from levelbench.cli.progress_line import say_turns
     from levelbench.experiments.profiling import ProfileJob, profile_sides, why_no_profile
 
     if not given["profiles"] or not all(side.reached for side in sides):
@@ -240,12 +241,8 @@ def _profiles(
         for run, reference in zip(runs, references, strict=True)
         for folder in [None if given["data"] is None else str(given["data"])]
     ]
-
-    def on_turn(at: int, of: int) -> None:
-        click.echo(f"profile {at} of {of}", err=True)
-
     try:
-        found = profile_sides((jobs[0], jobs[1]), given["profiles"], on_turn)
+        found = profile_sides((jobs[0], jobs[1]), given["profiles"], say_turns("profile"))
     except LevelbenchError as error:
         return None, [f"forward and backward, into operators: {error.asked}: {error.found}. {error.do}"]
     return (_shares(found[0]), _shares(found[1])), []

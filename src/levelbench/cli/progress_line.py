@@ -16,7 +16,7 @@ from levelbench.experiments.kernel import MadeRecord, Plan, Turn, Watcher
 from levelbench.measure.clocks import HOST
 from levelbench.report.numbers import duration_range
 
-__all__ = ["ProcessProgress", "ProgressLine", "outcome_remark"]
+__all__ = ["ProcessProgress", "ProgressLine", "outcome_remark", "say_turns"]
 
 W = TypeVar("W")
 R = TypeVar("R", bound=MadeRecord)
@@ -102,6 +102,22 @@ class ProcessProgress(ProgressLine, Watcher[R]):
         self._remaining.finished(turn.arm, (HOST.now_ns() - self._began_ns) * 1e-9)
         if record is not None and not self.live and (remark := self._remark(record)):
             self.say(f"{self._at}: {remark}")
+
+
+def say_turns(counted: str) -> Callable[[int, int], None]:
+    """A callback that prints the number of each turn, such as ``process 2 of 6 · about 40 s left``, as it begins."""
+    remaining, began_ns = RemainingTime([]), 0
+
+    def on_turn(at: int, of: int) -> None:
+        nonlocal began_ns
+        if at > 1:
+            remaining.finished(0, (HOST.now_ns() - began_ns) * 1e-9)
+        began_ns, remaining.to_go = HOST.now_ns(), [0] * (of - at + 1)
+        left_s = remaining.range_s(CurrentRun(0))
+        left = "" if left_s is None else f" · {duration_range(*left_s)} left"
+        click.echo(f"{counted} {at} of {of}{left}", err=True)
+
+    return on_turn
 
 
 def outcome_remark(record: _Measured) -> str:

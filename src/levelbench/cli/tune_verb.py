@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from levelbench.analysis.tuning import TuningStudy, TuningTrial
     from levelbench.experiments.request import Arm, Options
     from levelbench.experiments.search import Proposer, Space
-    from levelbench.experiments.training import Training
+    from levelbench.experiments.training import RunPlan, Training
     from levelbench.records import Store
     from levelbench.training.task import Setting
 
@@ -187,9 +187,11 @@ def _searched(
     kind: Training, sides: list[_Side], store: Store, budget_s: float | None, given: dict[str, Any], *, as_json: bool
 ) -> TuningStudy:
     """All trials of both sides in turns; what is in the store already is not repeated."""
+    from levelbench.analysis.remaining import RemainingTime
     from levelbench.analysis.tuning import TunedSide, TuningStudy
-    from levelbench.cli.watching import LiveWatcher
+    from levelbench.cli.watching import LiveWatcher, Trial
     from levelbench.experiments.search import make_trial
+    from levelbench.measure.clocks import HOST
     from levelbench.measure.environment import capture
 
     environment = capture()
@@ -204,6 +206,7 @@ def _searched(
             f"{given['runs']} runs of each winner on fresh seeds\nrecords: {store.path}",
             err=as_json,
         )
+    remaining, began_ns = RemainingTime([]), HOST.now_ns()
     with kind.staying([side.base for side in sides]):
         for number in range(1, given["trials"] + 1):
             turn = [side for side in sides if budget_s is None or side.spent_s < budget_s]
@@ -211,9 +214,16 @@ def _searched(
                 break
             proposed = [side.proposer.propose() for side in turn]
             arms = [side.arm(settings) for side, settings in zip(turn, proposed, strict=True)]
-            records = make_trial(
-                kind, arms, given["seed"], environment, lambda plan: closing(LiveWatcher(plan, on_stderr=as_json))
-            )
+            if budget_s is not None:
+                remaining.budgets_s = {at: budget_s - side.spent_s for at, side in enumerate(sides)}
+            numbers = {arm.key: sides.index(side) for side, arm in zip(turn, arms, strict=True)}
+            later = [sides.index(side) for side in turn] * (given["trials"] - number)
+            trial = Trial(number, given["trials"], began_ns, remaining, list(numbers.values()), later)
+
+            def watch(plan: RunPlan, trial: Trial = trial) -> closing[LiveWatcher]:
+                return closing(LiveWatcher(plan, on_stderr=as_json, trial=trial))
+
+            records = make_trial(kind, arms, given["seed"], environment, watch)
             for side, settings, arm, record in zip(turn, proposed, arms, records, strict=True):
                 _note(side, number, settings, arm, record)
             _keep(study, sides, store)

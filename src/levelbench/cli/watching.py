@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from levelbench.experiments.request import Arm
     from levelbench.measure.verdict import Verdict
 
-__all__ = ["LiveWatcher", "measure", "measure_runs"]
+__all__ = ["LiveWatcher", "Trial", "measure", "measure_runs"]
 
 W = TypeVar("W")
 R = TypeVar("R", bound=MadeRecord)
@@ -125,11 +126,26 @@ def measure_runs(
     return found
 
 
+@dataclass
+class Trial:
+    """The runs that are watched are trial ``number`` of ``total`` of one search or of two that take turns.
+
+    The searches began at ``began_ns`` of the host's clock. ``sides`` are those of the plan's arms, which ``remaining``
+    counts as arms; ``later`` are those of the trials after this one.
+    """
+
+    number: int
+    total: int
+    began_ns: int
+    remaining: RemainingTime
+    sides: Sequence[int]
+    later: list[int]
+
+
 class LiveWatcher(Watcher[Record]):
     """A watcher that updates the live line, with the estimate over the arm's finished runs."""
 
-    def __init__(self, plan: RunPlan, on_stderr: bool) -> None:
-        self._total = len(plan.to_go)
+    def __init__(self, plan: RunPlan, on_stderr: bool, trial: Trial | None = None) -> None:
         stream = sys.stderr if on_stderr else sys.stdout
         self._line: LiveLine = live_line(stream) if stream is not None else LiveLine()
         self._arms = plan.arms
@@ -138,14 +154,19 @@ class LiveWatcher(Watcher[Record]):
         self._runs = [0] * len(plan.arms)
         self._estimates = [""] * len(plan.arms)
         rounds = [plan.seeds.index(turn.seed) // ROUNDS for turn in plan.to_go]
-        self._remaining = RemainingTime([turn.arm for turn in plan.to_go])
+        self._trial = trial
+        self._keys: Sequence[int] = range(len(plan.arms)) if trial is None else trial.sides
+        self._remaining = RemainingTime([]) if trial is None else trial.remaining
+        self._remaining.to_go = [self._keys[turn.arm] for turn in plan.to_go] + ([] if trial is None else trial.later)
         self._new_servers = [at == 0 or each != rounds[at - 1] for at, each in enumerate(rounds)]
         for (arm, _), record in plan.done.items():
             run = self._note(arm, record)
-            self._remaining.finished(arm, run.wall_s, run.epochs_to_target, planned=False)
+            if trial is None:
+                self._remaining.finished(arm, run.wall_s, run.epochs_to_target, planned=False)
         for arm, record in plan.earlier[-_EARLIER:]:
             source, environment = record.header.source, record.header.environment
-            if source.whole == plan.arms[arm].source.whole and same_machine(environment, plan.environment):
+            same = source.whole == plan.arms[arm].source.whole and same_machine(environment, plan.environment)
+            if trial is None and same:
                 run = summarise(record)
                 self._remaining.earlier(arm, run.wall_s, run.epochs_to_target)
         self._position = 0
@@ -157,11 +178,15 @@ class LiveWatcher(Watcher[Record]):
         self._first_steps: tuple[int, float] | None = None
         self._phase = "start"
         self._at: Turn | None = None
-        self._began_ns = self._predicted_ns = HOST.now_ns()
+        self._began_ns = self._phase_ns = self._predicted_ns = HOST.now_ns()
         self._known = (0, 0)
         self._predicted: tuple[float, float] | None = None
         self.left_s: tuple[float, float] | None = None
-        self._tell(lambda line: line.start(self._total))
+        if trial is None:
+            self._tell(lambda line: line.start(len(plan.to_go)))
+        else:
+            passed_s = (self._began_ns - trial.began_ns) * 1e-9
+            self._tell(lambda line: line.start(trial.total, "trial ", passed_s))
 
     def doubted(self, doubts: list[str]) -> None:
         """Print doubts before the first run, while the user can still change something."""
@@ -180,7 +205,7 @@ class LiveWatcher(Watcher[Record]):
         self._before_s = math.inf
         self._remaining.imports_to_go = sum(self._new_servers[number:])
         self._import_s = None
-        self._began_ns = HOST.now_ns()
+        self._began_ns = self._phase_ns = HOST.now_ns()
         self._show(0.0)
 
     def progress(
@@ -203,8 +228,11 @@ class LiveWatcher(Watcher[Record]):
                 self._evaluations.append(event)
                 before_s = self._elapsed_s() - event.t_ns * 1e-9
                 self._before_s = max(min(self._before_s, before_s), 0.0)
-        self._phase, self._steps = stage or self._phase, steps
-        if not self._evaluations and steps[0]:
+        if stage and stage != self._phase:
+            self._phase, self._phase_ns = stage, HOST.now_ns()
+        # Steps that stand still, such as during an evaluation, do not make it slower.
+        more, self._steps = steps[0] > self._steps[0], steps
+        if not self._evaluations and more and stage != "evaluate":
             self._rate = self._first_rate(elapsed_s)
         self._show(elapsed_s)
 
@@ -228,7 +256,7 @@ class LiveWatcher(Watcher[Record]):
         else:
             outcome = "failed"
         now = self._current(turn.arm)
-        self._remaining.finished(turn.arm, now.elapsed_s, epochs, now.pace_s if now.warm else 0.0)
+        self._remaining.finished(self._keys[turn.arm], now.elapsed_s, epochs, now.pace_s if now.warm else 0.0)
         self._tell(lambda line: line.finish_run(label, turn.seed, outcome))
 
     def close(self) -> None:
@@ -259,7 +287,7 @@ class LiveWatcher(Watcher[Record]):
         self._predict(turn.arm)
         self._tell(
             lambda line: line.update(
-                self._position,
+                self._position if self._trial is None else self._trial.number,
                 self._labels[turn.arm],
                 turn.seed,
                 self._phase,
@@ -314,18 +342,24 @@ class LiveWatcher(Watcher[Record]):
         elapsed_s = self._elapsed_s()
         fixed = specification.crossing in ("final", "sustained")
         if last is None:
-            return CurrentRun(arm, elapsed_s)
+            return CurrentRun(self._keys[arm], elapsed_s)
         per_step = last.epoch / last.step if last.step else 0.0
         epoch = max(self._steps[0] * per_step, last.epoch)
         first, began_s = self._evaluations[0], self._before_s
+        # The test is no part of the pace.
+        trained_s = began_s + last.t_ns * 1e-9 if self._phase in ("test", "done") else elapsed_s
         # What is not slow for being the first: since the first evaluation, if enough has been done since.
         if warm := epoch - first.epoch > 0.3 * first.epoch:
-            pace_s = (elapsed_s - began_s - first.t_ns * 1e-9) / (epoch - first.epoch)
+            pace_s = (trained_s - began_s - first.t_ns * 1e-9) / (epoch - first.epoch)
         else:
             prepared_s = first.phases_ns.get("prepare", 0) * 1e-9
-            pace_s = (elapsed_s - began_s - prepared_s) / epoch if epoch else 0.0
+            pace_s = (trained_s - began_s - prepared_s) / epoch if epoch else 0.0
         target = specification.target
         best = target.high if target.direction == "higher" else target.low
+        # A program, which is in phase "other", need not have a test.
+        evaluation_s = 0.0
+        if self._phase != "other":
+            evaluation_s = _evaluating_s(last) - sum(map(_evaluating_s, self._evaluations[-2:-1]))
         errors = []
         if best is not None and best != target.threshold:
             errors = [
@@ -334,7 +368,7 @@ class LiveWatcher(Watcher[Record]):
                 if "validation" in each.quality
             ]
         return CurrentRun(
-            arm,
+            self._keys[arm],
             elapsed_s,
             epoch,
             max(pace_s, 0.0),
@@ -342,7 +376,10 @@ class LiveWatcher(Watcher[Record]):
             self._steps[1] * per_step or specification.budget_epochs or None,
             fixed,
             errors,
-            specification.budget_s,
+            None if specification.budget_s is None else specification.budget_s + began_s,
+            evaluation_s,
+            self._phase,
+            (HOST.now_ns() - self._phase_ns) * 1e-9,
         )
 
     def _estimate(self, arm: int) -> str:
@@ -364,6 +401,10 @@ def _samples_per_s(before: Evaluation | None, now: Evaluation) -> float | None:
     if before is not None:
         samples, spent_ns = samples and samples - before.samples, spent_ns - _training_ns(before)
     return samples / spent_ns * _SECOND_NS if samples > 0 and spent_ns > 0 else None
+
+
+def _evaluating_s(evaluation: Evaluation) -> float:
+    return evaluation.phases_ns.get("evaluate", 0) * 1e-9
 
 
 def _training_ns(evaluation: Evaluation) -> int:

@@ -167,7 +167,8 @@ class _Look:
                 self._end(self.stopped or running.failure(), self.path)
             if self.on_progress is not None:
                 elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
-                self.on_progress(follower.poll() if follower else [], elapsed_s, phase, self.pulse.steps)
+                stage = self.pulse.stage(phase)
+                self.on_progress(follower.poll() if follower else [], elapsed_s, stage, self.pulse.steps)
 
     def _stops(self, running: RunningJob) -> bool:
         """Whether a rank has been stopped for too long."""

@@ -494,7 +494,7 @@ def _follow(
             if on_progress is not None and (not alive or (now_ns - looked_ns) * 1e-9 >= _LOOK_S):
                 looked_ns = now_ns
                 elapsed_s = (now_ns - began_ns) * 1e-9
-                on_progress(follower.poll() if follower else [], elapsed_s, phase, pulse.steps)
+                on_progress(follower.poll() if follower else [], elapsed_s, pulse.stage(phase), pulse.steps)
     return messages
 
 

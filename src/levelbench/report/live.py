@@ -32,8 +32,8 @@ _CLEAR = "\r\x1b[J"
 class LiveLine:
     """Shows progress until it is closed; this class prints nothing (``--quiet``, ``--json``)."""
 
-    def start(self, total: int) -> None:
-        """Begin, with ``total`` runs to come."""
+    def start(self, total: int, counted: str = "", passed_s: float = 0.0) -> None:
+        """Begin, with ``total`` runs (or what else is ``counted``) in all, the first of them ``passed_s`` ago."""
 
     def update(
         self,
@@ -80,14 +80,15 @@ class _WrittenLine(LiveLine, ABC):
         self._stream = stream
         self._every_ns = every_ns
         self._clock = clock
-        self._total = 0
+        self._total, self._counted = 0, ""
         self._began_ns = clock.now_ns()
         self._shown: tuple[int, str] | None = None
         self._due_ns = clock.now_ns()
 
-    def start(self, total: int) -> None:
-        """Remember the number of runs, and when they begin."""
-        self._total, self._began_ns = total, self._clock.now_ns()
+    def start(self, total: int, counted: str = "", passed_s: float = 0.0) -> None:
+        """Remember the number of runs, and when they began."""
+        self._total, self._counted = total, counted
+        self._began_ns = self._clock.now_ns() - round(passed_s * _SECOND_NS)
 
     def update(
         self,
@@ -115,7 +116,7 @@ class _WrittenLine(LiveLine, ABC):
         self._shown, self._due_ns = run, now_ns + self._every_ns
         self._write(
             {
-                "run": clean(f"{position}/{self._total} {label} seed {seed}"),
+                "run": clean(f"{self._counted}{position}/{self._total} {label} seed {seed}"),
                 "phase": clean(phase),
                 "elapsed": duration(elapsed_s),
                 "bar": _bar((now_ns - self._began_ns) / _SECOND_NS, left_s),
@@ -165,9 +166,10 @@ class TerminalLine(_WrittenLine):
 
     _MATTER = ("run", "left", "bar", "quality", "loss", "rate", "steps")
     _FIRST = ("run", "left", "bar", "elapsed", "phase")
-    _SECOND = ("quality", "loss", "rate", "steps", "epoch", "estimate")
+    # Of these, what the first line has is left out.
+    _SECOND = ("quality", "loss", "rate", "steps", "phase", "elapsed", "epoch", "estimate")
     # Each is shown if it fits beside those before it.
-    _BY_IMPORTANCE = ("run", "quality", "left", "loss", "rate", "steps", "bar", "elapsed", "phase", "estimate", "epoch")
+    _BY_IMPORTANCE = ("run", "quality", "left", "phase", "loss", "rate", "steps", "bar", "elapsed", "estimate", "epoch")
     _SHORT: Mapping[str, Callable[[str], str]] = {
         "run": lambda text: re.sub(r"[^\s\[]+\[(.*)\]", r"\1", text),
         "steps": lambda text: text.partition("/")[0],
@@ -184,15 +186,17 @@ class TerminalLine(_WrittenLine):
 
     def _write(self, parts: dict[str, str]) -> None:
         lines = [self._fitted(parts, self._BY_IMPORTANCE)]
-        if any(parts[name] != lines[0].get(name, "") for name in self._MATTER):
-            lines = [self._fitted(parts, self._FIRST), self._fitted(parts, self._SECOND)]
+        if any(parts[name] != lines[0].get(name, "") for name in (*self._MATTER, "phase")):
+            first = self._fitted(parts, self._FIRST)
+            rest = [name for name in self._SECOND if name not in first]
+            lines = [first, self._fitted(parts, rest, (*self._MATTER, "phase"))]
         texts = [_GAP.join(kept[name] for name in parts if name in kept) for kept in lines]
         up = f"\x1b[{len(texts) - 1}A" if len(texts) > 1 else ""
         self._stream.write(f"{_CLEAR}{_END.join(texts)}{up}\r")
         self._stream.flush()
 
-    def _fitted(self, parts: dict[str, str], order: Sequence[str]) -> dict[str, str]:
-        """The parts that fit one line, those first in ``order`` before others, by name; in short if that saves one."""
+    def _fitted(self, parts: dict[str, str], order: Sequence[str], matter: Sequence[str] = _MATTER) -> dict[str, str]:
+        """The parts that fit one line, by name, those first in ``order`` first; in short if that saves what matters."""
         width = self._room
         short = {name: self._SHORT.get(name, str)(text) for name, text in parts.items()}
         if cell_width(short["run"]) > (room := max(width // 2, width - cell_width(_GAP + parts["left"]))):
@@ -206,7 +210,7 @@ class TerminalLine(_WrittenLine):
                     kept[name] = texts[name]
             found.append(kept)
         whole, shortened = found
-        return shortened if any(name in shortened and name not in whole for name in self._MATTER) else whole
+        return shortened if any(name in shortened and name not in whole for name in matter) else whole
 
     def finish_run(self, label: str, seed: int, outcome: str) -> None:
         """Replace the line by the outcome, and continue below."""

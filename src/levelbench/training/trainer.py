@@ -254,7 +254,8 @@ class Trainer:
         planned = recipe.epochs * per_epoch
         fixed = self._fixed_length
         last_step = stopping.last_step(planned, per_epoch, self._samples, fixed)
-        self.pulse.counts[1], self.pulse.counts[2] = last_step, round(self._samples / per_epoch)
+        counts = self.pulse.counts
+        counts[1], counts[2], counts[3] = last_step, round(self._samples / per_epoch), 0
         every = min(stopping.evaluate_every.steps(per_epoch, self._samples), last_step)
         saved = self._saving.every.steps(per_epoch, self._samples) if self._saving else last_step + 1
         on_epoch = overridden(self.observers, "on_epoch")
@@ -336,7 +337,9 @@ class Trainer:
         progress.epoch = progress.step / self.steps_per_epoch
         # Observers see the weights that were evaluated.
         with self._evaluated_weights(averaged):
+            self.pulse.counts[3] = 1
             quality = self._team.decide(lambda: self._measure(self._validation, "validation"))
+            self.pulse.counts[3] = 0
             loss = self._team.mean(self.backend, self.losses)
             timeline.switch(Phase.OTHER)
             totals = timeline.totals_ns()

@@ -125,11 +125,13 @@ def stored(path: Path) -> Iterator[None]:
         raise StoreError(f"an observer's file {path}", found, do) from error
 
 
-_BYTES = 24
+_BYTES = 32
 
 
 class Pulse:
     """The steps done, the most there can be, and the examples of one on average: ``counts``, 0 until they are known.
+
+    The last count is 1 while the validation data are evaluated.
 
     Shared with every process that maps the file ``descriptor``; without one, private to this process.
     """
@@ -160,8 +162,12 @@ class Pulse:
     @property
     def steps(self) -> tuple[int, int, int]:
         """A copy of the counts."""
-        done, most, examples = self.counts
+        done, most, examples, _ = self.counts
         return done, most, examples
+
+    def stage(self, told: str) -> str:
+        """The stage of a run whose last message told the stage ``told``: no message is sent for an evaluation."""
+        return "evaluate" if told == "train" and self.counts[3] else told
 
 
 KINDS = MappingProxyType(
