@@ -171,7 +171,10 @@ def _multiple(given: Host, outputs: Host) -> bool:
 
 
 def _filled(setting: Setting, inputs: Inputs) -> Iterator[Finding]:
-    """Minus infinity everywhere, as where all is masked: NaN where the reference is infinite, if one alone is right."""
+    """Minus infinity everywhere, as where all is masked: NaN where the reference is infinite, if one alone is right.
+
+    Where results are weighted sums of the input, a weight of zero makes NaN of infinities, and rightly so.
+    """
 
     def lost(changed: Inputs) -> bool:
         wanted = attempt(setting.reference.outputs, changed, setting.subject.fixed)
@@ -194,9 +197,27 @@ def _filled(setting: Setting, inputs: Inputs) -> Iterator[Finding]:
             continue
         one = value.copy(order="C")
         one.reshape(-1)[0] = -np.inf
-        if lost(replaced(inputs, at, np.full_like(value, -np.inf))) and not lost(replaced(inputs, at, one)):
+        whole = replaced(inputs, at, np.full_like(value, -np.inf))
+        if lost(whole) and not lost(replaced(inputs, at, one)) and not _affine(setting, inputs, at):
             case = f"-infinity everywhere in {setting.subject.input_name(at)}"
-            yield failed("an output is NaN instead of infinity, which the reference returns", case=case)
+            report = failed if setting.subject.ours else noted
+            yield report("an output is NaN instead of infinity, which the reference returns", case=case)
+
+
+def _affine(setting: Setting, inputs: Inputs, at: int) -> bool:
+    """Whether results of the reference change in proportion where the input at this place does."""
+    value = inputs[at]
+    if value is None:
+        return False
+    scaled = (
+        attempt(setting.reference.outputs, replaced(inputs, at, value * n), setting.subject.fixed) for n in range(3)
+    )
+    outputs = [each.value.wide if each.worked else () for each in scaled]
+    return all(
+        np.allclose(two - one, one - none, rtol=1e-3, atol=1e-6, equal_nan=True)
+        for none, one, two in zip(*outputs, strict=True)
+        if none is not None and one is not None and two is not None
+    )
 
 
 def long_sums(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
