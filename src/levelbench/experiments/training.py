@@ -34,6 +34,7 @@ from levelbench.records import Distribution, Event, Follower, Record, Store, new
 from levelbench.records.locks import claimed
 from levelbench.records.replicates import uncounted_first
 from levelbench.records.schema import Between, Source
+from levelbench.records.searches import find_searches, trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.summary import (
     labels_of,
@@ -83,13 +84,18 @@ class Extras:
 
 @final
 class Training(Kind[Arm, Record]):
-    """Runs of recipes; ``data`` is the dataset's folder, if the user named one."""
+    """Runs of recipes; ``data`` is the dataset's folder, if the user named one.
+
+    Runs that were trials of a search count as done only for a search (``searching``).
+    """
 
     processes = False
     waits = True
 
-    def __init__(self, store: Store, data: Path | None = None, extras: Extras | None = None) -> None:
-        self._store, self._data, self._extras = store, data, extras or Extras()
+    def __init__(
+        self, store: Store, data: Path | None = None, extras: Extras | None = None, *, searching: bool = False
+    ) -> None:
+        self._store, self._data, self._extras, self._searching = store, data, extras or Extras(), searching
         self._read: dict[str, dict[str, str]] = {}
         self._packages: dict[tuple[str, str], dict[str, str]] = {}
         self._starter: Starter | None = None
@@ -133,6 +139,10 @@ class Training(Kind[Arm, Record]):
     def find(self, wanted: Arm) -> list[Record]:
         """Its records in the store, oldest first."""
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
+        if found and not self._searching:
+            tried = trial_ids(list(find_searches(self._store.path)))
+            self._store.left_out |= tried & {record.header.id for record in found}
+            found = [record for record in found if record.header.id not in tried]
         return sorted(found, key=lambda record: record.header.started)
 
     def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> str:
