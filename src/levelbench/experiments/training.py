@@ -137,13 +137,14 @@ class Training(Kind[Arm, Record]):
         return wanted.specification.task
 
     def find(self, wanted: Arm) -> list[Record]:
-        """Its records in the store, oldest first."""
+        """Its records in the store, oldest first; the trials of a search before others."""
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
-        if found and not self._searching:
-            tried = trial_ids(list(find_searches(self._store.path)))
+        tried = trial_ids(list(find_searches(self._store.path))) if found else frozenset[str]()
+        if not self._searching:
             self._store.left_out |= tried & {record.header.id for record in found}
             found = [record for record in found if record.header.id not in tried]
-        return sorted(found, key=lambda record: record.header.started)
+        # The first counts: for a search its trial, for others the earliest run.
+        return sorted(found, key=lambda record: (record.header.id not in tried, record.header.started))
 
     def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> str:
         """It is not done, contradicts itself, or something that it depends on has changed since."""
