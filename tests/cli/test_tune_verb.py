@@ -172,6 +172,32 @@ def test_runs_beside_the_search_are_still_hidden_tuning(study, call, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [("analyze", "stability"), ("compare",), ("report", "--json")])
+def test_the_trial_that_won_does_not_count_as_a_run_of_the_winner(study, call, tmp_path, words):
+    call(*study[3])
+    side = next(find_searches(tmp_path / "s")).sides[0]
+    runs = f"study[key={side.winner}]"
+    lost = next(each for each in Store(tmp_path / "s").records() if each.header.key != side.winner)
+    _, out, err = call(*words, runs, f"study[id={lost.header.id}]", "--store", tmp_path / "s")
+    assert "4/4" not in out
+    assert "note: 1 trial of levelbench tune left out" in err
+    assert {run.seed for run in Store(tmp_path / "s").summaries(runs)} == {1, 2, 3}
+
+
+@pytest.mark.slow
+def test_run_makes_the_seed_of_the_trial_that_won_and_the_search_still_finds_the_trial(study, call, tmp_path):
+    path, jobs, _, words = study
+    _, before, _ = call(*words, "--json")
+    best = json.loads(before)["sides"][0]["best"]
+    again = f"{path}[recipe=momentum,lr={best['settings']['lr']}]"
+    _, out, _ = call("run", again, "--framework", "numpy", "--store", tmp_path / "s", "-n", 4)
+    assert "4 wanted · 3 done · 1 to go" in out
+    _, after, _ = call(*words, "--json")
+    assert json.loads(after)["sides"][0]["trials"] == json.loads(before)["sides"][0]["trials"]
+    assert len(jobs) == 8 + 3 + 1
+
+
+@pytest.mark.slow
 def test_a_failed_trial_is_an_outcome_and_is_not_repeated(study, call, monkeypatch):
     path, jobs, launch, words = study
     from levelbench.errors import LevelbenchError

@@ -12,6 +12,7 @@ from tests.records.stores import resealed, seeds
 
 from levelbench.errors import MissingError, RecordError, StoreError, UnknownNameError, UsageError
 from levelbench.records import Store, read_folder, read_record
+from levelbench.records.searches import Search, SearchedSide
 
 
 def test_a_store_that_does_not_exist_is_empty_and_is_not_made(tmp_path):
@@ -50,6 +51,34 @@ def test_summaries_agree_with_rows(fill):
             assert getattr(summary, name) == getattr(row, name), name
         assert summary.time_to_accuracy_s == row.time_to_accuracy_s
         assert summary.quality == {"validation": row.validation, "test": row.test}
+
+
+@pytest.fixture
+def searched(fill):
+    """Four runs, of which the first was a trial of a search, and its id."""
+    store = fill(4)
+    trial = store.records("digits[seed=0]")[0].header.id
+    search = Search("digits", "random", 0, 1, None, [1, 2, 3], [SearchedSide("digits", [], [trial], 1.0)])
+    path = search.path_in(store.path, "abc")
+    path.parent.mkdir()
+    path.write_bytes(search.as_text())
+    return store, trial
+
+
+def test_a_trial_of_a_search_is_not_counted_with_other_runs(searched):
+    store, trial = searched
+    assert seeds(store.each_counted("digits")) == [1, 2, 3]
+    assert store.left_out == {trial}
+    assert [run.seed for run in store.summaries()] == [1, 2, 3]
+    assert [run.seed for run in store.group("digits").runs] == [1, 2, 3]
+    assert seeds(store.records("digits")) == seeds(store.rows("digits")) == [0, 1, 2, 3]
+
+
+def test_a_trial_of_a_search_is_counted_if_it_is_named_or_alone(searched):
+    store, trial = searched
+    for word in (trial, f"digits[id={trial}]", str(store.records(trial)[0].path), "digits[seed=0]"):
+        assert seeds(store.each_counted(word)) == [0], word
+    assert not store.left_out
 
 
 def test_rows_are_selected_ordered_and_limited(fill):

@@ -47,3 +47,35 @@ def test_a_warning_while_drawing_fails_no_report(two_arms, monkeypatch):
 
     monkeypatch.setattr("levelbench.report.run_figures._rows", warns)
     assert "<svg" in draw_times("times", [two_arms[0][0]])
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "a training step of digits[recipe=mlp] on numpy, n = 6 processes; bars and bands: 95 % intervals of it",
+        "digits[" + ",".join(f"setting_{at}=0.{at}" for at in range(12)) + "]",
+        "two lines\nof which the second is one that does not fit into the width of the figure, whatever is done",
+    ],
+)
+def test_a_title_is_broken_into_lines_that_fit_and_loses_no_word(title):
+    pytest.importorskip("matplotlib")
+    from levelbench.report.drawing import picture
+
+    kept = []
+
+    def onto(figure):
+        kept.extend(figure.subplots(1, 2))
+        kept[0].set_title(title, loc="left", fontsize=10)
+        kept[1].set_title("short")
+        figure.suptitle(2 * title)
+        kept.append(figure)
+
+    picture(".svg", "x", (6.4, 4.2), onto)
+    axes, other, figure = kept
+    figure.draw_without_rendering()
+    (shown,) = (each for each in axes.get_children() if getattr(each, "get_text", str)() == axes.get_title("left"))
+    assert shown.get_window_extent().width <= axes.get_window_extent().width + 1
+    (above,) = figure.texts
+    assert above.get_window_extent().width <= figure.bbox.width
+    assert "".join(axes.get_title("left").split()) == "".join(title.split())
+    assert other.get_title() == "short"

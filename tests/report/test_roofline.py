@@ -13,6 +13,7 @@ from levelbench.measure.verdict import verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
 from levelbench.records.benchmarks import Problem, Tensor
 from levelbench.records.figures import ArmTotal, CeilingShare
+from levelbench.report.drawing import draw
 from levelbench.report.operators import (
     ceilings_line,
     details_table,
@@ -20,7 +21,7 @@ from levelbench.report.operators import (
     summary_lines,
 )
 from levelbench.report.optimizers import optimizers_table
-from levelbench.report.roofline import roofline_points, write_roofline
+from levelbench.report.roofline import RooflinePoint, roofline_points, write_roofline
 from levelbench.report.tables import to_text
 
 CEILINGS = {"flop_s": {"float32": {"value": 100e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}
@@ -100,6 +101,32 @@ def test_the_drawing_is_valid_shows_the_roofs_and_is_the_same_each_time(summary,
     assert "<!-- float32, 100 GFLOP/s -->" in text
     assert "<!-- memory, 10 GB/s -->" in text
     assert write_roofline(summary, tmp_path / "b.svg").read_text() == text
+
+
+def test_names_of_near_points_and_roofs_cover_neither_each_other_nor_points(monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    from levelbench.report import roofline
+
+    boxes, covered = [], []
+    place = roofline.place_label
+
+    def placed(axes, text, spots, taken, **style):
+        before = list(taken)
+        place(axes, text, spots, taken, **style)
+        boxes.append(text)
+        covered.extend((text, each) for each in before if taken[-1].overlaps(each))
+
+    def onto(figure):
+        axes = figure.add_subplot()
+        points = [RooflinePoint("a", f"operator {at}", 4 * 1.2**at, 4e10 + 5e9 * at) for at in range(5)]
+        roofs = {"float32": 4e10}, {"L1": 2e11, "memory": 2e10}
+        roofline.draw_roofline(axes, "x", points, *roofs, ["a"])
+        roofline._write_labels(figure, axes, points, *roofs, points)
+
+    monkeypatch.setattr(roofline, "place_label", placed)
+    draw(tmp_path / "a.svg", "x", (6.4, 4.4), onto)
+    assert len(boxes) == 3 + 5
+    assert not covered
 
 
 def test_another_ending_is_refused(summary, tmp_path):

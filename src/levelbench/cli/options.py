@@ -376,7 +376,20 @@ def open_store(path: Path) -> Store:
     """The store at ``path``, which need not exist yet."""
     from levelbench.records import Store
 
-    return Store(path)
+    store = Store(path)
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(lambda: _say_left_out(store))
+    return store
+
+
+def _say_left_out(store: Store) -> None:
+    count = len(store.left_out)
+    if count:
+        what = f"{count} trials" if count > 1 else "1 trial"
+        with as_far_as_read(err=True):
+            why = "the fastest of many is partly luck"
+            click.echo(f"note: {what} of levelbench tune left out (an id still selects one): {why}", err=True)
 
 
 def apply_view(runs: list[RunSummary], store: Store, **view: Any) -> list[RunSummary]:
@@ -398,8 +411,12 @@ def each_run(store: Store, words: tuple[str, ...] | list[str]) -> Iterator[RunSu
 
 
 def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
-    """The same as a list, oldest first."""
-    return sorted(each_run(store, words), key=lambda run: run.started)
+    """The same as a list, oldest first, without trials (:meth:`Store.each_counted`)."""
+    from levelbench.records import summarise
+    from levelbench.records.store import distinct
+
+    counted = distinct(record for word in words for record in store.each_counted(word))
+    return sorted(map(summarise, counted), key=lambda run: run.started)
 
 
 def selected_groups(store: Store, words: tuple[str, ...], **view: Any) -> list[RunGroup]:

@@ -81,7 +81,7 @@ def command(runs: str, store_path: Path, as_json: bool, **given: Any) -> int:
     from levelbench.records.store import distinct
 
     store = shared.open_store(store_path)
-    selected = list(distinct(store.each_found(runs)))
+    selected = list(distinct(store.each_counted(runs)))
     # To leave out a damaged record silently would change the answer.
     store.require_readable(runs)
     records = _one_specification(selected, runs)

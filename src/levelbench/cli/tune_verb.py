@@ -81,10 +81,12 @@ def command(task: str, store_path: Path, as_json: bool, **given: Any) -> int:
     budget_s = None if given["budget"] is None else shared.seconds("--budget", given["budget"])
     sides = _sides(task, given)
     store = shared.open_store(store_path)
-    kind = Training(store, given["data"], Extras(fork=not given["spawn"]))
-    study = _measured(
-        _searched(kind, sides, store, budget_s, given, as_json=as_json), kind, sides, store, given, as_json
-    )
+    extras = Extras(fork=not given["spawn"])
+    search = Training(store, given["data"], extras, searching=True)
+    found = _searched(search, sides, store, budget_s, given, as_json=as_json)
+    study = _measured(found, Training(store, given["data"], extras), sides, store, given, as_json)
+    # The answer itself says which runs are compared.
+    store.left_out.clear()
     return _conclude(study, as_json, given)
 
 

@@ -34,6 +34,7 @@ from levelbench.records import Distribution, Event, Follower, Record, Store, new
 from levelbench.records.locks import claimed
 from levelbench.records.replicates import uncounted_first
 from levelbench.records.schema import Between, Source
+from levelbench.records.searches import find_searches, trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.summary import (
     labels_of,
@@ -83,13 +84,18 @@ class Extras:
 
 @final
 class Training(Kind[Arm, Record]):
-    """Runs of recipes; ``data`` is the dataset's folder, if the user named one."""
+    """Runs of recipes; ``data`` is the dataset's folder, if the user named one.
+
+    Runs that were trials of a search count as done only for a search (``searching``).
+    """
 
     processes = False
     waits = True
 
-    def __init__(self, store: Store, data: Path | None = None, extras: Extras | None = None) -> None:
-        self._store, self._data, self._extras = store, data, extras or Extras()
+    def __init__(
+        self, store: Store, data: Path | None = None, extras: Extras | None = None, *, searching: bool = False
+    ) -> None:
+        self._store, self._data, self._extras, self._searching = store, data, extras or Extras(), searching
         self._read: dict[str, dict[str, str]] = {}
         self._packages: dict[tuple[str, str], dict[str, str]] = {}
         self._starter: Starter | None = None
@@ -131,9 +137,14 @@ class Training(Kind[Arm, Record]):
         return wanted.specification.task
 
     def find(self, wanted: Arm) -> list[Record]:
-        """Its records in the store, oldest first."""
+        """Its records in the store, oldest first; the trials of a search before others."""
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
-        return sorted(found, key=lambda record: record.header.started)
+        tried = trial_ids(list(find_searches(self._store.path))) if found else frozenset[str]()
+        if not self._searching:
+            self._store.left_out |= tried & {record.header.id for record in found}
+            found = [record for record in found if record.header.id not in tried]
+        # The first counts: for a search its trial, for others the earliest run.
+        return sorted(found, key=lambda record: (record.header.id not in tried, record.header.started))
 
     def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> str:
         """It is not done, contradicts itself, or something that it depends on has changed since."""

@@ -6,8 +6,9 @@ search in the store's folder ``searches``; it names records by id and holds no m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -15,6 +16,7 @@ from msgspec import Struct, field
 from levelbench.errors import RecordError
 
 __all__ = ["Search", "SearchedSide", "TuningEffortFound", "effort_behind", "find_searches", "trial_ids"]
+__all__ += ["without_trials"]
 
 _FOLDER = "searches"
 
@@ -69,6 +71,38 @@ def find_searches(folder: Path) -> Iterator[Search]:
 def trial_ids(searches: Sequence[Search]) -> frozenset[str]:
     """The ids of the records that were trials."""
     return frozenset(each for search in searches for side in search.sides for each in side.trials)
+
+
+class _Headed(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+class _Kept(Protocol):
+    @property
+    def header(self) -> _Headed: ...
+
+
+R = TypeVar("R", bound=_Kept)
+
+
+def without_trials(records: Iterable[R], tried: Collection[str], left_out: set[str]) -> Iterator[R]:
+    """The records that are no trials (``tried``), whose ids are added to ``left_out``; the trials, if all are.
+
+    The trial that won was chosen for its time, and is no measurement of it; neither are those that lost to it.
+    """
+    trials: list[R] = []
+    counted = False
+    for record in records:
+        if record.header.id not in tried:
+            counted = True
+            yield record
+        else:
+            trials.append(record)
+    if counted:
+        left_out.update(trial.header.id for trial in trials)
+    else:
+        yield from trials
 
 
 class TuningEffortFound(Struct, frozen=True):

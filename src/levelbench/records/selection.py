@@ -106,6 +106,13 @@ class Selector:
         """Whether the word can be the beginning of an id."""
         return _HEX.fullmatch(self.word) is not None
 
+    def names(self, identity: str) -> bool:
+        """Whether it selects the run ``identity`` by its id or file, not by what it was."""
+        if self.path is not None and self.path.is_file():
+            return True
+        words = [self.word] * self.is_id + [text.strip('"') for name, text in self.filters if name == "id"]
+        return any(identity.startswith(word) for word in words)
+
 
 def parse_selector(text: str) -> Selector:
     """The selection in ``text``; ``UsageError`` if it is not in the grammar above."""

@@ -23,6 +23,7 @@ from levelbench.records import lines
 from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, Status, ids_in, read_header, read_record
 from levelbench.records.schema import Specification, Target, instant_s
+from levelbench.records.searches import find_searches, trial_ids, without_trials
 from levelbench.records.selection import ATTRIBUTES, RULES, Selector, parse_selector
 from levelbench.records.summary import RunGroup, RunSummary, group_runs, summarise
 from levelbench.records.writer import path_part
@@ -289,7 +290,8 @@ class Store:
 
     A selector is text in the grammar of ``selection``, or a parsed one; ``None`` selects every run. A path in a
     selector may lie outside of the store. Runs come oldest first. After each call, ``problems`` says why some records
-    could not be read; the others are still returned.
+    could not be read; the others are still returned. ``left_out`` are the ids of the trials of searches that
+    ``each_counted`` and ``group`` have left out so far (and plans, which make the winner's run instead).
 
     Raises ``StoreError`` if ``path`` is a file.
     """
@@ -297,6 +299,7 @@ class Store:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.problems: list[LevelbenchError] = []
+        self.left_out: set[str] = set()
         self._copies: list[tuple[Row, Row]] = []
         if self.path.exists() and not self.path.is_dir():
             found = f"{self.path} is a file, not a folder"
@@ -364,8 +367,12 @@ class Store:
         yield from self._read(Path(row.path) for row in rows)
 
     def summaries(self, selector: str | Selector | None = None) -> list[RunSummary]:
-        """The summaries of the selected runs under their own rules, computed from the records."""
-        return [summary for _, summary in self._summarised(self.each(selector))]
+        """The summaries of the selected runs under their own rules, computed from the records.
+
+        Without the trials of searches, as of ``each_counted``.
+        """
+        counted = self._counted(self.each(selector), _parsed(selector), set())
+        return [summary for _, summary in self._summarised(counted)]
 
     def group(self, selector: str | Selector, **view: Any) -> RunGroup:
         """The selected runs as one side of a comparison, labelled ``selector``.
@@ -375,7 +382,7 @@ class Store:
         ``RecordError`` for a damaged record that may be one of them.
         """
         wanted = {name: value for name, value in view.items() if value is not None}
-        found = (summarise(record, **wanted) for record in distinct(self.each_found(selector)))
+        found = (summarise(record, **wanted) for record in distinct(self.each_counted(selector)))
         runs = sorted(found, key=lambda run: run.started)
         # Leaving out a run because its record is damaged would change the verdict silently.
         self.require_readable(selector)
@@ -454,6 +461,17 @@ class Store:
             yield record
         if not found:
             raise self._nothing(chosen)
+
+    def each_counted(self, selector: str | Selector) -> Iterator[Record]:
+        """The same as far as statistics count them: without the trials of ``levelbench tune``.
+
+        A trial counts if it is named by its id or file, or if nothing else is selected.
+        """
+        return self._counted(self.each_found(selector), _parsed(selector), self.left_out)
+
+    def _counted(self, records: Iterator[Record], chosen: Selector, left_out: set[str]) -> Iterator[Record]:
+        tried = {each for each in trial_ids(list(find_searches(self.path))) if not chosen.names(each)}
+        return without_trials(records, tried, left_out) if tried else records
 
     def require_readable(self, selector: str | Selector) -> None:
         """Raise the first of ``problems`` that may be a run that ``selector`` selects.

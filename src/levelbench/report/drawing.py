@@ -7,12 +7,15 @@ same file on every machine.
 from __future__ import annotations
 
 import io
+import math
 import os
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from levelbench.errors import MissingError, StoreError, UsageError
 from levelbench.report.numbers import TIME, Unit, choose_unit
@@ -21,17 +24,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis as PlotAxis
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.text import Text as Words
+    from matplotlib.transforms import Bbox
 
 __all__ = [
     "ENDINGS",
     "INK",
     "MARKERS",
     "RULE",
+    "Spot",
     "check_ending",
     "draw",
     "picture",
+    "place_label",
     "plain_axes",
+    "spots_around",
     "time_unit",
+    "wrap_titles",
     "write_whole",
 ]
 
@@ -72,12 +81,141 @@ def picture(ending: str, salt: str, size_in: tuple[float, float], onto: Callable
         mpl.rcParams.update(settings)
         figure = Figure(figsize=size_in, layout="constrained")
         onto(figure)
+        wrap_titles(figure)
         raw = io.BytesIO()
         if ending == ".svg":
             figure.savefig(raw, format="svg", metadata={"Date": None, "Creator": None})
         else:
             figure.savefig(raw, format="png", dpi=160, metadata={"Software": None})
         return raw.getvalue()
+
+
+def wrap_titles(figure: Canvas) -> None:
+    """Break titles into lines that fit: that of the figure into its width, others into that of their axes."""
+    from matplotlib.text import Annotation, Text
+
+    for words in figure.texts:
+        if words.get_text() and words.get_text() == figure.get_suptitle():
+            _wrap(words, 0.98 * figure.bbox.width)
+    titles = [
+        (each, axes)
+        for axes in figure.axes
+        for each in axes.get_children()
+        if isinstance(each, Text) and not isinstance(each, Annotation) and each.get_text() in _titles(axes)
+    ]
+    # Titles that are too wide would leave no width to the axes.
+    for title, _ in titles:
+        title.set_visible(False)
+    figure.draw_without_rendering()
+    for title, axes in titles:
+        title.set_visible(True)
+        _wrap(title, axes.get_window_extent().width)
+
+
+def _titles(axes: Axes) -> set[str]:
+    return {axes.get_title(place) for place in ("left", "center", "right")} - {""}
+
+
+def _wrap(words: Words, width: float) -> None:
+    """Break between words, or after a comma where a word alone is too wide, into lines of about the same length."""
+
+    def fits(line: str, within: float) -> bool:
+        words.set_text(line)
+        return float(words.get_window_extent().width) <= within
+
+    def filled(pieces: Sequence[str], within: float) -> list[str]:
+        lines = [""]
+        for piece in pieces:
+            if lines[-1] and not fits((lines[-1] + piece).rstrip(), within):
+                lines.append("")
+            lines[-1] += piece
+        return [line.rstrip() for line in lines]
+
+    found = []
+    for line in words.get_text().split("\n"):
+        pieces: list[str] = []
+        # A number stays with its unit and name.
+        for word in re.findall(r"(?:\S+ = \S+|\S+ %|\S+)\s*|\s+", line):
+            pieces += [word] if fits(word.rstrip(), width) else re.findall("[^,]+,*|,+", word)
+        lines = filled(pieces, width)
+        for share in range(95, 45, -5):
+            narrower = filled(pieces, width * share / 100)
+            if len(narrower) > len(lines) or not all(fits(each, width * share / 100) for each in narrower):
+                break
+            lines = narrower
+        found += lines
+    words.set_text("\n".join(found))
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place for a label: ``by`` points from ``at`` (data coordinates), on the side to which ``by`` leads."""
+
+    at: tuple[float, float]
+    by: tuple[float, float]
+
+    @property
+    def sides(self) -> tuple[Literal["left", "center", "right"], Literal["bottom", "center", "top"]]:
+        """The alignment: the label begins here and leads away from the point."""
+        x, y = self.by
+        return (
+            "left" if x > 0 else "right" if x < 0 else "center",
+            "bottom" if y > 0 else "top" if y < 0 else "center",
+        )
+
+
+def spots_around(at: tuple[float, float]) -> list[Spot]:
+    """Places around a point, the nearest first."""
+    ways = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7))
+    return [Spot(at, (x * by, y * by)) for by in (5, 12, 22, 34, 50) for x, y in ways]
+
+
+_FAR = 10
+"""Points from which on a line leads from a label to what it names."""
+
+
+def place_label(axes: Axes, text: str, spots: Sequence[Spot], taken: list[Bbox], **style: Any) -> None:
+    """Write ``text`` at the spot that covers least of what is ``taken`` (in pixels), the first of equal ones.
+
+    Its own place is then taken, too. The layout must be final, apart from the axes' content.
+    """
+    from matplotlib.transforms import Bbox
+
+    pixels = axes.figure.dpi / 72
+    inside = axes.get_window_extent()
+    draft = axes.annotate(text, spots[0].at, **style)
+    size = draft.get_window_extent()
+    draft.remove()
+
+    def box(spot: Spot) -> Bbox:
+        x, y = axes.transData.transform(spot.at) + [each * pixels for each in spot.by]
+        across, up = spot.sides
+        left = x - size.width * {"left": 0.0, "center": 0.5, "right": 1.0}[across]
+        low = y - size.height * {"bottom": 0.0, "center": 0.5, "top": 1.0}[up]
+        return Bbox.from_bounds(left, low, size.width, size.height)
+
+    def cost(spot: Spot) -> float:
+        own = box(spot)
+        covered = [area for each in taken if (area := _area(own, each))]
+        outside = _area(own, own) - _area(own, inside)
+        return 5 * (sum(covered) + outside) + 20 * len(covered) + math.hypot(*spot.by)
+
+    best = min(spots, key=cost)
+    across, up = best.sides
+    line = {"arrowstyle": "-", "linewidth": 0.5, "color": INK, "alpha": 0.5, "shrinkA": 0, "shrinkB": 3}
+    written = axes.annotate(
+        text, best.at, best.by, textcoords="offset points", ha=across, va=up,
+        arrowprops=line if math.hypot(*best.by) > _FAR else None, **style,
+    )  # fmt: skip
+    written.set_in_layout(False)
+    taken.append(box(best))
+
+
+def _area(one: Bbox, other: Bbox) -> float:
+    """The common area of two boxes."""
+    width = min(one.x1, other.x1) - max(one.x0, other.x0)
+    height = min(one.y1, other.y1) - max(one.y0, other.y0)
+    return float(max(width, 0.0) * max(height, 0.0))
 
 
 def plain_axes(axes: Axes, grid: str = "both") -> None:

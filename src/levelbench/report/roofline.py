@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate
 from levelbench.records.benchmark_summary import BenchmarkSummary
-from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes
+from levelbench.report.drawing import (
+    INK,
+    MARKERS,
+    Spot,
+    check_ending,
+    draw,
+    place_label,
+    plain_axes,
+    spots_around,
+    wrap_titles,
+)
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import number
 from levelbench.report.tables import (
@@ -32,6 +42,7 @@ from levelbench.report.tables import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
     from levelbench.analysis.roofline import Roof, Roofline, RoofPlace
 
@@ -83,12 +94,13 @@ def write_roofline(summary: BenchmarkSummary, path: Path) -> Path:
     triad = summary.ceilings["bandwidth_b_s"].get("triad")
     slopes = {} if triad is None else {"memory": triad["value"]}
     title = f"{summary.title}, {summary.direction}, {summary.cache} caches"
-    return draw(
-        path,
-        summary.title,
-        (6.4, 4.4),
-        lambda figure: draw_roofline(figure.add_subplot(), title, points, flat, slopes, list(summary.frameworks)),
-    )
+
+    def onto(figure: Canvas) -> None:
+        axes = figure.add_subplot()
+        draw_roofline(axes, title, points, flat, slopes, list(summary.frameworks))
+        _write_labels(figure, axes, points, flat, slopes, [])
+
+    return draw(path, summary.title, (6.4, 4.4), onto)
 
 
 def draw_roofline(
@@ -115,11 +127,14 @@ def draw_roofline(
                 markerfacecolor="none" if hollow else colour,
                 markersize=4.5,
                 alpha=0.75,
+                zorder=5,
                 label=clean(f"{name}, no share" if hollow else name),
             )
         for point in mine:
             if point.low is not None and point.high is not None:
-                axes.plot([point.intensity] * 2, [point.low * _GIGA, point.high * _GIGA], color=colour, linewidth=1)
+                axes.plot(
+                    [point.intensity] * 2, [point.low * _GIGA, point.high * _GIGA], color=colour, linewidth=1, zorder=4
+                )
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
@@ -147,21 +162,55 @@ def _roofs(axes: Axes, flat: Mapping[str, float], slopes: Mapping[str, float], l
         max([high, *(each * _LEAST_ROOM for each in ridges)]),
     )
     best = max(slopes.values(), default=0.0)
-    for dtype, peak in flat.items():
+    for peak in flat.values():
         axes.plot([max(left, peak / best) if best else left, right], [peak * _GIGA] * 2, color=INK, linewidth=1.2)
-        axes.annotate(
-            f"{dtype}, {number(peak * _GIGA)} GFLOP/s", (right, peak * _GIGA), (0, 3), textcoords="offset points",
-            ha="right", va="bottom", fontsize=8, bbox=_PLATE,
-        )  # fmt: skip
     top = max(flat.values())
-    for name, slope in slopes.items():
+    for slope in slopes.values():
         rate = slope * _GIGA
         end = top / slope
         axes.plot([left, end], [left * rate, end * rate], color=INK, linewidth=1.2)
-        axes.annotate(
-            f"{name}, {number(rate)} GB/s", (left, left * rate), (2, 6), textcoords="offset points",
-            ha="left", va="bottom", fontsize=8, bbox=_PLATE,
-        )  # fmt: skip
+
+
+def _write_labels(
+    figure: Canvas,
+    axes: Axes,
+    points: Sequence[RooflinePoint],
+    flat: Mapping[str, float],
+    slopes: Mapping[str, float],
+    named: Sequence[RooflinePoint],
+) -> None:
+    """Names of the roofs and of the ``named`` points, where they cover neither each other nor points and bars."""
+    from matplotlib.transforms import Bbox
+
+    wrap_titles(figure)
+    figure.draw_without_rendering()
+    taken = [] if axes.get_legend() is None else [axes.get_legend().get_window_extent()]
+    for point in points:
+        value = point.flop_s
+        low, high = (value if each is None else each for each in (point.low, point.high))
+        ends = axes.transData.transform([(point.intensity, each * _GIGA) for each in (low, value, high)])
+        (x, y), room = ends[1], 5
+        taken += [Bbox.from_extents(x - room, y - room, x + room, y + room)]
+        taken += [Bbox.from_extents(x - 2, ends[0][1], x + 2, ends[2][1])]
+    plate = {"fontsize": 8, "bbox": _PLATE}
+    roofs = [line.get_path().vertices for line in axes.lines if line.get_color() == INK]
+    left, right = (pick((x for line in roofs for x in line[:, 0]), default=1.0) for pick in (min, max))
+    for name, peak in flat.items():
+        places = [(right * (left / right) ** (step / 20), peak * _GIGA) for step in range(15)]
+        spots = [Spot(place, (-0.1, 3)) for place in places]
+        place_label(axes, f"{name}, {number(peak * _GIGA)} GFLOP/s", spots, taken, **plate)
+    top = max(flat.values(), default=0.0)
+    for name, slope in slopes.items() if flat else ():
+        ends = [left * (top / slope / left) ** (step / 20) for step in range(15)]
+        spots = [Spot((x, x * slope * _GIGA), (2, 6)) for x in ends]
+        place_label(axes, f"{name}, {number(slope * _GIGA)} GB/s", spots, taken, **plate)
+    for line in roofs:
+        ends = axes.transData.transform(line)
+        steps = [ends[0] + (ends[1] - ends[0]) * step / 100 for step in range(101)]
+        taken += [Bbox.from_extents(x - 2, y - 1, x + 2, y + 1) for x, y in steps]
+    for point in named:
+        spots = spots_around((point.intensity, point.flop_s * _GIGA))
+        place_label(axes, clean(point.name), spots, taken, fontsize=7)
 
 
 def roofs_table(found: Roofline) -> Table:
@@ -257,15 +306,11 @@ def write_under_roofs(found: Roofline, path: Path) -> Path:
     slopes = {each.name: each.rate.value for each in found.roofs if each.kind == "memory"}
     kinds = list(dict.fromkeys(point.series for point in points))
 
-    def onto(axes: Axes) -> None:
+    def onto(figure: Canvas) -> None:
+        axes = figure.add_subplot()
         known = f"; bars and bands: {_interval_words(found)}" * (found.processes > 1)
         draw_roofline(axes, f"{found.title}, n = {found.processes} processes{known}", points, flat, slopes, kinds)
         _bands(axes, [each for each in found.roofs if each.name in flat or each.name in slopes])
-        middle = math.prod(axes.get_xlim()) ** 0.5
-        fastest = sorted(points, key=lambda point: point.flop_s)[-_SHOWN:]
-        for point in fastest:
-            place = (point.intensity, point.flop_s * _GIGA)
-            by, side = (4, "left") if point.intensity < middle else (-4, "right")
-            axes.annotate(clean(point.name), place, (by, -3), textcoords="offset points", fontsize=7, ha=side)
+        _write_labels(figure, axes, points, flat, slopes, sorted(points, key=lambda point: point.flop_s)[-_SHOWN:])
 
-    return draw(path, "roofline", (6.8, 4.8), lambda figure: onto(figure.add_subplot()))
+    return draw(path, "roofline", (6.8, 4.8), onto)
