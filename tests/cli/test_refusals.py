@@ -20,7 +20,7 @@ def three_parts(err):
         (("run", "digits[framework=nunpy]"), 2, "close: numpy"),
         (("run", "digits[recipe=mpl]"), 2, "close: mlp"),
         (("run", "digits[hiden=3]"), 2, "close: hidden"),
-        (("run", "digits[lr=fast]"), 2, "float"),
+        (("run", "digits[lr=fast]"), 2, "lr must be a number"),
         (("run", "digits[lr"), 2, "digits[lr"),
         (("run", "digits", "--target", "97"), 2, "did you mean 0.97"),
         (("run", "digits", "-n", "0"), 2, "at least one run"),

@@ -411,7 +411,9 @@ class CommandBenchmarks(Kind[CommandSpecification, CommandRecord]):
         lines = deque[str](maxlen=_LAST_LINES)
 
         def keep(line: str, arrived_ns: int) -> bool:
-            lines.append(line)
+            # Between parts of the output an empty line may stand.
+            if line:
+                lines.append(line)
             return False
 
         ended = carry_out_command(command, command.specification.timeout_s, read=keep)

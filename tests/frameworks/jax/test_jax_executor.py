@@ -2,31 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.frameworks.jax.networks import HE, MODES, close, given, tiny
+from tests.frameworks.jax.networks import HE, MODES, build, close, given, tiny
 
 from levelbench.networks import Draw, GraphBuilder
 
 jax = pytest.importorskip("jax")
 
 from levelbench.frameworks.numpy import framework as numpy_framework  # noqa: E402
-
-
-def build():
-    """Convolution, normalisation, shape arithmetic, and one unused parameter."""
-    g = GraphBuilder("small")
-    x = g.input("x", ["batch", 2, 6, 6])
-    g.parameter("unread", [3], HE)
-    y = g.node("Conv", x, g.parameter("conv", [4, 2, 3, 3], HE), pads=[1, 1, 1, 1])
-    ones, zeros = Draw("constant", 1.0), Draw("constant", 0.0)
-    scale, bias = g.parameter("scale", [4], ones), g.parameter("bias", [4], zeros)
-    mean = g.parameter("mean", [4], zeros, trainable=False)
-    variance = g.parameter("variance", [4], ones, trainable=False)
-    y = g.node("BatchNormalization", y, scale, bias, mean, variance)
-    y = g.node("MaxPool", g.node("Relu", y), kernel_shape=[2, 2], strides=[2, 2])
-    rows = g.node("Slice", g.node("Shape", y), *(g.constant([each]) for each in (0, 1)))
-    y = g.node("Reshape", y, g.node("Concat", rows, g.constant([-1]), axis=0))
-    g.output(g.node("Gemm", y, g.parameter("weight", [36, 3], HE)), "logits")
-    return g.build().with_loss()
 
 
 @MODES

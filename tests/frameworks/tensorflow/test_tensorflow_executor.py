@@ -6,8 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.frameworks.jax.networks import HE, close, given, tiny
-from tests.frameworks.jax.test_jax_executor import build
+from tests.frameworks.jax.networks import HE, build, close, given, tiny
 
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework as numpy_framework
