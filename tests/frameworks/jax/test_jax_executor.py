@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.frameworks.jax.networks import HE, MODES, build, close, given, tiny
 
-from levelbench.networks import Draw, GraphBuilder
+from levelbench.networks import GraphBuilder
 
 jax = pytest.importorskip("jax")
 
