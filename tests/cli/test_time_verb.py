@@ -248,6 +248,7 @@ def test_the_history_of_a_command_has_a_row_for_each_revision_and_a_page(time, c
     assert "sh run.sh" in (tmp_path / "h.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_history_is_in_the_order_of_commits_not_of_measurement(time, commit, tmp_path, monkeypatch):
     names = []
     for seconds in (0.01, 0.02, 0.03):
@@ -567,6 +568,7 @@ def test_recorded_commands_are_compared_as_time_compares_them(time, still):
     assert (code, json.loads(out)["entries"][1]["verdict"]["kind"]) == (0, "FASTER")
 
 
+@pytest.mark.slow
 def test_a_command_that_was_measured_itself_is_meant_where_its_revisions_were_too(time, commit):
     for seconds in (0.01, 0.02):
         commit(seconds)
@@ -577,6 +579,7 @@ def test_a_command_that_was_measured_itself_is_meant_where_its_revisions_were_to
     assert [each["name"] for each in json.loads(out)["entries"]] == ["sh run.sh", "sleep 0.1"]
 
 
+@pytest.mark.slow
 def test_of_a_program_that_was_edited_the_newest_processes_are_compared(time, tmp_path):
     for seconds in (0.3, 0.01):
         (tmp_path / "a.sh").write_text(f"sleep {seconds}\n")
@@ -629,6 +632,7 @@ def test_blocks_of_track_in_the_commands_are_shown_with_their_times_to_the_targe
     assert out.endswith("compare them: levelbench compare 'mine[lr=0.1]' 'mine[lr=0.2]'\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "--learning-rate 0.1 --data /some/folder/with/a/long/name"])
 def test_the_answer_on_six_commands_fits_24_lines_of_80_characters(time, still, monkeypatch, more):
     """Also where names are long and doubts many."""

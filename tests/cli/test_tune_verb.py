@@ -246,6 +246,7 @@ def test_what_cannot_be_a_search_is_refused_before_a_run(study, call, words, fou
     assert jobs == []
 
 
+@pytest.mark.slow
 def test_two_equal_sides_and_a_space_smaller_than_the_trials_are_refused(study, call):
     path, jobs, _, words = study
     code, _, err = call(*words, "--against", f"{path}[recipe=momentum]")

@@ -115,6 +115,7 @@ def test_a_run_made_under_other_conditions_does_not_count_and_the_plan_says_why(
     assert turn.replaces == (() if "machine" in changed else (record.path,))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_made_again_under_new_conditions_is_the_one_that_counts(done):
     task_file, store = done
     (old,) = store.records()
@@ -234,6 +235,7 @@ def test_a_run_is_repeated_when_a_module_next_to_its_task_file_has_changed(tmp_p
     sys.modules.pop("beside_it", None)
 
 
+@pytest.mark.slow
 def test_a_fresh_run_supersedes_the_previous_one_which_is_shown_only_on_request(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)

@@ -424,6 +424,7 @@ def test_where_a_module_is_missing_it_says_which_python_the_command_means(text, 
     assert bool(said) is told
 
 
+@pytest.mark.slow
 def test_a_command_of_which_every_process_failed_gets_no_verdict(tmp_path):
     found = measured(tmp_path, "sleep 0.1", "false").entries[1].verdict
     assert (found.kind, found.runs_to_settle) == ("UNCLEAR", None)
@@ -480,6 +481,7 @@ def test_a_record_whose_figures_exclude_each_other_is_refused_and_measured_again
     assert len([*tmp_path.rglob("*.jsonlines")]) == 2
 
 
+@pytest.mark.slow
 def test_more_time_on_all_processors_than_passed_on_the_clock_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(HostClock, "now_ns", staticmethod(lambda: time.monotonic_ns() // 10))
     with pytest.raises(LevelbenchError, match="it contradicts itself: it spent"):

@@ -101,6 +101,7 @@ def test_what_could_work_before_the_clock_without_being_called_is_refused(task_w
         signal.signal(signal.SIGUSR2, before[2])
 
 
+@pytest.mark.slow
 def test_a_package_that_is_imported_by_name_is_a_packages_doing(task_with):
     work = "import time\nuntil = time.process_time() + 0.4\nwhile time.process_time() < until: pass\n"
     _, seen = load_watched(task_with("import importlib\nimportlib.import_module('xml.dom.pulldom')\n"))
@@ -845,6 +846,7 @@ def resuming(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
 """
 
 
+@pytest.mark.slow
 def test_an_optimizer_that_changes_the_weights_before_the_first_step_is_a_doubt(task_with, store):
     arm = resolve(task_with(_WARM_START), {}, dataclasses.replace(NUMPY, recipe="resuming"))
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
@@ -895,6 +897,7 @@ def easier(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "doubt"),
     [
@@ -936,6 +939,7 @@ def test_why_made_up_answers_have_no_score_is_in_the_record(task_with, store):
     assert (found.value, found.reason) == (None, "measuring made-up answers raised AttributeError")
 
 
+@pytest.mark.slow
 def test_what_a_trial_with_another_target_left_is_said_with_the_runs_after_it(tmp_path, task_text, store):
     once = "import pathlib, time; d = pathlib.Path(__file__).with_name('d'); d.exists() or (time.sleep(0.1), d.touch())"
     begun = re.sub(r"(def small\(.*\n(?: +\"\"\".*\n)?)", lambda found: f"{found[0]}    {once}\n", task_text)
@@ -1213,6 +1217,7 @@ def test_each_task_file_imports_the_modules_next_to_it(helped, store):
         load_task(helped[1])
 
 
+@pytest.mark.slow
 def test_a_task_file_that_loads_another_one_keeps_its_own_folder(helped, task_text):
     outer = Path(helped[0])
     outer.write_text(f"from levelbench import load_task\nload_task({helped[1]!r})\n{outer.read_text()}")

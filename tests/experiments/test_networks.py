@@ -193,6 +193,7 @@ def sound():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_ceilings")
 def test_a_crash_of_a_framework_is_recorded_and_the_others_are_measured(tmp_path, warm_torch):
     pytest.importorskip("torch")

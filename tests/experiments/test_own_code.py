@@ -197,6 +197,7 @@ def test_data_files_that_a_recipe_reads_are_recorded_and_no_file_whose_inputs_ar
     assert [*run.end.environment_after["data_read"]] == ["scales.npy"]
 
 
+@pytest.mark.slow
 def test_what_threads_of_the_data_go_on_to_read_is_no_setting(task_with, runs, tmp_path):
     (tmp_path / "label.txt").write_text("7")
     (first,) = runs(resolve(task_with(_FETCHING), {"recipe": "reading"}, NUMPY))

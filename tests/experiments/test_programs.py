@@ -556,6 +556,7 @@ def test_what_is_measured_again_takes_the_place_of_what_was(run, records, tmp_pa
     assert "2 to go" in run(changed, "--target", "accuracy=0.9", "-n", 2, "--resume")[1]
 
 
+@pytest.mark.slow
 def test_where_what_is_measured_again_goes_on_from_what_the_first_run_left_is_a_doubt_each_time(
     run, records, tmp_path_factory
 ):
@@ -888,6 +889,7 @@ SLOW_ONCE = """
 """
 
 
+@pytest.mark.slow
 def test_runs_after_a_trial_with_another_target_are_doubted_where_it_took_much_longer(run, records):
     run(SLOW_ONCE, "--target", "accuracy=0.6", "-n", 1)
     out = run(SLOW_ONCE, "--target", "accuracy=0.99", "-n", 3)[1]

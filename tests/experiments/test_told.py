@@ -95,6 +95,7 @@ def test_time_before_a_program_reports_is_preparation(time_program):
     assert record.end.phases_ns["prepare"] >= 300 * MS
 
 
+@pytest.mark.slow
 def test_what_was_evaluated_before_a_program_reports_its_phases_stays_training(time_program):
     text = 'time.sleep(0.3); print("accuracy: 0.1", flush=True); time.sleep(0.2)\n'
     _, record = time_program(text + textwrap.dedent(SLEEP + LOOP))
@@ -154,6 +155,7 @@ def test_a_forked_child_that_trains_reports_in_place_of_a_parent_that_only_waits
     assert record.evaluations[0].phases_ns["prepare"] > 0
 
 
+@pytest.mark.slow
 def test_a_tracked_program_reports_to_its_own_record_and_so_does_no_child_of_it(time_program, tmp_path):
     text = f"""
         with levelbench.track("own", target={{"accuracy": 0.9}}, store={str(tmp_path / "own")!r}, quiet=True) as run:

@@ -569,6 +569,7 @@ def test_the_end_is_told_in_one_line_with_how_to_look_at_it(track, capsys):
     assert f"levelbench show {run.id}" in said
 
 
+@pytest.mark.slow
 def test_of_several_ranks_the_first_writes_the_record_and_all_need_one_seed(tmp_path):
     text = """
         with levelbench.track("mine", target={"accuracy": 0.9}, seed=4) as run:

@@ -137,6 +137,7 @@ def normalised(*outputs):
     return Network(model, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_outputs_that_are_left_out_do_not_cut_the_one_that_is_there(torch_backend, mode):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -94,6 +94,7 @@ def test_a_round_trip_takes_both_hosts_delays(talk):
     assert 14e-3 <= trip < 26e-3
 
 
+@pytest.mark.slow
 def test_lost_packets_delay_but_do_not_corrupt(talk):
     with Hosts(2, Link(delay="2ms")) as hosts:
         clean_s = min(talk(hosts, 0, 1, 1 << 19)[1] for _ in range(2))

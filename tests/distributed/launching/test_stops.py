@@ -42,6 +42,7 @@ def test_a_rank_that_stays_stopped_is_lost(stopping):
     assert until(lambda: [each for each in [watch.lost()] if each is not None]) == [1]
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_continued_in_time_is_not_lost(stopping):
     watch = StopWatch(stopping.job, 2, 0.5)
     (pid,) = stopped_in(stopping.job)

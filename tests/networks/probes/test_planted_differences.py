@@ -215,5 +215,6 @@ def test_projections_in_the_net_for_cifar_are_named():
     check(findings(lambda: Cifar(option="B"), "resnet20").report, "shortcut", r"type B.* instead of .*type A")
 
 
+@pytest.mark.slow
 def test_a_deeper_net_for_cifar_is_named():
     check(findings(lambda: Cifar(32), "resnet20").report, "layers", r"6 additional residual blocks")

@@ -21,7 +21,6 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.records.benchmarks import Case, Problem
 
 QUICK = (
-    "starts its caller's clock again",
     "a reference that the first call makes easier",
     "empties the seal",
 )
