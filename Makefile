@@ -12,7 +12,7 @@ run: $(VENV)/.run
 	@$(BIN)/levelbench run 'digits[framework=numpy]' 'digits[framework=torch]' -n 5
 
 test: $(VENV)/.test
-	@$(BIN)/pytest -n 3 --dist loadfile $(if $(ALL),,-m 'not slow') $(if $(ROOM),tests/$(ROOM))
+	@$(BIN)/pytest -n 2 --dist loadfile $(if $(ALL),,-m 'not slow') $(if $(ROOM),tests/$(ROOM))
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
