@@ -15,8 +15,8 @@ test: $(VENV)/.test
 	@$(BIN)/pytest -n 2 --dist loadfile $(if $(ALL),,-m 'not slow') $(if $(ROOM),tests/$(ROOM))
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 
 # First the committed pages that are made from the sources, then the site: build/site/index.html.

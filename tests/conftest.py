@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
 from tests.warm import TORCH, WARM
 
 # Each worker and each process that a test starts would else compile all that it imports anew.

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import click
 import pytest
-from tests.browsing import launched, served, wrong_on
 
 from levelbench.errors import UnknownNameError
+from tests.browsing import launched, served, wrong_on
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
