@@ -70,7 +70,15 @@ def pytest_configure(config):
         config.add_cleanup(shared.cleanup)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    seen = Counter()
+    for item in items:
+        if sampled := item.get_closest_marker("sampled"):
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % sampled.args[0]:
+                item.add_marker("slow")
+            seen[test] += 1
     place = {f"{GOLDEN.parent / name}.py": at for at, name in enumerate(LONGEST_FIRST.split())}
     items.sort(key=lambda item: place.get(str(item.path), len(place)))
 

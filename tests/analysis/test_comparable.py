@@ -518,6 +518,7 @@ def test_sides_on_which_the_same_answers_score_differently_get_no_verdict(run, g
     assert [each.weight for each in found] == ["no verdict"] * refused
 
 
+@pytest.mark.slow
 def test_first_qualities_as_chance_makes_them_are_no_doubt(run, group):
     qualities = np.random.default_rng(3).normal(0.9, 0.02, (2000, 10))
     for n in (4, 10):

@@ -132,6 +132,7 @@ def test_intervals_far_wider_than_that_of_their_ratio_need_pairs():
     assert "cannot follow from" in found
 
 
+@pytest.mark.slow
 def test_honest_figures_with_rounding_are_never_refused():
     draw = random.Random(20)
     for _ in range(500):

@@ -150,6 +150,7 @@ def test_a_factor_of_the_users_own_says_what_off_is(study, call, tmp_path):
     assert len(jobs) == 15
 
 
+@pytest.mark.slow
 def test_one_run_an_arm_cannot_tell(study, call, tmp_path):
     path, _, _ = study
     code, out, _ = call("analyze", "composition", path, "--framework", "numpy", "-n", 1, "--store", tmp_path / "s")
@@ -277,6 +278,7 @@ def test_a_fraction_states_its_resolution_and_generators(study, call, tmp_path):
     assert "2^(5-1) of resolution V (framework = wide x momentum x nesterov x lr)" in out
 
 
+@pytest.mark.slow
 def test_two_arms_of_the_same_runs_are_refused(study, call, tmp_path):
     path, jobs, _ = study
     words = ("--factor", "scheme=all-reduce", "--factor", "ranks=1", "--store", tmp_path / "s")

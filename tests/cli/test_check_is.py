@@ -53,6 +53,7 @@ def file(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", ":build", ":Net"])
 def test_the_same_network_ends_in_0(call, file, name):
     code, out, _ = call("check", f"{file}{name}", "--is", "lenet5-dense")

@@ -106,6 +106,7 @@ def test_a_right_optimizer_ends_with_0(write, capsys):
     assert "Mine: nothing found wrong, in up to 1,000 steps alongside the reference" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_wrong_one_ends_with_1_and_says_from_which_step(write, capsys):
     assert check(write(WRONG)) == 1
     assert "first step: the very first step differs: first at step 1" in capsys.readouterr().out
@@ -124,6 +125,7 @@ def test_an_optimizer_that_ends_its_process_is_a_finding(write, capsys):
     assert "SIGABRT" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_reference_of_the_command_line_wins(write):
     assert check(write(RIGHT), reference="sgd") == 1
 

@@ -76,6 +76,7 @@ def test_runs_are_completed_by_the_ids_and_tasks_of_the_store(complete, tmp_path
     assert complete("show", "") == ["latest", "digits", "aaaa0001"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("words", "found"),
     [

@@ -683,6 +683,7 @@ def test_a_report_refuses_where_a_damaged_record_would_be_left_out(call, store, 
         assert damaged.name in err
 
 
+@pytest.mark.slow
 def test_as_json_many_runs_are_shown_without_being_held(call, store, monkeypatch):
     """However many there are, no more than one record is in memory while they are selected and printed."""
     made, most = [], 0

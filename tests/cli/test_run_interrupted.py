@@ -59,6 +59,7 @@ def test_interrupted_from_the_keyboard_it_keeps_what_is_done_and_resumes(tmp_pat
     assert all(run["reached"] for run in found["runs"])
 
 
+@pytest.mark.slow
 def test_in_the_background_where_interrupts_are_ignored_no_run_is_interrupted_either(tmp_path):
     # What a shell gives to a command with & in a script: Ctrl-C is meant for the script, and comes to the whole group.
     process = begun(tmp_path, n=4, ctrl_c=signal.SIG_IGN)
@@ -70,6 +71,7 @@ def test_in_the_background_where_interrupts_are_ignored_no_run_is_interrupted_ei
     assert [row.status for row in Store(tmp_path).rows()] == ["done"] * 4
 
 
+@pytest.mark.slow
 def test_a_request_to_terminate_leaves_things_as_an_interruption_does(tmp_path):
     process = begun(tmp_path, "--fresh")
     os.kill(process.pid, signal.SIGTERM)
@@ -80,6 +82,7 @@ def test_a_request_to_terminate_leaves_things_as_an_interruption_does(tmp_path):
     assert not [row for row in Store(tmp_path).rows() if row.status == "running"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_no_measurement(tmp_path):
     words = f"-m levelbench run digits --framework numpy -n 2 --no-report --store {tmp_path}"
     command = f"{sys.executable} {words} | head -1; exit ${{PIPESTATUS[0]}}"

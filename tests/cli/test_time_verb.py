@@ -121,6 +121,7 @@ def test_the_exit_code_is_that_of_the_verdict(time, still, first, second, more, 
     assert time(first, "--vs", second, "-n", 4, *more)[0] == code
 
 
+@pytest.mark.slow
 def test_a_command_against_itself_is_measured_as_two(time):
     _, out, _ = time(SLOW, "--vs", SLOW, "-n", 3)
     assert "sleep 0.1 (2) takes " in out
@@ -132,6 +133,7 @@ def test_a_verdict_on_commands_is_paired_by_turn(time, still):
     assert "paired by seed" not in out
 
 
+@pytest.mark.slow
 def test_commands_take_turns(time, tmp_path):
     time("echo a >> order", "--vs", "echo b >> order", "-n", 8)
     order = (tmp_path / "order").read_text().split()
@@ -278,6 +280,7 @@ def test_a_history_of_nothing_is_refused(time, words):
     assert "history" in err
 
 
+@pytest.mark.slow
 def test_revisions_are_compared_side_by_side(time, commit):
     for seconds in (0.01, 0.1):
         commit(seconds)
@@ -314,6 +317,7 @@ def test_what_was_timed_again_is_shown_as_it_was_last(time, still):
     assert "n = 3." in time("sleep", verb="show")[1]
 
 
+@pytest.mark.slow
 def test_commands_that_are_measured_a_third_time_with_the_same_code_are_a_doubt(time, still):
     outs = [" ".join(time(FAST, "--vs", SLOW, "-n", 3)[1].split()) for _ in range(3)]
     doubt = f"doubt: {FAST} and {SLOW} had been measured 2 times in this store, under the same conditions, before this"
@@ -344,6 +348,7 @@ def test_tries_that_are_too_few_for_a_verdict_do_not_count_as_measured_before(ti
     assert "had been measured" not in time(FAST, "--vs", SLOW, "-n", 3)[1]
 
 
+@pytest.mark.slow
 def test_a_program_that_was_edited_was_not_measured_before(time, tmp_path):
     for seconds in ("0.01", "0.02", "0.03"):
         (tmp_path / "inner.sh").write_text(f"sleep {seconds}")
@@ -437,6 +442,7 @@ def test_a_program_that_was_edited_is_another_to_resume(time, tmp_path):
     assert "2 done" in time("sh run.sh", "-n", 2, "--resume")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 @pytest.mark.parametrize(
     ("name", "program"),
@@ -624,6 +630,7 @@ with levelbench.track("mine", target={"accuracy": 0.5}, settings={"lr": float(sy
 """
 
 
+@pytest.mark.slow
 def test_blocks_of_track_in_the_commands_are_shown_with_their_times_to_the_target(time, tmp_path):
     (tmp_path / "train.py").write_text(TRACKED)
     python = f"{sys.executable} train.py"

@@ -226,6 +226,7 @@ def test_a_failed_trial_is_an_outcome_and_is_not_repeated(study, call, monkeypat
     assert len(jobs) == made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "found"),
     [

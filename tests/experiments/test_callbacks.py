@@ -177,6 +177,7 @@ DRIVEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", DRIVEN)
 def test_phases_steps_epochs_and_examples_are_those_of_the_trainer(trainer, trainers, track, record):
     drive, phases, steps, examples = DRIVEN[trainer]

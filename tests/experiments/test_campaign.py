@@ -137,6 +137,7 @@ class Enough(Exception):
     """The test has seen enough."""
 
 
+@pytest.mark.slow
 def test_an_unclaimed_run_in_progress_is_not_made_twice(arm, store):
     slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
 
@@ -268,6 +269,7 @@ def test_a_fresh_run_does_not_supersede_runs_of_another_source_or_machine(done):
     assert plan_of([edited], range(1), store, fresh=True).to_go[0].replaces == ()
 
 
+@pytest.mark.slow
 def test_steps_are_visible_between_two_evaluations(arm, store):
     seldom = dataclasses.replace(NUMPY, evaluate_every="1000000 steps")
     long = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, seldom)

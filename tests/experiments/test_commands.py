@@ -402,6 +402,7 @@ def test_a_script_that_only_submits_a_job_is_a_doubt(tmp_path):
     assert said == "sbatch hands work over and ends, so its time is not that of the work: use sbatch --wait"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes lose their parent")
 def test_a_helper_in_a_session_of_its_own_that_ends_in_time_is_no_doubt(tmp_path):
     ended = carry_out_command(make_command("setsid -f true 2>/dev/null; sleep 1", tmp_path))
@@ -575,6 +576,7 @@ def test_a_traceback_at_the_end_of_the_output_of_a_warm_up_is_a_doubt(tmp_path, 
     assert [("its warm-up" in each) for each in said] == [True] * doubted
 
 
+@pytest.mark.slow
 def test_a_helper_that_ends_right_after_its_program_is_told_from_work_that_was_left(tmp_path, monkeypatch):
     # However busy the machine is.
     monkeypatch.setattr(command_process, "_SOON_S", 60.0)
@@ -628,6 +630,7 @@ def test_a_command_whose_first_process_took_much_longer_is_doubted(tmp_path):
     assert "so those may use what it left behind, such as a cache: clear it with --prepare" in said
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 @pytest.mark.parametrize(
     ("text", "doubted"),

@@ -263,6 +263,7 @@ def test_replicas_and_shallow_copies_use_their_own_parameters(tmp_path):
         run.evaluate(0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradients", [True, False])
 @pytest.mark.parametrize("kind", [lambda y: y, lambda y: {"logits": y}, lambda y: (y, None)])
 def test_a_pass_that_only_looks_at_shapes_begins_no_backward_pass(tmp_path, gradients, kind):

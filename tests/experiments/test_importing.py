@@ -80,6 +80,7 @@ _CHILD = "import os, sys, time\nfrom multiprocessing.util import spawnv_passfds\
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "found"),
     [
@@ -369,6 +370,7 @@ def _with(where, how):
     return text.replace("AT_IMPORT", "").replace("IN_TRAINING", "pass").replace("IN_RECIPE", "pass")
 
 
+@pytest.mark.slow
 def test_code_and_texts_that_the_run_writes_itself_are_not_settings(task_with, store, tmp_path):
     code = "(HERE / 'new.tmp').write_text(str(id(HERE))); (HERE / 'new.tmp').replace(HERE / 'own.py')"
     log = "log = (HERE / 'log.txt').open('a'); log.write('7'); log.close(); (HERE / 'log.txt').read_text()"
@@ -440,6 +442,7 @@ def test_a_process_that_a_recipe_or_step_starts_is_a_doubt_and_what_it_names_set
     )
 
 
+@pytest.mark.slow
 def test_weights_that_a_process_reads_for_a_step_are_data(task_with, store, tmp_path):
     (tmp_path / "kept.npy").write_bytes(bytes(100))
     what = "subprocess.run(['cat', str(HERE / 'kept.npy')], stdout=-3)"
@@ -449,6 +452,7 @@ def test_weights_that_a_process_reads_for_a_step_are_data(task_with, store, tmp_
     assert any("it opened data (kept.npy)" in each for each in record.end.suspect)
 
 
+@pytest.mark.slow
 def test_a_process_that_loads_data_or_is_started_by_a_package_is_no_doubt(task_with, store):
     more = """
 import subprocess
@@ -482,6 +486,7 @@ def test_what_a_compiler_keeps_on_disk_is_no_data(tmp_path):
     assert own_code.is_data(other)
 
 
+@pytest.mark.slow
 def test_data_that_an_optimizer_opens_while_it_trains_is_a_doubt(task_with, store):
     more = """
 from levelbench.training.optimizers import Momentum
@@ -503,6 +508,7 @@ def peek(epochs: int = 2):
     assert any("while it computed a step it opened data (" in each for each in record.end.suspect)
 
 
+@pytest.mark.slow
 def test_validation_data_that_are_exchanged_while_it_trains_are_a_doubt(task_with, store):
     more = """
 import sys
@@ -538,6 +544,7 @@ def test_a_task_is_ours_or_somebody_elses(reference, ours):
     assert is_ours(reference) is ours
 
 
+@pytest.mark.slow
 def test_what_quick_probes_find_in_a_task_of_somebody_else_is_a_doubt_of_its_runs(tmp_path, task_text, store):
     """Its target is one that the most frequent class reaches; so does the untrained network, or nearly."""
     path = tmp_path / "easy.py"
@@ -609,6 +616,7 @@ def test_processor_time_for_a_signature_is_seen_like_that_at_import(task_with, s
     assert any("of processor time before its clock started" in each for each in record[0, 0].end.suspect)
 
 
+@pytest.mark.slow
 def test_data_that_is_opened_for_a_signature_is_refused(task_with, tmp_path, store):
     (tmp_path / "large").write_bytes(bytes(70_000))
     reference = signing(task_with, "open(__file__.replace('with_more.py', 'large'), 'rb').close()")
@@ -645,6 +653,7 @@ def prepared(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
 """
 
 
+@pytest.mark.slow
 def test_a_network_that_begins_with_other_values_than_its_seed_draws_is_a_doubt(task_with, store):
     arm = resolve(task_with(_FIRST_DRAW), {}, dataclasses.replace(NUMPY, recipe="prepared"))
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
@@ -716,6 +725,7 @@ def test_layers_that_are_those_of_another_seed_in_another_order_are_a_doubt(task
     assert any("numbers that are those of another seed, reordered" in each for each in record.end.suspect)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(16, 16), (64, 128), (128, 10), (8, 3, 3, 3), (512, 512), (32, 1, 5, 5)])
 @pytest.mark.parametrize("kind", ["normal", "uniform", "orthogonal", "positive", "smooth"])
 def test_independent_draws_of_one_initialiser_are_not_taken_for_reordered(shape, kind):
@@ -775,6 +785,7 @@ def test_a_cache_that_the_checks_before_the_first_run_fill_is_a_doubt(
     assert "KEPT_BY_LOAD" not in os.environ
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("first", "left"),
     [
@@ -864,6 +875,7 @@ def generous(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
 """
 
 
+@pytest.mark.slow
 def test_code_of_levelbench_that_a_recipe_replaces_is_a_doubt(task_with, store, arm, monkeypatch):
     # The recipe is assembled in this process, too, whose metrics must be right again after it.
     monkeypatch.setattr(Top1, "measure", vars(Top1)["measure"])
@@ -932,6 +944,7 @@ task.quality = Asking(target=0.9)
 """
 
 
+@pytest.mark.slow
 def test_why_made_up_answers_have_no_score_is_in_the_record(task_with, store):
     arm = resolve(task_with(_ASKING_FOR_MORE), {}, NUMPY)
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]

@@ -83,6 +83,7 @@ def test_settings_that_a_run_writes_back_as_they_were_are_settings(arm, runs, st
 _TABLE = "lr = float((HERE / 'table.csv').read_text().split(',')[1])"
 
 
+@pytest.mark.slow
 def test_a_small_table_that_a_recipe_reads_is_a_setting_and_no_doubt(arm, runs, store, tmp_path):
     (tmp_path / "table.csv").write_text("f,0.2")
     mine = arm(_TABLE)
@@ -93,6 +94,7 @@ def test_a_small_table_that_a_recipe_reads_is_a_setting_and_no_doubt(arm, runs, 
     assert any("has changed since: table.csv" in line for line in plan_of([mine], range(1), store).lines())
 
 
+@pytest.mark.slow
 def test_a_large_table_that_a_recipe_reads_is_data(arm, runs, tmp_path):
     (tmp_path / "table.csv").write_text("f,0.2" + 70_000 * ",1")
     (first,) = runs(arm(_TABLE))
@@ -125,6 +127,7 @@ _POOLED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_settings_that_other_threads_read_for_a_recipe_are_seen(arm, runs, tmp_path):
     (tmp_path / "kept.json").write_text("{}")
@@ -189,6 +192,7 @@ def reading(epochs: int = 1):
 """
 
 
+@pytest.mark.slow
 def test_data_files_that_a_recipe_reads_are_recorded_and_no_file_whose_inputs_are_known(task_with, runs, tmp_path):
     split = datasets.digits.load().train
     np.savez(tmp_path / "kept.npz", x=split.inputs, y=split.labels)

@@ -578,6 +578,7 @@ def test_where_what_is_measured_again_goes_on_from_what_the_first_run_left_is_a_
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 def test_a_run_whose_program_imports_what_has_changed_since_is_made_again(run, records, tmp_path):
     (tmp_path / "helper.py").write_text("1")
@@ -798,6 +799,7 @@ def test_of_a_checkpoint_that_the_first_run_leaves_the_later_ones_are_doubted(ru
     )
 
 
+@pytest.mark.slow
 @needs_inotify
 def test_a_checkpoint_in_a_folder_that_the_command_names_is_seen(run, records, tmp_path_factory):
     place = tmp_path_factory.mktemp("scratch")
@@ -1116,6 +1118,7 @@ def test_a_table_of_runs_says_that_a_failed_one_was_not_scored(run, records):
     assert list(table["scored_by"]) == ["program"]
 
 
+@pytest.mark.slow
 def test_inputs_that_are_revealed_afterwards_stop_the_clock_where_training_ends(run, records):
     program = predicts(
         'assert not os.path.exists(os.environ["LEVELBENCH_INPUTS"]); print("levelbench: trained")',

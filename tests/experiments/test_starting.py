@@ -54,6 +54,7 @@ def echo(tmp_path, monkeypatch):
     return start
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.usefixtures("cold")
 def test_processes_of_a_round_share_a_server_and_the_next_round_has_a_new_one(echo):

@@ -41,6 +41,7 @@ LOOP = """
 """
 
 
+@pytest.mark.slow
 def test_the_phases_that_a_program_reports_are_those_of_its_record(time_program):
     _, record = time_program(SLEEP + LOOP)
     phases = record.end.phases_ns
@@ -74,6 +75,7 @@ def test_a_program_that_only_predicts_is_one_phase(time_program):
     assert "train" in record.evaluations[-1].phases_ns
 
 
+@pytest.mark.slow
 def test_what_a_program_predicts_is_not_in_the_phases_of_its_training(time_program):
     text = f"""
     {SLEEP}
@@ -174,6 +176,7 @@ def test_a_tracked_program_reports_to_its_own_record_and_so_does_no_child_of_it(
     assert "prepare" not in record.end.phases_ns or record.end.phases_ns["prepare"] < 50 * MS
 
 
+@pytest.mark.slow
 def test_the_first_process_of_several_reports_and_its_last_phase_ends_with_it(time_program):
     text = """
         import subprocess
@@ -212,6 +215,7 @@ def test_phases_that_cannot_be_are_a_doubt(time_program):
     assert summarise(record).contradictions == []
 
 
+@pytest.mark.slow
 def test_a_beginning_that_moves_is_a_doubt_and_damages_nothing(time_program):
     text = """
         import mmap
@@ -252,11 +256,13 @@ def test_the_phase_within_which_a_program_is_killed_is_in_its_record(time_progra
     assert record.end.error.endswith("in its phase 'train'")
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_well_inside_a_phase_is_doubted(time_program):
     _, record = time_program(textwrap.dedent(SLEEP + LOOP) + KILLED.format("os._exit(0)"))
     assert any("ended inside 'train'" in each for each in record.end.suspect)
 
 
+@pytest.mark.slow
 def test_a_phase_ends_with_the_process_that_reported_it_and_not_with_the_command(time_program):
     text = """
         import subprocess
@@ -326,6 +332,7 @@ def test_what_a_program_prints_to_streams_that_it_has_closed_damages_nothing(tim
     assert not any("phases" in each for each in record.end.suspect)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", ["io.StringIO()", "None", "open(os.devnull, 'w')"])
 def test_the_end_of_training_is_heard_wherever_a_program_prints(time_program, elsewhere):
     text = f"""

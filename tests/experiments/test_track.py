@@ -401,6 +401,7 @@ def test_an_unknown_phase_is_named_with_those_there_are(track):
         pass
 
 
+@pytest.mark.slow
 def test_each_run_of_one_program_and_setting_has_the_next_seed(track):
     seeds = []
     for lr in (0.1, 0.1, 0.2, 0.1):
@@ -445,6 +446,7 @@ def test_programs_that_start_at_once_have_seeds_of_their_own(tmp_path):
     assert sorted(each.communicate()[0] for each in started) == ["0\n", "1\n", "2\n", "3\n"]
 
 
+@pytest.mark.slow
 def test_runs_are_selected_grouped_and_compared_as_others_are(track, tmp_path):
     for _ in range(3):
         for lr in (0.1, 0.2):
@@ -497,6 +499,7 @@ def test_a_program_that_is_interrupted_or_killed_leaves_what_it_had(tmp_path, nu
     assert (only(tmp_path).status, len(only(tmp_path).evaluations)) == ("interrupted", 1)
 
 
+@pytest.mark.slow
 def test_a_forked_child_measures_nothing_and_leaves_the_record_to_its_parent(tmp_path):
     done = program(
         """
@@ -631,6 +634,7 @@ def test_the_seed_is_known_before_the_block_begins(track):
         assert run.seed == seed
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_replaced_disagrees_with_the_process_that_looks_on(tmp_path):
     text = """
         from levelbench.measure.clocks import HOST
@@ -842,6 +846,7 @@ def test_a_tracked_run_that_goes_on_from_a_checkpoint_of_the_run_before_is_a_dou
     )
 
 
+@pytest.mark.slow
 @needs_inotify
 def test_a_tracked_run_that_reads_what_was_written_after_the_block_before_is_a_doubt(tmp_path, readings_are_noted):
     first, second = tracked_doubts(tmp_path, first=READS, after=WRITES)
@@ -870,6 +875,7 @@ def test_a_tracked_run_that_only_saves_or_reads_its_own_is_no_doubt(tmp_path, pa
     assert tracked_doubts(tmp_path, **parts) == [[], []]
 
 
+@pytest.mark.slow
 @needs_inotify
 def test_data_that_a_tracked_run_reads_each_time_is_no_doubt(tmp_path):
     (tmp_path / "model.pt").write_bytes(bytes(90_000))

@@ -75,6 +75,7 @@ def test_a_task_that_slows_its_clock_is_refused(task_text, tmp_path, store, tric
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")
 def test_a_library_that_fakes_all_clocks_of_all_processes_is_refused(task_file, store):
     words = [sys.executable, "-m", "levelbench", "run", task_file, "-n", "1", "--store", store.path]

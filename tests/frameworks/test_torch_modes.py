@@ -178,6 +178,7 @@ def counting(first, second):
     return Network(model, parameters, loss="loss", updates={"m": "new m", "v": "new v"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_buffer_that_is_computed_with_is_updated_without_spoiling_the_gradient(torch_backend, mode):
     executor = torch_backend.executor(counting(("Add", "m", "one"), ("Identity", "m")), mode=mode)

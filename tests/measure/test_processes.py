@@ -239,6 +239,7 @@ def test_what_a_failing_command_wrote_on_its_output_is_discarded():
         sample_processes([sys.executable, "-S", "-c", "print('chatter'); raise SystemExit(3)"], FixedCount(1), least=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "found"),
     [

@@ -21,6 +21,7 @@ def test_the_first_bytes_come_from_the_first_level_and_the_rest_from_further_out
     assert RATES.memory_s(1500) == pytest.approx(1.0 + 90.0 + 500.0)
 
 
+@pytest.mark.slow
 @given(st.floats(1, 1e6), st.floats(1, 1e6))
 def test_more_bytes_never_take_less_time(a, b):
     low, high = sorted((a, b))

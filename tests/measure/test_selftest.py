@@ -150,6 +150,7 @@ def test_a_diagnosis_is_json(diagnosis):
     assert set(read["noise"]["runs_for"]) == {"0.01", "0.03", "0.1"}
 
 
+@pytest.mark.slow
 def test_this_machine_can_be_examined():
     found = run_doctor(0.4)
     assert found.noise.rounds >= 2

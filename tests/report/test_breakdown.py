@@ -93,6 +93,7 @@ def test_a_figure_is_written_whole(network_summary, tmp_path, write):
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITERS)
 def test_a_drawing_is_valid_and_the_same_each_time(network_summary, tmp_path, write):
     pytest.importorskip("matplotlib")

@@ -64,6 +64,7 @@ def test_an_empty_difference_is_said():
     assert "empty" in heatmap_text(np.zeros((0, 3)))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 @pytest.mark.parametrize("shape", [(), (4,), (3, 4), (2, 3, 4, 5)])
 def test_a_picture_is_drawn_of_any_rank(tmp_path, ending, start, shape):

@@ -11,6 +11,7 @@ from levelbench.records.schema import Target
 from levelbench.report.page import report_page
 
 
+@pytest.mark.slow
 def test_failures_and_misses_are_listed_with_their_reasons(one_missed):
     text = report_page(one_missed, [])
     listed = text[text.index("<h2>Failures</h2>") : text.index("<h2>Environment")]

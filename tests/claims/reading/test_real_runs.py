@@ -1,5 +1,7 @@
 """Five real trainings, as ``levelbench run digits -n 5`` makes them, have no error and no warning."""
 
+import pytest
+
 from levelbench.claims.lint import findings_of
 from levelbench.claims.reading.records import read_runs
 from levelbench.experiments.child import execute
@@ -8,6 +10,7 @@ from levelbench.experiments.request import Options, resolve
 from levelbench.records import Store, new_id
 
 
+@pytest.mark.slow
 def test_a_clean_complete_run_of_digits_has_no_error_and_no_warning(tmp_path):
     arm = resolve("digits", {}, Options(framework="numpy"))
     for seed in range(5):

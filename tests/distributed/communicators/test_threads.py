@@ -218,6 +218,7 @@ def test_an_exchange_of_two_ranks_does_not_need_the_third():
     assert run_ranks(3, work) == [1.0, 0.0, None]
 
 
+@pytest.mark.slow
 def test_a_rank_that_continues_after_a_failure_is_named():
     over = threading.Event()
 

@@ -160,11 +160,13 @@ def test_a_launcher_whose_ranks_run_again_is_left_alone(node, monkeypatch):
     assert not running.wait(4.0)
 
 
+@pytest.mark.slow
 def test_a_node_whose_ranks_ended_well_may_wait_for_the_others(node, monkeypatch):
     monkeypatch.setattr(launchers, "_MEET_S", 0.1)
     assert not node((0, 0)).wait(1.0)
 
 
+@pytest.mark.slow
 def test_a_lost_peer_is_attributed_to_another_node(tmp_path, python):
     environment = environment_of_ranks({}, "torchrun", 1)
     kept = SupervisedJob(tmp_path, 2, environment[JOB], launcher=True, whole=False)

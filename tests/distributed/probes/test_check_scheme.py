@@ -19,6 +19,7 @@ def check(scheme, *only, ranks=(3,), framework="numpy"):
     return check_scheme(scheme, ranks=ranks, steps=4, seconds=2.0, only=only, framework=framework)
 
 
+@pytest.mark.slow
 def test_a_correct_scheme_passes_every_probe():
     report = check(Plain(), ranks=(2, 3))
     assert not report.failed
@@ -134,6 +135,7 @@ def test_neighbours_that_do_not_expect_each_other_are_found():
     assert _accuses(found, r"all ranks wait for each other: .*exchange")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

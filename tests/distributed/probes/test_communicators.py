@@ -15,6 +15,7 @@ def hurried(monkeypatch):
     monkeypatch.setattr("levelbench.distributed.probes.communicators._POLLS", 20)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.fault])
 @pytest.mark.usefixtures("hurried")
 def test_a_planted_fault_is_found_and_named(name):

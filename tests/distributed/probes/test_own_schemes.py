@@ -23,6 +23,7 @@ def test_an_installed_scheme_passes(name, monkeypatch):
     assert not report.failed
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
 @pytest.mark.parametrize(
     ("name", "settings"),

@@ -105,6 +105,7 @@ def test_processes_query_in_different_orders_and_give_the_same_answers(model, ex
     assert one.header.key == other.header.key
 
 
+@pytest.mark.slow
 def test_a_query_that_is_padded_to_the_networks_batch_says_so(model, examples, tmp_path):
     record, _ = measured(specification(model, examples, scenario(batch=4)), tmp_path / "store")
     assert "takes 4 samples at once, so a query of 1 sample is padded" in record.facts.clock
@@ -168,6 +169,7 @@ def test_an_impossible_bound_is_reported_before_any_rate_is_tried(model, example
     assert not record.peaks
 
 
+@pytest.mark.slow
 def test_each_audit_is_recorded_with_its_finding(model, examples, tmp_path):
     record, _ = measured(specification(model, examples, audit=True), tmp_path / "store")
     by_name = {each.name: each for each in record.audits}

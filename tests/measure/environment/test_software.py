@@ -102,6 +102,7 @@ def test_what_speed_does_not_depend_on_is_not_recorded(name):
     assert malloc({name: "1"}) | threads({name: "1"})["settings"] == {}
 
 
+@pytest.mark.slow
 def test_tracing_of_memory_and_a_lower_priority_are_in_the_environment():
     code = (
         "import os; os.nice(3); from levelbench.measure.environment import capture; found = capture();"
@@ -112,6 +113,7 @@ def test_tracing_of_memory_and_a_lower_priority_are_in_the_environment():
     assert done.stdout.split() == ["True", str(os.nice(0) + 3)]
 
 
+@pytest.mark.slow
 @example_settings(deadline=None)
 @given(st.dictionaries(st.text(min_size=1), st.text()), st.sampled_from(SPEED))
 def test_nothing_but_names_on_which_speed_depends_is_ever_recorded(environment, name):

@@ -118,6 +118,7 @@ def test_the_peak_of_a_lone_queue_is_near_that_of_theory():
     assert {trial.valid for trial in peak.trials} == {True, False}
 
 
+@pytest.mark.slow
 def test_an_overloaded_server_is_stopped_once_its_bound_cannot_be_kept():
     clock = VirtualClock()
     server = Server(qps=20_000, bound_s=0.015, min_duration_s=10, min_queries=662, warmup_queries=0)

@@ -174,6 +174,7 @@ def test_progress_is_told_about_five_times_a_second():
     assert told[1] == (201, 0.201)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [SingleStream(min_duration_s=0.2), MultiStream(min_duration_s=0.2)])
 def test_a_system_that_answers_later_is_driven_the_same(scenario):
     clock = VirtualClock()

@@ -204,6 +204,7 @@ def with_column(pair):
     return pair[0], pair[1][:, None]
 
 
+@pytest.mark.slow
 def test_many_censored_bounds_are_as_good_as_their_bins():
     rng = np.random.default_rng(10)
     y, batch = drawn(rng, runs=2000)

@@ -190,6 +190,7 @@ def reference(changes):
     return f"resnet{changes.get('depth', 18)}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name",
     [
@@ -211,6 +212,7 @@ def test_a_planted_change_of_a_module_is_found_and_named(name):
     check(findings(after(change), size=64, classes=10, width=8).report, probe, pattern)
 
 
+@pytest.mark.slow
 def test_projections_in_the_net_for_cifar_are_named():
     check(findings(lambda: Cifar(option="B"), "resnet20").report, "shortcut", r"type B.* instead of .*type A")
 

@@ -129,6 +129,7 @@ def test_a_right_bottleneck_is_not_accused():
     assert_same(report(lambda: ResNet(depth=50), "resnet50", **SMALL))
 
 
+@pytest.mark.slow
 def test_the_older_version_is_not_accused_of_its_stride():
     assert_same(report(lambda: ResNet(depth=50, version="1"), "resnet50-v1", **SMALL))
 
@@ -242,6 +243,7 @@ class Rewired(ResNet):
         return super().forward(x)[:, torch.arange(9, -1, -1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["flipped", "turned", "reversed"])
 def test_what_is_no_layer_is_found_as_well(how):
     found = report(lambda: Rewired(how), **SMALL)

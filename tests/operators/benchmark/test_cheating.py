@@ -576,6 +576,7 @@ def problem_of(node, inputs):
     return Problem(node.title, node.op_type, node.inputs, node.outputs, tuple(tensors), node.opset, attributes)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("node", "inputs"), [*ELEMENTWISE, *REDUCED, *LINEAR, *POOLED, *NORMALISED, *SHAPED])
 def test_no_honest_operator_is_accused(node, inputs, reference):
     problem = problem_of(node, inputs)

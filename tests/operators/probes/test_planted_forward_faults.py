@@ -217,6 +217,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("check", "inputs", "faulty", "right"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
 )

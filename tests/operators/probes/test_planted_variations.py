@@ -101,6 +101,7 @@ FORWARDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("check", "inputs", "faulty", "right"), [e[1:] for e in FORWARDS], ids=[e[0] for e in FORWARDS]
 )
@@ -140,6 +141,7 @@ def _in_place(g):
     return g
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("check", "backward"), [each[1:] for each in BACKWARDS], ids=[each[0] for each in BACKWARDS])
 def test_a_backward_that_is_wrong_elsewhere_is_caught_by_the_right_check(check, backward):
     report = check_operator(relu, [[X]], reference=relu, backward=backward)

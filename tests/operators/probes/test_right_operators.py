@@ -147,6 +147,7 @@ def faults(report):
     return [f"{each.probe} [{each.case}]: {each.found}" for each in report.failed]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("node", "inputs"), OPERATORS)
 def test_a_reference_operator_passes(node, inputs):
     backend = open_framework("numpy")

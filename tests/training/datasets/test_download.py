@@ -129,6 +129,7 @@ def test_a_server_that_is_not_there_is_missing(tmp_path, server):
         fetch("http://127.0.0.1:1/file", tmp_path / "file", SHA256, attempts=2, sleep=lambda _: None)
 
 
+@pytest.mark.slow
 def test_a_silent_server_times_out(get, server, behave):
     released = threading.Event()
     server.script = [behave.stalls(released)]

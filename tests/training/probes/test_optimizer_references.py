@@ -92,6 +92,7 @@ def test_a_frameworks_optimizer_passes_its_settings_and_defaults_on():
     assert reference_of(native, "adamw").optimizer == ours.AdamW(0.1, 0.5, 0.6, 1e-8, 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bfloat16", [False, True])
 def test_muon_is_compared_with_the_form_that_it_computes(bfloat16):
     framework = "torch" if bfloat16 else "numpy"

@@ -28,6 +28,7 @@ def test_a_planted_fault_is_caught_by_the_probe_that_it_is_for(optimizer, refere
     assert probe in failed_probes(optimizer, reference)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "optimizer",
     [

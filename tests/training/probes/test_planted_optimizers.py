@@ -41,11 +41,13 @@ def failures(case, reference):
     }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", cases(FAULTY, lambda case: case.alone))
 def test_a_fault_is_found_without_a_reference(name):
     assert BY[name] in failures(FAULTY[name], None)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", cases(FAULTY, lambda case: case.reference is not None))
 def test_a_fault_is_found_beside_a_reference(name):
     assert BY[name] in failures(FAULTY[name], FAULTY[name].reference)

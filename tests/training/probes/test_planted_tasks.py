@@ -34,6 +34,7 @@ def failures(case):
     return {each.probe: each.found for each in found}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 @pytest.mark.parametrize("name", cases(FAULTY))
 def test_a_fault_is_found(name):
