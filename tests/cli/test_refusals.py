@@ -264,3 +264,9 @@ def test_a_task_without_runs_is_no_error(call, tmp_path):
     code, out, _ = call("list", "runs", "cifar10", "--store", tmp_path)
     assert code == 0
     assert "no runs of cifar10" in out
+
+
+def test_an_option_before_the_command_is_sent_behind_it(call):
+    code, _, err = call("--no-color", "run", "digits")
+    assert code == 2
+    assert "options follow the command: levelbench run ... --no-color" in err

@@ -77,6 +77,13 @@ def test_a_run_that_reaches_its_target_ends_its_loop_and_agrees_with_itself(trac
     assert sum(record().end.phases_ns.values()) == record().end.t_ns
 
 
+def test_a_run_whose_last_quality_is_not_a_number_has_diverged(track, record):
+    with track() as run:
+        train(run, [0.5, float("nan")])
+    found = summarise(record())
+    assert (found.reached, found.hopeless, found.stopped_by) == (False, True, "diverged: accuracy is not a number")
+
+
 def test_a_record_has_the_versions_of_the_installed_packages_that_its_program_imports(tmp_path):
     (tmp_path / "helper.py").write_text("import msgspec\n")
     program(

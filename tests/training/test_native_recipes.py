@@ -286,6 +286,31 @@ def test_a_loss_with_an_onnx_network_is_refused():
         recipe(zoo.mlp(4, 4, 2), loss=lambda scores, labels: scores)
 
 
+@pytest.mark.parametrize("loss", ["hinge", 5, Top1])
+def test_a_loss_that_is_no_function_is_refused(loss):
+    with pytest.raises(DefinitionError, match=r"a recipe's loss.*is no function"):
+        recipe(lambda: None, loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ({"schedule": "cosine"}, r"a recipe's schedule.*it is of type str"),
+        ({"schedule": Polynomial}, r"a recipe's schedule.*it is Polynomial"),
+        ({"schedule": lambda progress: 1.0}, r"a recipe's schedule.*it is of type function.*derive from Schedule"),
+        ({"augment": (abs,)}, r"a recipe's augment.*it is of type builtin"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused_in_words(part, found):
+    with pytest.raises(DefinitionError, match=found):
+        recipe(lambda: None, **part)
+
+
+def test_a_sampler_of_another_kind_is_refused_in_words():
+    with pytest.raises(DefinitionError, match=r"a recipe's sampler.*it is of type int"):
+        Recipe(lambda: None, 64, SGD(0.1), epochs=2)
+
+
 def test_a_function_that_returns_no_network_is_refused():
     pytest.importorskip("torch")
     with pytest.raises(DefinitionError, match="returns nothing"):

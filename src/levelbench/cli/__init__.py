@@ -217,7 +217,10 @@ def _in_three_parts(error: click.ClickException, words: list[str]) -> Levelbench
         name = error.option_name.strip("-").replace("-", "_")
         do = f"write '{task}[{name}=...]' (levelbench list settings {task})"
         return UsageError(f"{path} {error.option_name}", f"{name} is a setting of {task}, not an option", do)
-    return UsageError(path, error.format_message().rstrip("."), f"see {path} --help")
+    do = f"see {path} --help"
+    if isinstance(error, click.NoSuchOption) and path == "levelbench":
+        do = f"options follow the command: levelbench run ... {error.option_name}; {do}"
+    return UsageError(path, error.format_message().rstrip("."), do)
 
 
 def _task_with(option: str, words: list[str]) -> str:

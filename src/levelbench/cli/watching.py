@@ -248,6 +248,7 @@ class LiveWatcher(Watcher[Record]):
                 + ("" if run.epochs_to_target is None else f", {run.epochs_to_target:.3g} epochs")
                 if run.time_to_accuracy_s is not None
                 else f"missed after {run.given_up_s or 0:.3g} s"
+                + (f" ({run.stopped_by})" if run.stopped_by and not run.error else "")
             )
             test = run.quality.get("test")
             outcome += f", test {test:.4f}" if test is not None else ""

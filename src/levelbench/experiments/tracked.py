@@ -556,9 +556,12 @@ class TrackedRun(MarkedRun):
             stopped_by = "target reached"
         elif self._budget_spent:
             stopped_by = f"budget of {self._specification.budget_s:g} s spent"
+        elif math.isnan(self._evaluations[-1].quality[self._specification.target.split]):
+            stopped_by = f"diverged: {self._specification.target.metric} is not a number"
+        diverged = stopped_by if stopped_by.startswith("diverged") else None
         quality = {**self._evaluations[-1].quality, **self._quality}
         self._record.append(
-            End("done", elapsed_ns, totals, quality, None, suspect, after, None, stopped_by, witness=witness)
+            End("done", elapsed_ns, totals, quality, diverged, suspect, after, None, stopped_by, witness=witness)
         )
         self._say(self._outcome())
 

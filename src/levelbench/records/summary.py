@@ -59,8 +59,8 @@ class RunSummary(Struct, frozen=True):
     same clock, up to its last evaluation, since the test set and meters come after trying. ``phases_s`` are the phases
     up to the evaluation that counts, or up to the last one if the run missed; they sum to the score and ``excluded_s``.
     ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never have arrived: it failed, it
-    diverged, or its schedule is over and only the end counts. It is ``trained_out`` if it missed although its
-    epochs were all done.
+    diverged, or its schedule is over and only the end counts. ``stopped_by`` is why its training ended;
+    it is ``trained_out`` if it missed although its epochs were all done.
 
     ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
     ``modules`` (``settings_read`` are the files, variables and installed packages among them; ``files_read`` are those
@@ -132,6 +132,7 @@ class RunSummary(Struct, frozen=True):
     scored_by: Literal["program", "held-out"] | None = None
     held_out: str | None = None
     hopeless: bool = False
+    stopped_by: str = ""
     trained_out: bool = False
     source_digest: str = ""
     checksums: dict[str, str] = field(default_factory=dict)
@@ -262,6 +263,7 @@ def summarise(
         time_to_accuracy_s=score.seconds if point else None,
         given_up_s=None if point else score.seconds,
         hopeless=point is None and _hopeless(record, crossing),
+        stopped_by=(record.end.stopped_by or "") if record.end else "",
         trained_out=point is None and record.end is not None and record.end.stopped_by == "all epochs done",
         excluded_s=score.excluded_s,
         # A program need not report its progress.

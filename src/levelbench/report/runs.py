@@ -484,7 +484,8 @@ def _outcome(run: RunSummary) -> str:
     if run.status == "running":
         return "not known yet: it is still running"
     if run.time_to_accuracy_s is None:
-        return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
+        why = f" ({run.stopped_by})" if run.stopped_by else ""
+        return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{why}{left_out}"
     samples = f", {run.samples_to_target:,} samples" if run.samples_to_target else ""
     epochs = f", {run.epochs_to_target:.4g} epochs" if run.epochs_to_target is not None else ""
     return f"reached in {_time(run.time_to_accuracy_s)} on the {run.clock} clock{epochs}{samples}{left_out}"

@@ -34,6 +34,11 @@ from levelbench.training.stopping import Evaluate
 
 _PRECISIONS = ("float32", "bfloat16")
 _STATED = ("name", "licence", "attribution")
+_SCHEDULE = (
+    "give one of levelbench.training.schedules, such as Cosine(), or derive from Schedule: its factor(progress) is what"
+    " the optimizer's rate is multiplied by; schedulers of a framework's own are not used"
+)
+_AUGMENT = "give a tuple of levelbench.training.augmentation's, or derive from Augmentation"
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self._wrap_native_parts()
+        self._refuse_foreign_parts()
         for fault, found, do in (
             (self.epochs < 1, f"epochs={self.epochs} trains nothing", "choose epochs >= 1"),
             (self.accumulate < 1, f"accumulate={self.accumulate}", "choose accumulate >= 1"),
@@ -106,6 +112,10 @@ class Recipe:
                 )
             network = NativeNetwork(network)
         if self.loss is not None:
+            if isinstance(self.loss, type) or not callable(self.loss):
+                given = self.loss.__name__ if isinstance(self.loss, type) else repr(self.loss)
+                do = "give a function of the network's outputs and the labels, or an instance: loss=MultiMarginLoss()"
+                raise DefinitionError("a recipe's loss", f"{given} is no function", do)
             if not isinstance(network, NativeNetwork):
                 do = "use network.with_loss(...), or a native network of PyTorch or JAX"
                 raise DefinitionError(
@@ -117,6 +127,16 @@ class Recipe:
         # The dataclass is frozen.
         object.__setattr__(self, "network", network)
         object.__setattr__(self, "optimizer", optimizer)
+
+    def _refuse_foreign_parts(self) -> None:
+        for name, part, kind, do in (
+            ("sampler", self.sampler, Sampler, "give one of levelbench.training.samplers, such as Shuffled(64)"),
+            ("schedule", self.schedule, Schedule, _SCHEDULE),
+            *(("augment", each, Augmentation, _AUGMENT) for each in self.augment),
+        ):
+            if not isinstance(part, kind):
+                found = f"it is {part.__name__}" if isinstance(part, type) else f"it is of type {type(part).__name__}"
+                raise DefinitionError(f"a recipe's {name}", found, do)
 
     def onnx_network(self, purpose: str) -> Network:
         """The network if it consists of ONNX operators; ``UnsupportedError`` naming ``purpose`` otherwise."""

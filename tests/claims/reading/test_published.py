@@ -132,7 +132,7 @@ def test_a_figure_and_what_it_is_of_are_from_one_cell(page):
 
 def test_a_table_whose_rows_are_figures_is_not_read_by_its_first_column_of_figures(page):
     text = "| | PyTorch | JAX |\n|---|---|---|\n| training time | 3.2 s | 2.1 s |\n"
-    with pytest.raises(UsageError, match="none states a time"):
+    with pytest.raises(UsageError, match="no table of it states a time"):
         read_published(page(text))
 
 
@@ -258,7 +258,7 @@ def test_a_table_in_a_block_of_code_is_no_claim(page):
 
 
 def test_a_page_without_figures_says_what_was_looked_for(page):
-    with pytest.raises(UsageError, match="of its 1 tables, none states a time with its unit"):
+    with pytest.raises(UsageError, match="no table of it states a time with its unit"):
         read(page("| option | meaning |\n|---|---|\n| -n | runs |\n"))
 
 
@@ -273,3 +273,10 @@ def test_any_text_is_read_or_refused(tmp_path_factory, text, suffix):
     for each in found:
         tomllib.loads(each.toml())
     read_published(path)
+
+
+def test_a_pdf_is_refused_with_a_way_to_its_text(tmp_path):
+    path = tmp_path / "paper.pdf"
+    path.write_bytes(b"%PDF-1.5\n1 0 obj\n")
+    with pytest.raises(UsageError, match=r"it is a PDF, which is not read[\s\S]*pdftotext"):
+        read(path)

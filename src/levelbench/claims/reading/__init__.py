@@ -181,6 +181,9 @@ def kind_of(path: Path) -> Kind:
         return "timings"
     if head.lstrip()[:1] == b"{" or path.suffix == ".json":
         return "submission"
+    if head.startswith(b"%PDF"):
+        do = "give its tables as text, CSV or HTML (pdftotext -layout), or levelbench lint --template for a claim.toml"
+        raise UsageError(f"levelbench lint {path}", "it is a PDF, which is not read", do)
     found = "it is not a claim.toml, a record, a submission or an MLPerf log"
     raise UsageError(f"levelbench lint {path}", found, write_down(head.decode("utf-8", "replace")))
 

@@ -115,12 +115,10 @@ def propose(path: Path) -> list[ProposedClaim]:
     tables = list(_tables(path, text))
     found = [made for table in tables if (made := _proposal(table, str(path)))]
     if not found:
-        seen = f"of its {len(tables)} tables, none" if tables else "it has no table, so none"
-        raise UsageError(
-            f"levelbench lint {path}",
-            f"{seen} states a time with its unit, a cost, a quality or a ratio",
-            write_down("" if tables else text),
+        seen = (
+            "no table of it states a time with its unit, a cost, a quality or a ratio" if tables else "it has no table"
         )
+        raise UsageError(f"levelbench lint {path}", seen, write_down("" if tables else text))
     return found
 
 
