@@ -134,3 +134,24 @@ def test_a_board_with_one_system_says_so(call, board):
     code, _, err = call("analyze", "scaling", board)
     assert code == 2
     assert "no author has one model on two numbers of accelerators: there are 1" in " ".join(err.split())
+
+
+@needs_matplotlib
+def test_each_of_several_scalings_has_a_figure_of_its_own(call, board, tmp_path):
+    for count in (1, 4):
+        entry = json.loads((board / "train" / f"v{count}.json").read_text()) | {"model": "ResNet18"}
+        (board / "train" / f"w{count}.json").write_text(json.dumps(entry | {"logFilename": f"w{count}.tsv"}))
+        (board / "train" / f"w{count}.tsv").write_text((board / "train" / f"v{count}.tsv").read_text())
+    code, out, _ = call("analyze", "scaling", board, "--plot", tmp_path / "s.svg", "--json")
+    assert code == 0
+    assert [path.name for path in sorted(tmp_path.glob("s*.svg"))] == ["s-1.svg", "s-2.svg"]
+    assert json.loads(out)["plot_2"].endswith("s-2.svg")
+
+
+def test_labels_have_no_settings_because_of_other_runs_that_are_not_shown(call, scaled):
+    other = msgspec.structs.replace(specification(), settings={**specification().settings, "lr": 0.7})
+    for seed in range(3):
+        write_run(scaled, other, seed, f"9999000{seed}", REACHES, 4.0, minute=20 + seed)
+    _, out, _ = call("analyze", "scaling", "--store", scaled, "--json")
+    (found,) = json.loads(out)["scalings"]
+    assert [point["label"] for point in found["points"]] == [f"digits[ranks={count}]" for count in (1, 2, 4)]

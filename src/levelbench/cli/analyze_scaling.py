@@ -24,7 +24,11 @@ _CANNOT_TELL = 4
 @click.option("--task", help="Task of a leaderboard that has several.")
 @shared.view_options
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Draw the efficiencies to this .svg or .png file; several scalings to FILE-1.png, ...",
+)
 @shared.table_options
 @shared.store_option
 @shared.answer_options
@@ -66,19 +70,16 @@ def scaling_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **given
             for table in scaling_tables(each)
         }
         written = shared.write_tables(given, tables, [*answers, *lines], title="Scaling", csv=csv)
-        if given["plot"] is not None and len(found) == 1:
-            (one,) = found
-            written["plot"] = str(write_scaling(one.title, one.points, (), given["plot"], one.laws))
+        for at, each in enumerate(found if given["plot"] is not None else ()):
+            path = given["plot"] if len(found) == 1 else given["plot"].with_stem(f"{given['plot'].stem}-{at + 1}")
+            name = "plot" if len(found) == 1 else f"plot_{at + 1}"
+            written[name] = str(write_scaling(each.title, each.points, (), path, each.laws))
         return written
 
     def view() -> dict[str, Any]:
         return {"scalings": [scaling_json(each) for each in found], "lines": lines}
 
     shared.present(tables, lines, view, write, answer=answers, as_json=as_json)
-    if given["plot"] is not None and len(found) != 1:
-        of = ", ".join(point.label for point in found[0].points)
-        do = f"name one's runs, or give a board with its entries alone, such as {of}"
-        raise UsageError(f"--plot {given['plot']}", f"there are {len(found)} scalings, and a figure has one", do)
     return 0 if any(len(law.counts) > 1 for each in found for law in each.laws) else _CANNOT_TELL
 
 

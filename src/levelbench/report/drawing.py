@@ -11,7 +11,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from matplotlib.text import Text as Words
     from matplotlib.transforms import Bbox
 
+    from levelbench.measure.statistics import Interval
+
 __all__ = [
     "ENDINGS",
     "INK",
     "MARKERS",
     "RULE",
     "Spot",
+    "bars_said",
     "check_ending",
     "draw",
     "picture",
@@ -222,6 +225,16 @@ def plain_axes(axes: Axes, grid: str = "both") -> None:
     """Axes without a box, with thin lines along ``grid`` (``x``, ``y`` or ``both``)."""
     axes.grid(True, axis=grid, which="major", linewidth=0.5, color=RULE)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def bars_said(known: Iterable[Interval | None]) -> str:
+    """What the bars of a figure are: of which level, the range of few values, or that there are none."""
+    several = list(known)
+    levels = sorted({f"{each.level * 100:g} % intervals" for each in several if each and not each.is_range})
+    ranges = ["lowest and highest of few runs"] * any(each is not None and each.is_range for each in several)
+    if not (levels or ranges):
+        return "no intervals"
+    return f"bars{', where known' * any(each is None for each in several)}: {', '.join([*levels, *ranges])}"
 
 
 def time_unit(axis: PlotAxis, seconds: list[float]) -> Unit:
