@@ -170,7 +170,8 @@ class Spot:
 def spots_around(at: tuple[float, float]) -> list[Spot]:
     """Places around a point, the nearest first."""
     ways = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7))
-    return [Spot(at, (x * by, y * by)) for by in (5, 12, 22, 34, 50) for x, y in ways]
+    ways += tuple((x, y) for x in (0.4, -0.4, 0.9, -0.9) for y in (0.9 if abs(x) < 0.5 else 0.4, -0.9, -0.4))
+    return [Spot(at, (x * by, y * by)) for by in (5, 12, 22, 34, 50, 70) for x, y in ways]
 
 
 _FAR = 10
@@ -185,7 +186,8 @@ def place_label(axes: Axes, text: str, spots: Sequence[Spot], taken: list[Bbox],
     from matplotlib.transforms import Bbox
 
     pixels = axes.figure.dpi / 72
-    inside = axes.get_window_extent()
+    # With some room: a label that touches the edge looks cut.
+    inside = axes.get_window_extent().padded(-3 * pixels)
     draft = axes.annotate(text, spots[0].at, **style)
     size = draft.get_window_extent()
     draft.remove()
