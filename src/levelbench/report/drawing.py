@@ -169,7 +169,16 @@ class Spot:
 
 def spots_around(at: tuple[float, float]) -> list[Spot]:
     """Places around a point, the nearest first."""
-    ways = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7))
+    ways: tuple[tuple[float, float], ...] = (
+        (1, 0),
+        (-1, 0),
+        (0, 1),
+        (0, -1),
+        (0.7, 0.7),
+        (-0.7, 0.7),
+        (0.7, -0.7),
+        (-0.7, -0.7),
+    )
     ways += tuple((x, y) for x in (0.4, -0.4, 0.9, -0.9) for y in (0.9 if abs(x) < 0.5 else 0.4, -0.9, -0.4))
     return [Spot(at, (x * by, y * by)) for by in (5, 12, 22, 34, 50, 70) for x, y in ways]
 
