@@ -169,17 +169,8 @@ class Spot:
 
 def spots_around(at: tuple[float, float]) -> list[Spot]:
     """Places around a point, the nearest first."""
-    ways: tuple[tuple[float, float], ...] = (
-        (1, 0),
-        (-1, 0),
-        (0, 1),
-        (0, -1),
-        (0.7, 0.7),
-        (-0.7, 0.7),
-        (0.7, -0.7),
-        (-0.7, -0.7),
-    )
-    ways += tuple((x, y) for x in (0.4, -0.4, 0.9, -0.9) for y in (0.9 if abs(x) < 0.5 else 0.4, -0.9, -0.4))
+    angles = [0, 180, 90, 270, 45, 135, 315, 225, *(22.5 + 45 * step for step in range(8))]
+    ways = [(round(math.cos(math.radians(each)), 1), round(math.sin(math.radians(each)), 1)) for each in angles]
     return [Spot(at, (x * by, y * by)) for by in (5, 12, 22, 34, 50, 70) for x, y in ways]
 
 
