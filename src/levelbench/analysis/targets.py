@@ -333,7 +333,8 @@ def check_evaluations(count: int, every: str, epochs: float) -> None:
         raise UsageError(
             f"a target from curves of {epochs:g} epochs, evaluated every {every}",
             f"that is {count} evaluation{'s' * (count != 1)}, but finding a knee takes at least {LEAST_EVALUATIONS}",
-            "train longer (--epochs, or [epochs=...] for a schedule of fixed length) or evaluate more often (--every)",
+            "train longer (--epochs, or [epochs=...] for a schedule of fixed length) or evaluate more often (--every), "
+            f"at least once in {epochs / LEAST_EVALUATIONS:.3g} epochs",
         )
 
 
