@@ -104,6 +104,23 @@ def test_a_process_alone_with_all_cores_is_no_better_base_than_one_with_one(poin
     assert two.to_accuracy.value == pytest.approx(1.0)
 
 
+def test_no_efficiency_is_claimed_of_runs_with_different_numbers_of_threads(point):
+    (group, records), (other, more) = point(2, [4.0, 4.1], threads=1), point(2, [4.0, 4.1], threads=2)
+    mixed = dataclasses.replace(group, runs=(group.runs[0], other.runs[1])), [records[0], more[1]]
+    study = found(point(1, [4.0, 4.1], threads=1), mixed)
+    assert study.points[1].threads_said == "1 or 2"
+    assert study.points[1].to_accuracy.value is None
+    assert "1 or 2 threads each" in study.points[1].per_epoch.reason
+    assert study.laws[0].counts == (1,)
+    assert study.answers == ()
+
+
+def test_a_ratio_without_an_interval_is_said_to_have_none(point):
+    (said,) = found(point(1, [4.0]), point(2, [2.0])).answers
+    assert said.startswith("digits[ranks=2] takes 0.5 times as long to the target as digits[ranks=1]")
+    assert said.endswith("(no interval: one run has no spread)")
+
+
 def test_no_efficiency_is_claimed_where_ranks_say_that_they_share_cores(point):
     result = found(point(1, [4.0, 4.0]), point(4, [4.0, 4.0], crowded=True))
     assert result.points[1].to_accuracy.value is None

@@ -120,6 +120,12 @@ def test_runs_that_get_slower_show_a_drift(study):
     assert part(found, "order").slope.interval.low > 0
 
 
+def test_runs_that_vary_too_much_to_show_a_drift_say_so_in_words(study):
+    order = part(stability(study([2.0, 900.0, 3.0])), "order")
+    assert order.slope is None
+    assert order.reason == "the runs are too few to show a drift"
+
+
 def test_one_session_and_no_repeated_seed_say_what_to_run(study):
     found = stability(study([2.0, 2.2, 1.9, 2.1]))
     assert "run the same seeds into another --store" in part(found, "seed").reason

@@ -102,6 +102,13 @@ def test_a_shorter_interval_than_that_of_the_curves_is_not_proposed():
     assert "cannot show a shorter interval" in found.reason
 
 
+def test_a_shorter_interval_to_evaluate_at_is_named():
+    # Ten steps of a millisecond: half a millisecond is a twentieth of their time.
+    assert '(--every "10 steps")' in propose_cadence([record([0.5] * 10, evaluation_ms=0.5)]).reason
+    coarse = [record([0.1] + [0.9] * 9, seed) for seed in range(10)]
+    assert '(--every "25 steps")' in tune(coarse).target.reason
+
+
 def test_a_longer_interval_than_the_curves_can_confirm_is_not_proposed():
     # Three epochs would be cheap enough, but the curves end after four: no second evaluation could confirm it.
     found = propose_cadence([record([0.1, 0.9, 0.9, 0.9], evaluation_ms=12.0)])

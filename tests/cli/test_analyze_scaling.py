@@ -8,8 +8,6 @@ import pytest
 from tests.cli.conftest import REACHES, specification, write_run
 from tests.report.pages import needs_matplotlib
 
-from levelbench.cli.analyze_scaling import accelerators_of
-from levelbench.competition.entries import Hardware
 from levelbench.records import Distribution
 
 STEP_MS = {1: 4.0, 2: 2.4, 4: 1.6}
@@ -122,6 +120,14 @@ def test_entries_of_one_author_scale_over_accelerators(call, board):
     assert found["laws"][0]["unit"] == "accelerator"
 
 
+def test_accelerators_of_several_nodes_all_count(call, board):
+    at = board / "train" / "v4.json"
+    at.write_text(json.dumps(json.loads(at.read_text()) | {"hardware": "16 nodes with 8 x V100 each"}))
+    _, out, _ = call("analyze", "scaling", board, "--json")
+    (found,) = json.loads(out)["scalings"]
+    assert [point["ranks"] for point in found["points"]] == [1, 128]
+
+
 def test_a_board_with_one_system_says_so(call, board):
     for each in ("v4.json", "v4.tsv"):
         (board / "train" / each).unlink()
@@ -130,30 +136,22 @@ def test_a_board_with_one_system_says_so(call, board):
     assert "no author has one model on two numbers of accelerators: there are 1" in " ".join(err.split())
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("Baidu Cloud Tesla 8*V100-16GB/448 GB/96 CPU", 8),
-        ("Baidu Cloud Tesla V100*1-16GB/56 GB/12 CPU", 1),
-        ("IBM AC922 + 4 * Nvidia Tesla V100 (NCSA HAL)", 4),
-        ("Tesla V100 * 8 GPU / 32 GB / 40 CPU", 8),
-        ("Lambda GPU Cloud - 4x GTX 1080 Ti", 4),
-        ("1 K80 / 61 GB / 4 CPU (Amazon EC2 [p2.xlarge])", 1),
-        ("V100 (AWS p3.2xlarge)", 1),
-        ("60 GB / 16 CPU (Google Cloud [n1-standard-16])", None),
-        ("p3.16xlarge", 8),
-        ("tpu-v3-2048", 1024),
-        ("one fast machine", None),
-    ],
-)
-def test_accelerators_are_counted_in_the_words_of_dawnbench(text, count):
-    assert accelerators_of(Hardware(text)) == count
+@needs_matplotlib
+def test_each_of_several_scalings_has_a_figure_of_its_own(call, board, tmp_path):
+    for count in (1, 4):
+        entry = json.loads((board / "train" / f"v{count}.json").read_text()) | {"model": "ResNet18"}
+        (board / "train" / f"w{count}.json").write_text(json.dumps(entry | {"logFilename": f"w{count}.tsv"}))
+        (board / "train" / f"w{count}.tsv").write_text((board / "train" / f"v{count}.tsv").read_text())
+    code, out, _ = call("analyze", "scaling", board, "--plot", tmp_path / "s.svg", "--json")
+    assert code == 0
+    assert [path.name for path in sorted(tmp_path.glob("s*.svg"))] == ["s-1.svg", "s-2.svg"]
+    assert json.loads(out)["plot_2"].endswith("s-2.svg")
 
 
-def test_a_stated_number_of_accelerators_wins():
-    assert accelerators_of(Hardware("8 V100", accelerators=16)) == 16
-
-
-def test_a_description_is_that_of_a_node_if_the_number_of_accelerators_is_not_stated():
-    assert accelerators_of(Hardware("8 V100", nodes=2)) == 16
-    assert accelerators_of(Hardware("DGX-1", nodes=8, accelerators=64)) == 64
+def test_labels_have_no_settings_because_of_other_runs_that_are_not_shown(call, scaled):
+    other = msgspec.structs.replace(specification(), settings={**specification().settings, "lr": 0.7})
+    for seed in range(3):
+        write_run(scaled, other, seed, f"9999000{seed}", REACHES, 4.0, minute=20 + seed)
+    _, out, _ = call("analyze", "scaling", "--store", scaled, "--json")
+    (found,) = json.loads(out)["scalings"]
+    assert [point["label"] for point in found["points"]] == [f"digits[ranks={count}]" for count in (1, 2, 4)]

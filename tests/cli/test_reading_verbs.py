@@ -351,7 +351,7 @@ def test_the_price_of_one_side_is_said_to_be_its_own_and_that_of_the_other_to_be
     assert "cost: not compared, as no price of digits[framework=numpy] was given (--price RUNS=PRICE)" in out
     call("report", *SIDES, "--store", store, *one, "-o", tmp_path / "r.html", "--markdown", tmp_path / "r.md")
     text = (tmp_path / "r.md").read_text().replace("\\", "")
-    assert "cost: time to accuracy alone at 1 for digits[framework=torch] USD an hour" in text
+    assert "cost: time to accuracy alone at 1 USD an hour for digits[framework=torch]" in text
     assert "no price of its system was given (--price RUNS=PRICE)" in text
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from levelbench.analysis.scaling import fit_scaling
+from levelbench.analysis.scaling import BASE, fit_scaling
 from levelbench.measure.statistics import estimate, wilson
 from levelbench.records.ranks import Teamwork
 from levelbench.report.distributed import (
@@ -36,6 +36,7 @@ def point(ranks, per_epoch, teamwork=(TEAM,)):
         label=f"digits[ranks={ranks}]",
         ranks=ranks,
         threads=1,
+        several_threads=(),
         crowded=per_epoch.value is None,
         scheme="all-reduce" if ranks > 1 else "",
         n=3,
@@ -53,7 +54,7 @@ def point(ranks, per_epoch, teamwork=(TEAM,)):
 
 
 POINTS = [
-    point(1, Efficiency(1.0)),
+    point(1, Efficiency(1.0, reason=BASE)),
     point(2, Efficiency(0.8, 0.7, 0.9)),
     point(4, Efficiency(None, reason="threads outnumbered cores")),
 ]
@@ -113,7 +114,7 @@ def test_the_figure_is_drawn_with_and_without_predictions(tmp_path, predicted):
     path = write_scaling("Scaling of digits", POINTS, predicted, tmp_path / "scaling.svg")
     text = path.read_text()
     assert text.startswith("<?xml")
-    assert "a point, bars: 95 % intervals)" in text
+    assert "a point; bars: 95 % intervals)" in text
 
 
 def test_the_line_of_perfect_scaling_looks_like_no_law():
@@ -148,3 +149,34 @@ def test_no_serial_share_is_above_the_whole_time(times, shown):
     else:
         assert (cell.value, cell.high) == (shown, 1.0)
         assert cell.low < 1
+
+
+def test_no_bars_are_named_where_no_efficiency_has_an_interval(tmp_path):
+    pytest.importorskip("matplotlib")
+    bare = [POINTS[0], point(2, Efficiency(0.8, reason="not interleaved"))]
+    text = write_scaling("Scaling of digits", bare, (), tmp_path / "scaling.svg").read_text()
+    assert "a point; no intervals)" in text
+    assert "95 % intervals" not in text
+
+
+def test_an_efficiency_without_an_interval_says_so_and_its_base_does_not():
+    table = scaling_table("t", [POINTS[0], point(2, Efficiency(0.8, reason="not interleaved"))])
+    assert cell(table, 0, "efficiency_per_epoch") == Number(1.0)
+    assert cell(table, 1, "efficiency_per_epoch") == Number(0.8, remark="(no interval)")
+
+
+def test_an_interval_beyond_the_axis_ends_in_an_arrow():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    draw_efficiencies(axes, [POINTS[0], point(2, Efficiency(0.8, 0.01, 90.0))], (), ["blue"], "black")
+    assert axes.get_ylim()[1] < 3
+    assert "^" in {line.get_marker() for line in axes.lines}
+
+
+def test_a_law_by_which_more_ranks_are_slower_has_no_greatest_speed_up():
+    times = {1: [4.0, 4.1, 4.05], 2: [8.0, 8.1, 8.2], 4: [20.0, 20.5, 21.0]}
+    text = to_text(laws_table([fit_scaling("epoch", times)]))
+    assert "none: more are slower" in " ".join(text.split())
+    assert "[1, 1]" not in text

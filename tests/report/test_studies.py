@@ -178,6 +178,18 @@ def test_the_figure_of_a_composition_has_its_number_of_runs_and_level(tmp_path):
 
 
 @needs_matplotlib
+def test_the_figure_of_a_composition_without_intervals_says_so(tmp_path):
+    found = composed()
+    bare = dataclasses.replace(found.together, low=None, high=None)
+    alone = tuple(
+        dataclasses.replace(each, verdict=dataclasses.replace(each.verdict, low=None, high=None))
+        for each in found.alone
+    )
+    path = write_composition(dataclasses.replace(found, alone=alone, together=bare), tmp_path / "c.svg")
+    assert "n = 5 per arm; no intervals" in path.read_text()
+
+
+@needs_matplotlib
 def test_a_factor_without_a_speed_up_is_named_in_the_figure(tmp_path):
     found = composed()
     first = found.alone[0]

@@ -114,7 +114,7 @@ def test_severities_of_shifts_that_make_the_same_image_are_one():
 
     shift = CORRUPTIONS["shift"]
     assert (distinct(8), distinct(32), distinct(100)) == ([1], [1, 2, 3, 5], [1, 2, 3, 4, 5])
-    assert shift.words(5, (5, 1, 8, 8)) == "shifted by 1 pixel (18% of the side, in whole pixels)"
+    assert shift.words(5, (5, 1, 8, 8)) == "shifted by 1 pixel (12.5 % of the side)"
     assert CORRUPTIONS["blur"].same_as(4, (5, 1, 8, 8)) == 4
 
 

@@ -40,8 +40,8 @@ from levelbench.records.caveats import ended
 from levelbench.records.ranks import Teamwork, straggler_lines, teamwork
 from levelbench.records.selection import format_item
 
-__all__ = ["CROWDED", "Efficiency", "EntryRuns", "ScaledPoint", "Scaling", "ScalingLaws", "against", "fit_scaling"]
-__all__ += ["scaling", "scaling_of_entries", "threads_of"]
+__all__ = ["BASE", "CROWDED", "Efficiency", "EntryRuns", "ScaledPoint", "Scaling", "ScalingLaws", "against"]
+__all__ += ["fit_scaling", "scaling", "scaling_of_entries", "threads_of"]
 
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 _BOUNDS = {
@@ -53,6 +53,8 @@ _BOUNDS = {
 _EXACT, _MISFIT = 1e-5, 0.01
 CROWDED = "threads outnumbered cores"
 """Why no efficiency is claimed."""
+BASE = "the base of the others"
+"""Why an efficiency of 1 has no interval."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,15 @@ class ScaledPoint:
     crowded: bool
     """Whether threads outnumbered cores: no efficiency is claimed then."""
     threads: int
-    """Of each rank, as its framework reports."""
+    """Of each rank, as its framework reports; the most if runs differ."""
     level: float = 0.95
+    several_threads: tuple[int, ...] = ()
+    """The numbers of threads if runs of the point differ in them: no efficiency is claimed then."""
+
+    @property
+    def threads_said(self) -> str:
+        """Such as "2", or "1 or 2" if runs differ."""
+        return " or ".join(map(str, self.several_threads)) or str(self.threads)
 
     def team(self, name: str) -> Estimate | None:
         """A figure of :class:`Teamwork` over the runs."""
@@ -210,7 +219,7 @@ def scaling_of_entries(title: str, entries: Sequence[EntryRuns], level: float = 
     def efficiency(name: str, entry: EntryRuns) -> Efficiency:
         before, after = getattr(base, name), getattr(entry, name)
         if entry is base:
-            return Efficiency(1.0, reason="the base of the others")
+            return Efficiency(1.0, reason=BASE)
         if name == "times_s" and (entry.given_up_s or base.given_up_s):
             return Efficiency(None, reason="runs missed the target")
         return _ratio(before, after, base.count / entry.count, "", level)
@@ -368,7 +377,11 @@ def _laws_of_groups(
     ordered: Sequence[RunGroup], points: Sequence[ScaledPoint], records: Mapping[str, Record], level: float
 ) -> tuple[ScalingLaws, ...]:
     """Two for each scheme, over its points and the single process, without those that were crowded."""
-    own = [(group, point) for group, point in zip(ordered, points, strict=True) if not point.crowded]
+    own = [
+        (group, point)
+        for group, point in zip(ordered, points, strict=True)
+        if not point.crowded and not point.several_threads
+    ]
     # More threads per rank are more cores: the laws count cores then.
     threads = {point.threads for _, point in own}
     unit = "rank" if len(threads) < 2 else "core"
@@ -396,7 +409,7 @@ def _base_line(points: Sequence[ScaledPoint], unit: str) -> str:
     base = points[0]
     words = [f"{base.ranks} {unit}{'s' * (base.ranks > 1)}"]
     if base.threads > 1:
-        words.append(f"{base.threads} threads each")
+        words.append(f"{base.threads_said} threads each")
     said = [
         f"{estimate_.value:.4g} s {what}"
         for what, estimate_ in (("to accuracy", base.time_to_accuracy_s), ("an epoch", base.epoch_s))
@@ -412,16 +425,19 @@ def _answer(base: ScaledPoint, point: ScaledPoint) -> str:
         return ""
     more = point.ranks * point.threads / (base.ranks * base.threads)
     times = f"{1 / (found.value * more):.3g}"
-    low, high = (1 / (each * more) if each else None for each in (found.high, found.low))
-    if low is not None and high is not None:
-        times += f" [{low:.3g}, {high:.3g}]"
-    if high is not None and high < 1:
+    if found.low is None or found.high is None:
+        return f"{point.label} takes {times} times as long to the target as {base.label} (no interval: {found.reason})"
+    low, high = (1 / (each * more) if each else math.inf for each in (found.high, found.low))
+    if high < 1:
         answer = "sooner than"
-    elif low is not None and low > 1:
+    elif low > 1:
         answer = "later than"
     else:
         answer = "neither clearly sooner nor clearly later than"
-    return f"{point.label} reaches the target {answer} {base.label}: it takes {times} times as long"
+    return (
+        f"{point.label} reaches the target {answer} {base.label}: it takes {times} [{low:.3g}, {high:.3g}] times as "
+        "long"
+    )
 
 
 def against(base: RunGroup, group: RunGroup) -> list[str]:
@@ -477,8 +493,17 @@ def _short_names(groups: Sequence[RunGroup]) -> dict[str, str]:
 
 
 def threads_of(group: RunGroup) -> int:
-    """Of each process, as its framework reports; 1 if none does."""
-    return max((int(run.environment.get("framework", {}).get("threads") or 1) for run in group.runs), default=1)
+    """Of each process, as its framework reports; 1 if none does, the most if runs differ."""
+    return max(_thread_counts(group), default=1)
+
+
+def _thread_counts(group: RunGroup) -> list[int]:
+    return sorted({int(run.environment.get("framework", {}).get("threads") or 1) for run in group.runs})
+
+
+def _several_threads(group: RunGroup) -> tuple[int, ...]:
+    counts = _thread_counts(group)
+    return tuple(counts) if len(counts) > 1 else ()
 
 
 def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
@@ -520,6 +545,7 @@ def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level
         crowded=crowded,
         threads=threads_of(group),
         level=level,
+        several_threads=_several_threads(group),
     )
 
 
@@ -558,11 +584,17 @@ def _efficiency(
 ) -> Efficiency:
     """Speed-up over the increase in cores: (t_base · c_base) / (t · c)."""
     if group is base:
-        return Efficiency(1.0, reason="the base of the others")
+        return Efficiency(1.0, reason=BASE)
     if crowded:
         return Efficiency(None, reason=CROWDED)
     if not before or not after:
         return Efficiency(None, reason="no run has finished")
+    for each in (base, group):
+        if counts := _several_threads(each):
+            said = " or ".join(map(str, counts))
+            return Efficiency(
+                None, reason=f"runs of {each.label} have {said} threads each, so cores are not comparable"
+            )
     more = _ranks(base) * threads_of(base) / (_ranks(group) * threads_of(group))
     return _ratio(before, after, more, NOT_INTERLEAVED if _apart(base, group) else "", level)
 

@@ -48,6 +48,8 @@ __all__ = ["EFFECTS", "BestOf", "Needed", "SpreadPart", "Stability", "by_machine
 EFFECTS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """The claims of which the number of runs is given."""
 _CHOICES = (2, 3, 5, 10, 20)
+_UNKNOWN_DRIFT = 1.0
+"""Change of the log from run to run: an interval beyond it on both sides says nothing."""
 _MOST_RUNS = 1000
 """Components are computed from the earliest runs where there are more."""
 _ONE, _FEW = 1, 3
@@ -286,6 +288,8 @@ def _of_factors(runs: Sequence[RunSummary], level: float) -> list[SpreadPart]:
         ends = (math.sqrt(each.ratio.low), math.sqrt(each.ratio.high))
         parts.append(SpreadPart(each.factor, math.sqrt(each.variance), ratio=Interval(*ends, level, each.ratio.method)))
     slope = found.slopes.get("order")
+    if slope and slope.interval and slope.interval.low < -_UNKNOWN_DRIFT and slope.interval.high > _UNKNOWN_DRIFT:
+        slope = None
     parts.append(SpreadPart("order", slope=slope, reason="" if slope else "the runs are too few to show a drift"))
     if found.rest is not None and any(part.ratio is not None for part in parts):
         parts.append(SpreadPart("run to run", math.sqrt(found.rest)))

@@ -46,6 +46,9 @@ FLAT = 3.0
 LARGEST_CV = 0.25
 LEAST_BEND = 0.1
 SHOWN_BEFORE_KNEE = 5
+_TOO_COARSE = "no knee: it lies before the second evaluation; evaluate more often"
+_FINER = 4
+"""How many times as often to evaluate then."""
 
 _Curve = np.ndarray[tuple[int], np.dtype[np.float64]]
 _Curves = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -198,7 +201,7 @@ def kneedle(x: _Curve, best: _Curve) -> int | str:
     if bend[knee] < LEAST_BEND:
         return "no knee: the curves are still climbing at their end; train longer"
     if knee == 1:
-        return "no knee: it lies before the second evaluation; evaluate more often"
+        return _TOO_COARSE
     return knee
 
 
@@ -330,7 +333,8 @@ def check_evaluations(count: int, every: str, epochs: float) -> None:
         raise UsageError(
             f"a target from curves of {epochs:g} epochs, evaluated every {every}",
             f"that is {count} evaluation{'s' * (count != 1)}, but finding a knee takes at least {LEAST_EVALUATIONS}",
-            "train longer (--epochs, or [epochs=...] for a schedule of fixed length) or evaluate more often (--every)",
+            "train longer (--epochs, or [epochs=...] for a schedule of fixed length) or evaluate more often (--every), "
+            f"at least once in {epochs / LEAST_EVALUATIONS:.3g} epochs",
         )
 
 
@@ -351,6 +355,9 @@ def tune(
     epochs = [each.epoch for each in records[0].evaluations[:length]]
     proposal = propose_target(curves, epochs, direction=target.direction, step=step)
     final = float(np.median(curves[-1]))
+    if proposal.reason == _TOO_COARSE and (shorter := _steps_between(records[0]) // _FINER):
+        every = _interval_text(shorter, _costs(records)[2])
+        proposal = replace(proposal, reason=f'{_TOO_COARSE} (--every "{every}")')
     if proposal.target is None:
         return TaskProposal(proposal, None, None, target.metric, target.split, final)
     cadence = propose_cadence(records, cost, proposal.target)
@@ -369,8 +376,7 @@ def propose_cadence(records: Sequence[Record], cost: float = COST, threshold: fl
     e / (e + k s).
     """
     evaluation_s, step_s, per_epoch = _costs(records)
-    first = records[0].evaluations
-    now = first[1].step - first[0].step if len(first) > 1 else first[0].step
+    now = _steps_between(records[0])
     target = records[0].header.specification.target
     aim = target.threshold if threshold is None else threshold
     length = min(len(record.evaluations) for record in records)
@@ -407,8 +413,17 @@ def propose_cadence(records: Sequence[Record], cost: float = COST, threshold: fl
         why = f"a longer interval leaves fewer than two evaluations of the curves ({length} each)"
         return replace(shown[-1], reason=f"{why}: train longer (--epochs)")
     if len(shown) == 1 and shown[0].cost < cost / 2 and now > 1:
-        return replace(shown[0], reason="the curves cannot show a shorter interval: evaluate them more often (--every)")
+        # As short as its cost allows, e / (e + k s).
+        least = min(now - 1, max(1, math.ceil(evaluation_s * (1 - cost) / (cost * step_s)))) if step_s > 0 else 1
+        every = _interval_text(least, per_epoch)
+        why = "the curves cannot show a shorter interval: evaluate them more often"
+        return replace(shown[0], reason=f'{why} (--every "{every}")')
     return shown[-1]
+
+
+def _steps_between(record: Record) -> int:
+    first = record.evaluations
+    return first[1].step - first[0].step if len(first) > 1 else first[0].step
 
 
 def _multiples(now: int, per_epoch: float, most: int) -> list[int]:

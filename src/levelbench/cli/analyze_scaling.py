@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +12,11 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.scaling import EntryRuns, Scaling
-    from levelbench.competition.entries import Hardware, Submission
+    from levelbench.competition.entries import Submission
 
-__all__ = ["accelerators_of", "scaling_verb"]
+__all__ = ["scaling_verb"]
 
 _CANNOT_TELL = 4
-_CHIP = r"(?:Nvidia |NVIDIA |Tesla |GeForce )*(?:GTX ?\d+ ?(?:Ti)?|[VPTAH]\d{2,3}|K80|TPU ?v\d|GPUs?)"
-_BEFORE = re.compile(rf"\b(\d{{1,5}}) ?(?:[x*×] ?)?{_CHIP}", re.IGNORECASE)
-_AFTER = re.compile(rf"{_CHIP} ?[x*×] ?(\d{{1,5}})\b", re.IGNORECASE)
-_ONE = re.compile(_CHIP)
 
 
 @click.command("scaling", short_help="Efficiency of more ranks or accelerators, and its laws.")
@@ -29,7 +24,11 @@ _ONE = re.compile(_CHIP)
 @click.option("--task", help="Task of a leaderboard that has several.")
 @shared.view_options
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Draw the efficiencies to this .svg or .png file; several scalings to FILE-1.png, ...",
+)
 @shared.table_options
 @shared.store_option
 @shared.answer_options
@@ -71,19 +70,16 @@ def scaling_verb(runs: tuple[str, ...], store_path: Path, as_json: bool, **given
             for table in scaling_tables(each)
         }
         written = shared.write_tables(given, tables, [*answers, *lines], title="Scaling", csv=csv)
-        if given["plot"] is not None and len(found) == 1:
-            (one,) = found
-            written["plot"] = str(write_scaling(one.title, one.points, (), given["plot"], one.laws))
+        for at, each in enumerate(found if given["plot"] is not None else ()):
+            path = given["plot"] if len(found) == 1 else given["plot"].with_stem(f"{given['plot'].stem}-{at + 1}")
+            name = "plot" if len(found) == 1 else f"plot_{at + 1}"
+            written[name] = str(write_scaling(each.title, each.points, (), path, each.laws))
         return written
 
     def view() -> dict[str, Any]:
         return {"scalings": [scaling_json(each) for each in found], "lines": lines}
 
     shared.present(tables, lines, view, write, answer=answers, as_json=as_json)
-    if given["plot"] is not None and len(found) != 1:
-        of = ", ".join(point.label for point in found[0].points)
-        do = f"name one's runs, or give a board with its entries alone, such as {of}"
-        raise UsageError(f"--plot {given['plot']}", f"there are {len(found)} scalings, and a figure has one", do)
     return 0 if any(len(law.counts) > 1 for each in found for law in each.laws) else _CANNOT_TELL
 
 
@@ -116,6 +112,7 @@ def _of_runs(words: tuple[str, ...], store_path: Path, given: dict[str, Any]) ->
 def _of_entries(entries: list[tuple[str, Submission]], given: dict[str, Any]) -> tuple[list[Scaling], list[str]]:
     """A scaling for each author, model and target with entries on two numbers of accelerators."""
     from levelbench.analysis.scaling import scaling_of_entries
+    from levelbench.claims.hardware import accelerators_in
 
     if given["clock"] is not None:
         raise UsageError("--clock with a board", "its entries have times on one clock only", "leave it out")
@@ -124,7 +121,8 @@ def _of_entries(entries: list[tuple[str, Submission]], given: dict[str, Any]) ->
     for name, entry in entries:
         if entry.mode != "training" or given["task"] not in (None, entry.task):
             continue
-        count = accelerators_of(entry.hardware)
+        system = entry.hardware
+        count = accelerators_in(system.description, system.accelerators, system.nodes)
         uncounted += count is None
         if count is not None:
             author = entry.author.organisation or entry.author.name or ""
@@ -168,23 +166,3 @@ def _runs_of(name: str, entry: Submission, count: int, threshold: float, rule: s
         if run.curve.epoch and run.curve.epoch[-1] > 0:
             epochs.append(float(run.curve.time_s[-1]) / run.curve.epoch[-1])
     return EntryRuns(name, count, tuple(times), tuple(epochs), tuple(missed))
-
-
-def accelerators_of(hardware: Hardware) -> int | None:
-    """How many accelerators the system has, as stated or, for DAWNBench's entries, in the words of its description.
-
-    "Tesla V100 * 4 GPU", "8*V100", "4x GTX 1080 Ti" and "V100" are read, and machines of the table of hardware
-    ("p3.16xlarge", "tpu-v3-2048"); ``None`` for others. A description is that of a node if ``nodes`` are stated.
-    """
-    from levelbench.claims.hardware import lookup
-
-    if hardware.accelerators is not None:
-        return hardware.accelerators
-    text, nodes = hardware.description, hardware.nodes or 1
-    # "V100*1-16GB" before "448 GB/96": a number after the chip is its count only after a cross.
-    if (found := _AFTER.search(text)) or (found := _BEFORE.search(text)):
-        return nodes * int(found[1]) or None
-    known = lookup(text)
-    if known is not None and known.count_stated and known.is_accelerator:
-        return nodes * round(known.units)
-    return nodes if _ONE.search(text) else None

@@ -268,7 +268,7 @@ def _peak(submission: Submission) -> tuple[float | None, str]:
     described = hardware.description
     if submission.submitted < _SECOND_TPU:
         described = _ONLY_TPU.sub("Cloud TPU v2-8", described)
-    found = lookup(described, hardware.accelerators or None)
+    found = lookup(described, hardware.accelerators or None, hardware.nodes)
     if found is None and hardware.accelerators and hardware.accelerator:
         found = lookup(f"{hardware.accelerators} x {hardware.accelerator}", hardware.accelerators)
     if found is None or not found.count_stated or not found.is_accelerator:
@@ -276,9 +276,7 @@ def _peak(submission: Submission) -> tuple[float | None, str]:
     # Nothing is trained in integers.
     whole = submission.mode == "inference"
     peaks = [peak for name, peak in found.peak_flops.items() if whole or not name.startswith("int")]
-    # A stated number of accelerators is that of the whole system, a description that of a node.
-    nodes = 1 if hardware.accelerators else hardware.nodes or 1
-    return (max(peaks) * nodes, f"{nodes * found.units:g} x {found.name}") if peaks else (None, "")
+    return (max(peaks), f"{found.units:g} x {found.name}") if peaks else (None, "")
 
 
 @cache

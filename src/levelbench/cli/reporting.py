@@ -350,17 +350,23 @@ def scalings_of(groups: Sequence[RunGroup], records: Sequence[Record], level: fl
     import msgspec
 
     from levelbench.analysis.scaling import scaling
+    from levelbench.records.summary import labels_of
 
     alike: dict[bytes, list[RunGroup]] = {}
     for group in groups:
         if group.n:
             alone = msgspec.structs.replace(group.specification, distribution=None)
             alike.setdefault(msgspec.json.encode(alone, order="sorted"), []).append(group)
-    return [
-        scaling(f"Scaling of {members[0].specification.task}", members, records, level)
+    several = [
+        members
         for members in alike.values()
         if len({each.specification.distribution and each.specification.distribution.ranks for each in members}) > 1
     ]
+    if len(several) == 1:
+        # Runs that were selected with these, but are not shown, make no label longer.
+        labels = labels_of([each.specification for each in several[0]], chosen=[each.chosen for each in several[0]])
+        several = [[dataclasses.replace(each, label=own) for each, own in zip(several[0], labels, strict=True)]]
+    return [scaling(f"Scaling of {members[0].specification.task}", members, records, level) for members in several]
 
 
 _OF_TEAMS = ("sent_bytes", "messages", "communicate_share", "waiting_share", "overlap", "imbalance")

@@ -284,7 +284,8 @@ def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar
     base, title = ("all but it", "lesion") if isinstance(found, Lesion) else ("none of them", str(found.kind))
     axes.set_xlabel(f"speed-up over {base} (time to accuracy)")
     n = min(len(cell.times) for cell in found.cells)
-    known = f"; intervals at {_level_alone(found) * 100:.4g} %" * any(bar.low is not None for bar in bars)
+    some = any(bar.low is not None for bar in bars)
+    known = f"; intervals at {_level_alone(found) * 100:.4g} %" if some else "; no intervals"
     below = f"n = {n} per arm{known}"
     axes.set_title(f"{clean(title + ': ' + ' x '.join(found.factors))}\n{below}", fontsize=10)
     plain_axes(axes, "x")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelbench.report.drawing import INK, draw, plain_axes, time_unit
+from levelbench.report.drawing import INK, bars_said, draw, plain_axes, time_unit
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import number
 from levelbench.report.tables import (
@@ -160,9 +160,9 @@ def _draw(figure: Canvas, found: BatchSizeStudy) -> None:
     _draw_points(right, found.points, "time_s", "time to accuracy")
     counts = sorted({point.group.n for point in found.points})
     runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    ranges = [_is_range(point.samples_per_s) for point in found.points]
-    bars = "lowest and highest" if all(ranges) else "intervals, of fewer than six lowest and highest"
-    said = f"n = {runs} runs a size; bars: {bars if any(ranges) else 'intervals'}; hollow: some missed the target"
+    values = (getattr(point, name) for point in found.points for name in ("samples", "samples_per_s", "time_s"))
+    bars = bars_said(value.interval for value in values if value is not None)
+    said = f"n = {runs} runs a size; {bars}; hollow: some missed the target"
     figure.suptitle(clean(f"{found.title}: {said}"), fontsize=9.5, x=0.01, ha="left")
 
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.analysis.scaling import BASE
 from levelbench.errors import UsageError
-from levelbench.measure.statistics import Estimate
+from levelbench.measure.statistics import Estimate, Interval
 from levelbench.records.ranks import teamwork
 from levelbench.records.reader import Record
 from levelbench.records.schema import Samples
-from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes, time_unit
+from levelbench.report.drawing import INK, MARKERS, bars_said, check_ending, draw, plain_axes, time_unit
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import BYTES, number
 from levelbench.report.tables import (
@@ -42,13 +43,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
     from levelbench.analysis.scaling import Efficiency, ScaledPoint, Scaling, ScalingLaws
-    from levelbench.measure.statistics import Interval
 
 __all__ = ["MessageCurve", "PredictedPoint", "divergence_table", "draw_efficiencies", "operations_table"]
 __all__ += ["laws_table", "predictions_table", "rank_tables", "ranks_table", "scaling_table", "scaling_tables"]
 __all__ += ["staleness_table", "teamwork_table", "typical", "write_communicators", "write_scaling"]
 
 _MOST_BINS = 12
+_ASIDE = 0.012
+"""How far bars at one number of ranks lie apart, as a share of the axis."""
 _NOTHING = "not recorded"
 _IDLE = "it does not train"
 _UNCOUNTED = "not counted: the framework itself sends"
@@ -250,7 +252,10 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
         points,
         (Column("point", "point"), lambda point: clean(point.label)),
         (Column("ranks", "ranks", ColumnKind.NUMBER), lambda point: point.ranks),
-        (Column("threads", "threads each", ColumnKind.NUMBER), lambda point: point.threads),
+        (
+            Column("threads", "threads each", ColumnKind.NUMBER),
+            lambda point: Text(point.threads_said) if point.several_threads else point.threads,
+        ),
         (Column("reached", "reached"), reached),
         (
             Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
@@ -258,7 +263,7 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
         ),
         (
             Column("efficiency_to_accuracy", "efficiency to accuracy", ColumnKind.SHARE),
-            lambda point: _efficiency(point.to_accuracy),
+            lambda point: _scaled(point.to_accuracy),
         ),
         (
             Column("epoch_s", "time per epoch", ColumnKind.TIME_S),
@@ -266,7 +271,7 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
         ),
         (
             Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
-            lambda point: _efficiency(point.per_epoch),
+            lambda point: _scaled(point.per_epoch),
         ),
         (
             Column("samples_to_target", "samples to target", ColumnKind.NUMBER),
@@ -274,6 +279,13 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
         ),
         notes=notes,
     )
+
+
+def _scaled(found: Efficiency) -> Cell:
+    """As measured: what has no interval says so, but the base, which is 1 by definition."""
+    cell = _efficiency(found)
+    bare = isinstance(cell, Number) and cell.low is None and found.reason != BASE
+    return replace(cell, remark="(no interval)") if isinstance(cell, Number) and bare else cell
 
 
 def _efficiency(found: Efficiency | _Efficiency) -> Cell:
@@ -290,8 +302,11 @@ def laws_table(laws: Sequence[ScalingLaws], level: float = 0.95) -> Table:
         counts = Text(", ".join(map(str, each.counts)))
         fitted: tuple[Cell, Cell, Cell] | None = None
         if each.serial is not None:
-            most = Number(each.most or 0.0, *_turned(each.serial_interval))
-            fitted = Number(each.base_s or 0.0), _share(each.serial, each.serial_interval, each.unit), most
+            share = _share(each.serial, each.serial_interval, each.unit)
+            most: Cell = Number(each.most or 0.0, *_turned(each.serial_interval))
+            if isinstance(share, Absent):
+                most = Text("none: more are slower")
+            fitted = Number(each.base_s or 0.0), share, most
         elif len(each.counts) > 1:
             none = Absent("no loss to fit")
             fitted = none, none, none
@@ -450,17 +465,28 @@ def write_scaling(
     check_ending(path)
 
     def onto(figure: Canvas) -> None:
-        axes = figure.add_subplot(title=title)
+        axes = figure.add_subplot()
+        figure.suptitle(title)
         draw_efficiencies(axes, points, predicted, [colour for colour, *_ in SERIES], INK)
         _draw_laws(axes, laws)
         counts = sorted({point.n for point in points})
         if counts:
             n = f"n = {counts[0]}" + f" to {counts[-1]}" * (len(counts) > 1)
-            bars = f", bars: {points[0].level * 100:g} % intervals" * (counts[-1] > 1)
-            axes.set_xlabel(f"{axes.get_xlabel()} ({n} a point{bars})")
+            axes.set_xlabel(f"{axes.get_xlabel()} ({n} a point; {_bars(points)})")
         plain_axes(axes)
 
     return draw(path, title, (7.0, 4.2), onto)
+
+
+def _bars(points: Sequence[ScaledPoint]) -> str:
+    """What the bars are, of all efficiencies but the base's, which needs none."""
+    shown = [found for point in points for found in (point.per_epoch, point.to_accuracy) if found.reason != BASE]
+    level = points[0].level
+    return bars_said(
+        None if each.low is None or each.high is None else Interval(each.low, each.high, level, "")
+        for each in shown
+        if each.value is not None
+    )
 
 
 def _draw_laws(axes: Axes, laws: Sequence[ScalingLaws]) -> None:
@@ -476,7 +502,7 @@ def _draw_laws(axes: Axes, laws: Sequence[ScalingLaws]) -> None:
         axes.plot(ranks, efficiencies, color=INK, linewidth=0.8, linestyle=dash, label=label)
     if drawn:
         axes.set_xlabel(f"{drawn[0].unit}s")
-        axes.legend(frameon=False, fontsize="small", ncols=2)
+        _legend_above(axes)
 
 
 def draw_efficiencies(
@@ -486,44 +512,62 @@ def draw_efficiencies(
     # Solid, as dotted and dash-dotted lines are laws.
     axes.axhline(1, color=ink, linewidth=0.8)
     schemes = list(dict.fromkeys(scheme for point in points if (scheme := point.scheme)))
-    highest = 1.0
+    top = _top([found for point in points for found in (point.per_epoch, point.to_accuracy)])
+    ranks = sorted({each.ranks for each in points} | {each.ranks for each in predicted})
+    span = ranks[-1] / ranks[0] if ranks else 1.0
     for at, scheme in enumerate(list(schemes)):
         # A single process has no scheme: every curve begins there.
         own = [point for point in points if point.scheme in ("", scheme)]
         for name, label, filled in (("per_epoch", "per epoch", True), ("to_accuracy", "to accuracy", False)):
             shown = [(point.ranks, found) for point in own if (found := getattr(point, name)).value is not None]
-            highest = max([highest, *(found.value for _, found in shown)])
-            style = "o-" if filled else "s--"
-            _efficiency_curve(axes, shown, colours[at % len(colours)], f"{scheme}, {label}", style, filled=filled)
+            style, colour = "o-" if filled else "s--", colours[at % len(colours)]
+            # Bars at one number of ranks lie next to each other.
+            aside = span ** (_ASIDE * (2 * at + filled - len(schemes) + 0.5))
+            _efficiency_curve(axes, shown, colour, f"{scheme}, {label}", style, top, aside)
     schemes += [each for each in dict.fromkeys(each.label for each in predicted) if each not in schemes]
     for at, scheme in enumerate(schemes):
         found = [(each.ranks, each.efficiency) for each in predicted if each.label == scheme]
-        _efficiency_curve(
-            axes, found, colours[at % len(colours)], f"{scheme}, per epoch, predicted", "D:", filled=False
-        )
-    ranks = sorted({each.ranks for each in points} | {each.ranks for each in predicted})
+        _efficiency_curve(axes, found, colours[at % len(colours)], f"{scheme}, per epoch, predicted", "D:", top)
     axes.set_xscale("log", base=2)
     axes.set_xticks(ranks, [str(each) for each in ranks])
     axes.minorticks_off()
-    axes.set_ylim(0, 1.3 * highest)
+    axes.set_ylim(0, top)
     axes.set(xlabel="ranks", ylabel="parallel efficiency")
     crowded = sorted({point.ranks for point in points if point.crowded})
     if crowded:
         said = f"none claimed on {', '.join(map(str, crowded))} ranks: more threads than cores"
         axes.text(0.99, 0.03, said, transform=axes.transAxes, ha="right", fontsize="small")
-    axes.legend(frameon=False, fontsize="small", ncols=2)
+    _legend_above(axes)
+
+
+def _top(found: Sequence[Efficiency]) -> float:
+    """Of the axis: above all values, and all intervals that are not many times as long as these are high."""
+    highest = max([1.0, *(each.value for each in found if each.value is not None)])
+    return 1.08 * min(2 * highest, max([highest, *(each.high for each in found if each.high is not None)]))
+
+
+def _legend_above(axes: Axes) -> None:
+    """Above the axes, where no bar runs into it."""
+    axes.legend(frameon=False, fontsize="small", ncols=2, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
 
 
 def _efficiency_curve(
-    axes: Axes, shown: Sequence[tuple[int, Any]], colour: str, label: str, style: str, *, filled: bool
+    axes: Axes, shown: Sequence[tuple[int, Any]], colour: str, label: str, style: str, top: float, aside: float = 1.0
 ) -> None:
+    """Points with the bars of those that have an interval; one beyond ``top`` ends there in an arrow."""
     if not shown:
         return
-    xs, ys = [ranks for ranks, _ in shown], [found.value for _, found in shown]
-    below = [found.value - (found.value if found.low is None else found.low) for _, found in shown]
-    above = [(found.value if found.high is None else found.high) - found.value for _, found in shown]
-    face = colour if filled else "none"
-    axes.errorbar(xs, ys, yerr=[below, above], fmt=style, color=colour, markerfacecolor=face, capsize=3, label=label)
+    xs, ys = [ranks * aside for ranks, _ in shown], [found.value for _, found in shown]
+    face = colour if style[0] == "o" else "none"
+    axes.plot(xs, ys, style, color=colour, markerfacecolor=face, label=label)
+    for x, (_, found) in zip(xs, shown, strict=True):
+        if found.low is None or found.high is None:
+            continue
+        cut = found.high > top
+        ends = [[found.value - found.low], [(0.985 * top if cut else found.high) - found.value]]
+        axes.errorbar([x], [found.value], yerr=ends, fmt="none", color=colour, capsize=0 if cut else 3)
+        if cut:
+            axes.plot([x], [0.985 * top], "^", color=colour, markersize=5)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from matplotlib.text import Text as Words
     from matplotlib.transforms import Bbox
 
+    from levelbench.measure.statistics import Interval
+
 __all__ = [
     "ENDINGS",
     "INK",
     "MARKERS",
     "RULE",
     "Spot",
+    "bars_said",
     "check_ending",
     "draw",
     "picture",
@@ -166,8 +169,9 @@ class Spot:
 
 def spots_around(at: tuple[float, float]) -> list[Spot]:
     """Places around a point, the nearest first."""
-    ways = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7))
-    return [Spot(at, (x * by, y * by)) for by in (5, 12, 22, 34, 50) for x, y in ways]
+    angles = [0, 180, 90, 270, 45, 135, 315, 225, *(22.5 + 45 * step for step in range(8))]
+    ways = [(round(math.cos(math.radians(each)), 1), round(math.sin(math.radians(each)), 1)) for each in angles]
+    return [Spot(at, (x * by, y * by)) for by in (5, 12, 22, 34, 50, 70) for x, y in ways]
 
 
 _FAR = 10
@@ -182,7 +186,8 @@ def place_label(axes: Axes, text: str, spots: Sequence[Spot], taken: list[Bbox],
     from matplotlib.transforms import Bbox
 
     pixels = axes.figure.dpi / 72
-    inside = axes.get_window_extent()
+    # With some room: a label that touches the edge looks cut.
+    inside = axes.get_window_extent().padded(-3 * pixels)
     draft = axes.annotate(text, spots[0].at, **style)
     size = draft.get_window_extent()
     draft.remove()
@@ -222,6 +227,16 @@ def plain_axes(axes: Axes, grid: str = "both") -> None:
     """Axes without a box, with thin lines along ``grid`` (``x``, ``y`` or ``both``)."""
     axes.grid(True, axis=grid, which="major", linewidth=0.5, color=RULE)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def bars_said(known: Iterable[Interval | None]) -> str:
+    """What the bars of a figure are: of which level, the range of few values, or that there are none."""
+    several = list(known)
+    levels = sorted({f"{each.level * 100:g} % intervals" for each in several if each and not each.is_range})
+    ranges = ["lowest and highest of few runs"] * any(each is not None and each.is_range for each in several)
+    if not (levels or ranges):
+        return "no intervals"
+    return f"bars{', where known' * any(each is None for each in several)}: {', '.join([*levels, *ranges])}"
 
 
 def time_unit(axis: PlotAxis, seconds: list[float]) -> Unit:

@@ -194,6 +194,10 @@ def _write_labels(
         taken += [Bbox.from_extents(x - 2, ends[0][1], x + 2, ends[2][1])]
     plate = {"fontsize": 8, "bbox": _PLATE}
     roofs = [line.get_path().vertices for line in axes.lines if line.get_color() == INK]
+    for line in roofs:
+        ends = axes.transData.transform(line)
+        steps = [ends[0] + (ends[1] - ends[0]) * step / 100 for step in range(101)]
+        taken += [Bbox.from_extents(x - 2, y - 1, x + 2, y + 1) for x, y in steps]
     left, right = (pick((x for line in roofs for x in line[:, 0]), default=1.0) for pick in (min, max))
     for name, peak in flat.items():
         places = [(right * (left / right) ** (step / 20), peak * _GIGA) for step in range(15)]
@@ -201,13 +205,11 @@ def _write_labels(
         place_label(axes, f"{name}, {number(peak * _GIGA)} GFLOP/s", spots, taken, **plate)
     top = max(flat.values(), default=0.0)
     for name, slope in slopes.items() if flat else ():
-        ends = [left * (top / slope / left) ** (step / 20) for step in range(15)]
-        spots = [Spot((x, x * slope * _GIGA), (2, 6)) for x in ends]
+        xs = [left * (top / slope / left) ** (step / 20) for step in range(1, 20)]
+        # To the left of a rising line, if need be beyond the next one, with a line that leads there.
+        ways = [(-far, 0.6 * far) for far in (3, 16, 30, 44, 60)]
+        spots = [Spot((x, x * slope * _GIGA), by) for by in ways for x in xs]
         place_label(axes, f"{name}, {number(slope * _GIGA)} GB/s", spots, taken, **plate)
-    for line in roofs:
-        ends = axes.transData.transform(line)
-        steps = [ends[0] + (ends[1] - ends[0]) * step / 100 for step in range(101)]
-        taken += [Bbox.from_extents(x - 2, y - 1, x + 2, y + 1) for x, y in steps]
     for point in named:
         spots = spots_around((point.intensity, point.flop_s * _GIGA))
         place_label(axes, clean(point.name), spots, taken, fontsize=7)

@@ -236,10 +236,10 @@ def _conditions(groups: Sequence[RunGroup]) -> list[str]:
         notes.append(f"{words}.")
     prices = {group.label: group.usd_per_hour for group in groups if group.usd_per_hour is not None}
     if prices:
-        each = ", ".join(f"{usd:g} for {label}" for label, usd in prices.items())
+        each = ", ".join(f"{usd:g} USD an hour for {label}" for label, usd in prices.items())
         common = len(set(prices.values())) == 1 and len(prices) == len(groups)
-        usd = f"{next(iter(prices.values())):g}" if common else each
-        notes.append(f"cost: time to accuracy alone at {usd} USD an hour, without set-up, tuning and idle hours.")
+        price = f"{next(iter(prices.values())):g} USD an hour" if common else each
+        notes.append(f"cost: time to accuracy alone at {price}, without set-up, tuning and idle hours.")
     return list(dict.fromkeys(notes))
 
 

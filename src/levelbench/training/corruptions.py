@@ -44,8 +44,12 @@ class Corruption:
 
     def words(self, severity: int, shape: tuple[int, ...]) -> str:
         """What was made of images of this shape, in words: "Gaussian noise of deviation 0.08"."""
-        pixels = " by ".join(str(each) for each in dict.fromkeys(shifted_pixels(self.strengths[severity - 1], shape)))
-        return self.meaning.format(self.strengths[severity - 1], pixels=f"{pixels} pixel{'s' * (pixels != '1')}")
+        by = shifted_pixels(self.strengths[severity - 1], shape)
+        pixels = " by ".join(str(each) for each in dict.fromkeys(by))
+        # Whole pixels are another share of the side than the one that was asked for.
+        shares = dict.fromkeys(f"{100 * each / side:.3g}" for each, side in zip(by, shape[-2:], strict=True))
+        words = {"pixels": f"{pixels} pixel{'s' * (pixels != '1')}", "share": f"{' by '.join(shares)} %"}
+        return self.meaning.format(self.strengths[severity - 1], **words)
 
     def same_as(self, severity: int, shape: tuple[int, ...]) -> int:
         """The lowest severity that makes the same of images of this shape: shifts are by whole pixels."""
@@ -162,9 +166,7 @@ _PUBLISHED = (
     Corruption("brightness", (0.05, 0.1, 0.15, 0.2, 0.3), "{:g} brighter", _brightness),
 )
 _OURS = (
-    Corruption(
-        "shift", (0.04, 0.07, 0.11, 0.14, 0.18), "shifted by {pixels} ({:.0%} of the side, in whole pixels)", _shift
-    ),
+    Corruption("shift", (0.04, 0.07, 0.11, 0.14, 0.18), "shifted by {pixels} ({share} of the side)", _shift),
     Corruption("rotation", (5, 10, 15, 20, 30), "rotated by {:g} degrees to either side", _rotation),
 )
 CORRUPTIONS = {each.name: each for each in (*_PUBLISHED, *_OURS)}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.claims.hardware import lookup, table
+from levelbench.claims.hardware import accelerators_in, lookup, table
 
 DAWNBENCH = {
     "1 GPU (Nvidia GeForce GTX 1080 Ti)": ("GTX 1080 Ti", 1, True),
@@ -180,3 +180,51 @@ def test_a_name_inside_a_longer_word_is_no_match(name, more):
 def test_a_hostile_text_costs_no_more_than_its_length(text):
     # In a time that grows with the square of the length, each of these takes hours.
     lookup(text * 200_000 + "V100")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Baidu Cloud Tesla 8*V100-16GB/448 GB/96 CPU", 8),
+        ("Baidu Cloud Tesla V100*1-16GB/56 GB/12 CPU", 1),
+        ("IBM AC922 + 4 * Nvidia Tesla V100 (NCSA HAL)", 4),
+        ("Tesla V100 * 8 GPU / 32 GB / 40 CPU", 8),
+        ("Lambda GPU Cloud - 4x GTX 1080 Ti", 4),
+        ("1 K80 / 61 GB / 4 CPU (Amazon EC2 [p2.xlarge])", 1),
+        ("V100 (AWS p3.2xlarge)", 1),
+        ("60 GB / 16 CPU (Google Cloud [n1-standard-16])", None),
+        ("p3.16xlarge", 8),
+        ("tpu-v3-2048", 1024),
+        ("one fast machine", None),
+        ("16 nodes with 8 x V100 each", 128),
+        ("2 machines with 8 V100 each", 16),
+        ("two machines with 8 V100 each", 16),
+        ("2 nodes, 8 * V100 per node", 16),
+        ("16 nodes, 128 V100, 8 per node", 128),
+        ("2 x p3.16xlarge (8 x V100 each)", 16),
+        ("2 nodes, p3.16xlarge each", 16),
+        ("2 servers, 4 GPUs each", 8),
+        ("8 x GTX 980", 8),
+        ("4 x V100 and 4 x P100", None),
+        ("several GPUs", None),
+    ],
+)
+def test_accelerators_are_counted_as_their_hardware_is_looked_up(text, count):
+    assert accelerators_in(text) == count
+
+
+def test_a_stated_number_of_accelerators_wins():
+    assert accelerators_in("8 V100", accelerators=16) == 16
+
+
+def test_a_description_is_that_of_a_node_if_the_number_of_accelerators_is_not_stated():
+    assert accelerators_in("8 V100", nodes=2) == 16
+    assert accelerators_in("DGX-1", nodes=8, accelerators=64) == 64
+
+
+def test_nodes_that_the_description_counts_itself_are_not_counted_twice():
+    assert accelerators_in("2 nodes, 8 V100 each", nodes=2) == 16
+    assert accelerators_in("2 x p3.16xlarge", nodes=2) == 16
+    match = lookup("2 nodes, 8 V100 each", nodes=2)
+    assert match is not None
+    assert match.units == 16

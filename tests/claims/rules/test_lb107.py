@@ -88,7 +88,9 @@ INNOCENT = {
 
 
 PLANTED = "mixed precision, of which no shares are given", {"sides[0].operations.mixed": True}
-IN_RECORDS = "a record holds no rate of operations"
+IN_RECORDS = (
+    "operations of a record are stated with how they were counted, their precisions and share of a measured peak"
+)
 
 
 def test_a_bare_rate_is_asked_for_its_precision_share_and_convention():

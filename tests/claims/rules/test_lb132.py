@@ -1,9 +1,14 @@
 """LB132: a baseline that had less care, is years old, or comes from nowhere."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb132_baseline_untuned_or_old import rule
+from levelbench.records import key_of
+from levelbench.records.searches import Search, SearchedSide
 
 BASE = "sides[1]"
 OLD = {f"{BASE}.year": 2021, "standards": []}
@@ -61,7 +66,23 @@ INNOCENT = {
 
 
 PLANTED = "the baseline was not tuned", {"sides[1].tuned": False}
-IN_RECORDS = "a record knows of no tuning, year or source of its recipe"
+
+
+def planted_in(store: Path) -> str:
+    specs = [specification(settings={"lr": rate}) for rate in (0.05, 0.1)]
+    sides = []
+    for at, (spec, trials) in enumerate(zip(specs, (2, 20), strict=True)):
+        write_runs(store, spec=spec, start=at)
+        tried = [f"{at:04x}{number:04x}" for number in range(trials)]
+        sides.append(SearchedSide(f"side {at}", ["lr=log(0.01,1)"], tried, 2.0 * trials, key_of(spec)))
+    search = Search("digits", "random", 0, 20, None, [1, 2, 3], sides)
+    path = search.path_in(store, "one")
+    path.parent.mkdir()
+    path.write_bytes(search.as_text())
+    return "digits"
+
+
+IN_RECORDS = "the settings of the base were found in 2 trials, those of the other side in 20", planted_in
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from levelbench.claims.hardware.matching import Identification, lookup
+from levelbench.claims.hardware.matching import Identification, accelerators_in, lookup
 from levelbench.claims.hardware.table import Chip, HardwareTable, Instance, Publication, table
 
-__all__ = ["Chip", "HardwareTable", "Identification", "Instance", "Publication", "lookup", "table"]
+__all__ = ["Chip", "HardwareTable", "Identification", "Instance", "Publication", "accelerators_in", "lookup", "table"]

@@ -17,7 +17,17 @@ from functools import cache, lru_cache
 
 from levelbench.claims.hardware.table import Chip, Instance, table
 
-__all__ = ["Hit", "Identification", "count_of_all", "hits", "lookup", "names_pattern", "nodes_of_all", "normalised"]
+__all__ = [
+    "Hit",
+    "Identification",
+    "accelerators_in",
+    "count_of_all",
+    "hits",
+    "lookup",
+    "names_pattern",
+    "nodes_of_all",
+    "normalised",
+]
 
 _LONGEST = 1000
 _BY = r"[x×*]"
@@ -35,12 +45,21 @@ _BRACKETED = re.compile(rf"\((?P<n>\d{{1,5}})\s?{_BY}?\)\s*{_MAKERS}$", re.I)
 _AFTER = re.compile(rf"\s*(?:{_BY}\s*|\(\s*)(?P<n>\d{{1,5}})(?![\d.])(?!\s*[gt]i?b)", re.I)
 _MAY_PRECEDE = re.compile(r"(?:^|[,;:/|+(\[{&x×*]|\b(?:on|of|with|using|and|has|have|holds|by))\s*$", re.I)
 _COUNTED = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:gpus?|accelerators|(?:tpu\s)?chips|cards)\b", re.I)
+_WORDS = {"two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 _NODES = re.compile(
-    rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:compute\s)?(?:nodes?|servers?|machines?|hosts?)\b", re.I
+    rf"(?<![\w.-])(\d{{1,5}}|{'|'.join(_WORDS)})\s*(?:{_BY}\s*)?(?:compute\s)?(?:nodes?|servers?|machines?|hosts?)\b",
+    re.I,
 )
 _EACH = re.compile(
     rf"\beach\b|\bper\s(?:node|server|machine|host)\b|(?:nodes|servers|machines|hosts)\s*{_BY}\s*\d", re.I
 )
+# "8 x GTX 980" or "H800 * 8": devices that are not in the table, with a number that is certainly a count.
+_UNKNOWN = r"(?:(?:gtx|rtx)\s?\d{3,4}|tpu\s?v\d|[abhlmptv]\d{2,3})(?![a-z0-9])"
+_UNKNOWN_COUNTED = (
+    re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*{_BY}\s*{_MAKERS}{_UNKNOWN}", re.I),
+    re.compile(rf"(?<![\w.-]){_UNKNOWN}\s*{_BY}\s*(\d{{1,5}})(?![\d.])(?!\s*[gt]i?b)", re.I),
+)
+_OF_EACH = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:[\w-]+\s){{0,2}}(?:each|per)\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -117,7 +136,7 @@ def count_of_all(text: str) -> int | None:
 
 def nodes_of_all(text: str) -> int:
     """The number of nodes to multiply a device count by: 1 unless the text says "each" or "per node"."""
-    numbers = {int(each) for each in _NODES.findall(text)}
+    numbers = {_WORDS.get(each.lower()) or int(each) for each in _NODES.findall(text)}
     return numbers.pop() if len(numbers) == 1 and _EACH.search(text) else 1
 
 
@@ -208,14 +227,43 @@ _ONE = "the number is not stated: one is assumed"
 
 
 @lru_cache(maxsize=4096)
-def lookup(description: str, accelerators: int | None = None) -> Identification | None:
+def lookup(description: str, accelerators: int | None = None, nodes: int | None = None) -> Identification | None:
     """The hardware that the description means; ``None`` if it is not in the table or the description is ambiguous.
 
-    ``accelerators`` is their number if stated apart from the description; it then takes precedence.
+    ``accelerators`` is their number if stated apart from the description; it then takes precedence. So is ``nodes``:
+    the description is then that of one node, unless it counts nodes or instances itself.
     """
     text = normalised(description)
     found = _identified(text)
-    return found.with_accelerators(accelerators) if found is not None and accelerators else found
+    if found is None or accelerators:
+        return found.with_accelerators(accelerators) if found is not None and accelerators else found
+    return replace(found, units=found.units * nodes) if nodes and _is_of_a_node(text) else found
+
+
+def accelerators_in(description: str, accelerators: int | None = None, nodes: int | None = None) -> int | None:
+    """How many accelerators a system has, counted as ``lookup`` counts them; ``None`` if that cannot be told.
+
+    One if a device of the table is named without a number. A certain number ("4 GPUs", "8 x GTX 980") counts for
+    devices that are not in the table, too.
+    """
+    if accelerators is not None:
+        return accelerators
+    text = normalised(description)
+    found = lookup(description, None, nodes)
+    if found is not None and found.is_accelerator:
+        return round(found.units) or None
+    if any(_family(hit)[0].kind == "accelerator" for hit in hits(text, _device_names()[0]) if _credible(hit, text)):
+        return None
+    named = {int(number) for pattern in _UNKNOWN_COUNTED for number in pattern.findall(text)}
+    count = count_of_all(text) if not named else named.pop() if len(named) == 1 else None
+    if count is None:
+        return None
+    return count * (nodes if nodes and _is_of_a_node(text) else nodes_of_all(text)) or None
+
+
+def _is_of_a_node(text: str) -> bool:
+    """Whether neither nodes nor several instances are counted in the text."""
+    return not _NODES.search(text) and all((hit.count or 1) == 1 for hit in hits(text, _instance_names()[0]))
 
 
 def _identified(text: str) -> Identification | None:
@@ -319,12 +367,18 @@ def _accelerator(
         how += f"; instance '{rented[0].name}' has {instance.count}"
         if units is None:
             units = float((rented[0].count or 1) * instance.count)
+        elif rented[0].count and (units == instance.count or _EACH.search(text)):
+            # "2 x p3.16xlarge (8 x V100)": a number next to a number of instances is that of each.
+            units *= rented[0].count
     elif len(variants) > 1:
         assumed.append(f"the variant of {device.family} is not stated: {device.name} is assumed")
     stated = units is not None
     if not stated:
         assumed.append(_ONE)
-    total = (1.0 if units is None else units) * nodes_of_all(text)
+    nodes, total = nodes_of_all(text), 1.0 if units is None else units
+    # "16 nodes, 128 V100, 8 per node" gives both.
+    if not any(int(each) * nodes == total for each in _OF_EACH.findall(text)):
+        total *= nodes
     return Identification(text, device, total, stated, how, instance, processor, tuple(assumed))
 
 
@@ -333,6 +387,7 @@ def _instance(text: str, hit: Hit, instance: Instance) -> Identification:
     processor = devices.get(instance.processor)
     how = f"instance '{hit.name}'"
     if instance.device:
+        many = hit.count or nodes_of_all(text)
         how += f" has {instance.count} x {instance.device}"
         return Identification(
             text, devices[instance.device], float(many * instance.count), True, how, instance, processor
