@@ -579,6 +579,17 @@ def test_the_end_is_told_in_one_line_with_how_to_look_at_it(track, capsys):
     assert f"levelbench show {run.id}" in said
 
 
+def test_the_examples_of_a_rank_count_once_for_each_of_several(track, record, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with track(seed=0) as run:
+        for _ in run.data([[1, 2, 3]]):
+            pass
+        run.step(examples=4)
+        run.evaluate(0.95)
+    assert record().evaluations[-1].samples == 14
+
+
 @pytest.mark.slow
 def test_of_several_ranks_the_first_writes_the_record_and_all_need_one_seed(tmp_path):
     text = """

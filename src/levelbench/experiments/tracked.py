@@ -109,6 +109,7 @@ class TrackedRun(MarkedRun):
         self._step_open = False
         self._step_spans: list[tuple[int, int]] = []
         self._steps = self._steps_looked_at = self._samples = 0
+        self._ranks = specification.distribution.ranks if specification.distribution else 1
         self._epochs, self._share, self._counts_epochs = 0, 0.0, False
         self._steps_before_epoch, self._looking = 0, False
         self._evaluations: list[Evaluation] = []
@@ -317,7 +318,7 @@ class TrackedRun(MarkedRun):
             if length:
                 self._share = max(self._share, min(1.0, taken / length))
             self._step_open = True
-            self._samples += count(batch)
+            self._samples += count(batch) * self._ranks
             try:
                 self.in_batch = True
                 yield batch
@@ -328,11 +329,14 @@ class TrackedRun(MarkedRun):
                 self.in_batch = outer
 
     def step(self, examples: int = 1) -> None:
-        """A step ends here: for loops that do not take their batches from :meth:`data`."""
+        """A step ends here: for loops that do not take their batches from :meth:`data`.
+
+        ``examples`` are this process's; each of several ranks is taken to have had as many.
+        """
         self._need_own("step")
         self._begin_work()
         self._counts_steps = True
-        self._samples += examples
+        self._samples += examples * self._ranks
         self._step_open = True
         self._finish_step()
 

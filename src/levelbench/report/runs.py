@@ -471,6 +471,8 @@ def _scored(run: RunSummary) -> str:
 def _team(distribution: Distribution | None) -> str:
     if distribution is None:
         return ""
+    if distribution.scheme == "own":
+        return f"{distribution.ranks}, as its program divides the work"
     scheme = format_item(distribution.scheme, distribution.settings)
     scaling = "" if distribution.scaling == "strong" else f", weak scaling, learning rate {_LR[distribution.lr_scale]}"
     return f"{distribution.ranks} by {scheme}, {distribution.engine} over {distribution.communicator}{scaling}"

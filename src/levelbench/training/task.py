@@ -113,9 +113,10 @@ class Recipe:
             network = NativeNetwork(network)
         if self.loss is not None:
             if isinstance(self.loss, type) or not callable(self.loss):
-                given = self.loss.__name__ if isinstance(self.loss, type) else repr(self.loss)
-                do = "give a function of the network's outputs and the labels, or an instance: loss=MultiMarginLoss()"
-                raise DefinitionError("a recipe's loss", f"{given} is no function", do)
+                name = self.loss.__name__ if isinstance(self.loss, type) else "CrossEntropyLoss"
+                found = f"it is a class, {name}" if isinstance(self.loss, type) else f"{self.loss!r} is no function"
+                do = f"give a function of the network's outputs and the labels, or an instance: loss={name}()"
+                raise DefinitionError("a recipe's loss", found, do)
             if not isinstance(network, NativeNetwork):
                 do = "use network.with_loss(...), or a native network of PyTorch or JAX"
                 raise DefinitionError(
