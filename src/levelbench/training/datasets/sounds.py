@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import wave
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
 
@@ -133,8 +133,8 @@ def read_wav(path: Path) -> Samples:
         with wave.open(io.BytesIO(content)) as sound:
             found, claimed = sound.getparams(), sound.getnframes()
             frames = sound.readframes(claimed)
-    except (wave.Error, EOFError) as error:
-        raise bad(path, _KIND, f"its header is damaged ({error or 'it ends early'})") from None
+    except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError: a claim beyond the end
+        raise bad(path, _KIND, f"its header is damaged ({str(error) or 'it ends inside it'})") from None
     if (found.nchannels, found.sampwidth, found.framerate) != (1, 2, RATE):
         shape = f"{found.nchannels} channels of {8 * found.sampwidth} bits, {found.framerate} a second"
         raise bad(path, _KIND, f"it has {shape}")
@@ -154,24 +154,20 @@ def read_recordings(folder: Path) -> dict[str, Samples]:
 
 
 def recordings_digest(recordings: Mapping[str, Samples]) -> str:
-    """The SHA-256 of ``name<tab>samples<line feed>`` and the samples, little-endian, of all recordings in order."""
+    """The SHA-256 of ``name<tab>number of samples<line feed>`` and the samples, little-endian, of all in order."""
     digest = hashlib.sha256()
     for name, samples in recordings.items():
-        digest.update(f"{name}\t{len(samples)}\n".encode() + samples.astype("<i2", copy=False).tobytes())
+        digest.update(os.fsencode(f"{name}\t{len(samples)}\n") + samples.astype("<i2", copy=False).tobytes())
     return digest.hexdigest()
 
 
-def split_prompts(prompts: set[str]) -> tuple[set[str], set[str], set[str]]:
+def split_prompts(prompts: Collection[str]) -> list[set[str]]:
     """The prompts for training, for the test and for validation, by their names alone."""
-    first = sorted({_SAME_RECORDING.get(each, each) for each in prompts})
-    fifth = len(first) // 5
-    parts = [
-        {first[at] for at in part} for part in split_by_digest(map(str.encode, first), None, lambda _: (fifth,) * 2)
-    ]
-    training, test, validation = (
-        {each for each in prompts if _SAME_RECORDING.get(each, each) in part} for part in parts
-    )
-    return training, test, validation
+    kept_as = {each: _SAME_RECORDING.get(each, each) for each in prompts}
+    names = sorted(set(kept_as.values()))
+    parts = split_by_digest(map(str.encode, names), None, lambda count: (count // 5,) * 2)
+    chosen = [{names[at] for at in part} for part in parts]
+    return [{each for each, name in kept_as.items() if name in part} for part in chosen]
 
 
 def windows(recordings: Sequence[Samples]) -> Samples:
