@@ -1,8 +1,9 @@
-"""voices: which of five recorded voice sets a second of a telephone prompt is from, to a top-1 of 0.95.
+"""voices: which of five recorded voice sets a second of a telephone prompt is from, to a top-1 of 0.956.
 
-It is mostly the speaker (and how the set was recorded), never a keyword or a language; one speaker recorded two sets.
-No prompt is in two splits, in any set. The target is set by the knee rule from 12 seeds of `conv1d`.
-docs/evidence/small-tasks.md has the table, the commands and the measurements.
+It is mostly the speaker and the recording, neither a keyword nor a language; one speaker recorded two of the sets. No
+prompt is in two splits, in whatever set. The nearest mean energy gives 0.294, a linear model of mean spectra 0.927. The
+target is set by the knee rule from 12 seeds of `conv1d`. docs/evidence/small-tasks.md has the table, the commands and
+the measurements.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from levelbench.training.schedules import WarmupCosine
 task = Task(
     "voices",
     data=datasets.voices,
-    quality=Top1(target=0.95),
+    quality=Top1(target=0.956),
     evaluate_every="1 epoch",
     clock="wall",
     description="5,966 seconds of speech, which of five voice sets: seconds on a laptop",
@@ -31,7 +32,7 @@ def conv1d(width: int = 64, batch: int = 64, lr: float = 0.001, epochs: int = 30
 
 
 @task.recipe
-def onecycle(width: int = 64, batch: int = 64, lr: float = 0.02, epochs: int = 4) -> Recipe:
+def onecycle(width: int = 64, batch: int = 64, lr: float = 0.02, epochs: int = 6) -> Recipe:
     """The same with a one-cycle rate of fixed length; the target is tested at its end."""
     return Recipe(
         network=_network(width), sampler=Shuffled(batch), optimizer=Adam(lr), schedule=WarmupCosine(), epochs=epochs
