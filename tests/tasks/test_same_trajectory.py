@@ -63,6 +63,15 @@ def test_movielens_follows_numpys_losses(framework, recipe):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_voices_follows_numpys_losses(framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    if lacking := datasets.voices.lacks():
+        pytest.skip(lacking)
+    np.testing.assert_allclose(losses(framework, "voices", "conv1d"), losses("numpy", "voices", "conv1d"), rtol=1e-4)
+
+
+@pytest.mark.slow
 def test_the_autoencoder_follows_the_same_losses_on_numpy_and_torch(monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")  # a test downloads nothing

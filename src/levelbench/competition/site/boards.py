@@ -160,6 +160,7 @@ TITLES = {
     "tabular": "Tabular regression",
     "translation-en-es": "Translation, English to Spanish",
     "unet3d": "U-Net 3D",
+    "voices": "Voice sets",
 }
 
 

@@ -29,6 +29,7 @@ _SOURCES = {
     "squad": ("questions", "Squad"),
     "diabetes": ("tables", "Diabetes"),
     "movielens": ("ratings", "MovieLens"),
+    "voices": ("sounds", "Voices"),
     "synthetic": ("generated", "Synthetic"),
 }
 
