@@ -81,6 +81,23 @@ def test_a_trial_of_a_search_is_counted_if_it_is_named_or_alone(searched):
     assert not store.left_out
 
 
+@pytest.mark.parametrize("word", ["copy", "copy/digits", "copy[framework=numpy]", "latest:9", "digits"])
+def test_a_trial_stays_one_wherever_its_store_was_copied_to(searched, tmp_path, monkeypatch, word):
+    store, _ = searched
+    shutil.copytree(store.path, tmp_path / "big" / "copy")
+    monkeypatch.chdir(tmp_path / "big")
+    for around in (tmp_path / "big", tmp_path / "none"):
+        if around.exists() or word.startswith("copy"):
+            assert seeds(Store(around).each_counted(f"./{word}" if word.startswith("copy") else word)) == [1, 2, 3]
+
+
+def test_a_search_next_to_a_path_counts_only_if_it_names_the_task(searched, tmp_path):
+    store, _ = searched
+    (store.path / "searches" / "notes.json").write_text("{}")
+    found = Store(tmp_path / "none").searches(f"{store.path}/digits/")
+    assert [search.task for search in found] == ["digits"]
+
+
 def test_rows_are_selected_ordered_and_limited(fill):
     fill(3, task="other")
     store = fill(6)

@@ -325,6 +325,12 @@ class Index:
 
         return self._safely(answer)
 
+    def folders(self, name: str) -> list[Path]:
+        """All folders of this name, as of the last update of the index."""
+        found = self._connection.execute("SELECT path FROM folders ORDER BY path").fetchall()
+        folders = (self.store / os.fsdecode(path) for (path,) in found)
+        return [folder for folder in folders if folder.name == name]
+
     def paths(self, selector: Selector) -> list[str]:
         """The files of the selected runs, with all copies, also of replaced runs."""
 

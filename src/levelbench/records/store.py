@@ -10,6 +10,7 @@ so that a hundred thousand rows take little memory and about a second.
 from __future__ import annotations
 
 import filecmp
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -23,7 +24,7 @@ from levelbench.records import lines
 from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, Status, ids_in, read_header, read_record
 from levelbench.records.schema import Specification, Target, instant_s
-from levelbench.records.searches import find_searches, trial_ids, without_trials
+from levelbench.records.searches import SEARCHES, Search, find_searches, trial_ids, without_trials
 from levelbench.records.selection import ATTRIBUTES, RULES, Selector, parse_selector
 from levelbench.records.summary import RunGroup, RunSummary, group_runs, summarise
 from levelbench.records.writer import path_part
@@ -301,6 +302,7 @@ class Store:
         self.problems: list[LevelbenchError] = []
         self.left_out: set[str] = set()
         self._copies: list[tuple[Row, Row]] = []
+        self._searched: list[Path] | None = None
         if self.path.exists() and not self.path.is_dir():
             found = f"{self.path} is a file, not a folder"
             raise StoreError(
@@ -337,7 +339,7 @@ class Store:
         with Index(self.path) as index:
             rows, found = index.listing(chosen, order_by=order_by, descending=descending, limit=limit)
             self.problems = list(found)
-            self._copies = index.copies
+            self._copies, self._searched = index.copies, index.folders(SEARCHES)
         return rows
 
     def _indexed(self, path: Path) -> bool:
@@ -470,8 +472,34 @@ class Store:
         return self._counted(self.each_found(selector), _parsed(selector), self.left_out)
 
     def _counted(self, records: Iterator[Record], chosen: Selector, left_out: set[str]) -> Iterator[Record]:
-        tried = {each for each in trial_ids(list(find_searches(self.path))) if not chosen.names(each)}
+        tried = {each for each in trial_ids(self.searches(chosen)) if not chosen.names(each)}
         return without_trials(records, tried, left_out) if tried else records
+
+    def searches(self, selector: str | Selector | None = None) -> list[Search]:
+        """The searches of which the selected runs may be trials: those of this store and of stores copied into it.
+
+        For a path, also those below it, and those of the store that the folder of a task lies in.
+        """
+        chosen = _parsed(selector)
+        found = {self.path / SEARCHES: "*"}
+        if chosen.path is not None:
+            place = chosen.path if chosen.path.is_dir() else chosen.path.parent
+            found |= {Path(below): "*" for below, *_ in os.walk(place) if Path(below).name == SEARCHES}
+            # What else lies around a path may be anything, so only files that name the task.
+            found.setdefault(place.parent / SEARCHES, place.name)
+        else:
+            found |= dict.fromkeys(self._search_folders(), "*")
+        distinct_ones = {folder.resolve(): (folder.parent, task) for folder, task in found.items()}
+        return [each for folder, task in distinct_ones.values() for each in find_searches(folder, task)]
+
+    def _search_folders(self) -> list[Path]:
+        from levelbench.records.index import Index
+
+        if self._searched is None:
+            with Index(self.path) as index:
+                index.paths(Selector(""))
+                self._searched = index.folders(SEARCHES)
+        return self._searched
 
     def require_readable(self, selector: str | Selector) -> None:
         """Raise the first of ``problems`` that may be a run that ``selector`` selects.
