@@ -98,6 +98,24 @@ def test_a_search_next_to_a_path_counts_only_if_it_names_the_task(searched, tmp_
     assert [search.task for search in found] == ["digits"]
 
 
+def test_a_damaged_record_of_a_store_that_was_copied_into_another_is_not_passed_over(fill, tmp_path):
+    store = fill(3)
+    shutil.copytree(store.path, store.path / "copy")
+    path = next((store.path / "copy").rglob("*.jsonl"))
+    path.write_bytes(path.read_bytes()[:-40] + b"}\n")
+    with pytest.raises(RecordError, match=f"copy.*{path.name}"):
+        store.group("digits")
+    store.records()
+    store.require_readable("other")
+
+
+def test_a_folder_without_records_is_not_taken_for_the_store(tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="the folder empty has no records, and there are no runs in"):
+        Store("none").find("empty")
+
+
 def test_rows_are_selected_ordered_and_limited(fill):
     fill(3, task="other")
     store = fill(6)

@@ -436,6 +436,10 @@ def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
     raise UsageError(asked, found, do)
 
 
+COUNTED = "counted in the store of the records: "
+"""Begins the note about tuning that was not stated."""
+
+
 def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
     """The tuning effort in the store, in trials and hours, and a note about it.
 
@@ -456,7 +460,7 @@ def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
     counted = [f"{plural(len(searched), 'trial')} of the search that chose the settings"] * bool(searched)
     counted.append(f"{plural(others, 'other specification')} of {what}, {plural(len(rows), 'run')}")
     hours = (sum(row.wall_s for row in rows) + (effort.spent_s if effort else 0.0)) / 3600
-    notes = f"counted in the store of the records: {' and '.join(counted)}"
+    notes = COUNTED + " and ".join(counted)
     return TuningEffort(trials=len(searched) + others, hours=hours, notes=notes)
 
 

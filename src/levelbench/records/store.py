@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -472,8 +473,10 @@ class Store:
         return self._counted(self.each_found(selector), _parsed(selector), self.left_out)
 
     def _counted(self, records: Iterator[Record], chosen: Selector, left_out: set[str]) -> Iterator[Record]:
-        tried = {each for each in trial_ids(self.searches(chosen)) if not chosen.names(each)}
-        return without_trials(records, tried, left_out) if tried else records
+        # First, since listing the records finds the folders of the searches too.
+        first = list(islice(records, 1))
+        tried = {each for each in trial_ids(self.searches(chosen)) if not chosen.names(each)} if first else set()
+        yield from without_trials(chain(first, records), tried, left_out)
 
     def searches(self, selector: str | Selector | None = None) -> list[Search]:
         """The searches of which the selected runs may be trials: those of this store and of stores copied into it.
@@ -497,7 +500,7 @@ class Store:
 
         if self._searched is None:
             with Index(self.path) as index:
-                index.paths(Selector(""))
+                index.listing(Selector(""), limit=1)
                 self._searched = index.folders(SEARCHES)
         return self._searched
 
@@ -507,10 +510,11 @@ class Store:
         An unreadable record has neither id nor settings, so it counts if it is in the folder of the path or task.
         """
         chosen = _parsed(selector)
-        # Records of a task are in its folder; if the word is an id, its run was found.
-        place = f"{self.path}/{path_part(chosen.word)}/" if chosen.word and chosen.path is None else ""
+        # Records of a task are in its folder, also of a store that was copied into this one; if the word is an id, its
+        # run was found.
+        place = f"/{path_part(chosen.word)}/" if chosen.word and chosen.path is None else ""
         for problem in self.problems:
-            if place in problem.asked:
+            if place in f"/{problem.asked.partition(f'{self.path}/')[2]}":
                 raise problem
 
     def one(self, selector: str | Selector) -> Record:
@@ -627,6 +631,8 @@ class Store:
             return RecordError(f"the runs {chosen.text!r}", found, first.do)
         if not rows:
             found, do = f"there are no runs in {place}", "run a task first, or choose another store"
+            if chosen.path is None and Path(chosen.word).is_dir():
+                found = f"the folder {chosen.word} has no records, and {found}"
             # What levelbench time measures without a target.
             if any(place.glob("commands/*/*")):
                 found += ", only processes of commands"
