@@ -56,7 +56,7 @@ from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
 from levelbench.records.replicates import removed
 from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target, outline
-from levelbench.records.searches import effort_behind, trial_ids
+from levelbench.records.searches import Search, effort_behind, trial_ids
 from levelbench.records.store import Store
 from levelbench.records.summary import summarise
 from levelbench.report.numbers import plural
@@ -440,20 +440,19 @@ COUNTED = "counted in the store of the records: "
 """Begins the note about tuning that was not stated."""
 
 
-def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
+def tried(store: Store, records: Sequence[Record], searches: Sequence[Search] = ()) -> TuningEffort:
     """The tuning effort in the store, in trials and hours, and a note about it.
 
-    These are the trials of the searches that chose the settings, and other specifications of the task and recipe. Runs
-    elsewhere are unknown, so this is a lower bound.
+    These are the trials of those ``searches`` that chose the settings, and other specifications of the task and recipe.
+    Runs elsewhere are unknown, so this is a lower bound.
     """
     specification, key = records[0].header.specification, records[0].header.key
     what, aside = f"{specification.task}[recipe={specification.recipe}]", runs_for_inference(store.path)
-    rows = store.rows(what)
-    effort = effort_behind(key, store.searches())
+    effort = effort_behind(key, searches)
     searched = frozenset[str]() if effort is None else effort.ids
     rows = [
         row
-        for row in rows
+        for row in store.rows(what)
         if row.key != key and row.specification.task == specification.task and row.id not in aside | searched
     ]
     others = len({row.key for row in rows})
@@ -489,7 +488,9 @@ def entries_of(
     that cannot be an entry under the ruleset, and for words that select nothing.
     """
     files = [Path(word) for word in words if word.endswith(INFERENCE_ENDING)]
-    selected = records_named(store, [word for word in words if not word.endswith(INFERENCE_ENDING)])
+    named = [word for word in words if not word.endswith(INFERENCE_ENDING)]
+    selected = records_named(store, named)
+    searches = [each for word in named for each in store.searches(word)]
     groups = choose(selected, store)
     if selected and not groups:
         raise UsageError("an entry of a leaderboard", "no run finished", "finish the runs first")
@@ -500,7 +501,7 @@ def entries_of(
         own = terms
         if count_trials:
             # Stated values, completed with the store's count.
-            stated, counted = terms.tuning, tried(store, chosen.records)
+            stated, counted = terms.tuning, tried(store, chosen.records, searches)
             notes = "; ".join(text for text in (stated.notes, counted.notes) if text)
             hours = counted.hours if stated.hours is None else stated.hours
             own = msgspec.structs.replace(terms, tuning=TuningEffort(counted.trials, hours, stated.usd, notes))

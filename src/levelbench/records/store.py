@@ -631,7 +631,7 @@ class Store:
             return RecordError(f"the runs {chosen.text!r}", found, first.do)
         if not rows:
             found, do = f"there are no runs in {place}", "run a task first, or choose another store"
-            if chosen.path is None and Path(chosen.word).is_dir():
+            if chosen.path is None and chosen.word and Path(chosen.word).is_dir():
                 found = f"the folder {chosen.word} has no records, and {found}"
             # What levelbench time measures without a target.
             if any(place.glob("commands/*/*")):
