@@ -114,7 +114,7 @@ def test_a_folder_without_records_is_not_taken_for_the_store(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="the folder empty has no records, and there are no runs in"):
         Store("none").find("empty")
-    with pytest.raises(UsageError, match="latest.*: there are no runs in none"):
+    with pytest.raises(UsageError, match=r"latest.*: there are no runs in none"):
         Store("none").find("latest")
 
 
