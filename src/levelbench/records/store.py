@@ -10,7 +10,6 @@ so that a hundred thousand rows take little memory and about a second.
 from __future__ import annotations
 
 import filecmp
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -481,19 +480,24 @@ class Store:
     def searches(self, selector: str | Selector | None = None) -> list[Search]:
         """The searches of which the selected runs may be trials: those of this store and of stores copied into it.
 
-        For a path, also those below it, and those of the store that the folder of a task lies in.
+        For a path, also those below it, and those of the store that its task's folder lies in.
         """
+        from levelbench.records.index import folders_below
+
         chosen = _parsed(selector)
-        found = {self.path / SEARCHES: "*"}
-        if chosen.path is not None:
-            place = chosen.path if chosen.path.is_dir() else chosen.path.parent
-            found |= {Path(below): "*" for below, *_ in os.walk(place) if Path(below).name == SEARCHES}
-            # What else lies around a path may be anything, so only files that name the task.
-            found.setdefault(place.parent / SEARCHES, place.name)
+        places = [(self.path, "*")]
+        if chosen.path is None:
+            places += [(folder.parent, "*") for folder in self._search_folders()]
         else:
-            found |= dict.fromkeys(self._search_folders(), "*")
-        distinct_ones = {folder.resolve(): (folder.parent, task) for folder, task in found.items()}
-        return [each for folder, task in distinct_ones.values() for each in find_searches(folder, task)]
+            place = chosen.path if chosen.path.is_dir() else chosen.path.parent
+            places += [(below.parent, "*") for below, _ in folders_below(place, []) if below.name == SEARCHES]
+            # The path may be a task's folder, or that of a day in it. What else is there may be anything, so only files
+            # that name the task.
+            places += [(folder.parent, folder.name) for folder in (place, place.parent)]
+        once: dict[Path, tuple[Path, str]] = {}
+        for folder, task in places:
+            once.setdefault(folder.resolve(), (folder, task))
+        return [each for folder, task in once.values() for each in find_searches(folder, task)]
 
     def _search_folders(self) -> list[Path]:
         from levelbench.records.index import Index
