@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from levelbench.analysis.comparison import compare, compare_all
+from levelbench.analysis.comparison import among_others, compare, compare_all
 from levelbench.analysis.ties import estimate_to_target, jumps_of
 from levelbench.errors import IncomparableError
 from levelbench.measure.statistics import estimate
@@ -481,3 +481,17 @@ def test_intervals_of_times_to_the_target_hold_the_truth_where_runs_are_seldom_l
         runs = [run((1 + each / 4) * np.exp(random.normal(0, 0.01)), evaluations=4 + each) for each in late]
         held.append(np.exp(truth) in estimated(runs).interval)
     assert np.mean(held) >= 0.95
+
+
+def test_what_took_turns_with_both_sides_is_noted_and_what_else_a_store_holds_is_not(run, group):
+    def runs(key, places):
+        times = [f"2026-01-01T00:{place:02d}:00+00:00" for place in places]
+        return [run(1.0, seed=seed, key=key, started=started) for seed, started in enumerate(times)]
+
+    a, b, third = (runs(key, range(at, 12, 3)) for at, key in enumerate("abc"))
+    later, few = runs("later", range(20, 24)), runs("few", (0, 3))
+    found = compare(group("a", a), group("b", b))
+    assert among_others(found, [*a, *b, *later, *few]) is found
+    (note,) = [each for each in among_others(found, [*a, *b, *third, *later]).caveats if each not in found.caveats]
+    assert (note.weight, note.subject) == ("note", "level")
+    assert note.sentence.startswith("1 other took turns with these two: the interval is that of one comparison")

@@ -99,6 +99,11 @@ def test_the_effort_behind_a_winner_is_that_of_all_searches_that_chose_it():
     assert trial_ids([search(["1"], ["2"])]) == {"1", "2"}
 
 
+def test_a_copy_of_a_search_adds_no_effort():
+    one = search(["1", "2", "3"], ["4", "5", "6"])
+    assert effort_behind("A", [one, one]) == effort_behind("A", [one])
+
+
 def test_budgets_are_unequal_unless_trials_or_time_were():
     assert effort_behind("A", [search(["1", "2", "3"], ["4"])]).equal is False
     assert effort_behind("A", [search(["1", "2"], ["4"], budget_s=9.0)]).equal is True

@@ -37,7 +37,7 @@ def test_every_group_becomes_an_entry_of_all_its_runs(submit):
         assert entry["price"]["usd_per_hour"] == 3.06
         assert entry["price"]["on_demand"] is True
         assert f"wrote {path}: digits, mlp on {entry['framework']}" in out
-    assert "reached 5/5; tuning: 1 trial" in out
+    assert "reached 5/5; tuning: 1 trial (counted in the store; --tuning-trials states the number)" in out
     assert "2 entries checked: 0 errors" in out
 
 

@@ -15,6 +15,7 @@ from levelbench.errors import UsageError
 from levelbench.records import Store, read_record
 from levelbench.records.inference import runs_for_inference
 from levelbench.records.schema import End
+from levelbench.records.searches import Search, SearchedSide
 
 
 def test_every_group_that_is_selected_makes_an_entry(put, terms, tmp_path):
@@ -40,6 +41,22 @@ def test_trials_are_counted_in_the_store_where_they_are_not_stated(put, terms, t
     assert "2 other specifications of digits[recipe=mlp], 4 runs" in entry.tuning.notes
     stated = msgspec.structs.replace(terms, tuning=TuningEffort(7))
     assert entries_of(["digits[lr=0.1]"], store, stated, count_trials=False)[0][1].tuning == TuningEffort(7)
+
+
+def test_the_trial_that_won_a_search_is_no_run_of_an_entry_and_is_counted_as_tuning(put, terms, tmp_path):
+    trials = [read_record(put(0, settings={"lr": lr})).header for lr in (0.1, 0.2, 0.3)]
+    fresh = [put(seed, settings={"lr": 0.1}) for seed in (0, 1, 2)]
+    sides = [SearchedSide("digits", [], [each.id for each in trials], 7.0, trials[0].key)]
+    search = Search("digits", "random", 0, 3, None, [1, 2], sides)
+    path = search.path_in(tmp_path / "store", "abc")
+    path.parent.mkdir()
+    path.write_bytes(search.as_text())
+    for word in ("digits[lr=0.1]", "digits"):
+        ((_, entry),) = entries_of([word], Store(tmp_path / "store"), terms)
+        assert {run.record_id for run in entry.runs} == {read_record(each).header.id for each in fresh}
+    assert (entry.tuning.trials, entry.tuning.hours) == (3, 7.0 / 3600)
+    ((_, outside),) = entries_of([f"{tmp_path}/store[lr=0.1]"], Store(tmp_path / "none"), terms)
+    assert (len(outside.runs), outside.tuning.trials) == (3, 3)
 
 
 def name_beside_a_model(store, *ids):

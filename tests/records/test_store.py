@@ -81,6 +81,55 @@ def test_a_trial_of_a_search_is_counted_if_it_is_named_or_alone(searched):
     assert not store.left_out
 
 
+@pytest.mark.parametrize(
+    "word", ["copy", "copy/digits", "copy/digits/DAY", "copy[framework=numpy]", "latest:9", "digits"]
+)
+def test_a_trial_stays_one_wherever_its_store_was_copied_to(searched, tmp_path, monkeypatch, word):
+    store, _ = searched
+    shutil.copytree(store.path, tmp_path / "big" / "copy")
+    word = word.replace("DAY", store.records()[0].path.parent.name)
+    monkeypatch.chdir(tmp_path / "big")
+    for around in (tmp_path / "big", tmp_path / "none"):
+        if around.exists() or word.startswith("copy"):
+            found = seeds(Store(around).each_counted(f"./{word}" if word.startswith("copy") else word))
+            assert set(found) == ({1} if "2026" in word else {1, 2, 3})
+
+
+def test_a_trial_stays_one_where_its_store_is_linked_to(searched, tmp_path):
+    store, _ = searched
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "link").symlink_to(store.path)
+    assert seeds(Store(tmp_path / "none").each_counted(f"{tmp_path}/big")) == [1, 2, 3]
+    assert seeds(Store(tmp_path / "big").each_counted("digits")) == [1, 2, 3]
+
+
+def test_a_search_next_to_a_path_counts_only_if_it_names_the_task(searched, tmp_path):
+    store, _ = searched
+    (store.path / "searches" / "notes.json").write_text("{}")
+    found = Store(tmp_path / "none").searches(f"{store.path}/digits/")
+    assert [search.task for search in found] == ["digits"]
+
+
+def test_a_damaged_record_of_a_store_that_was_copied_into_another_is_not_passed_over(fill, tmp_path):
+    store = fill(3)
+    shutil.copytree(store.path, store.path / "copy")
+    path = next((store.path / "copy").rglob("*.jsonl"))
+    path.write_bytes(path.read_bytes()[:-40] + b"}\n")
+    with pytest.raises(RecordError, match=f"copy.*{path.name}"):
+        store.group("digits")
+    store.records()
+    store.require_readable("other")
+
+
+def test_a_folder_without_records_is_not_taken_for_the_store(tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="the folder empty has no records, and there are no runs in"):
+        Store("none").find("empty")
+    with pytest.raises(UsageError, match=r"latest.*: there are no runs in none"):
+        Store("none").find("latest")
+
+
 def test_rows_are_selected_ordered_and_limited(fill):
     fill(3, task="other")
     store = fill(6)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from levelbench.analysis.ties import beyond_ties
@@ -21,6 +22,7 @@ from levelbench.measure.environment import Difference, same_machine
 from levelbench.measure.sequential import seen_at_looks
 from levelbench.measure.verdict import (
     CLOCK_STEP_S,
+    LEAST_RUNS,
     NOT_INTERLEAVED,
     Verdict,
     VerdictKind,
@@ -36,9 +38,10 @@ from levelbench.records.selection import short_name
 
 if TYPE_CHECKING:
     from levelbench.analysis.attribution import Attribution
+    from levelbench.records.store import Row
 
 __all__ = ["Comparison", "answer_in_brief", "check_comparable", "compare", "compare_all", "sessions_seen", "span_of"]
-__all__ += ["with_common_doubts"]
+__all__ += ["among_others", "with_common_doubts"]
 
 History = Callable[[], Sequence[RunGroup]]
 """Returns the groups of all available runs."""
@@ -225,6 +228,34 @@ def with_common_doubts(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """``comparisons`` with each doubt about runs in one sentence for all sides that it concerns."""
     found = doubts_together([(each.a, each.b) for each in comparisons], [each.caveats for each in comparisons])
     return [replace(each, caveats=own) for each, own in zip(comparisons, found, strict=True)]
+
+
+def among_others(found: Comparison, rows: Iterable[Row | RunSummary]) -> Comparison:
+    """``found`` with a note if runs of other specifications among ``rows`` took turns with both sides.
+
+    Whoever looks at several comparisons and then names one has chosen it by its result, which its interval ignores.
+    """
+    starts: dict[str, list[str]] = {}
+    for row in rows:
+        if row.status in ("done", "failed"):
+            starts.setdefault(row.key, []).append(row.started)
+    sides = [[run.started for run in ended(side)] for side in (found.a, found.b)]
+    others = sum(
+        key not in (found.a.key, found.b.key) and all(_took_turns(side, each) for side in sides)
+        for key, each in starts.items()
+    )
+    if not others:
+        return found
+    text = f"{others} other{'s' * (others > 1)} took turns with these two: the interval is that of one comparison, "
+    text += "chosen before looking; levelbench run of all allows for their number"
+    return replace(found, caveats=(*found.caveats, Caveat("level", "note", text)))
+
+
+def _took_turns(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether what began at these times alternated, as a single command lets its sides do."""
+    order = sorted([*((start, False) for start in one), *((start, True) for start in other)])
+    fewest = min(len(one), len(other))
+    return LEAST_RUNS <= fewest <= sum(before[1] != after[1] for before, after in pairwise(order))
 
 
 def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float, between: Between | None = None) -> Verdict:

@@ -13,6 +13,7 @@ from levelbench.claims.lint import findings_of
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim
 from levelbench.records import Record
+from levelbench.records.searches import Search
 from levelbench.records.store import Row
 from levelbench.report.remarks import Remark, Remarks
 
@@ -21,12 +22,17 @@ __all__ = ["remarks_on_claim", "remarks_on_runs"]
 _INDEXED = re.compile(r"(sides|comparisons|scaling)\[(\d{1,6})\]")
 
 
-def remarks_on_runs(records: Iterable[Record], rows: Sequence[Row] = ()) -> list[Remarks]:
-    """The remarks about the groups of a report; ``rows`` are all runs in the store, to find uncounted ones."""
+def remarks_on_runs(
+    records: Iterable[Record], rows: Sequence[Row] = (), searches: Sequence[Search] = ()
+) -> list[Remarks]:
+    """The remarks about the groups of a report; ``rows`` are all runs in the store, to find uncounted ones.
+
+    ``searches`` are those that may have chosen settings.
+    """
     # A site has only entries.
     from levelbench.claims.reading.records import claims_of
 
-    return [remarks_on_claim(claim) for claim in claims_of(records, rows)]
+    return [remarks_on_claim(claim) for claim in claims_of(records, rows, searches=searches)]
 
 
 def remarks_on_claim(claim: Claim) -> Remarks:

@@ -261,12 +261,16 @@ def _unranked(each: Submission, folder: Path) -> list[str]:
 
 def _words(each: Submission) -> str:
     """An entry in one line: task, model, system, rules."""
+    from levelbench.competition.making import COUNTED
+
     n, reached = len(each.runs), sum(bool(run.reached) for run in each.runs)
     what = f"{each.task}, {each.model} on {each.framework}, {each.hardware.description}, {each.ruleset}"
     if each.mode == "inference":
         return f"{what}, {each.inference[0].scenario}"
     trials = each.tuning.trials
     hint = "" if trials is None else f"; tuning: {trials} {'trial' if trials == 1 else 'trials'}"
+    if trials and COUNTED in (each.tuning.notes or ""):
+        hint += " (counted in the store; --tuning-trials states the number)"
     return f"{what}, reached {reached}/{n}{hint}"
 
 

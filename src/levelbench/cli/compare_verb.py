@@ -265,9 +265,11 @@ def _shares(profiles: list[StepProfile]) -> OperatorShares:
 
 def compared(store: Store, a: str, b: str, given: dict[str, Any]) -> tuple[list[RunGroup], Comparison]:
     """Both sides, with labels that tell them apart, and how ``b`` compares."""
-    from levelbench.analysis.comparison import compare
+    from levelbench.analysis.comparison import among_others, compare
     from levelbench.cli.reporting import label_apart
+    from levelbench.measure.verdict import VerdictKind
     from levelbench.records import group_runs
+    from levelbench.records.selection import Selector
 
     shared.check_statistics(given["margin"], given["level"])
     view = {name: given[name] for name in ("clock", "crossing", "threshold")}
@@ -281,4 +283,6 @@ def compared(store: Store, a: str, b: str, given: dict[str, Any]) -> tuple[list[
         across_machines=given["across_machines"],
         history=lambda: group_runs(store.summaries()),
     )
+    if comparison.verdict is not None and comparison.verdict.kind in (VerdictKind.FASTER, VerdictKind.SLOWER):
+        comparison = among_others(comparison, store.rows(Selector("", word=sides[0].specification.task)))
     return sides, comparison

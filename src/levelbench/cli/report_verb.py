@@ -129,6 +129,7 @@ def written(
         markdown=given["markdown"],
         csv_folder=given["csv_folder"],
         rows=store.rows() if all(_lies_in(store, run) for run in found) else (),
+        searches=store.searches(),
         refusals=refusals,
         left_out=[f"left out: {each}" for each in left_out],
     )

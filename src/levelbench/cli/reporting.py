@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
     from levelbench.measure.verdict import Verdict
     from levelbench.records import Record, RunGroup
+    from levelbench.records.searches import Search
     from levelbench.records.store import Row
 
 __all__ = [
@@ -192,13 +193,14 @@ def write(
     markdown: Path | None = None,
     csv_folder: Path | None = None,
     rows: Sequence[Row] = (),
+    searches: Sequence[Search] = (),
     refusals: Sequence[str] = (),
     left_out: Sequence[str] = (),
 ) -> list[Path]:
     """Write the HTML report and, if requested, its tables as Markdown and CSV; returns the files, ``page`` first.
 
-    ``rows`` are all runs in the store: the linter looks at those that the report leaves out. ``refusals`` say which
-    groups could not be compared, ``left_out`` what has no run that ended.
+    ``rows`` are all runs in the store: the linter looks at those that the report leaves out, unless ``searches`` state
+    them. ``refusals`` say which groups could not be compared, ``left_out`` what has no run that ended.
     """
     from levelbench.claims.remarks import remarks_on_runs
     from levelbench.report.page import write_csv, write_markdown, write_report
@@ -207,7 +209,7 @@ def write(
     verdicts = _verdicts(comparisons)
     lines = [*final_lines(groups), *attribution_lines(comparisons)]
     against = [*gate_lines(comparisons, refusals), *left_out, *doubt_lines(groups, comparisons)]
-    linted = remarks_on_runs(records, rows)
+    linted = remarks_on_runs(records, rows, searches)
     scalings = scalings_of(groups, records)
     written = [
         write_report(pairs, verdicts, page, attributions=lines, caveats=against, scalings=scalings, linted=linted)

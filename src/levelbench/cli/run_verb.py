@@ -78,8 +78,8 @@ __all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remar
 def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
     """Train each TASK to its target, in separate processes, and say which is faster.
 
-    TASK is the name of a task, or a Python file that defines a task or adds recipes to one (all of them run), with
-    settings in brackets:
+    TASK is the name of a task, or a Python file that defines a task (its first recipe runs) or adds recipes to
+    one (all of these run), with settings in brackets:
 
     \b
       levelbench run digits

@@ -56,6 +56,7 @@ from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
 from levelbench.records.replicates import removed
 from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target, outline
+from levelbench.records.searches import Search, effort_behind, trial_ids
 from levelbench.records.store import Store
 from levelbench.records.summary import summarise
 from levelbench.report.numbers import plural
@@ -365,8 +366,10 @@ class Chosen(Struct, frozen=True):
 def choose(selected: Iterable[Record], store: Store) -> list[Chosen]:
     """The groups among ``selected``, each with the other runs of the group in the store.
 
-    Runs that were made only to train a network for inference are left out, unless nothing else is selected.
+    Runs that were made only to train a network for inference are left out, unless nothing else is selected; trials of
+    searches, unless they are selected.
     """
+    trials = trial_ids(store.searches())
     groups: dict[tuple[str, str, str], dict[str, Record]] = {}
     for record in selected:
         groups.setdefault(_group(record), {})[_id(record)] = record
@@ -375,7 +378,11 @@ def choose(selected: Iterable[Record], store: Store) -> list[Chosen]:
         aside = frozenset()
     found = []
     for group, members in groups.items():
-        stored = {_id(each): each for each in store.records(f"[key={group[0]}]") if _group(each) == group}
+        stored = {
+            _id(each): each
+            for each in store.records(f"[key={group[0]}]")
+            if _group(each) == group and each.header.id not in trials
+        }
         # Such a run counts if no other run of the group has its seed, and others exist.
         seeds = {each.header.seed for each in (stored | members).values() if each.header.id not in aside}
         all_of_it = {
@@ -429,29 +436,41 @@ def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
     raise UsageError(asked, found, do)
 
 
-def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
-    """The tuning effort in the store: other specifications of the task and recipe, their hours, and a note about it.
+COUNTED = "counted in the store of the records: "
+"""Begins the note about tuning that was not stated."""
 
+
+def tried(store: Store, records: Sequence[Record], searches: Sequence[Search] = ()) -> TuningEffort:
+    """The tuning effort in the store, in trials and hours, and a note about it.
+
+    These are the trials of those ``searches`` that chose the settings, and other specifications of the task and recipe.
     Runs elsewhere are unknown, so this is a lower bound.
     """
     specification, key = records[0].header.specification, records[0].header.key
     what, aside = f"{specification.task}[recipe={specification.recipe}]", runs_for_inference(store.path)
+    effort = effort_behind(key, searches)
+    searched = frozenset[str]() if effort is None else effort.ids
     rows = [
         row
         for row in store.rows(what)
-        if row.key != key and row.specification.task == specification.task and row.id not in aside
+        if row.key != key and row.specification.task == specification.task and row.id not in aside | searched
     ]
     others = len({row.key for row in rows})
-    counted = f"{plural(others, 'other specification')} of {what}, {plural(len(rows), 'run')}"
-    notes = f"counted in the store of the records: {counted}"
-    return TuningEffort(trials=others, hours=sum(row.wall_s for row in rows) / 3600, notes=notes)
+    counted = [f"{plural(len(searched), 'trial')} of the search that chose the settings"] * bool(searched)
+    counted.append(f"{plural(others, 'other specification')} of {what}, {plural(len(rows), 'run')}")
+    hours = (sum(row.wall_s for row in rows) + (effort.spent_s if effort else 0.0)) / 3600
+    notes = COUNTED + " and ".join(counted)
+    return TuningEffort(trials=len(searched) + others, hours=hours, notes=notes)
 
 
 def records_named(store: Store, words: Sequence[str]) -> list[Record]:
-    """The records that the words select, each once; an error if a word selects none, or a record may be unreadable."""
+    """The records that the words select, each once, without trials; an error if a word selects none, or may miss one.
+
+    A record that cannot be read may be one of them.
+    """
     found: dict[Path, Record] = {}
     for word in words:
-        for record in store.find(word):
+        for record in store.each_counted(word):
             found[record.path.resolve()] = record
         store.require_readable(word)
     return list(found.values())
@@ -469,7 +488,9 @@ def entries_of(
     that cannot be an entry under the ruleset, and for words that select nothing.
     """
     files = [Path(word) for word in words if word.endswith(INFERENCE_ENDING)]
-    selected = records_named(store, [word for word in words if not word.endswith(INFERENCE_ENDING)])
+    named = [word for word in words if not word.endswith(INFERENCE_ENDING)]
+    selected = records_named(store, named)
+    searches = [each for word in named for each in store.searches(word)]
     groups = choose(selected, store)
     if selected and not groups:
         raise UsageError("an entry of a leaderboard", "no run finished", "finish the runs first")
@@ -480,7 +501,7 @@ def entries_of(
         own = terms
         if count_trials:
             # Stated values, completed with the store's count.
-            stated, counted = terms.tuning, tried(store, chosen.records)
+            stated, counted = terms.tuning, tried(store, chosen.records, searches)
             notes = "; ".join(text for text in (stated.notes, counted.notes) if text)
             hours = counted.hours if stated.hours is None else stated.hours
             own = msgspec.structs.replace(terms, tuning=TuningEffort(counted.trials, hours, stated.usd, notes))

@@ -34,7 +34,7 @@ from levelbench.records import Distribution, Event, Follower, Record, Store, new
 from levelbench.records.locks import claimed
 from levelbench.records.replicates import uncounted_first
 from levelbench.records.schema import Between, Source
-from levelbench.records.searches import find_searches, trial_ids
+from levelbench.records.searches import trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.summary import (
     labels_of,
@@ -139,7 +139,7 @@ class Training(Kind[Arm, Record]):
     def find(self, wanted: Arm) -> list[Record]:
         """Its records in the store, oldest first; the trials of a search before others."""
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
-        tried = trial_ids(list(find_searches(self._store.path))) if found else frozenset[str]()
+        tried = trial_ids(self._store.searches()) if found else frozenset[str]()
         if not self._searching:
             self._store.left_out |= tried & {record.header.id for record in found}
             found = [record for record in found if record.header.id not in tried]

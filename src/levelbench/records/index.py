@@ -255,7 +255,13 @@ def leads_back(root: str, path: str) -> bool:
 
 
 def records_below(folder: Path, problems: list[LevelbenchError]) -> Iterator[Path]:
-    """The paths of all records below ``folder``, sorted by name; links are followed unless they lead back.
+    """The paths of all records below ``folder``, sorted by name, as :func:`folders_below` finds them."""
+    for place, names in folders_below(folder, problems):
+        yield from (place / name for name in sorted(names) if is_record_name(name))
+
+
+def folders_below(folder: Path, problems: list[LevelbenchError]) -> Iterator[tuple[Path, list[str]]]:
+    """``folder`` and all below it, with the names of their files; links are followed unless they lead back.
 
     Folders that cannot be listed are added to ``problems``.
     """
@@ -272,7 +278,7 @@ def records_below(folder: Path, problems: list[LevelbenchError]) -> Iterator[Pat
             if not name.startswith(".")
             and not ((here / name).is_symlink() and leads_back(str(folder), str((here / name).relative_to(folder))))
         )
-        yield from (Path(place) / name for name in sorted(names) if is_record_name(name))
+        yield here, names
 
 
 _NAME = ".index.sqlite"
@@ -324,6 +330,12 @@ class Index:
             return rows, [*self._problems(), *differing(copies)]
 
         return self._safely(answer)
+
+    def folders(self, name: str) -> list[Path]:
+        """All folders of this name, as of the last update of the index."""
+        found = self._connection.execute("SELECT path FROM folders ORDER BY path").fetchall()
+        folders = (self.store / os.fsdecode(path) for (path,) in found)
+        return [folder for folder in folders if folder.name == name]
 
     def paths(self, selector: Selector) -> list[str]:
         """The files of the selected runs, with all copies, also of replaced runs."""

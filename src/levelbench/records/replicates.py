@@ -107,7 +107,9 @@ def looks(sides: Sides) -> Iterator[Caveat]:
             text = f"{len(again)} of {len(runs)} runs of {group.label} replace earlier ones"
             weight: Weight = "doubt" if max(again) > 1 else "note"
             times = f", one of them {max(again)}" if max(again) > 1 else ""
-            yield Caveat("fresh runs", weight, f"{text}{times}: levelbench list runs --all shows what they replaced")
+            yield Caveat(
+                "fresh runs", weight, f"{text}{times}: levelbench list runs --all shows those that were not removed"
+            )
     labels, arms = [group.label for group, _ in sides.each], [runs for _, runs in sides.each]
     known, walls_s = [_known_again(*each) for each in sides.each], [[run.wall_s for run in arm] for arm in arms]
     for doubt in out_of_turn(labels, "runs", arms, walls_s, known):

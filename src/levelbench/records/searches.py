@@ -2,11 +2,13 @@
 
 A record says what a run did, never why. So that a claim can state its tuning, ``levelbench tune`` leaves one file a
 search in the store's folder ``searches``; it names records by id and holds no measurement that they do not have.
+``Store.searches`` finds these files wherever a store was copied to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -16,9 +18,10 @@ from msgspec import Struct, field
 from levelbench.errors import RecordError
 
 __all__ = ["Search", "SearchedSide", "TuningEffortFound", "effort_behind", "find_searches", "trial_ids"]
-__all__ += ["without_trials"]
+__all__ += ["SEARCHES", "searches_behind", "without_trials"]
 
-_FOLDER = "searches"
+SEARCHES = "searches"
+"""The name of the folder of a store that holds them."""
 
 
 class SearchedSide(Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,16 +54,16 @@ class Search(Struct, frozen=True, forbid_unknown_fields=True):
 
     def path_in(self, store: Path, name: str) -> Path:
         """Where the file of the search ``name`` is in ``store``."""
-        return store / _FOLDER / f"{self.task.replace('/', '-')}-{name}.json"
+        return store / SEARCHES / f"{self.task.replace('/', '-')}-{name}.json"
 
     def as_text(self) -> bytes:
         """The file's content."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
 
-def find_searches(folder: Path) -> Iterator[Search]:
-    """All searches in a store; ``RecordError`` for a file that is none, since leaving it out would hide trials."""
-    for path in sorted((folder / _FOLDER).glob("*.json")):
+def find_searches(folder: Path, task: str = "*") -> Iterator[Search]:
+    """The searches for ``task``, or all of a store; ``RecordError`` for a file that is none and so may hide trials."""
+    for path in sorted((folder / SEARCHES).glob("*.json" if task == "*" else f"{escape(task)}-*.json")):
         try:
             yield msgspec.json.decode(path.read_bytes(), type=Search)
         except (OSError, msgspec.MsgspecError) as error:
@@ -106,14 +109,24 @@ def without_trials(records: Iterable[R], tried: Collection[str], left_out: set[s
 
 
 class TuningEffortFound(Struct, frozen=True):
-    """What chose the settings of a specification: the number of trials, and their seconds.
+    """What chose the settings of a specification: the ids of the trials, and their seconds.
 
     ``equal`` says whether all sides had the same budget; ``None`` for a search of one side.
     """
 
-    trials: int
+    ids: frozenset[str]
     spent_s: float
     equal: bool | None
+
+    @property
+    def trials(self) -> int:
+        """The number of trials."""
+        return len(self.ids)
+
+
+def searches_behind(keys: Collection[str], searches: Iterable[Search]) -> list[Search]:
+    """The searches of which a side ended in one of the specifications ``keys``."""
+    return [search for search in searches if any(side.winner in keys for side in search.sides)]
 
 
 def effort_behind(key: str, searches: Sequence[Search]) -> TuningEffortFound | None:
@@ -121,17 +134,20 @@ def effort_behind(key: str, searches: Sequence[Search]) -> TuningEffortFound | N
 
     Sides had the same budget if each had as many trials, or if a budget in seconds ended the search.
     """
-    trials, spent_s, equal = 0, 0.0, []
-    for search in searches:
-        own = [side for side in search.sides if side.winner == key]
-        if not own:
-            continue
-        trials += sum(len(side.trials) for side in own)
-        spent_s += sum(side.spent_s for side in own)
+    ids: set[str] = set()
+    spent_s, equal = 0.0, []
+    behind = searches_behind({key}, searches)
+    own = [side for search in behind for side in search.sides if side.winner == key]
+    for side in sorted(own, key=lambda side: -len(side.trials)):
+        # Another search, or a copy of the file, may have the same trials.
+        if not ids.issuperset(side.trials):
+            ids.update(side.trials)
+            spent_s += side.spent_s
+    for search in behind:
         if len(search.sides) > 1:
             counts = {len(side.trials) for side in search.sides}
             ended = search.budget_s is not None and all(
                 side.spent_s >= search.budget_s or len(side.trials) == search.planned_trials for side in search.sides
             )
             equal.append(len(counts) == 1 or ended)
-    return TuningEffortFound(trials, spent_s, all(equal) if equal else None) if trials else None
+    return TuningEffortFound(frozenset(ids), spent_s, all(equal) if equal else None) if ids else None

@@ -13,6 +13,7 @@ import filecmp
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from levelbench.records import lines
 from levelbench.records.locks import store_fault
 from levelbench.records.reader import SUPERSEDED, Record, Status, ids_in, read_header, read_record
 from levelbench.records.schema import Specification, Target, instant_s
-from levelbench.records.searches import find_searches, trial_ids, without_trials
+from levelbench.records.searches import SEARCHES, Search, find_searches, trial_ids, without_trials
 from levelbench.records.selection import ATTRIBUTES, RULES, Selector, parse_selector
 from levelbench.records.summary import RunGroup, RunSummary, group_runs, summarise
 from levelbench.records.writer import path_part
@@ -301,6 +302,7 @@ class Store:
         self.problems: list[LevelbenchError] = []
         self.left_out: set[str] = set()
         self._copies: list[tuple[Row, Row]] = []
+        self._searched: list[Path] | None = None
         if self.path.exists() and not self.path.is_dir():
             found = f"{self.path} is a file, not a folder"
             raise StoreError(
@@ -337,7 +339,7 @@ class Store:
         with Index(self.path) as index:
             rows, found = index.listing(chosen, order_by=order_by, descending=descending, limit=limit)
             self.problems = list(found)
-            self._copies = index.copies
+            self._copies, self._searched = index.copies, index.folders(SEARCHES)
         return rows
 
     def _indexed(self, path: Path) -> bool:
@@ -470,8 +472,41 @@ class Store:
         return self._counted(self.each_found(selector), _parsed(selector), self.left_out)
 
     def _counted(self, records: Iterator[Record], chosen: Selector, left_out: set[str]) -> Iterator[Record]:
-        tried = {each for each in trial_ids(list(find_searches(self.path))) if not chosen.names(each)}
-        return without_trials(records, tried, left_out) if tried else records
+        # First, since listing the records finds the folders of the searches too.
+        first = list(islice(records, 1))
+        tried = {each for each in trial_ids(self.searches(chosen)) if not chosen.names(each)} if first else set()
+        yield from without_trials(chain(first, records), tried, left_out)
+
+    def searches(self, selector: str | Selector | None = None) -> list[Search]:
+        """The searches of which the selected runs may be trials: those of this store and of stores copied into it.
+
+        For a path, also those below it, and those of the store that its task's folder lies in.
+        """
+        from levelbench.records.index import folders_below
+
+        chosen = _parsed(selector)
+        places = [(self.path, "*")]
+        if chosen.path is None:
+            places += [(folder.parent, "*") for folder in self._search_folders()]
+        else:
+            place = chosen.path if chosen.path.is_dir() else chosen.path.parent
+            places += [(below.parent, "*") for below, _ in folders_below(place, []) if below.name == SEARCHES]
+            # The path may be a task's folder, or that of a day in it. What else is there may be anything, so only files
+            # that name the task.
+            places += [(folder.parent, folder.name) for folder in (place, place.parent)]
+        once: dict[Path, tuple[Path, str]] = {}
+        for folder, task in places:
+            once.setdefault(folder.resolve(), (folder, task))
+        return [each for folder, task in once.values() for each in find_searches(folder, task)]
+
+    def _search_folders(self) -> list[Path]:
+        from levelbench.records.index import Index
+
+        if self._searched is None:
+            with Index(self.path) as index:
+                index.listing(Selector(""), limit=1)
+                self._searched = index.folders(SEARCHES)
+        return self._searched
 
     def require_readable(self, selector: str | Selector) -> None:
         """Raise the first of ``problems`` that may be a run that ``selector`` selects.
@@ -479,10 +514,11 @@ class Store:
         An unreadable record has neither id nor settings, so it counts if it is in the folder of the path or task.
         """
         chosen = _parsed(selector)
-        # Records of a task are in its folder; if the word is an id, its run was found.
-        place = f"{self.path}/{path_part(chosen.word)}/" if chosen.word and chosen.path is None else ""
+        # Records of a task are in its folder, also of a store that was copied into this one; if the word is an id, its
+        # run was found.
+        place = f"/{path_part(chosen.word)}/" if chosen.word and chosen.path is None else ""
         for problem in self.problems:
-            if place in problem.asked:
+            if place in f"/{problem.asked.partition(f'{self.path}/')[2]}":
                 raise problem
 
     def one(self, selector: str | Selector) -> Record:
@@ -599,6 +635,8 @@ class Store:
             return RecordError(f"the runs {chosen.text!r}", found, first.do)
         if not rows:
             found, do = f"there are no runs in {place}", "run a task first, or choose another store"
+            if chosen.path is None and chosen.word and Path(chosen.word).is_dir():
+                found = f"the folder {chosen.word} has no records, and {found}"
             # What levelbench time measures without a target.
             if any(place.glob("commands/*/*")):
                 found += ", only processes of commands"

@@ -13,7 +13,8 @@ from levelbench.claims.lint import findings_of, lint
 from levelbench.claims.reading.records import COMPARED, read_runs
 from levelbench.cli.lint_verb import report_lines
 from levelbench.errors import RecordError, UsageError
-from levelbench.records import Store, Target
+from levelbench.records import Store, Target, read_record
+from levelbench.records.searches import Search, SearchedSide
 
 
 def claims(folder, selector="digits", **more):
@@ -53,6 +54,34 @@ def test_a_clean_study_of_scaling_has_none_either(tmp_path):
     assert [(point.ranks, point.reached) for point in found.scaling] == [(1, True), (2, True), (4, True)]
     assert found.scaling_mode == "strong"
     assert shown(found) == []
+
+
+def searched(store):
+    """A search of two sides with two trials each, and the runs of both winners; the selector of the second's."""
+    sides = []
+    for lr in (0.1, 0.2):
+        of = [specification(settings={"lr": lr, "batch": batch}) for batch in (64, 32)]
+        trials = [read_record(write_run(store, 9, spec=spec)).header for spec in of]
+        write_runs(store, spec=of[0])
+        sides.append(SearchedSide(f"lr={lr}", [], [each.id for each in trials], 1.0, trials[0].key))
+    search = Search("digits", "random", 9, 2, None, list(SEEDS), sides)
+    (store / "searches").mkdir()
+    search.path_in(store, "abc").write_bytes(search.as_text())
+    return f"digits[key={sides[1].winner}]"
+
+
+def test_what_the_search_behind_a_claim_states_is_counted(tmp_path):
+    found = claim(tmp_path, searched(tmp_path))
+    assert [side.tuning.trials for side in found.sides] == [2]
+    assert found.uncounted == []
+
+
+def test_runs_besides_the_trials_of_the_search_are_not(tmp_path):
+    selector = searched(tmp_path)
+    write_run(tmp_path, spec=specification(settings={"lr": 0.5, "batch": 64}))
+    found = claim(tmp_path, selector)
+    assert [each.what for each in found.uncounted] == ["1 done, of 1 other specification"]
+    assert [code for code, _, _ in shown(found)] == ["LB103"]
 
 
 def test_a_side_has_the_time_quality_clock_and_setup_of_its_records(tmp_path):

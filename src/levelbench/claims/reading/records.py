@@ -24,7 +24,7 @@ from levelbench.measure.statistics import LogRatio, paired_log_ratio, welch_log_
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
 from levelbench.records.replicates import against, doubts_together
-from levelbench.records.searches import Search, effort_behind, find_searches, trial_ids
+from levelbench.records.searches import Search, effort_behind, searches_behind, trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.store import Row
 from levelbench.records.summary import in_order
@@ -98,12 +98,13 @@ def uncounted(
     groups: Sequence[RunGroup],
     rows: Iterable[Row],
     shown: Collection[str] = frozenset(),
-    trials: Collection[str] = frozenset(),
+    searches: Sequence[Search] = (),
 ) -> list[Uncounted]:
     """What ``rows`` have besides the runs of ``groups``: first runs of the same specifications, then of other settings.
 
-    ``shown`` are the ids of all runs that are shown together; those in another claim are counted there. ``trials`` are
-    the ids of runs that chose settings: they count among those with other settings, the best of them, too.
+    ``shown`` are the ids of all runs that are shown together; those in another claim are counted there. Trials of the
+    ``searches`` that chose these settings, on either side, are stated with them, and the runs of the other side's
+    winner are what it was compared with; trials of other searches count among those with other settings.
 
     Other settings are those of the same task on the same framework and device, because another framework is another
     side, not a trial of this one. A running run does not count yet; an interrupted one counts as a run of the same
@@ -113,10 +114,13 @@ def uncounted(
     keys = {group.key for group in groups}
     ended = {(group.key, run.seed) for group in groups for run in group.runs}
     kinds = {_kind(group.specification) for group in groups}
+    behind, trials = searches_behind(keys, searches), trial_ids(searches)
+    stated = trial_ids(behind)
+    rivals = {side.winner for search in behind for side in search.sides} - keys
     same: list[Row] = []
     other: list[Row] = []
     for row in rows:
-        if row.id in counted or row.status == "running":
+        if row.id in counted or row.status == "running" or row.id in stated or row.key in rivals:
             continue
         if row.key in keys and row.id not in trials:
             if row.status != "interrupted" or (row.key, row.seed) not in ended:
@@ -161,7 +165,7 @@ def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | Non
             if problems is None:
                 raise store.problems[0]
             problems += store.problems
-        searches = list(find_searches(store.path))
+        searches = store.searches(chosen)
         tried = trial_ids(searches)
         # The run that won a search was chosen for its time, and is no measurement of it.
         kept = [each for each in _whole_groups(chosen, records, store) if each.header.id not in tried]
@@ -229,7 +233,7 @@ def claims_of(
     ended = {record.header.id for record in by_path.values() if record.status in ("done", "failed")}
     found = []
     for groups in _together(in_order(group_runs(runs))):
-        left_out = uncounted(groups, beside, ended, trial_ids(searches))
+        left_out = uncounted(groups, beside, ended, searches)
         if is_study(groups):
             found.append(_study(groups, by_path, left_out))
         elif len(groups) <= COMPARED:

@@ -54,7 +54,8 @@ def _other_settings(claim: Claim) -> Iterator[Diagnostic]:
     others = [(at, each) for at, each in enumerate(claim.uncounted) if not each.same_specification and each.runs]
     runs = sum(each.runs for _, each in others)
     trials = sum(side.tuning.trials or 0 for side in claim.sides)
-    if runs <= trials:
+    # What was read from records are the runs besides the trials that it states.
+    if runs <= (0 if claim.read_from == "records" else trials):
         return
     at, first = others[0]
     if claim.read_from == "records" and all(side.tuning.trials is None for side in claim.sides):
@@ -63,8 +64,11 @@ def _other_settings(claim: Claim) -> Iterator[Diagnostic]:
         yield not_stated(f"uncounted[{at}]", what, do, first.where)
         return
     amount = _amount(claim, runs, _hours([each for _, each in others]))
-    stated = f"only {plural(trials, 'trial')} of tuning" if trials else "no tuning"
-    found = f"{amount} of the task with other settings exist, but the claim states {stated}: {first.what}"
+    tuning = f"{plural(trials, 'trial')} of tuning"
+    stated = f"but the claim states {f'only {tuning}' if trials else 'no tuning'}"
+    if trials and claim.read_from == "records":
+        stated = f"besides the {tuning} that the claim states"
+    found = f"{amount} of the task with other settings exist, {stated}: {first.what}"
     do = "state how many trials chose the settings and what they cost, or say what those runs were for"
     yield guilty(f"uncounted[{at}]", found, do, first.where, "warning")
 
