@@ -40,9 +40,11 @@ _NOT_A_DEVICE = re.compile(
 _MAKERS = (
     r"(?:(?:nvidia|tesla|geforce|quadro|amd|instinct|radeon|google|cloud|intel|xeon|epyc|gpus?|of)[\s-]{1,3}){0,4}"
 )
-_BEFORE = re.compile(rf"(?<![\w.,-])(?P<n>\d{{1,5}})\s*(?P<by>{_BY})?\s*{_MAKERS}$", re.I)
+# "8", or "16 * 8"
+_N = rf"(?P<n>\d{{1,5}}(?:\s?{_BY}\s?\d{{1,5}}){{0,3}})"
+_BEFORE = re.compile(rf"(?<![\w.,-]){_N}\s*(?P<by>{_BY})?\s*{_MAKERS}$", re.I)
 _BRACKETED = re.compile(rf"\((?P<n>\d{{1,5}})\s?{_BY}?\)\s*{_MAKERS}$", re.I)
-_AFTER = re.compile(rf"\s*(?:{_BY}\s*|\(\s*)(?P<n>\d{{1,5}})(?![\d.])(?!\s*[gt]i?b)", re.I)
+_AFTER = re.compile(rf"\s*(?:{_BY}\s*|\(\s*){_N}(?![\d.])(?!\s*[gt]i?b)", re.I)
 _MAY_PRECEDE = re.compile(r"(?:^|[,;:/|+(\[{&x×*]|\b(?:on|of|with|using|and|has|have|holds|by))\s*$", re.I)
 _COUNTED = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:gpus?|accelerators|(?:tpu\s)?chips|cards)\b", re.I)
 _WORDS = {"two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
@@ -118,9 +120,13 @@ def _count(text: str, start: int, end: int) -> int | None:
     for pattern in (_BEFORE, _BRACKETED):
         before = pattern.search(head)
         if before is not None and (_certain(before) or _MAY_PRECEDE.search(head[: before.start()])):
-            return int(before["n"])
+            return _product(before["n"])
     after = _AFTER.match(text, end)
-    return int(after["n"]) if after is not None else None
+    return _product(after["n"]) if after is not None else None
+
+
+def _product(numbers: str) -> int:
+    return math.prod(int(each) for each in re.findall(r"\d+", numbers))
 
 
 def _certain(before: re.Match[str]) -> bool:
@@ -355,7 +361,11 @@ def _accelerator(
     if not variants:
         return None
     device, assumed = variants[0], []
-    units = next((found for hit in chips if (found := _units(hit, device, text)) is not None), None)
+    counts = {found for hit in chips if (found := _units(hit, device, text)) is not None}
+    if len(counts) > 1 and max(counts) != min(counts) * nodes_of_all(text):
+        return None
+    # "128 x V100 (16 nodes, each 8 x V100)" gives both.
+    units = min(counts, default=None)
     units = float(count) if units is None and (count := count_of_all(text)) is not None else units
     how = f"'{chips[0].name}'" if units is None else f"'{chips[0].name}', {units:g} of them"
     instance = None if rented is None else rented[1]
