@@ -29,8 +29,8 @@ class Kernels(NamedTuple):
 
     natives: Natives
     convolve: Callable[..., Array]
-    """(x, weight, strides, pads, dilations, group, spread): (N, C, ...) and (M, C / group, ...) to (N, M, ...); between
-    the elements of ``x`` along an axis are ``spread - 1`` zeros. Integers have 32 bits, and so has the result."""
+    """(x, weight, bias, strides, pads, dilations, group, spread): (N, C, ...) and (M, C / group, ...) to (N, M, ...);
+    between the elements of ``x`` along an axis are ``spread - 1`` zeros. Integers have 32 bits, as has the result."""
     max_pool: Pool
     """Windows without gaps in their kernels; NaN where a window has one."""
     mean_pool: Pool
@@ -58,19 +58,15 @@ def _windowed(name: str) -> Callable[[Function], Function]:
     return register
 
 
-def _convolved(convolve: Function, node: OperatorNode, x: Array, weight: Array) -> Array:
+def _convolved(convolve: Function, node: OperatorNode, x: Array, weight: Array, bias: Array | None = None) -> Array:
     sizes = x.shape[2:]
     windows = Window.of(node).over(sizes, weight.shape[2:])
-    return convolve(x, weight, windows.strides, windows.padding(sizes), windows.dilations, int(node["group"]))
-
-
-def _biased(y: Array, bias: Array | None) -> Array:
-    return y if bias is None else y + by_channel(bias, y.ndim)
+    return convolve(x, weight, bias, windows.strides, windows.padding(sizes), windows.dilations, int(node["group"]))
 
 
 @_windowed("Conv")
 def _conv(x: Array, weight: Array, bias: Array | None = None, *, node: OperatorNode, convolve: Function) -> Array:
-    return _biased(_convolved(convolve, node, x, weight), bias)
+    return _convolved(convolve, node, x, weight, bias)
 
 
 @_windowed("ConvInteger")
@@ -103,7 +99,7 @@ def _qlinear_conv(
     cast: Cast,
     xp: ModuleType,
 ) -> Array:
-    y = _biased(_convolved(convolve, node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0)), bias)
+    y = _convolved(convolve, node, shifted(x, x_zero, 0), shifted(weight, weight_zero, 0), bias)
     scales = by_channel(weight_scale, y.ndim) if weight_scale.size > 1 else weight_scale.reshape(())
     return requantise(xp, cast, y, x_scale.reshape(()) * scales / y_scale.reshape(()), y_zero.reshape(()))
 
@@ -128,7 +124,7 @@ def _conv_transpose(
     turned = turned.reshape((group * shape[1], shape[0] // group, *shape[2:]))
     reach = [window.extent(axis) - 1 for axis in range(len(sizes))]
     pads = [(most - before, most - behind) for most, (before, behind) in zip(reach, lost, strict=True)]
-    return _biased(convolve(x, turned, (1,) * len(sizes), pads, window.dilations, group, window.strides), bias)
+    return convolve(x, turned, bias, (1,) * len(sizes), pads, window.dilations, group, window.strides)
 
 
 @_windowed("Col2Im")

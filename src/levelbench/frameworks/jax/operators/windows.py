@@ -23,15 +23,17 @@ from levelbench.operators.node import OperatorNode
 def _convolve(
     x: Array,
     weight: Array,
+    bias: Array | None,
     strides: Sequence[int],
     pads: Widths,
     dilations: Sequence[int],
     group: int,
     spread: Sequence[int] | None = None,
 ) -> Array:
-    return lax.conv_general_dilated(
+    y = lax.conv_general_dilated(
         x, weight, strides, pads, spread, dilations, feature_group_count=group, precision=PRECISION
     )
+    return y if bias is None else y + by_channel(bias, y.ndim)
 
 
 @operator("CausalConvWithState")
@@ -43,8 +45,7 @@ def _causal_conv(
     channels, size = x.shape[1], weight.shape[2]
     before = jnp.zeros((*x.shape[:2], size - 1), x.dtype) if past is None else past
     padded = jnp.concatenate([before, x], 2)
-    y = _convolve(padded, weight, (1,), [(0, 0)], (1,), channels)
-    y = y if bias is None else y + by_channel(bias, 3)
+    y = _convolve(padded, weight, bias, (1,), [(0, 0)], (1,), channels)
     return jax.nn.silu(y) if gated else y, padded[:, :, padded.shape[2] - (size - 1) :]
 
 

@@ -37,7 +37,7 @@ from levelbench.frameworks.tensorflow.operators.registry import (
     refuse,
     table,
 )
-from levelbench.frameworks.tensorflow.operators.shapes import padded
+from levelbench.frameworks.tensorflow.operators.shapes import in_either_order, padded
 from levelbench.operators.contract import Array, DType, Function
 from levelbench.operators.node import OperatorNode
 
@@ -175,8 +175,8 @@ NATIVES = Natives(
     LIBRARY,
     cast=_cast_array,
     absolute=xp.abs,
-    relu=on_tensors(tf.nn.relu),
-    sigmoid=on_tensors(tf.sigmoid),
+    relu=on_tensors(in_either_order(tf.nn.relu)),
+    sigmoid=on_tensors(in_either_order(tf.sigmoid)),
     softplus=on_tensors(tf.math.softplus),
     softsign=on_tensors(tf.nn.softsign),
     log_softmax=on_tensors(tf.nn.log_softmax),

@@ -17,17 +17,9 @@ from levelbench.frameworks.shared.windows import Window, Windows
 from levelbench.frameworks.tensorflow.arrays import Raw, TensorArray, by_xla, xp
 from levelbench.frameworks.tensorflow.operators.elementwise import NATIVES
 from levelbench.frameworks.tensorflow.operators.registry import maker, on_arrays, operator, sizes_of
-from levelbench.frameworks.tensorflow.operators.shapes import padded
+from levelbench.frameworks.tensorflow.operators.shapes import channels_first, channels_last, padded
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
-
-
-def _channels_last(x: Raw) -> Raw:
-    return tf.transpose(x, [0, *range(2, len(x.shape)), 1])
-
-
-def _channels_first(x: Raw) -> Raw:
-    return tf.transpose(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
 
 
 def _dilated(x: Raw, factors: Sequence[int]) -> Raw:
@@ -44,46 +36,46 @@ def _dilated(x: Raw, factors: Sequence[int]) -> Raw:
     return x
 
 
-def _convolved(x: Raw, weight: Raw, strides: Sequence[int], dilations: Sequence[int], group: int) -> Raw:
-    """(N, C, spatial...) without padding and (M, C / group, kernel...) to (N, M, spatial...)."""
+def _convolved(x: Raw, weight: Raw, strides: Sequence[int], group: int) -> Raw:
+    """(N, spatial..., C) without padding and (M, C / group, kernel...) to (N, spatial..., M)."""
     rank = len(x.shape) - 2
     if not 1 <= rank <= 3:
         raise UnsupportedError("a convolution on tensorflow", f"{rank} spatial axes", "TensorFlow takes one to three")
-    weight = _dilated(weight, dilations)
-    places = zip(sizes_of(x)[2:], sizes_of(weight)[2:], strides, strict=True)
+    places = zip(sizes_of(x)[1:-1], sizes_of(weight)[2:], strides, strict=True)
     out = [max(0, (size - length) // stride + 1) for size, length, stride in places]
     if 0 in (*sizes_of(x), *sizes_of(weight), *out):
         # TensorFlow's kernels return an array of another shape, with values never written.
-        return tf.zeros([sizes_of(x)[0], sizes_of(weight)[0], *out], x.dtype)
+        return tf.zeros([sizes_of(x)[0], *out, sizes_of(weight)[0]], x.dtype)
     kernel = tf.transpose(weight, [*range(2, rank + 2), 1, 0])
-    last = _channels_last(x)
-    channels = sizes_of(weight)[1]
-    if group > 1 and channels == 1 and rank == 2 and len(set(strides)) == 1:
+    if group > 1 and sizes_of(weight)[1] == 1 and rank == 2 and len(set(strides)) == 1:
         # (kernel..., group, M / group)
         by_group = tf.reshape(kernel, [*sizes_of(kernel)[:2], group, -1])
-        return _channels_first(tf.nn.depthwise_conv2d(last, by_group, [1, *strides, 1], "VALID"))
-    parts = zip(tf.split(last, group, -1), tf.split(kernel, group, -1), strict=True) if group > 1 else [(last, kernel)]
+        return tf.nn.depthwise_conv2d(x, by_group, [1, *strides, 1], "VALID")
+    parts = zip(tf.split(x, group, -1), tf.split(kernel, group, -1), strict=True) if group > 1 else [(x, kernel)]
     named = ("NWC", "NHWC", "NDHWC")[rank - 1]
     found = [tf.nn.convolution(a, b, list(strides), "VALID", data_format=named) for a, b in parts]
-    return _channels_first(tf.concat(found, -1) if group > 1 else found[0])
+    return tf.concat(found, -1) if group > 1 else found[0]
 
 
 def _convolve(
     x: Array,
     weight: Array,
+    bias: Array | None,
     strides: Sequence[int],
     pads: Widths,
     dilations: Sequence[int],
     group: int,
     spread: Sequence[int] | None = None,
 ) -> Array:
-    a, b, kind = x.tensor, weight.tensor, x.tensor.dtype
+    kind = x.tensor.dtype
+    last = channels_last(x.tensor if spread is None else _dilated(x.tensor, spread))
+    # Float64 holds the sums of integers of 32 bits.
+    given = [None if each is None else each.tensor for each in (weight, bias)]
     if kind.is_integer:
-        # Float64 holds the sums of integers of 32 bits.
-        a, b = tf.cast(a, tf.float64), tf.cast(b, tf.float64)
-    ready = padded(a if spread is None else _dilated(a, spread), [(0, 0), (0, 0), *pads], 0)
-    found = _convolved(ready, b, strides, dilations, group)
-    return TensorArray(tf.cast(found, kind) if kind.is_integer else found)
+        last, *given = (None if each is None else tf.cast(each, tf.float64) for each in (last, *given))
+    found = _convolved(padded(last, [(0, 0), *pads, (0, 0)], 0), _dilated(given[0], dilations), strides, group)
+    found = found if bias is None else tf.nn.bias_add(found, given[1])
+    return TensorArray(channels_first(tf.cast(found, kind) if kind.is_integer else found))
 
 
 # Pooling: by TensorFlow's kernels, or over the gathered elements of each window where it has none.
@@ -96,24 +88,35 @@ def _pooled(kind: str, x: Array, windows: Windows) -> Array:
         # TensorFlow divides by zero, which ends the process.
         return TensorArray(tf.zeros([*x.shape[:2], *(max(0, each) for each in windows.out)], tensor.dtype))
 
-    def gathered() -> Raw:
-        elements = elements_of(NATIVES, x, windows, fill)
-        if kind == "AVG":
-            return xp.mean(elements, axis=-1).tensor
-        return xp.take_along_axis(elements, xp.argmax(elements, axis=-1, keepdims=True), axis=-1)[..., 0].tensor
-
     # XLA has no gradient of a maximum that is the same each time.
     max_by_xla = kind == "MAX" and by_xla()
     gaps = any(stride > size for stride, size in zip(windows.strides, windows.kernel, strict=True))
     if gaps or set(windows.dilations) != {1} or len(sizes) > 3 or not tensor.dtype.is_floating or max_by_xla:
-        return TensorArray(gathered())
-    ready = _channels_last(padded(tensor, [(0, 0), (0, 0), *windows.padding(sizes)], fill))
-    found = _channels_first(tf.nn.pool(ready, list(windows.kernel), kind, list(windows.strides), "VALID"))
+        elements = elements_of(NATIVES, x, windows, fill)
+        return _largest(elements) if kind == "MAX" else xp.mean(elements, axis=-1)
+    last = channels_last(tensor)
+    ready = padded(last, [(0, 0), *windows.padding(sizes), (0, 0)], fill)
+    found = tf.nn.pool(ready, list(windows.kernel), kind, list(windows.strides), "VALID")
     if kind == "MAX":
-        # TensorFlow's maximum loses NaN, and minus infinity where a window has nothing else.
-        lost = tf.reduce_any(tf.math.is_nan(tensor)) | tf.reduce_any(found <= tensor.dtype.min)
-        found = tf.cond(lost, gathered, lambda: found)
-    return TensorArray(found)
+        found = tf.ensure_shape(found + _lost(last, ready, found, windows), found.shape)
+    return TensorArray(channels_first(found))
+
+
+def _largest(elements: Array) -> Array:
+    return xp.take_along_axis(elements, xp.argmax(elements, axis=-1, keepdims=True), axis=-1)[..., 0]
+
+
+def _lost(last: Raw, ready: Raw, found: Raw, windows: Windows) -> Raw:
+    """What TensorFlow's maximum loses, to be added: NaN, and minus infinity where a window has nothing else."""
+    nothing = tf.constant(-0.0, found.dtype)
+
+    def exact() -> Raw:
+        x = TensorArray(channels_first(last))
+        largest = channels_last(_largest(elements_of(NATIVES, x, windows, lowest(x.dtype))).tensor)
+        return tf.where(tf.math.is_nan(largest) | (largest == -np.inf), largest, nothing)
+
+    suspect = tf.math.is_nan(tf.reduce_sum(ready)) | (tf.reduce_min(found) <= found.dtype.min)
+    return tf.stop_gradient(tf.cond(suspect, exact, lambda: nothing))
 
 
 _KERNELS = Kernels(
