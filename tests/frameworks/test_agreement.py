@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from levelbench.operators.frameworks import load_framework
-from levelbench.operators.node import operator_node
+from levelbench.operators.node import operator_node, structural
 
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
 
@@ -19,8 +19,6 @@ def backend(request):
 
 
 def call(backend, node, *inputs):
-    from levelbench.operators.node import structural
-
     fixed = structural(node)
     given = [
         None if each is None else each if at in fixed else backend.array(np.asarray(each))
@@ -171,3 +169,103 @@ def test_gradients_of_norms_agree_with_central_differences(backend, operator, p)
     direction, step = random.standard_normal(x.shape), 1e-6
     sides = [backend.host(made.forward(backend.array(x + sign * step * direction))[0]) for sign in (1, -1)]
     assert (gradient * direction).sum() == pytest.approx((g * (sides[0] - sides[1])).sum() / (2 * step), rel=1e-6)
+
+
+NAN = float("nan")
+BESIDE_NAN = f32(*np.zeros(20), NAN, *np.ones(16))
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+def test_the_larger_and_the_smaller_of_a_number_and_nan_is_nan(backend, operator):
+    node, zeros = operator_node(operator, ["a", "b"]), np.zeros_like(BESIDE_NAN)
+    for pair in ((BESIDE_NAN, zeros), (zeros, BESIDE_NAN)):
+        assert np.flatnonzero(np.isnan(call(backend, node, *pair)[0])).tolist() == [20]
+
+
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin", "GlobalMaxPool", "Softmax"])
+@pytest.mark.parametrize("at", [0, 20, 36])
+def test_one_nan_spoils_what_is_made_of_all(backend, operator, at):
+    x = np.arange(37, dtype=np.float32)[None, None]
+    x[..., at] = NAN
+    assert np.isnan(call(backend, operator_node(operator, ["x"]), x)[0]).all()
+
+
+@pytest.mark.parametrize(("attributes", "expected"), [({}, [0, 1]), ({"dilations": [2]}, [1]), ({"strides": [2]}, [0])])
+def test_the_maximum_of_a_window_with_nan_is_nan(backend, attributes, expected):
+    x = f32(0, NAN, 1, 2, 3, 4, 5)[None, None]
+    found = call(backend, operator_node("MaxPool", kernel_shape=[2], **attributes), x)[0][0, 0]
+    assert np.flatnonzero(np.isnan(found)).tolist() == expected
+
+
+def test_the_maximum_of_a_window_of_minus_infinity_is_minus_infinity(backend):
+    found = call(backend, operator_node("MaxPool", kernel_shape=[2]), f32(-np.inf, -np.inf, 1)[None, None])[0]
+    assert found.tolist() == [[[-np.inf, 1]]]
+
+
+@pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
+def test_the_position_of_an_extreme_is_that_of_the_first_nan(backend, operator):
+    x = f32(3, 9, NAN, 1, NAN, 5)
+    assert call(backend, operator_node(operator, keepdims=0), x)[0] == 2
+    assert call(backend, operator_node(operator, keepdims=0, select_last_index=1), x)[0] == 4
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(1, [1, 3]), (0, [4, 0])])
+def test_nan_is_larger_than_any_number_in_a_ranking(backend, largest, expected):
+    x = f32(2, NAN, 3, np.inf, -0.0)
+    node = operator_node("TopK", ["x", "k"], ["values", "places"], largest=largest)
+    assert call(backend, node, x, np.array([2]))[1].tolist() == expected
+
+
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_nan_that_is_scattered_is_kept(backend, reduction):
+    node = operator_node("ScatterElements", ["x", "places", "updates"], reduction=reduction)
+    found = call(backend, node, f32(1, NAN, 3), np.array([0, 1, 2]), f32(NAN, 5, 3))[0]
+    assert np.isnan(found).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("bounds", [(NAN, 1.0), (-1.0, NAN)])
+def test_a_bound_that_is_nan_makes_nan(backend, bounds):
+    low, high = (np.array(each, np.float32) for each in bounds)
+    assert np.isnan(call(backend, operator_node("Clip", ["x", "low", "high"]), f32(0, 2), low, high)[0]).all()
+
+
+def slopes(backend, node, *inputs):
+    fixed = structural(node)
+    given = [each if at in fixed else backend.array(np.asarray(each)) for at, each in enumerate(inputs)]
+    outputs, pullback = backend.operator(node).vjp(*given)
+    found = pullback(*(backend.array(np.ones(each.shape)) for each in outputs))
+    return [None if each is None else backend.host(each).tolist() for each in found]
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+def test_equal_values_share_the_gradient_of_their_extreme(backend, operator):
+    node = operator_node(operator, ["a", "b"])
+    assert slopes(backend, node, np.array([2.0, 2.0]), np.array([2.0])) == [[0.5, 0.5], [1.0]]
+
+
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_the_first_of_equal_values_has_the_gradient_of_a_window(backend, dilation):
+    node = operator_node("MaxPool", kernel_shape=[2], dilations=[dilation])
+    assert slopes(backend, node, np.ones((1, 1, 4))) == [[[[1.0] * (4 - dilation) + [0.0] * dilation]]]
+
+
+def test_a_maximum_of_minus_infinities_has_a_gradient_that_sums_to_one(backend):
+    assert slopes(backend, operator_node("ReduceMax", ["x"], keepdims=0), np.full(2, -np.inf)) == [[0.5, 0.5]]
+
+
+def test_cumulative_products_have_a_gradient_at_and_after_zeros(backend):
+    node = operator_node("CumProd", ["x", "axis"], opset=26)
+    assert slopes(backend, node, np.array([2.0, 0, 3, 0, 1]), np.array(0))[0] == [1, 8, 0, 0, 0]
+
+
+def test_zero_to_the_power_of_zero_has_no_slope(backend):
+    assert slopes(backend, operator_node("Pow"), np.array([0.0]), np.array([0.0])) == [[0.0], [0.0]]
+
+
+def test_a_sum_of_magnitudes_has_no_slope_at_zero(backend):
+    assert slopes(backend, operator_node("ReduceL1", ["x"], keepdims=0), np.array([0.0, -2.0])) == [[0.0, -1.0]]
+
+
+@pytest.mark.parametrize(("operator", "attributes"), [("LpPool", {"kernel_shape": [2]}), ("GlobalLpPool", {})])
+def test_a_norm_of_zeros_in_a_window_has_no_slope(backend, operator, attributes):
+    assert slopes(backend, operator_node(operator, **attributes), np.zeros((1, 1, 2))) == [[[[0.0, 0.0]]]]

@@ -170,7 +170,7 @@ def test_an_integer_that_does_not_fit_keeps_its_lowest_bits(backend):
 
 def test_fused_operators_are_not_timed_and_the_error_says_which_mode_can(backend):
     network = tiny()
-    with pytest.raises(UnsupportedError, match=r"XLA fuses them\. Use mode eager"):
+    with pytest.raises(UnsupportedError, match=r"compiled to one program\. Use mode eager"):
         backend.executor(network).operator_times(given(backend, network)[0])
 
 

@@ -26,7 +26,7 @@ def test_outputs_are_those_of_the_reference(backend, mode):
     close(found, numpy_framework.open("cpu").executor(network).infer(x)[0])
 
 
-@pytest.mark.parametrize("mode", ["compiled", "eager"])
+@MODES
 @pytest.mark.parametrize("training", [False, True])
 def test_loss_gradients_and_buffers_are_those_of_the_reference(backend, mode, training):
     network = build().training() if training else build()
@@ -115,10 +115,15 @@ def test_one_executor_takes_any_batch(backend, mode):
         assert executor.infer(given(backend, network, batch)[0])[0].shape == (batch, 3)
 
 
-def test_a_gradient_that_xla_cannot_make_deterministic_is_refused(backend):
-    network = build()
-    with pytest.raises(UnsupportedError, match="MaxPool gradient"):
-        backend.executor(network, mode="xla").forward(*given(backend, network))
+@MODES
+def test_nan_is_kept_by_maxima(backend, mode):
+    g = GraphBuilder("maxima")
+    x, zero = g.input("x", ["batch", 37]), g.constant(np.zeros(1, np.float32))
+    g.output(g.node("ReduceMax", g.node("Max", zero, x), keepdims=0), "y")
+    values = np.zeros((2, 37), np.float32)
+    values[0, 30] = np.nan
+    (found,) = backend.executor(g.build(), mode=mode).infer(backend.array(values))
+    assert np.isnan(backend.host(found)).all()
 
 
 def test_each_operator_is_timed_in_eager_mode(backend):

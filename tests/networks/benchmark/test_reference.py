@@ -3,9 +3,21 @@
 from dataclasses import replace
 
 import numpy as np
+import onnx.parser
 import pytest
 
-from levelbench.networks.benchmark.reference import Reference, ReferenceFacts, compare, kept, load, save, tensor_of
+from levelbench.errors import UsageError
+from levelbench.networks.benchmark.reference import (
+    Reference,
+    ReferenceFacts,
+    compare,
+    kept,
+    load,
+    make,
+    save,
+    tensor_of,
+)
+from levelbench.records.networks import NetworkCase
 
 ALLOWED = (1e-4, 1e-3)
 
@@ -146,3 +158,18 @@ def test_a_reference_is_read_back_as_it_was_saved(tmp_path):
 def test_a_reference_without_tensors_keeps_its_reason(tmp_path):
     save(Reference(ReferenceFacts(reason="it has no Foo"), {}), tmp_path / "r.npz")
     assert load(tmp_path / "r.npz").facts.reason == "it has no Foo"
+
+
+def test_inputs_that_cannot_be_drawn_are_said_with_how_to_give_them(make_specification, tmp_path):
+    path = tmp_path / "shaped.onnx"
+    onnx.save(
+        onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]> shaped (float[N, 6] x, int64[2] shape)
+        => (float[A, B] y) { y = Reshape(x, shape) }"""),
+        path,
+    )
+    case = NetworkCase("shaped", "file", 2, path=str(path))
+    with pytest.raises(UsageError) as raised:
+        make(make_specification(case=case))
+    assert raised.value.asked == "network shaped on numpy"
+    assert raised.value.found.startswith("with drawn inputs it raises ValueError: ")
+    assert raised.value.do == "levelbench check FILE --inputs VALUES.npz runs it on given ones"

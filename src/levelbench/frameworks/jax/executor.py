@@ -1,53 +1,34 @@
 """Executes networks and JAX functions on JAX, as one XLA program or operator by operator, with JAX's gradients.
 
 A lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the same program as for a
-hand-written function, called with one flat list of arrays. Loss and gradients are one program, too:
-:meth:`JaxExecutor.forward` runs it, and :meth:`JaxExecutor.backward` returns the gradients.
+hand-written function, called with one flat list of arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import onnx
 from jax import Array
 from jax.stages import Wrapped
-from numpy.typing import NDArray
 
-from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
+from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError
 from levelbench.frameworks import no_forward
+from levelbench.frameworks.jax.arrays import is_differentiable
 from levelbench.frameworks.jax.operator import Draw
 from levelbench.frameworks.jax.operators import find
-from levelbench.frameworks.shared.operators import expandable
-from levelbench.measure.clocks import HOST
-from levelbench.networks.codegen import Lowered
-from levelbench.networks.executor import (
-    Executor,
-    LiveMapping,
-    OperatorTime,
-    collected_times,
-    require_inputs,
-    require_shape,
-)
+from levelbench.frameworks.shared.executor import FunctionalExecutor, Reader, Recorded
+from levelbench.networks.executor import Executor, LiveMapping, require_inputs, require_shape
 from levelbench.networks.inspect import all_nodes
-from levelbench.networks.network import Network
-from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
-from levelbench.operators.program import Scope
-
-if TYPE_CHECKING:
-    from levelbench.frameworks.jax.backend import JaxBackend
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from levelbench.errors import DefinitionError
-from levelbench.frameworks.jax.arrays import is_differentiable
 from levelbench.networks.native import NativeModel
+from levelbench.networks.network import Network
 from levelbench.operators.contract import Function
+from levelbench.operators.node import OperatorNode
 
 if TYPE_CHECKING:
     from levelbench.frameworks.jax.backend import JaxBackend
@@ -126,65 +107,60 @@ def _draws(node: onnx.NodeProto) -> bool:
 _VALUE_NEEDED = (jax.errors.ConcretizationTypeError, jax.errors.JAXIndexError, jax.errors.TracerArrayConversionError)
 
 
-class JaxExecutor(Executor):
-    """A network on JAX. ``parameters[name] = array`` takes effect at once; the caller's arrays are never donated.
+class JaxExecutor(FunctionalExecutor):
+    """A network on JAX. The caller's arrays are never donated; calls are asynchronous (``Backend.finish`` waits).
 
-    Each set of shapes is compiled at its first call, or by :meth:`compile`. Mode ``eager`` dispatches operators one by
-    one, each compiled separately. Calls are asynchronous (``Backend.finish`` waits).
+    Mode ``eager`` dispatches operators one by one, each compiled separately.
     """
 
-    network: Network
+    failures = (*_VALUE_NEEDED, TypeError)
+    _backend: JaxBackend
 
-    def __init__(
-        self, backend: JaxBackend, network: Network, parameters: Mapping[str, NDArray[Any]], *, mode: str, trains: bool
-    ) -> None:
-        """Raises ``UnsupportedError`` for an unsupported operator."""
-        self.network, self.mode = network, mode
-        self._backend, self._trains = backend, trains
-        arrays = {each.name: backend.array(parameters[each.name]) for each in network.parameters}
-        trained = {each.name for each in network.parameters if each.trainable}
-        names = list(arrays)
-        slots = list(arrays.values())
-        places = {name: at for at, name in enumerate(names)}
-        self.parameters = ReplaceableArrays(
-            slots, {name: at for name, at in places.items() if name in trained}, backend.array
-        )
-        self.buffers = ReplaceableArrays(
-            slots, {name: at for name, at in places.items() if name not in trained}, backend.array
-        )
-        self._slots, self._places = slots, places
-        self._random = is_random(network)
-        inference = network.for_inference
-        self._lowered = self.lower(inference, [each.name for each in inference.outputs])
-        # The arrays that the function reads, in its order; the whole list if that is the same.
-        self._read = self._reader(self._lowered.arrays)
-        self._infer = self._compiled(self._lowered.function, is_random(inference))
-        self._training: _Training | None = None
+    def held(self, arrays: dict[str, Array], trained: set[str]) -> tuple[ReplaceableArrays, ReplaceableArrays]:
+        self._slots, self._places = list(arrays.values()), {name: at for at, name in enumerate(arrays)}
+        chosen = {name: at for name, at in self._places.items() if name in trained}
+        rest = {name: at for name, at in self._places.items() if name not in trained}
+        native = self._backend.array
+        return ReplaceableArrays(self._slots, chosen, native), ReplaceableArrays(self._slots, rest, native)
 
-    def infer(self, *inputs: Array) -> tuple[Array, ...]:
-        try:
-            found: tuple[Any, ...] = self._infer(*inputs, *self._read())
-        except _VALUE_NEEDED as error:
-            raise self._untraceable(error) from error
-        except TypeError as error:
-            require_inputs(self._lowered.inputs, len(inputs), error)
-            raise
-        return found
+    def reader(self, names: Sequence[str]) -> Reader:
+        # The whole list if that is the same.
+        slots, places = self._slots, [self._places[name] for name in names]
+        return (lambda: slots) if places == list(range(len(slots))) else (lambda: [slots[at] for at in places])
 
-    def forward(self, *inputs: Array) -> Array:
-        """The loss; in mode ``jit`` the same program computes its gradients."""
-        training = self._training or self._ready_to_train()
-        try:
-            return training.forward(inputs)
-        except _VALUE_NEEDED as error:
-            raise self._untraceable(error) from error
+    def bare(self, node: OperatorNode) -> Function | None:
+        entry = None if self.mode == "eager" else find(node)
+        return None if entry is None or entry.random else entry.make(node)
 
-    def backward(self) -> Mapping[str, Array]:
-        """The gradients of the last forward pass; zero for a parameter that the loss does not depend on."""
-        gradients = self._training.backward() if self._training else None
-        if gradients is None:
-            raise no_forward()
-        return gradients
+    def compiled(self, function: Function, network: Network) -> Function:
+        """Random draws follow the backend's seed in both modes."""
+        backend = self._backend
+        if self.mode == "eager":
+            return function
+        if not is_random(network):
+            # An argument tells JAX where to compute.
+            given = self._slots or self.network.inputs
+            return jax.jit(function) if given else _placed(jax.jit(function), backend)
+
+        def drawing(draw: Draw, *arguments: Array) -> Array:
+            with backend.drawing(draw):
+                return function(*arguments)
+
+        return Drawn(jax.jit(drawing), backend)
+
+    def recorded(self, objective: Function, places: Sequence[int], arguments: Sequence[Array]) -> Recorded:
+        def narrowed(*trained: Array) -> tuple[Array, Sequence[Array]]:
+            full = list(arguments)
+            for at, value in zip(places, trained, strict=True):
+                full[at] = value
+            found: tuple[Array, Sequence[Array]] = objective(*full)
+            return found
+
+        loss, pullback, updates = jax.vjp(narrowed, *(arguments[at] for at in places), has_aux=True)
+        return loss, updates, lambda: pullback(jnp.ones_like(loss))
+
+    def zeros(self, array: Array) -> Array:
+        return jnp.zeros_like(array)
 
     def compile(self, *inputs: Array) -> None:
         """Compile :meth:`infer` for inputs of these shapes and types, without computing anything.
@@ -195,155 +171,19 @@ class JaxExecutor(Executor):
             return
         try:
             self._infer.lower(*inputs, *self._read()).compile()  # type: ignore[attr-defined]
-        except _VALUE_NEEDED as error:
-            raise self._untraceable(error) from error
-        except TypeError as error:
+        except self.failures as error:
             require_inputs(self._lowered.inputs, len(inputs), error)
+            if found := self.refused(error):
+                raise found from error
             raise
 
-    def operator_times(self, *inputs: Array, repeats: int = 1) -> list[OperatorTime]:
-        """The time of each operator, waiting for each; mode ``eager`` only, because XLA fuses operators."""
-        if self.mode != "eager":
-            raise UnsupportedError(
-                f"the time of each operator in mode {self.mode!r}", "XLA fuses them", "use mode eager"
-            )
-        require_inputs(self._lowered.inputs, len(inputs))
-        arrays = self._read()
-        # One warm-up run, to compile.
-        self._lowered.run_timed(inputs, arrays, HOST, self._backend.finish)
-        runs = [self._lowered.run_timed(inputs, arrays, HOST, self._backend.finish) for _ in range(repeats)]
-        return collected_times(self._lowered.steps, runs)
-
-    def lower(self, network: Network, outputs: Sequence[str]) -> Lowered:
-        """Values of the network as a function, made of bare operators if it will be compiled as a whole."""
-        return Lowered(network, self._backend, outputs=outputs, call=None if self.mode == "eager" else self._bare)
-
-    def _reader(self, names: Sequence[str]) -> Callable[[], list[Array]]:
-        """A function that returns the current arrays of these names."""
-        slots, places = self._slots, [self._places[name] for name in names]
-        return (lambda: slots) if places == list(range(len(slots))) else (lambda: [slots[at] for at in places])
-
-    def _compiled(self, function: Function, random: bool) -> Function:
-        """The function, compiled if the mode says so; random draws follow the backend's seed in both modes."""
-        backend = self._backend
-        if self.mode == "eager":
-            return function
-        if not random:
-            return _placed(jax.jit(function), backend) if not self._arguments() else jax.jit(function)
-
-        def drawing(draw: Draw, *arguments: Array) -> Array:
-            with backend.drawing(draw):
-                return function(*arguments)
-
-        return Drawn(jax.jit(drawing), backend)
-
-    def _arguments(self) -> bool:
-        """Whether there is any argument whose device tells JAX where to compute."""
-        return bool(self._slots or self.network.inputs)
-
-    def _ready_to_train(self) -> _Training:
-        if self._training is None:
-            if not self.network.loss:
-                raise UsageError(f"training {self.network.name}", "it has no loss", "add one with network.with_loss()")
-            if not self._trains:
-                raise UsageError(f"training {self.network.name}", "its executor is for inference", "use trains=True")
-            self._training = _Training(self, self._reader, self._compiled)
-        return self._training
-
-    def _bare(self, node: OperatorNode) -> Function | None:
-        """A node's function for tracing, not compiled separately."""
-        if node.domain == CUSTOM_DOMAIN:
+    def refused(self, error: Exception) -> UnsupportedError | None:
+        if not isinstance(error, _VALUE_NEEDED):
             return None
-        try:
-            entry = find(node)
-        except UnsupportedError:
-            return None
-        if entry.random:
-            return None
-        function = entry.make(node)
-        return expandable(function, node, Scope(self._backend, self.network.opsets))
-
-    def _untraceable(self, error: Exception) -> UnsupportedError:
         found = f"a shape or a branch depends on values ({str(error).splitlines()[0][:120]})"
         if self.mode == "eager":
             return UnsupportedError(f"{self.network.name} on jax in mode 'eager'", found, "use numpy or torch")
         return UnsupportedError(f"{self.network.name} compiled as a whole on jax", found, "use mode eager")
-
-
-class _Training:
-    """Computes the loss of a network, its gradients, and the new values of its buffers."""
-
-    def __init__(
-        self,
-        executor: JaxExecutor,
-        reader: Callable[[Sequence[str]], Callable[[], list[Array]]],
-        compiled: Callable[[Function, bool], Function],
-    ) -> None:
-        network = executor.network
-        self._executor, self._buffers = executor, tuple(network.updates)
-        lowered = executor.lower(network, [network.loss, *network.updates.values()])
-        names = [each.name for each in network.inputs]
-        self._names = names
-        self._taken = [names.index(name) for name in lowered.inputs]
-        self._read = reader(lowered.arrays)
-        count = len(lowered.inputs)
-        self._places = [count + at for at, name in enumerate(lowered.arrays) if name in executor.parameters]
-        self._reached = [name for name in lowered.arrays if name in executor.parameters]
-        self._unreached = [name for name in executor.parameters if name not in self._reached]
-        self._eager = executor.mode == "eager"
-        self._in_order = self._taken == list(range(len(names)))
-        self._found: Sequence[Any] | None = None
-        self._pull: Callable[[], Sequence[Any]] | None = None
-
-        def objective(*arguments: Array) -> tuple[Array, Sequence[Array]]:
-            loss, *updates = lowered.function(*arguments)
-            return loss, updates
-
-        self._objective = objective
-        both = jax.value_and_grad(objective, tuple(self._places), has_aux=True) if self._places else None
-        self._step = compiled(both or (lambda *arguments: (objective(*arguments), ())), is_random(network))
-
-    def forward(self, inputs: Sequence[Array]) -> Array:
-        """The loss; also computes the gradients or, in mode ``eager``, prepares them."""
-        if len(inputs) != len(self._names):
-            require_inputs(self._names, len(inputs))
-        if not self._in_order:
-            inputs = [inputs[at] for at in self._taken]
-        if self._eager:
-            loss, updates, self._pull = self._recorded([*inputs, *self._read()])
-        else:
-            (loss, updates), self._found = self._step(*inputs, *self._read())
-        if updates:
-            buffers = self._executor.buffers
-            for name, value in zip(self._buffers, updates, strict=True):
-                buffers[name] = value
-        return loss
-
-    def backward(self) -> dict[str, Array] | None:
-        """The gradients by name, once; ``None`` without a forward pass before."""
-        if self._pull is not None:
-            pull, self._pull = self._pull, None
-            self._found = pull()
-        found, self._found = self._found, None
-        if found is None:
-            return None
-        gradients = dict(zip(self._reached, found, strict=True))
-        if self._unreached:
-            parameters = self._executor.parameters
-            gradients |= {name: jnp.zeros_like(parameters[name]) for name in self._unreached}
-        return gradients
-
-    def _recorded(self, arguments: list[Array]) -> tuple[Array, Array, Callable[[], Sequence[Array]]]:
-        """Runs one operator after another; each records its pullback."""
-
-        def narrowed(*trained: Array) -> tuple[Array, Sequence[Array]]:
-            full = list(arguments)
-            for at, value in zip(self._places, trained, strict=True):
-                full[at] = value
-            return self._objective(*full)
-
-        loss, pullback, updates = jax.vjp(narrowed, *(arguments[at] for at in self._places), has_aux=True)
-        return loss, updates, lambda: pullback(jnp.ones_like(loss))
 
 
 def _placed(function: Function, backend: JaxBackend) -> Function:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from functools import lru_cache, partial, reduce
 from typing import Any
 
@@ -18,8 +18,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError, MissingError
+from levelbench.frameworks.shared.steppers import Arrays, Program, ProgramStepper, by_rule
 from levelbench.networks.executor import Backend
-from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
+from levelbench.training.optimizers.base import State, Stepper, UpdateRule
 from levelbench.training.optimizers.rules import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.wrappers import Native
 
@@ -102,9 +103,6 @@ def _optax_program(native: Native) -> Any:
     return jax.jit(partial(_step_of_optax, native))
 
 
-Arrays = dict[str, Any]
-Program = Callable[[Arrays, Arrays, Arrays, int, float], tuple[Arrays, Arrays]]
-
 _UNTRACEABLE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -120,62 +118,6 @@ def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Ar
         return None
     kind = AveragingCompiledStepper if isinstance(rule, AveragingRule) else CompiledStepper
     return kind(rule, backend, parameters)
-
-
-class CompiledStepper(RuleStepper):
-    """A rule on all parameters that have a gradient, compiled for each set of them.
-
-    Arrays of parameters and state are deleted by a step: copy what should be kept. A rule that needs values during
-    tracing (``if step == 1``, ``math.sqrt(step)``) cannot be compiled and is applied to one array after another.
-    """
-
-    def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
-        super().__init__(rule, backend, parameters)
-        self._program: Program | None = _program_of(rule)
-
-    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        if self._program is None:
-            super().step(gradients, step, factor)
-            return
-        parameters, states = self._parameters, self._states
-        for name in gradients:
-            if name not in states:
-                states[name] = _placed(self._rule.init(parameters[name]), parameters[name])
-        taken = {name: parameters[name] for name in gradients}
-        kept = {name: states[name] for name in gradients}
-        try:
-            updated, after = self._program(taken, dict(gradients), kept, step, float(self._rule.lr * factor))
-        except _UNTRACEABLE:
-            # Raised during tracing: nothing has been computed or donated yet.
-            self._program = None
-            super().step(gradients, step, factor)
-            return
-        for name, array in updated.items():
-            parameters[name] = array
-        states.update(after)
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        super().restore(state)
-        self._states = {name: _placed(each, self._parameters[name]) for name, each in self._states.items()}
-
-
-def _program_of(rule: UpdateRule) -> Program:
-    try:
-        return _program(rule)
-    except TypeError:
-        # A rule that is not hashable.
-        return _made(rule)
-
-
-@lru_cache(maxsize=_MOST_PROGRAMS)
-def _program(rule: UpdateRule) -> Program:
-    """The compiled rule; equal rules share it."""
-    return _made(rule)
-
-
-def _made(rule: UpdateRule) -> Program:
-    program: Program = jax.jit(partial(_updated, rule), donate_argnums=(0, 2))
-    return program
 
 
 def _updated(rule: UpdateRule, parameters: Arrays, gradients: Arrays, states: Arrays, step: Array, lr: Array) -> Array:
@@ -194,6 +136,25 @@ def _placed(state: State, parameter: Array) -> State:
     if isinstance(state, tuple):
         return tuple(_placed(each, parameter) for each in state)
     return jax.device_put(state, parameter.sharding) if isinstance(state, int | float) else state
+
+
+def _made(rule: UpdateRule) -> Program:
+    program: Program = jax.jit(partial(_updated, rule), donate_argnums=(0, 2))
+    return program
+
+
+class CompiledStepper(ProgramStepper):
+    """Arrays of parameters and state are deleted by a step: copy what should be kept."""
+
+    program_of = by_rule(_made)
+    untraceable = _UNTRACEABLE
+
+    def placed(self, state: State, parameter: Array) -> State:
+        return _placed(state, parameter)
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        super().restore(state)
+        self._states = {name: _placed(each, self._parameters[name]) for name, each in self._states.items()}
 
 
 class AveragingCompiledStepper(CompiledStepper, AveragingStepper):

@@ -27,7 +27,8 @@ def _spread(xp: ModuleType, value: Array, shape: Sequence[int], axis: int, block
     return xp.take(xp.repeat(value, block, axis=axis), np.arange(shape[axis]), axis)
 
 
-def _is_integer(dtype: DType) -> bool:
+def is_integer(dtype: DType) -> bool:
+    """Whether a type is one of integers, 2 and 4 bits included."""
     return dtype.kind in "iu" or dtype.name in {"int2", "int4", "uint2", "uint4"}
 
 
@@ -53,7 +54,7 @@ def _quantize(
     dtype = zero.dtype if zero is not None else dtype_of(output_dtype) if output_dtype else np.dtype(np.uint8)
     compute = dtype_of(precision) if precision else scale.dtype
     ratio = x.astype(compute) / _spread(xp, scale, x.shape, axis, block_size).astype(compute)
-    if not _is_integer(dtype):
+    if not is_integer(dtype):
         return cast(ratio, dtype, bool(saturate))
     shift = 0 if zero is None else _spread(xp, cast(zero, _FLOAT), x.shape, axis, block_size)
     return _to_integer(xp, cast, xp.round(ratio.astype(_FLOAT)) + shift, dtype)

@@ -8,6 +8,8 @@ traced by ``tf.function`` has the sizes of the trace; asking for a value or size
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, reduce
 from math import prod
 from types import ModuleType
@@ -46,6 +48,13 @@ def numpy_dtype(code: int) -> DType:
 def no_type(name: object) -> UnsupportedError:
     """The error for a type that TensorFlow does not compute with."""
     return UnsupportedError(f"type {name} on tensorflow", "TensorFlow has no kernels for it", "use another framework")
+
+
+def from_numpy(host: NDArray[Any]) -> TensorArray:
+    """An array of the same type and values."""
+    if host.dtype not in DTYPES:
+        raise no_type(host.dtype)
+    return TensorArray(tf.constant(host))
 
 
 def needs_value(found: str) -> UnsupportedError:
@@ -373,6 +382,48 @@ def astype(x: Array, dtype: Any, copy: bool = True) -> Array:
     return TensorArray(tf.cast(x.tensor, tf.as_dtype(wanted)))
 
 
+# XLA's maximum of two values is the second one where the first is NaN or, as a reduction, any.
+_BY_XLA: ContextVar[bool] = ContextVar("by XLA", default=False)
+by_xla = _BY_XLA.get
+
+
+@contextmanager
+def traced_for_xla(xla: bool) -> Iterator[None]:
+    """Inside, maxima and minima keep NaN in what XLA makes of them."""
+    before = _BY_XLA.set(xla)
+    try:
+        yield
+    finally:
+        _BY_XLA.reset(before)
+
+
+def _chosen(compare: Function, function: Function) -> Function:
+    """A maximum or minimum that keeps NaN and halves the gradient of equal values, as PyTorch and JAX do."""
+
+    @tf.custom_gradient
+    def chosen(a: Raw, b: Raw) -> tuple[Raw, Function]:
+        first = compare(a, b) | tf.math.is_nan(a)
+
+        def slopes(upstream: Raw) -> tuple[Raw, Raw]:
+            nothing, half = tf.zeros_like(upstream), upstream / 2
+            equal = a == b
+            of_a = tf.where(equal, half, tf.where(first, upstream, nothing))
+            return of_a, tf.where(equal, half, tf.where(first, nothing, upstream))
+
+        return tf.where(first, a, b) if by_xla() else function(a, b), slopes
+
+    def call(a: Raw, b: Raw) -> Raw:
+        if not a.dtype.is_floating:
+            return function(a, b)
+        shape = tf.broadcast_static_shape(a.shape, b.shape)
+        return chosen(tf.broadcast_to(a, shape), tf.broadcast_to(b, shape))
+
+    return call
+
+
+larger, smaller = _chosen(tf.greater_equal, tf.maximum), _chosen(tf.less_equal, tf.minimum)
+
+
 def _where(condition: Array, yes: Array, no: Array) -> Array:
     first, second, kind = pair(yes, no)
     return kind(tf.where(raw(condition), first, second))
@@ -391,22 +442,47 @@ def wide(x: Raw) -> Raw:
     return tf.cast(x, tf.float32) if x.dtype.is_floating and x.dtype.size < 4 else x
 
 
-def _sum(x: Array, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Array:
-    tensor = tf.cast(x.tensor, tf.int64) if x.tensor.dtype == tf.bool else x.tensor
-    if tensor.dtype.is_integer and tensor.dtype.size < 8:
-        tensor = tf.cast(tensor, tf.uint64 if tensor.dtype.is_unsigned else tf.int64)
-    found = TensorArray(tf.cast(tf.reduce_sum(wide(tensor), axis, keepdims), tensor.dtype))
-    return found if dtype is None else astype(found, dtype)
-
-
 def _mean(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
     tensor = x.tensor if x.tensor.dtype.is_floating else tf.cast(x.tensor, tf.float64)
     return TensorArray(tf.cast(tf.reduce_mean(wide(tensor), axis, keepdims), tensor.dtype))
 
 
 def _argmax(x: Array, axis: int | None = None, keepdims: bool = False, function: Function = tf.argmax) -> Array:
-    found = function(tf.reshape(x.tensor, [-1]) if axis is None else x.tensor, axis or 0, output_type=tf.int64)
+    tensor = tf.reshape(x.tensor, [-1]) if axis is None else x.tensor
+    found = function(tensor, axis or 0, output_type=tf.int64)
+    if tensor.dtype.is_floating:
+        # TensorFlow's kernels pass over NaN; the first one is the result.
+        bad = tf.math.is_nan(tensor)
+        first = tf.argmax(tf.cast(bad, tf.int32), axis or 0, output_type=tf.int64)
+        found = tf.where(tf.reduce_any(bad, axis or 0), first, found)
     return TensorArray(tf.expand_dims(found, axis) if keepdims and axis is not None else found)
+
+
+def _accumulated(function: Function) -> Function:
+    """A sum or product: of integers, and of booleans as numbers, in 64 bits."""
+
+    def call(x: Array, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Array:
+        tensor = tf.cast(x.tensor, tf.int64) if x.tensor.dtype == tf.bool else x.tensor
+        if tensor.dtype.is_integer and tensor.dtype.size < 8:
+            tensor = tf.cast(tensor, tf.uint64 if tensor.dtype.is_unsigned else tf.int64)
+        found = TensorArray(tf.cast(function(wide(tensor), axis, keepdims), tensor.dtype))
+        return found if dtype is None else astype(found, dtype)
+
+    return call
+
+
+def _extreme(function: Function, logical: Function) -> Function:
+    def call(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
+        tensor = x.tensor
+        if tensor.dtype == tf.bool:
+            return TensorArray(logical(tensor, axis, keepdims))
+        found = function(tensor, axis, keepdims)
+        if tensor.dtype.is_floating and by_xla():
+            bad = tf.reduce_any(tf.math.is_nan(tensor), axis, keepdims)
+            found = tf.where(bad, tf.constant(np.nan, tensor.dtype), found)
+        return TensorArray(found)
+
+    return call
 
 
 def _norm(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
@@ -424,10 +500,11 @@ _METHODS: dict[str, Function] = {
     "all": _reduced(tf.reduce_all, tf.bool),
     "any": _reduced(tf.reduce_any, tf.bool),
     "argmax": _argmax,
-    "max": _reduced(tf.reduce_max),
+    "max": _extreme(tf.reduce_max, tf.reduce_any),
     "mean": _mean,
-    "min": _reduced(tf.reduce_min),
-    "sum": _sum,
+    "min": _extreme(tf.reduce_min, tf.reduce_all),
+    "prod": _accumulated(tf.reduce_prod),
+    "sum": _accumulated(tf.reduce_sum),
 }
 """Reductions, which arrays have as methods, too."""
 for _name, _function in _METHODS.items():
@@ -446,9 +523,25 @@ def _plain(value: Any) -> Any:
     return value.tensor if isinstance(value, TensorArray) else value
 
 
+def _ordered(x: Raw) -> Raw:
+    """Integers in the order of floating-point numbers, NaN last, which TensorFlow sorts anywhere."""
+    kind = {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]
+    # Both zeros are equal.
+    bits = tf.bitcast(tf.where(x == 0, tf.zeros_like(x), x), kind)
+    keys = tf.where(bits < 0, bits ^ tf.constant(kind.max, kind), bits)
+    return tf.where(tf.math.is_nan(x), tf.constant(kind.max, kind), keys)
+
+
 def _argsort(x: Array, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-    order = tf.argsort(x.tensor, axis, "DESCENDING" if descending else "ASCENDING", stable=stable)
+    keys = _ordered(x.tensor) if x.tensor.dtype.is_floating else x.tensor
+    # Inverted bits reverse the order of integers without overflow, and keep that of equal ones.
+    order = tf.argsort(tf.bitwise.invert(keys) if descending else keys, axis, stable=stable)
     return TensorArray(tf.cast(order, tf.int64))
+
+
+def _flip(x: Array, axis: int | Sequence[int] | None = None) -> Array:
+    axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    return TensorArray(tf.reverse(x.tensor, [each % x.ndim for each in axes]))
 
 
 def _permute(x: Array, axes: Sequence[int]) -> Array:
@@ -476,6 +569,19 @@ def _joined(function: Function) -> Function:
 def take(x: Array, indices: Array, axis: int = 0) -> Array:
     """The slices at ``indices``, which must not be negative."""
     return TensorArray(tf.gather(raw(x), raw(indices), axis=axis))
+
+
+def _take_along(x: Array, indices: Array, axis: int = -1) -> Array:
+    """TensorFlow's own has branches, which XLA cannot differentiate."""
+    tensor, places, at = x.tensor, raw(indices), axis % x.ndim
+    places = tf.where(places < 0, places + tf.constant(x.shape[at], places.dtype), places)
+    order = [*(each for each in range(x.ndim) if each != at), at]
+    turns = order != sorted(order)
+    tensor, places = (tf.transpose(each, order) if turns else each for each in (tensor, places))
+    outer = tf.broadcast_static_shape(tensor.shape[:-1], places.shape[:-1])
+    tensor, places = (tf.broadcast_to(each, [*outer, each.shape[-1]]) for each in (tensor, places))
+    found = tf.gather(tensor, places, batch_dims=x.ndim - 1)
+    return TensorArray(tf.transpose(found, np.argsort(order).tolist()) if turns else found)
 
 
 def _full(shape: Any, value: Any, dtype: Any = None) -> Array:
@@ -540,6 +646,15 @@ def einsum(equation: str, *arrays: Array) -> Array:
     return TensorArray(tf.cast(tf.einsum(equation, *(_multiplied(each.tensor) for each in arrays)), kind))
 
 
+def softmax(x: Raw, axis: int = -1) -> Raw:
+    """TensorFlow's, whose kernel gives numbers to the others where one element is NaN."""
+    found = tf.nn.softmax(x, axis)
+    if by_xla():
+        return found
+    spoiled = tf.math.is_nan(tf.reduce_sum(found))
+    return tf.cond(spoiled, lambda: found + 0 * tf.reduce_sum(found, axis, keepdims=True), lambda: found)
+
+
 xp = ModuleType("levelbench_tensorflow", "TensorFlow's functions by the names of the Array API standard.")
 xp.__dict__.update(
     {
@@ -547,7 +662,7 @@ xp.__dict__.update(
         **{name: binary(function) for name, function in _BINARY.items()},
         **{name: np.dtype(name) for name in _PLAIN},
         **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
-        **{name: _of_numpy(name) for name in ("flip", "moveaxis", "prod", "repeat", "squeeze", "take_along_axis")},
+        **{name: _of_numpy(name) for name in ("moveaxis", "repeat", "squeeze")},
         **{name: _of_numpy(name) for name in ("tril", "triu")},
         **_METHODS,
         "reshape": TensorArray.reshape,
@@ -562,6 +677,7 @@ xp.__dict__.update(
         "expand_dims": _expand,
         "eye": lambda n, m=None, dtype=None: TensorArray(tf.constant(np.eye(n, m, dtype=dtype or np.float32))),
         "finfo": ml_dtypes.finfo,
+        "flip": _flip,
         "full": _full,
         "full_like": _full_like,
         "iinfo": ml_dtypes.iinfo,
@@ -574,6 +690,8 @@ xp.__dict__.update(
         "permute_dims": _permute,
         "stack": _joined(tf.stack),
         "take": take,
+        "take_along_axis": _take_along,
+        "tile": lambda x, repeats: TensorArray(tf.tile(x.tensor, list(repeats))),
         "where": _where,
         "zeros": lambda shape, dtype=None: _full(shape, 0, dtype or np.float32),
         "zeros_like": _like_of(0),

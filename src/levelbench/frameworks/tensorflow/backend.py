@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, UnsupportedError
 from levelbench.frameworks import Float32Backend
 from levelbench.frameworks.tensorflow import TensorFlowFramework
-from levelbench.frameworks.tensorflow.arrays import DTYPES, TensorArray, no_type
+from levelbench.frameworks.tensorflow.arrays import TensorArray, from_numpy
 from levelbench.frameworks.tensorflow.executor import TensorFlowExecutor
 from levelbench.frameworks.tensorflow.operator import TensorFlowOperator
 from levelbench.frameworks.tensorflow.operators import find
@@ -77,9 +77,7 @@ class TensorFlowBackend(Float32Backend):
         return TensorFlowOperator(node, find(node), self.draw)
 
     def array(self, host: NDArray[Any]) -> Array:
-        if host.dtype not in DTYPES:
-            raise no_type(host.dtype)
-        return TensorArray(tf.constant(host))
+        return from_numpy(host)
 
     def host(self, array: Array) -> NDArray[Any]:
         return np.array(array)

@@ -10,14 +10,17 @@ import numpy as np
 import tensorflow as tf
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.tensorflow.arrays import TensorArray
-from levelbench.frameworks.tensorflow.operators.layers import dropout_rates
+from levelbench.frameworks.shared.functional import dropout_gradient
+from levelbench.frameworks.tensorflow.arrays import TensorArray, xp
 from levelbench.frameworks.tensorflow.operators.registry import TensorFlowEntry
 from levelbench.operators.contract import Array, Function, Operator, Pullback, as_tuple
 from levelbench.operators.node import OperatorNode
 
 Arrays = tuple[Array | None, ...]
-_NO_KERNEL = ("is not in the list of allowed values", "Could not find device for node", "No OpKernel was registered")
+_REFUSED = (
+    *("is not in the list of allowed values", "Could not find device for node", "No OpKernel was registered"),
+    "Input is not invertible",
+)
 
 
 @contextmanager
@@ -25,15 +28,17 @@ def refusals(title: str) -> Iterator[None]:
     """Inside, TensorFlow's refusals of a type or shape become ``UnsupportedError``."""
     try:
         yield
-    except (tf.errors.NotFoundError, tf.errors.UnimplementedError, LookupError) as error:
-        raise _refused(title, error) from error
-    except (tf.errors.InvalidArgumentError, TypeError) as error:
-        if not any(each in str(error) for each in _NO_KERNEL):
-            raise
-        raise _refused(title, error) from error
+    except (tf.errors.OpError, LookupError, TypeError) as error:
+        if found := refusal(title, error):
+            raise found from error
+        raise
 
 
-def _refused(title: str, error: Exception) -> UnsupportedError:
+def refusal(title: str, error: Exception) -> UnsupportedError | None:
+    """What to raise where TensorFlow refuses a type or shape; ``None`` for another error."""
+    named = isinstance(error, tf.errors.NotFoundError | tf.errors.UnimplementedError | LookupError)
+    if not named and not any(each in str(error) for each in _REFUSED):
+        return None
     found = str(error).split("}} ")[-1].splitlines()[0][:160]
     return UnsupportedError(f"{title} on tensorflow", found, "use another framework")
 
@@ -95,20 +100,7 @@ class TensorFlowOperator(Operator):
             return self.vjp(*inputs)[1](*gradients)
         if self.node.op_type != "Dropout":
             raise UnsupportedError(f"the gradient of {self.node.title}", "its draw is not kept", "use vjp instead")
-        ratio, training = (*inputs, None, None)[1:3]
-        share, drops = dropout_rates(ratio, training)
-        nothing = (None,) * (len(inputs) - 1)
-        gradient = gradients[0]
-        if gradient is None:
-            return TensorArray(tf.zeros_like(inputs[0])), *nothing
-        if not drops:
-            return gradient, *nothing
-        if len(outputs) < 2 or outputs[1] is None:
-            raise UnsupportedError(
-                f"the gradient of {self.node.title}", "its mask is not an output", "name it, or use vjp"
-            )
-        kept = tf.where(outputs[1].tensor, gradient.tensor / (1 - share), tf.zeros_like(gradient.tensor))
-        return TensorArray(kept), *nothing
+        return dropout_gradient(xp, self.node, gradients, inputs, outputs)
 
     def _call(self, inputs: Sequence[Array | None]) -> Arrays:
         if not self._random:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from functools import lru_cache
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import tensorflow as tf
 
 from levelbench.errors import UnsupportedError
+from levelbench.frameworks.shared.steppers import Arrays, ProgramStepper, by_rule
 from levelbench.frameworks.tensorflow.arrays import TensorArray, WeakNumber
 from levelbench.networks.executor import Array, Backend
-from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
+from levelbench.training.optimizers.base import State, Stepper, UpdateRule
 from levelbench.training.optimizers.rules import AveragingRule, AveragingStepper
-
-_MOST_PROGRAMS = 32
 
 
 def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper | None:
@@ -25,72 +23,24 @@ def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Ar
     return kind(rule, backend, parameters)
 
 
-class GraphStepper(RuleStepper):
-    """A rule on all parameters that have a gradient, as one graph for each set of them.
-
-    A rule that needs values while it is traced (``if step == 1``, ``math.sqrt(step)``) is applied to one array after
-    another.
-    """
-
-    def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
-        super().__init__(rule, backend, parameters)
-        self._program: _Program | None = _program_of(rule)
-
-    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        if self._program is None:
-            super().step(gradients, step, factor)
-            return
-        parameters, states = self._parameters, self._states
-        for name in gradients:
-            if name not in states:
-                states[name] = self._rule.init(parameters[name])
-        given = [(parameters[name], gradients[name], states[name]) for name in gradients]
-        try:
-            found = self._program(given, step, self._rule.lr * factor)
-        except (UnsupportedError, NotImplementedError):
-            # Raised while it was traced: nothing has been computed yet.
-            self._program = None
-            super().step(gradients, step, factor)
-            return
-        for name, (array, state) in zip(gradients, found, strict=True):
-            parameters[name], states[name] = array, state
-
-
-class AveragingGraphStepper(GraphStepper, AveragingStepper):
-    """The same for a rule that averages."""
-
-
-def _program_of(rule: UpdateRule) -> _Program:
-    try:
-        return _kept_program(rule)
-    except TypeError:
-        # A rule that is not hashable.
-        return _Program(rule)
-
-
-@lru_cache(maxsize=_MOST_PROGRAMS)
-def _kept_program(rule: UpdateRule) -> _Program:
-    """Equal rules share their graphs."""
-    return _Program(rule)
-
-
 class _Program:
-    """(parameter, gradient, state) of all parameters to their (parameter, state) after a step, traced by kinds."""
+    """Parameters and states by name to those after a step, traced for each structure of the states."""
 
     def __init__(self, rule: UpdateRule) -> None:
         self._rule = rule
         self._graph = tf.function(self._updated, autograph=False)
         self._kinds_after: dict[Any, list[Kind]] = {}
 
-    def __call__(self, given: list[tuple[Array, Array, State]], step: int, lr: float) -> list[tuple[Array, State]]:
-        tensors: list[list[Any]] = [[parameter.tensor, gradient.tensor] for parameter, gradient, _ in given]
-        kinds = tuple(_taken(state, kept) for (_, _, state), kept in zip(given, tensors, strict=True))
+    def __call__(
+        self, parameters: Arrays, gradients: Arrays, states: Arrays, step: int, lr: float
+    ) -> tuple[Arrays, Arrays]:
+        tensors: list[list[Any]] = [[array.tensor, gradients[name].tensor] for name, array in parameters.items()]
+        kinds = tuple(_taken(states[name], kept) for name, kept in zip(parameters, tensors, strict=True))
         found = self._graph(tensors, kinds, tf.constant([step, lr], tf.float64))
-        after = self._kinds_after[kinds]
-        return [
-            (TensorArray(parameter), _restored(kind, iter(kept)))
-            for (parameter, *kept), kind in zip(found, after, strict=True)
-        ]
+        updated, after = {}, {}
+        for name, (parameter, *kept), kind in zip(parameters, found, self._kinds_after[kinds], strict=True):
+            updated[name], after[name] = TensorArray(parameter), _restored(kind, iter(kept))
+        return updated, after
 
     def _updated(self, tensors: list[list[Any]], kinds: tuple[Kind, ...], numbers: Any) -> list[list[Any]]:
         step, lr = WeakNumber(numbers[0]), WeakNumber(numbers[1])
@@ -125,3 +75,14 @@ def _restored(kind: Kind, tensors: Iterator[Any]) -> State:
     if isinstance(kind, tuple):
         return tuple(_restored(each, tensors) for each in kind)
     return None if kind is None else (WeakNumber if kind else TensorArray)(next(tensors))
+
+
+class GraphStepper(ProgramStepper):
+    """A rule as one graph."""
+
+    program_of = by_rule(_Program)
+    untraceable = (UnsupportedError, NotImplementedError)
+
+
+class AveragingGraphStepper(GraphStepper, AveragingStepper):
+    """The same for a rule that averages."""

@@ -1,12 +1,11 @@
 """Element-wise operators: arithmetic, comparisons, activations, the softmax family, casts, quantisation.
 
 At a kink the gradient is PyTorch's, so that frameworks can be compared there: the full gradient at both bounds of Clip,
-zero at 0 for Abs. Products of quantised values are exact, in 32-bit integers.
+zero at 0 for Abs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 
 import jax
@@ -16,9 +15,11 @@ import numpy as np
 from jax import Array, lax
 
 from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.jax.operators.registry import Maker, maker, operator, refuse, table
-from levelbench.frameworks.shared.operators import POINTWISE, with_attributes
-from levelbench.frameworks.shared.quantisation import QUANTISED
+from levelbench.frameworks.jax.operators.registry import LIBRARY, PRECISION, maker, operator, refuse, table
+from levelbench.frameworks.shared.convolution import lowest
+from levelbench.frameworks.shared.functional import FUNCTIONAL, FunctionalMaker, Natives, Widths
+from levelbench.frameworks.shared.operators import POINTWISE
+from levelbench.frameworks.shared.quantisation import is_integer
 from levelbench.operators.contract import DType, Function
 from levelbench.operators.node import OperatorNode
 
@@ -35,30 +36,6 @@ def _absolute_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arra
     return jnp.abs(x), jnp.sign(x) * tangent
 
 
-table(**{name: getattr(jnp, standard) for name, standard in POINTWISE.items()})
-table(
-    Abs=_absolute,
-    Erf=lax.erf,
-    Identity=lambda x: x,
-    Max=lambda *inputs: reduce(jnp.maximum, inputs),
-    Mean=lambda *inputs: reduce(jnp.add, inputs) / len(inputs),
-    Min=lambda *inputs: reduce(jnp.minimum, inputs),
-    Mod=lambda a, b, *, fmod: jnp.fmod(a, b) if fmod else jnp.mod(a, b),
-    Round=lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
-    Sum=lambda *inputs: reduce(jnp.add, inputs),
-)
-
-
-@operator("Clip")
-def _clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
-    # If the bounds cross, ONNX returns the upper one.
-    raised = x if low is None else jnp.where(x < low, low, x)
-    return raised if high is None else jnp.where(raised > high, high, raised)
-
-
-# Arithmetic and bits, with broadcasting.
-
-
 def _divide(a: Array, b: Array) -> Array:
     """ONNX's integer division truncates, like C's and XLA's."""
     if jnp.issubdtype(a.dtype, jnp.inexact):
@@ -66,53 +43,19 @@ def _divide(a: Array, b: Array) -> Array:
     return lax.div(*jnp.broadcast_arrays(a, b))
 
 
-def _power(base: Array, exponent: Array) -> Array:
-    """The result has the base's type, whatever the exponent's."""
-    if jnp.issubdtype(base.dtype, jnp.inexact):
-        return jnp.power(base, exponent.astype(base.dtype))
-    if not jnp.issubdtype(exponent.dtype, jnp.inexact):
-        found = jnp.power(base, jnp.abs(exponent).astype(base.dtype))
-        # A negative exponent makes a fraction, which is cut to zero, of all bases but 1 and -1.
-        return jnp.where((exponent < 0) & (jnp.abs(base) != 1), jnp.zeros_like(found), found)
-    # In 64 bits: a narrow exponent type cannot represent every base.
-    return jnp.power(base.astype(jnp.float64), exponent.astype(jnp.float64)).astype(base.dtype)
-
-
+table(**{name: getattr(jnp, standard) for name, standard in POINTWISE.items()})
 table(
+    Abs=_absolute,
     BitShift=lambda x, bits, *, direction: (jnp.left_shift if direction == "LEFT" else jnp.right_shift)(x, bits),
     Div=_divide,
-    Pow=_power,
-)
-
-
-# Activations and the softmax family: JAX's functions, whose gradients stay finite, or ONNX's formulas.
-
-
-def _ramp(x: Array) -> Array:
-    """Clipped to [0, 1], with a gradient of zero at both bounds."""
-    return jnp.where(x <= 0, 0, jnp.where(x >= 1, 1, x))
-
-
-table(
-    HardSwish=lambda x: x * _ramp(x / 6 + 0.5),
-    Mish=lambda x: x * jnp.tanh(jax.nn.softplus(x)),
-    PRelu=lambda x, slope: jnp.where(x > 0, x, slope * x),
-    Relu=jax.nn.relu,
-    Sigmoid=jax.nn.sigmoid,
-    Softplus=jax.nn.softplus,
-    Softsign=jax.nn.soft_sign,
-    Elu=lambda x, *, alpha: jax.nn.elu(x, alpha),
-    Celu=lambda x, *, alpha: jax.nn.celu(x, alpha),
-    Selu=lambda x, *, alpha, gamma: gamma * jax.nn.elu(x, alpha),
-    LeakyRelu=lambda x, *, alpha: jnp.where(x > 0, x, alpha * x),
-    ThresholdedRelu=lambda x, *, alpha: jnp.where(x > alpha, x, 0),
-    HardSigmoid=lambda x, *, alpha, beta: _ramp(alpha * x + beta),
+    Erf=lax.erf,
     Gelu=lambda x, *, approximate: jax.nn.gelu(x, approximate=approximate == "tanh"),
-    Swish=lambda x, *, alpha: x * jax.nn.sigmoid(alpha * x),
-    SwiGLU=lambda gate, x, *, alpha=1.0: gate * jax.nn.sigmoid(alpha * gate) * x,
-    Softmax=lambda x, *, axis: jax.nn.softmax(x, axis),
     LogSoftmax=lambda x, *, axis: jax.nn.log_softmax(x, axis),
-    Hardmax=lambda x, *, axis: jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis),
+    Max=lambda *inputs: reduce(jnp.maximum, inputs),
+    Min=lambda *inputs: reduce(jnp.minimum, inputs),
+    Mod=lambda a, b, *, fmod: jnp.fmod(a, b) if fmod else jnp.mod(a, b),
+    Round=lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+    Softmax=lambda x, *, axis: jax.nn.softmax(x, axis),
 )
 
 
@@ -164,23 +107,6 @@ def _exponents(x: Array, saturate: bool, round_mode: str) -> Array:
     return lax.bitcast_convert_type(rounded.astype(jnp.uint8), _E8M0)
 
 
-@maker("Cast")
-def _cast(node: OperatorNode) -> Function:
-    convert, dtype = _conversion(node), numpy_dtype(node["to"])
-    return lambda x: convert(x, dtype)
-
-
-@maker("CastLike")
-def _cast_like(node: OperatorNode) -> Function:
-    convert = _conversion(node)
-    return lambda x, like: convert(x, like.dtype)
-
-
-def _conversion(node: OperatorNode) -> Callable[[Array, DType], Array]:
-    saturate, round_mode = bool(node.get("saturate", 1)), str(node.get("round_mode", "up"))
-    return lambda x, dtype: cast(x, dtype, saturate, round_mode)
-
-
 @operator("BitCast")
 def _bit_cast(x: Array, *, node: OperatorNode, to: int) -> Array:
     dtype = numpy_dtype(to)
@@ -191,10 +117,52 @@ def _bit_cast(x: Array, *, node: OperatorNode, to: int) -> Array:
     return lax.bitcast_convert_type(x, dtype)
 
 
-def _quantised(function: Function) -> Maker:
-    """The maker of a shared function of quantised values."""
-    return lambda node: with_attributes(function, node, {"xp": jnp, "cast": cast, "dtype_of": numpy_dtype})
+def _pad(x: Array, widths: Widths, mode: str, value: Array | None) -> Array:
+    if mode == "constant":
+        fill = jnp.zeros((), x.dtype) if value is None else jnp.asarray(value).reshape(()).astype(x.dtype)
+        return lax.pad(x, fill, [(before, after, 0) for before, after in widths])
+    inner = tuple(slice(max(-before, 0), min(after, 0) or None) for before, after in widths)
+    return jnp.pad(x[inner], [(max(before, 0), max(after, 0)) for before, after in widths], mode=mode)
 
 
-for _name, _function in QUANTISED.items():
-    maker(_name)(_quantised(_function))
+def _extreme(function: Function, start: Function) -> Function:
+    """A maximum or minimum; JAX has none of nothing, and a start that is equal to it would take part of the slope."""
+
+    def extreme(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+        given = {"initial": start(x.dtype)} if 0 in x.shape else {}
+        return function(x, axis, keepdims=keepdims, **given)
+
+    return extreme
+
+
+def _highest(dtype: DType) -> Array:
+    return np.array(ml_dtypes.iinfo(dtype).max if is_integer(dtype) else np.inf, dtype)
+
+
+NATIVES = Natives(
+    LIBRARY,
+    cast=cast,
+    absolute=_absolute,
+    relu=jax.nn.relu,
+    sigmoid=jax.nn.sigmoid,
+    softplus=jax.nn.softplus,
+    softsign=jax.nn.soft_sign,
+    log_softmax=jax.nn.log_softmax,
+    log_sum_exp=lambda x, axis, keepdims: jax.nn.logsumexp(x, axis=axis, keepdims=keepdims),
+    amax=_extreme(jnp.max, lowest),
+    amin=_extreme(jnp.min, _highest),
+    moments=lambda x, axes: (jnp.mean(x, tuple(axes)), jnp.var(x, tuple(axes))),
+    product=lambda a, b, turn_a, turn_b: jnp.matmul(a.T if turn_a else a, b.T if turn_b else b, precision=PRECISION),
+    split=lambda x, sizes, axis: jnp.split(x, np.cumsum(sizes)[:-1], axis),
+    pad=_pad,
+    refuse=refuse,
+)
+"""What the functional operators need from JAX."""
+
+
+def _functional(make: FunctionalMaker) -> Function:
+    return lambda node: make(node, NATIVES)
+
+
+for _name, _make in FUNCTIONAL.items():
+    maker(_name)(_functional(_make))

@@ -1,13 +1,11 @@
-"""Shapes, indices, constants, and the table lookups of ``ai.onnx.ml`` (LabelEncoder, TreeEnsemble).
+"""Indices, and the table lookups of ``ai.onnx.ml`` (LabelEncoder, TreeEnsemble).
 
-Shapes, axes and sizes are structural, so they are known at trace time, and most of these operators cost nothing in XLA.
 The output sizes of NonZero and Unique depend on values, so they run outside compiled code. The tables of ``ai.onnx.ml``
 are constants that are looked up for all rows at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,82 +13,10 @@ import numpy as np
 from jax import Array, lax
 
 from levelbench.frameworks.jax.operators.registry import maker, operator, refuse, table
-from levelbench.frameworks.shared.operators import Host, constant_of
 from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
-
-@operator("Squeeze")
-def _squeeze(x: Array, axes: Host | None = None) -> Array:
-    return jnp.squeeze(x, None if axes is None else tuple(int(each) for each in axes))
-
-
-table(
-    Concat=lambda *inputs, axis: jnp.concatenate(inputs, axis),
-    Gather=lambda x, indices, *, axis: jnp.take(x, indices, axis),
-    Tile=lambda x, repeats: jnp.tile(x, tuple(int(each) for each in repeats)),
-    Unsqueeze=lambda x, axes: jnp.expand_dims(x, tuple(int(each) for each in np.atleast_1d(axes))),
-    Transpose=lambda x, *, perm=None: jnp.transpose(x, perm),
-)
-
-
-@operator("Split")
-def _split(x: Array, sizes: Host | None = None, *, node: OperatorNode, axis: int) -> tuple[Array, ...]:
-    count = len(node.outputs)
-    length = x.shape[axis]
-    # Parts are equal except for the last one.
-    equal = np.minimum(-(-length // count) * np.arange(1, count + 1), length)
-    ends = equal if sizes is None else np.cumsum(sizes)
-    starts = [0, *ends[:-1]]
-    return tuple(lax.slice_in_dim(x, int(start), int(end), axis=axis) for start, end in zip(starts, ends, strict=True))
-
-
-@operator("Slice")
-def _slice(x: Array, starts: Host, ends: Host, axes: Host | None = None, steps: Host | None = None) -> Array:
-    listed = range(starts.size) if axes is None else axes.tolist()
-    strides = [1] * starts.size if steps is None else steps.tolist()
-    where = [slice(None)] * x.ndim
-    for start, end, axis, step in zip(starts.tolist(), ends.tolist(), listed, strides, strict=True):
-        where[axis] = _range(start, end, step, x.shape[axis])
-    return x[tuple(where)]
-
-
-def _range(start: int, end: int, step: int, length: int) -> slice:
-    """Python's slice with ONNX's bounds: for negative steps, positions before the first element are clamped to it."""
-    if step < 0:
-        return slice(max(start, -length), None if end < -length else end, step)
-    return slice(start, end, step)
-
-
-@maker("Pad")
-def _pad(node: OperatorNode) -> Function:
-    """Negative pads crop."""
-    mode = node["mode"]
-    if mode not in {"constant", "reflect", "edge", "wrap"}:
-        raise refuse(node, f"unknown mode {mode!r}")
-
-    def pad(x: Array, pads: Host, value: Array | None = None, axes: Host | None = None) -> Array:
-        places = [int(each) % x.ndim for each in (range(x.ndim) if axes is None else axes)]
-        width = [(0, 0)] * x.ndim
-        for at, axis in enumerate(places):
-            width[axis] = (int(pads[at]), int(pads[at + len(places)]))
-        if mode == "constant":
-            fill = jnp.zeros((), x.dtype) if value is None else jnp.asarray(value).reshape(()).astype(x.dtype)
-            return lax.pad(x, fill, [(before, after, 0) for before, after in width])
-        inner = tuple(slice(max(-before, 0), min(after, 0) or None) for before, after in width)
-        return jnp.pad(x[inner], [(max(before, 0), max(after, 0)) for before, after in width], mode=mode)
-
-    return pad
-
-
-@operator("CenterCropPad")
-def _center_crop_pad(x: Array, shape: Host, *, axes: Sequence[int] | None = None) -> Array:
-    width = [(0, 0, 0)] * x.ndim
-    for axis, size in zip(range(x.ndim) if axes is None else axes, shape, strict=True):
-        more = int(size) - x.shape[axis]
-        before = more // 2 if more > 0 else -(-more // 2)
-        width[axis] = (before, more - before, 0)
-    return lax.pad(x, jnp.zeros((), x.dtype), width)
+table(Gather=lambda x, indices, *, axis: jnp.take(x, indices, axis))
 
 
 # Gathering and scattering by index, NonZero, Unique.
@@ -161,25 +87,6 @@ def _unique(x: Array, *, axis: int | None = None, sorted: int) -> tuple[Array, .
         values, first, counts = jnp.take(values, order, axis or 0), first[order], counts[order]
         inverse = jnp.argsort(order)[inverse]
     return values, *(each.astype(jnp.int64) for each in (first, inverse, counts))
-
-
-# Constants.
-
-
-@maker("Constant")
-def _constant(node: OperatorNode) -> Function:
-    value = constant_of(node)
-    if value is None:
-        raise refuse(node, "strings and sparse tensors are not supported")
-    if value.dtype.kind in "OSUT":
-        raise refuse(node, "JAX has no strings")
-    return lambda: jnp.asarray(value)
-
-
-@operator("ConstantOfShape")
-def _constant_of_shape(shape: Host, *, value: Host | None = None) -> Array:
-    fill = np.zeros(1, np.float32) if value is None else value.reshape(-1)
-    return jnp.full(tuple(shape.tolist()), fill[0], fill.dtype)
 
 
 _DOMAIN = "ai.onnx.ml"

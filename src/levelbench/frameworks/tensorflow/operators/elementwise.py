@@ -6,6 +6,7 @@ zero at 0 for Abs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -13,18 +14,30 @@ import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
-from levelbench.frameworks.shared.operators import POINTWISE, with_attributes
-from levelbench.frameworks.shared.quantisation import QUANTISED
-from levelbench.frameworks.tensorflow.arrays import DTYPES, Raw, TensorArray, no_type, numpy_dtype, xp
+from levelbench.frameworks.shared.functional import FUNCTIONAL, FunctionalMaker, Natives, Widths
+from levelbench.frameworks.shared.operators import POINTWISE
+from levelbench.frameworks.tensorflow.arrays import (
+    DTYPES,
+    Raw,
+    TensorArray,
+    larger,
+    matmul,
+    no_type,
+    numpy_dtype,
+    smaller,
+    softmax,
+    xp,
+)
 from levelbench.frameworks.tensorflow.operators.registry import (
+    LIBRARY,
     Maker,
-    maker,
     on_arrays,
+    on_tensors,
     operator,
     refuse,
-    sizes_of,
     table,
 )
+from levelbench.frameworks.tensorflow.operators.shapes import in_either_order, padded
 from levelbench.operators.contract import Array, DType, Function
 from levelbench.operators.node import OperatorNode
 
@@ -32,31 +45,9 @@ for _name, _standard in POINTWISE.items():
     on_arrays(_name, partial(lambda function, _: function, getattr(xp, _standard)))
 
 
-def _clip(x: Raw, low: Raw = None, high: Raw = None) -> Raw:
-    # If the bounds cross, ONNX returns the upper one.
-    raised = x if low is None else tf.where(x < low, low, x)
-    return raised if high is None else tf.where(raised > high, high, raised)
-
-
 def _divide(a: Raw, b: Raw) -> Raw:
     """ONNX's integer division truncates, like C's."""
     return tf.raw_ops.TruncateDiv(x=a, y=b) if a.dtype.is_integer else tf.math.divide(a, b)
-
-
-def _whole_power(base: Raw, exponent: Raw) -> Raw:
-    """A negative exponent makes a fraction, which is cut to zero, of all bases but 1 and -1."""
-    found = tf.pow(base, tf.abs(exponent))
-    return tf.where((exponent < 0) & (tf.abs(base) != 1), tf.zeros_like(found), found)
-
-
-def _power(base: Raw, exponent: Raw) -> Raw:
-    """The result has the base's type, whatever the exponent's."""
-    if base.dtype.is_floating or not exponent.dtype.is_floating:
-        if base.dtype.is_integer:
-            return tf.cast(_whole_power(tf.cast(base, tf.int64), tf.cast(exponent, tf.int64)), base.dtype)
-        return tf.pow(base, tf.cast(exponent, base.dtype))
-    # In 64 bits: a narrow exponent type cannot represent every base.
-    return tf.cast(tf.pow(tf.cast(base, tf.float64), tf.cast(exponent, tf.float64)), base.dtype)
 
 
 def _shift(x: Raw, bits: Raw, *, direction: str) -> Raw:
@@ -82,33 +73,6 @@ def _erf(x: Raw) -> Raw:
     return tf.where(tf.math.is_inf(x), tf.sign(x), found) if x.dtype == tf.float64 else found
 
 
-table(
-    BitShift=_shift,
-    Clip=_clip,
-    Div=_divide,
-    Erf=_erf,
-    Identity=lambda x: x,
-    Max=lambda *inputs: reduce(tf.maximum, inputs),
-    Mean=lambda *inputs: reduce(tf.add, inputs) / len(inputs),
-    Min=lambda *inputs: reduce(tf.minimum, inputs),
-    Mod=_modulo,
-    Pow=_power,
-    Sum=lambda *inputs: reduce(tf.add, inputs),
-)
-
-
-# Activations and the softmax family.
-
-
-def _ramp(x: Raw) -> Raw:
-    """Clipped to [0, 1], with a gradient of zero at both bounds."""
-    return tf.where(x <= 0, tf.zeros_like(x), tf.where(x >= 1, tf.ones_like(x), x))
-
-
-def _elu(x: Raw, alpha: float) -> Raw:
-    return tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, tf.zeros_like(x))))
-
-
 def _along(function: Function) -> Function:
     def call(x: Raw, *, axis: int) -> Raw:
         return function(x, axis)
@@ -116,33 +80,16 @@ def _along(function: Function) -> Function:
     return call
 
 
-def _hardmax(x: Raw, *, axis: int) -> Raw:
-    return tf.one_hot(tf.argmax(x, axis), sizes_of(x)[axis], dtype=x.dtype, axis=axis)
-
-
-def _prelu(x: Raw, slope: Raw) -> Raw:
-    return tf.where(x > 0, x, slope * x) if not x.dtype.is_unsigned else x
-
-
 table(
-    HardSwish=lambda x: x * _ramp(x / 6 + 0.5),
-    Mish=lambda x: x * tf.tanh(tf.math.softplus(x)),
-    PRelu=_prelu,
-    Relu=tf.nn.relu,
-    Sigmoid=tf.sigmoid,
-    Softplus=tf.math.softplus,
-    Softsign=tf.nn.softsign,
-    Elu=lambda x, *, alpha: _elu(x, alpha),
-    Celu=lambda x, *, alpha: tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, tf.zeros_like(x)) / alpha)),
-    Selu=lambda x, *, alpha, gamma: gamma * _elu(x, alpha),
-    LeakyRelu=lambda x, *, alpha: tf.where(x > 0, x, alpha * x),
-    ThresholdedRelu=lambda x, *, alpha: tf.where(x > alpha, x, tf.zeros_like(x)),
-    HardSigmoid=lambda x, *, alpha, beta: _ramp(alpha * x + beta),
+    BitShift=_shift,
+    Div=_divide,
+    Erf=_erf,
     Gelu=lambda x, *, approximate: tf.nn.gelu(x, approximate=approximate == "tanh"),
-    Swish=lambda x, *, alpha: x * tf.sigmoid(alpha * x),
-    Softmax=_along(tf.nn.softmax),
     LogSoftmax=_along(tf.nn.log_softmax),
-    Hardmax=_hardmax,
+    Max=lambda *inputs: reduce(larger, inputs),
+    Min=lambda *inputs: reduce(smaller, inputs),
+    Mod=_modulo,
+    Softmax=_along(softmax),
 )
 
 
@@ -180,18 +127,6 @@ def _four_bits(x: Raw, kind: Any) -> Raw:
     return tf.cast(tf.where(low > 7, low - 16, low) if kind == _FOUR[0] else low, kind)
 
 
-@maker("Cast")
-def _cast(node: OperatorNode) -> Function:
-    dtype, saturate = numpy_dtype(node["to"]), bool(node.get("saturate", 1))
-    return lambda x: cast(x, dtype, saturate)
-
-
-@maker("CastLike")
-def _cast_like(node: OperatorNode) -> Function:
-    saturate = bool(node.get("saturate", 1))
-    return lambda x, like: cast(x, np.dtype(like.dtype.as_numpy_dtype), saturate)
-
-
 @operator("BitCast")
 def _bit_cast(x: Raw, *, node: OperatorNode, to: int) -> Raw:
     kind = tf.as_dtype(numpy_dtype(to))
@@ -202,16 +137,64 @@ def _bit_cast(x: Raw, *, node: OperatorNode, to: int) -> Raw:
     return tf.bitcast(x, kind)
 
 
-def cast_array(x: Array, dtype: DType, saturate: bool = True) -> Array:
-    """:func:`cast` of an array."""
+def _cast_array(x: Array, dtype: DType, saturate: bool = True, _: str = "up") -> Array:
+    # The type that is rounded in several ways has no kernels.
     return TensorArray(cast(x.tensor, dtype, saturate))
 
 
-def _quantised(function: Function) -> Maker:
-    """The maker of a shared function of quantised values."""
-    given = {"xp": xp, "cast": cast_array, "dtype_of": numpy_dtype}
-    return lambda node: with_attributes(function, node, given)
+def _pad(x: Array, widths: Widths, mode: str, value: Array | None) -> Array:
+    tensor = x.tensor
+    if mode == "constant":
+        zeros = padded(tensor, widths, 0)
+        if value is None:
+            return TensorArray(zeros)
+        # TensorFlow's padding has no gradient for the value.
+        inside = padded(tf.ones(x.shape, tf.bool), widths, False)
+        return TensorArray(tf.where(inside, zeros, tf.reshape(value.tensor, [])))
+    for axis, (before, behind) in enumerate(widths):
+        if before or behind:
+            # NumPy knows where each element comes from; negative widths only crop.
+            inner = np.arange(x.shape[axis])[max(-before, 0) : x.shape[axis] + min(behind, 0)]
+            places = np.pad(inner, (max(before, 0), max(behind, 0)), mode)  # type: ignore[call-overload]
+            tensor = tf.gather(tensor, places, axis=axis)
+    return TensorArray(tensor)
 
 
-for _name, _function in QUANTISED.items():
-    on_arrays(_name, _quantised(_function))
+def _product(a: Array, b: Array, turn_a: bool, turn_b: bool) -> Array:
+    if a.tensor.dtype.is_integer:
+        return matmul(a.T if turn_a else a, b.T if turn_b else b)
+    return TensorArray(tf.matmul(a.tensor, b.tensor, transpose_a=turn_a, transpose_b=turn_b))
+
+
+def _moments(x: Array, axes: Sequence[int]) -> tuple[Array, Array]:
+    mean, variance = tf.nn.moments(x.tensor, list(axes))
+    return TensorArray(mean), TensorArray(variance)
+
+
+NATIVES = Natives(
+    LIBRARY,
+    cast=_cast_array,
+    absolute=xp.abs,
+    relu=on_tensors(in_either_order(tf.nn.relu)),
+    sigmoid=on_tensors(in_either_order(tf.sigmoid)),
+    softplus=on_tensors(tf.math.softplus),
+    softsign=on_tensors(tf.nn.softsign),
+    log_softmax=on_tensors(tf.nn.log_softmax),
+    log_sum_exp=lambda x, axis, keepdims: TensorArray(tf.reduce_logsumexp(x.tensor, axis, keepdims)),
+    amax=xp.max,
+    amin=xp.min,
+    moments=_moments,
+    product=_product,
+    split=lambda x, sizes, axis: [TensorArray(each) for each in tf.split(x.tensor, sizes, axis)],
+    pad=_pad,
+    refuse=refuse,
+)
+"""What the functional operators need from TensorFlow."""
+
+
+def _functional(make: FunctionalMaker) -> Maker:
+    return lambda node: make(node, NATIVES)
+
+
+for _name, _make in FUNCTIONAL.items():
+    on_arrays(_name, _functional(_make))

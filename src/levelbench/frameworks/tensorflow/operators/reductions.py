@@ -1,150 +1,56 @@
-"""Matrix products, reductions over axes, cumulative sums, TopK, losses, Fourier transforms."""
+"""Determinants, cumulative sums and products, Fourier transforms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from levelbench.frameworks.shared.operators import Host, class_loss, reduction_axes
-from levelbench.frameworks.tensorflow.arrays import Raw, TensorArray, einsum, matmul, wide, xp
-from levelbench.frameworks.tensorflow.operators.registry import maker, on_arrays, operator, sizes_of, table
-from levelbench.operators.contract import Array, Function
+from levelbench.frameworks.shared.operators import Host
+from levelbench.frameworks.tensorflow.arrays import Raw
+from levelbench.frameworks.tensorflow.operators.registry import maker, operator, sizes_of, table
+from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 table(Det=tf.linalg.det)
-on_arrays("MatMul", lambda node: matmul)
-
-
-@operator("Gemm")
-def _gemm(a: Raw, b: Raw, c: Raw = None, *, alpha: float, beta: float, transA: int, transB: int) -> Raw:  # noqa: N803  # ONNX's names
-    if a.dtype.is_integer:
-        left, right = (xp.asarray(tf.transpose(each) if turn else each) for each, turn in ((a, transA), (b, transB)))
-        product = matmul(left, right).tensor
-    else:
-        product = tf.matmul(a, b, transpose_a=bool(transA), transpose_b=bool(transB))
-    product = product if alpha == 1 else _scaled(product, alpha)
-    return product if c is None else product + (c if beta == 1 else _scaled(c, beta))
-
-
-def _scaled(x: Raw, factor: float) -> Raw:
-    return tf.cast(tf.cast(x, tf.float64) * factor, x.dtype) if x.dtype.is_integer else x * factor
-
-
-def _einsum(node: OperatorNode) -> Function:
-    equation = str(node["equation"]).replace(" ", "")
-    return lambda *inputs: einsum(equation, *inputs)
-
-
-on_arrays("Einsum", _einsum)
-
-
-# Reductions. Half precisions are summed in float32.
-
-Reduce = Callable[[Raw, tuple[int, ...], bool], Raw]
-
-
-def _log_sum_exp(x: Raw, axis: tuple[int, ...], keepdims: bool) -> Raw:
-    return tf.reduce_logsumexp(x if x.dtype.is_floating else tf.cast(x, tf.float64), axis, keepdims)
-
-
-def _euclidean(x: Raw, axis: tuple[int, ...], keepdims: bool) -> Raw:
-    # Squares of small integers do not fit into their type.
-    values = x if x.dtype.is_floating else tf.cast(x, tf.float64)
-    squares = tf.reduce_sum(values * values, axis, keepdims)
-    # The square root has no derivative at zero.
-    nothing = squares == 0
-    return tf.where(nothing, tf.zeros_like(squares), tf.sqrt(tf.where(nothing, tf.ones_like(squares), squares)))
-
-
-def _log(x: Raw) -> Raw:
-    return tf.math.log(x if x.dtype.is_floating else tf.cast(x, tf.float64))
-
-
-_REDUCTIONS: dict[str, Reduce] = {
-    "ReduceL1": lambda x, axis, keepdims: tf.reduce_sum(xp.abs(x).tensor, axis, keepdims),
-    "ReduceL2": _euclidean,
-    "ReduceLogSum": lambda x, axis, keepdims: _log(tf.reduce_sum(x, axis, keepdims)),
-    "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": tf.reduce_max,
-    "ReduceMean": lambda x, axis, keepdims: xp.mean(xp.asarray(x), axis, keepdims).tensor,
-    "ReduceMin": tf.reduce_min,
-    "ReduceProd": tf.reduce_prod,
-    "ReduceSum": tf.reduce_sum,
-    "ReduceSumSquare": lambda x, axis, keepdims: tf.reduce_sum(x * x, axis, keepdims),
-}
-_ALONE: dict[str, Function] = {
-    "ReduceL1": lambda x: xp.abs(x).tensor,
-    "ReduceL2": lambda x: xp.abs(x).tensor,
-    "ReduceLogSum": _log,
-    "ReduceSumSquare": tf.square,
-}
-"""ONNX applies the element-wise part even if no axis is reduced."""
-
-
-@maker(*_REDUCTIONS)
-def _reduction(node: OperatorNode) -> Function:
-    function, keep = _REDUCTIONS[node.op_type], bool(node["keepdims"])
-    given, nothing = node.get("axes"), bool(node.get("noop_with_empty_axes", 0))
-    boolean = {"ReduceMax": tf.reduce_any, "ReduceMin": tf.reduce_all}.get(node.op_type)
-
-    def reduction(x: Raw, axes: Host | None = None) -> Raw:
-        chosen = reduction_axes(given if axes is None else axes.tolist(), len(x.shape), nothing)
-        if not chosen:
-            return tf.cast(_ALONE.get(node.op_type, tf.identity)(x), x.dtype)
-        if x.dtype == tf.bool and boolean is not None:
-            return boolean(x, chosen, keep)
-        return tf.cast(function(wide(x), chosen, keep), x.dtype)
-
-    return reduction
-
-
-@operator("ArgMax", "ArgMin")
-def _arg(x: Raw, *, node: OperatorNode, axis: int, keepdims: int, select_last_index: int) -> Raw:
-    function: Function = tf.argmax if node.op_type == "ArgMax" else tf.argmin
-    at = axis % len(x.shape)
-    found = function(tf.reverse(x, [at]) if select_last_index else x, at, output_type=tf.int64)
-    found = sizes_of(x)[at] - 1 - found if select_last_index else found
-    return tf.expand_dims(found, at) if keepdims else found
 
 
 @operator("CumSum", "CumProd")
 def _cumulative(x: Raw, axis: Host, *, node: OperatorNode, exclusive: int, reverse: int) -> Raw:
-    function: Function = tf.cumsum if node.op_type == "CumSum" else tf.math.cumprod
-    return function(x, int(axis.item()), bool(exclusive), bool(reverse))
+    at = int(axis.item()) % len(x.shape)
+    if node.op_type == "CumSum":
+        return tf.cumsum(x, at, bool(exclusive), bool(reverse))
+    if not x.dtype.is_floating:
+        return tf.math.cumprod(x, at, bool(exclusive), bool(reverse))
+    x = tf.reverse(x, [at]) if reverse else x
+    if exclusive:
+        # Shifted by one; the first element becomes one.
+        first, rest = tf.split(x, [1, sizes_of(x)[at] - 1], at) if sizes_of(x)[at] else (x, x)
+        last = tf.split(x, [sizes_of(x)[at] - 1, 1], at)[0] if sizes_of(x)[at] else rest
+        x = tf.concat([tf.ones_like(first), last], at)
+    found = _products(x, at)
+    return tf.reverse(found, [at]) if reverse else found
 
 
-@operator("TopK")
-def _top_k(x: Raw, k: Host, *, axis: int, largest: int) -> tuple[Raw, ...]:
-    """Equal values are in the order of their positions, as ONNX requires."""
-    count, at = int(k.item()), axis % len(x.shape)
-    # Inverted bits reverse the order of integers without overflow.
-    keys = x if not largest else tf.bitwise.invert(x) if x.dtype.is_integer else -x
-    order = tf.argsort(keys, at, stable=True)
-    indices = tf.gather(order, np.arange(count), axis=at)
-    return tf.experimental.numpy.take_along_axis(x, indices, at), tf.cast(indices, tf.int64)
+def _products(x: Raw, axis: int) -> Raw:
+    """Cumulative products. TensorFlow's gradient of its own is wrong after a zero."""
 
+    @tf.custom_gradient
+    def products(x: Raw) -> tuple[Raw, Function]:
+        def slopes(upstream: Raw) -> Raw:
+            before = tf.unstack(tf.math.cumprod(x, axis, exclusive=True), axis=axis)
+            factors, given = tf.unstack(x, axis=axis), tf.unstack(upstream, axis=axis)
+            # The slope of the products from each place on, over the product before it.
+            total, found = tf.zeros_like(given[0]), []
+            for at in range(len(given) - 1, -1, -1):
+                total = given[at] + (total * factors[at + 1] if at + 1 < len(given) else 0)
+                found.append(total * before[at])
+            return tf.stack(found[::-1], axis)
 
-# NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, with class weights and an index to ignore.
+        return tf.math.cumprod(x, axis), slopes
 
-
-def _negative_log_likelihood(node: OperatorNode, x: Array, target: Array, weight: Array | None = None) -> Array:
-    return class_loss(xp, node, x, target, weight)
-
-
-def _softmax_cross_entropy(node: OperatorNode) -> Function:
-    def loss(scores: Array, labels: Array, weight: Array | None = None) -> tuple[Array, ...]:
-        log_probability = TensorArray(tf.nn.log_softmax(scores.tensor, 1))
-        return class_loss(xp, node, log_probability, labels, weight), log_probability
-
-    return loss
-
-
-on_arrays("NegativeLogLikelihoodLoss", lambda node: partial(_negative_log_likelihood, node))
-on_arrays("SoftmaxCrossEntropyLoss", _softmax_cross_entropy)
+    return products(x) if sizes_of(x)[axis] else x
 
 
 # DFT and STFT. ONNX stores complex numbers as pairs of reals along the last axis.

@@ -14,7 +14,18 @@ import tensorflow as tf
 
 from levelbench.frameworks.shared import resize, sampling, sequences  # noqa: F401  # they register shared operators, too
 from levelbench.frameworks.shared.operators import SHARED, ArrayLibrary, Makers, SharedMaker, with_attributes
-from levelbench.frameworks.tensorflow.arrays import TensorArray, einsum, matmul, numpy_dtype, raw, take, wrapped, xp
+from levelbench.frameworks.tensorflow.arrays import (
+    TensorArray,
+    einsum,
+    from_numpy,
+    matmul,
+    numpy_dtype,
+    raw,
+    softmax,
+    take,
+    wrapped,
+    xp,
+)
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
@@ -97,21 +108,17 @@ def _empty_sequence() -> Exception:
     return refuse(OperatorNode("Scan", (), ()), "a sequence without steps")
 
 
-def _einsum(equation: str, *arrays: Array) -> Array:
-    return einsum(equation, *arrays)
-
-
 LIBRARY = ArrayLibrary(
     xp,
-    array=lambda host: TensorArray(tf.constant(host)),
+    array=from_numpy,
     dtype_of=numpy_dtype,
     arange=lambda count: TensorArray(tf.constant(np.arange(count))),
     take=take,
     scan=_scan,
     linear=_linear,
-    einsum=_einsum,
+    einsum=einsum,
     matmul=matmul,
-    softmax=lambda x: TensorArray(tf.nn.softmax(x.tensor)),
+    softmax=on_tensors(softmax),
 )
 """What the shared operators need from TensorFlow."""
 
@@ -122,11 +129,6 @@ def _shared(make: SharedMaker) -> Maker:
 
 for (_domain, _name), _make in SHARED.items():
     on_arrays(_name, _shared(_make), _domain)
-
-
-def by_channel(value: Any, rank: int) -> Any:
-    """A vector of channels along the second of ``rank`` axes."""
-    return tf.reshape(value, [1, -1, *[1] * (rank - 2)])
 
 
 def sizes_of(tensor: Any) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""Shapes, indices and constants. Shapes, axes and sizes are structural, so they are known when a graph is traced."""
+"""Padding, indices, NonZero and Unique."""
 
 from __future__ import annotations
 
@@ -9,23 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from levelbench.frameworks.shared.operators import Host, constant_of
-from levelbench.frameworks.tensorflow.arrays import DTYPES, Raw, needs_value, no_type
-from levelbench.frameworks.tensorflow.operators.registry import maker, operator, refuse, sizes_of, table
+from levelbench.frameworks.tensorflow.arrays import Raw, needs_value
+from levelbench.frameworks.tensorflow.operators.registry import operator, refuse, sizes_of, table
 from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
-
-
-def _listed(axes: Host | None) -> list[int] | None:
-    return None if axes is None else [int(each) for each in np.atleast_1d(axes)]
-
-
-def _unsqueeze(x: Raw, axes: Host) -> Raw:
-    listed = _listed(axes) or []
-    rank = len(x.shape) + len(listed)
-    for at in sorted(each % rank for each in listed):
-        x = tf.expand_dims(x, at)
-    return x
 
 
 def _gather(x: Raw, indices: Raw, *, axis: int) -> Raw:
@@ -34,76 +21,7 @@ def _gather(x: Raw, indices: Raw, *, axis: int) -> Raw:
     return tf.gather(x, tf.where(indices < 0, indices + size, indices), axis=axis)
 
 
-table(
-    Concat=lambda *inputs, axis: tf.concat(inputs, axis),
-    Gather=_gather,
-    Squeeze=lambda x, axes=None: tf.squeeze(x, _listed(axes)),
-    Tile=lambda x, repeats: tf.tile(x, [int(each) for each in repeats]),
-    Transpose=lambda x, *, perm=None: tf.transpose(x, perm),
-    Unsqueeze=_unsqueeze,
-)
-
-
-@operator("Split")
-def _split(x: Raw, sizes: Host | None = None, *, node: OperatorNode, axis: int) -> tuple[Raw, ...]:
-    if sizes is not None:
-        return tuple(tf.split(x, sizes.tolist(), axis))
-    count, length = len(node.outputs), sizes_of(x)[axis]
-    # Parts are equal except for the last one.
-    ends = np.minimum(-(-length // count) * np.arange(count + 1), length)
-    return tuple(tf.split(x, np.diff(ends).tolist(), axis))
-
-
-@operator("Slice")
-def _slice(x: Raw, starts: Host, ends: Host, axes: Host | None = None, steps: Host | None = None) -> Raw:
-    listed = range(starts.size) if axes is None else axes.tolist()
-    strides = [1] * starts.size if steps is None else steps.tolist()
-    shape = sizes_of(x)
-    where = [slice(None)] * len(shape)
-    for start, end, axis, step in zip(starts.tolist(), ends.tolist(), listed, strides, strict=True):
-        where[axis] = _range(start, end, step, shape[axis])
-    return x[tuple(where)]
-
-
-def _range(start: int, end: int, step: int, length: int) -> slice:
-    """The elements between ONNX's bounds, as a slice that leaves nothing to clip."""
-    if step < 0:
-        start = max(start, -length)
-        found = range(length)[slice(start, None if end < -length else end, step)]
-    else:
-        found = range(length)[slice(start, end, step)]
-    stop = found.stop if found.stop >= 0 else None
-    return slice(found.start, stop, step) if len(found) else slice(0, 0)
-
-
-@maker("Pad")
-def _pad(node: OperatorNode) -> Function:
-    """Negative pads crop."""
-    mode = node["mode"]
-    if mode not in {"constant", "reflect", "edge", "wrap"}:
-        raise refuse(node, f"unknown mode {mode!r}")
-
-    def pad(x: Raw, pads: Host, value: Raw = None, axes: Host | None = None) -> Raw:
-        shape = sizes_of(x)
-        places = [int(each) % len(shape) for each in (range(len(shape)) if axes is None else axes)]
-        width = [(0, 0)] * len(shape)
-        for at, axis in enumerate(places):
-            width[axis] = (int(pads[at]), int(pads[at + len(places)]))
-        if mode != "constant":
-            for axis, (before, behind) in enumerate(width):
-                if before or behind:
-                    # NumPy knows where each element comes from; negative pads only crop.
-                    inner = np.arange(shape[axis])[max(-before, 0) : shape[axis] + min(behind, 0)]
-                    x = tf.gather(x, np.pad(inner, (max(before, 0), max(behind, 0)), mode), axis=axis)
-            return x
-        zeros = padded(x, width, 0)
-        if value is None:
-            return zeros
-        # TensorFlow's padding has no gradient for the value.
-        inside = padded(tf.ones(shape, tf.bool), width, False)
-        return tf.where(inside, zeros, tf.reshape(value, []))
-
-    return pad
+table(Gather=_gather)
 
 
 def padded(x: Raw, width: Sequence[tuple[int, int]], fill: Any) -> Raw:
@@ -116,15 +34,31 @@ def padded(x: Raw, width: Sequence[tuple[int, int]], fill: Any) -> Raw:
     return tf.pad(x, more, constant_values=tf.cast(fill, x.dtype)) if any(map(any, more)) else x
 
 
-@operator("CenterCropPad")
-def _center_crop_pad(x: Raw, shape: Host, *, axes: Sequence[int] | None = None) -> Raw:
-    sizes = sizes_of(x)
-    width = [(0, 0)] * len(sizes)
-    for axis, size in zip(range(len(sizes)) if axes is None else axes, shape, strict=True):
-        more = int(size) - sizes[axis]
-        before = more // 2 if more > 0 else -(-more // 2)
-        width[axis] = (before, more - before)
-    return padded(x, width, 0)
+# A graph keeps what it made with the channels last, so that no kernel transposes what another one has just transposed.
+
+
+def channels_last(x: Raw) -> Raw:
+    """(N, C, spatial...) as (N, spatial..., C), in which TensorFlow's kernels for the CPU compute."""
+    kept = getattr(x, "_channels_last", None)
+    return tf.transpose(x, [0, *range(2, len(x.shape)), 1]) if kept is None else kept
+
+
+def channels_first(x: Raw) -> Raw:
+    """The inverse."""
+    found = tf.transpose(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
+    if not tf.executing_eagerly():
+        found._channels_last = x
+    return found
+
+
+def in_either_order(function: Function) -> Function:
+    """An element-wise function that follows the order of its argument's channels."""
+
+    def call(x: Raw) -> Raw:
+        kept = getattr(x, "_channels_last", None)
+        return function(x) if kept is None else channels_first(function(kept))
+
+    return call
 
 
 # Gathering and scattering by index, NonZero, Unique.
@@ -154,10 +88,15 @@ def written(node: OperatorNode, x: Raw, places: Raw, updates: Raw) -> Raw:
             return tf.tensor_scatter_nd_update(x, places, updates)
         case "add":
             return tf.tensor_scatter_nd_add(x, places, updates)
-        case "max":
-            return tf.tensor_scatter_nd_max(x, places, updates)
-        case "min":
-            return tf.tensor_scatter_nd_min(x, places, updates)
+        case "max" | "min" as which:
+            combined = tf.tensor_scatter_nd_max if which == "max" else tf.tensor_scatter_nd_min
+            found = combined(x, places, updates)
+            if not x.dtype.is_floating:
+                return found
+            # TensorFlow's kernels lose NaN.
+            bad = tf.cast(tf.math.is_nan(x), tf.int32)
+            bad = tf.tensor_scatter_nd_max(bad, places, tf.cast(tf.math.is_nan(updates), tf.int32))
+            return tf.where(bad > 0, tf.constant(np.nan, x.dtype), found)
         case "mul":
             shape, depth = sizes_of(x), places.shape[-1]
             steps = np.cumprod([1, *shape[depth - 1 : 0 : -1]])[::-1] if depth else np.zeros(0)
@@ -215,22 +154,3 @@ def _unique(x: Raw, *, axis: int | None = None, sorted: int) -> tuple[Raw, ...]:
     # Gathered from the input, so that they have a gradient.
     values = tf.gather(flat, first[order], axis=at)
     return values, tf.constant(first[order]), tf.gather(places, found.idx), tf.gather(found.count, order)
-
-
-# Constants.
-
-
-@maker("Constant")
-def _constant(node: OperatorNode) -> Function:
-    value = constant_of(node)
-    if value is None:
-        raise refuse(node, "strings and sparse tensors are not supported")
-    if value.dtype not in DTYPES:
-        raise no_type(value.dtype)
-    return lambda: tf.constant(value)
-
-
-@operator("ConstantOfShape")
-def _constant_of_shape(shape: Host, *, value: Host | None = None) -> Raw:
-    fill = np.zeros(1, np.float32) if value is None else value.reshape(-1)
-    return tf.constant(np.full(tuple(shape.tolist()), fill[0], fill.dtype))

@@ -232,7 +232,10 @@ def _lp_pool(node: OperatorNode) -> Function:
 
     def lp_pool(x: Tensor) -> Tensor:
         padding = window.over(x.shape[2:]).needed(x.shape[2:])
-        return _sums(x.abs().pow(p), window, padding).pow(1.0 / p)
+        total = _sums(x.abs().pow(p), window, padding)
+        # A root has no derivative at zero.
+        nothing = total == 0
+        return total.masked_fill(nothing, 1).pow(1.0 / p).masked_fill(nothing, 0)
 
     return lp_pool
 
