@@ -142,6 +142,24 @@ def test_an_interrupted_run_is_finished_first(put, terms, tmp_path):
     assert "finish interrupted runs" in caught.value.do
 
 
+@pytest.mark.parametrize(("longer", "refused"), [(False, False), (True, True)])
+def test_an_interrupted_run_that_was_made_again_is_left_out_unless_it_had_taken_longer(
+    make_header, make_events, make_run, terms, tmp_path, longer, refused
+):
+    header = msgspec.structs.replace(make_header(seed=0, target=TARGET), environment=ENVIRONMENT)
+    path = make_run(tmp_path / "store", header, make_events((0.9, 0.961, 0.97), 3.0 if longer else 0.5))
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    again = msgspec.structs.replace(header, id="b" * 16, started="2026-03-01T12:09:00.000+00:00")
+    make_run(tmp_path / "store", again, make_events((0.9, 0.961, 0.97), 1.0))
+    store = Store(tmp_path / "store")
+    if refused:
+        with pytest.raises(UsageError, match="1 run of the same group is left out"):
+            entries_of(["digits"], store, terms)
+    else:
+        ((_, entry),) = entries_of(["digits"], store, terms)
+        assert [run.seed for run in entry.runs] == [0]
+
+
 def test_a_copy_of_a_folder_is_the_same_runs(put, terms, tmp_path):
     for seed in range(2):
         put(seed)

@@ -425,9 +425,16 @@ def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
     known = {each.seed for each in heads if each.replaced or counts[each.seed] > 1}
     if again := made_again("this group", "runs", [each.header for each in chosen.records], known):
         raise UsageError(asked, again[0], "make them again (--fresh), or give --only-these --because TEXT")
-    if not chosen.missing:
+    # As in a comparison, an interrupted run that was made again, and had not yet taken longer, was not a slow one.
+    made = {each.header.seed: summarise(each).wall_s for each in chosen.records}
+    missing = [
+        each
+        for each in chosen.missing
+        if each.status != "interrupted" or summarise(each).wall_s > made.get(each.header.seed, -1.0)
+    ]
+    if not missing:
         return
-    names = [f"{each.header.id} (seed {each.header.seed}, {each.status})" for each in chosen.missing]
+    names = [f"{each.header.id} (seed {each.header.seed}, {each.status})" for each in missing]
     more = "" if len(names) <= _SHOWN else f" and {len(names) - _SHOWN} more"
     are = f"{plural(len(names), 'run')} of the same group {'is' if len(names) == 1 else 'are'}"
     found = f"{are} left out: {', '.join(names[:_SHOWN])}{more}"
