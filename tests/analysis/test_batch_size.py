@@ -21,6 +21,7 @@ from levelbench.analysis.batch_size import (
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate
 from levelbench.records.schema import Distribution
+from levelbench.records.searches import Search, SearchedSide
 
 
 @pytest.fixture
@@ -191,6 +192,19 @@ def test_the_fastest_size_trades_samples_for_samples_a_second(groups):
 def test_the_rule_of_the_rate_is_read_from_the_runs(groups, rate, said):
     found = study_batch_size(groups(drawn(np.random.default_rng(4)), rate=rate))
     assert said in found.rule
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ("lr=choice(0.1,0.2)", "0.1 at 32, not tuned; 0.2 at 64, tuned (2 trials)"),
+        ("momentum=uniform(0,1)", "linear in the batch size, 0.1 at 32"),
+    ],
+)
+def test_a_rate_that_a_search_chose_is_tuned_and_follows_no_rule(groups, space, said):
+    made = groups({32: [100, 110], 64: [120, 130]}, rate=lambda size: 0.1 * size / 32)
+    side = SearchedSide("digits", [space], ["a", "b"], 1.0, made[1].key)
+    assert study_batch_size(made, searches=[Search("digits", "grid", 2, 2, None, [0, 1], [side])]).rule == said
 
 
 def test_rules_scale_the_rate_from_the_base():

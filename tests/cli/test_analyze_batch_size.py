@@ -1,5 +1,6 @@
 """``levelbench analyze batch-size``: the runs that it makes, what it reads, prints and writes, and what it refuses."""
 
+import contextlib
 import csv
 import json
 
@@ -63,6 +64,50 @@ def test_the_rate_is_tuned_on_a_seed_that_is_not_measured(call, made):
     assert [point["rate"] for point in found["points"]] == [each["rate"] for each in found["tuned"]]
     assert "tuned at each size: 2 trials a size, of one run each, around 0.05 at every size" in found["rule"]
     assert all(point["group"]["n"] == 2 for point in found["points"])
+
+
+@pytest.mark.slow
+def test_trials_of_tuning_are_no_runs_and_what_is_read_is_what_was_measured(call, made):
+    command = (*made, "--tune", "2", "--rule", "none", "--json")
+    _, out, err = call(*command)
+    assert "left out" not in err
+    _, again, said = call(*command)
+    assert said.count(" 4 done · 0 to go") == 2
+    code, read, note = call("analyze", "batch-size", "digits", *made[-2:], "--json")
+    assert code == 0
+    assert "4 trials of tuning left out" in note
+    measured, repeated, found = (json.loads(each) for each in (out, again, read))
+    for name in ("points", "largest", "fastest", "critical"):
+        assert found[name] == repeated[name] == measured[name]
+    assert found["rule"].count("tuned (2 trials)") == 2
+    assert "linear" not in found["rule"]
+    winner = f"digits[batch=128,lr={found['points'][1]['rate']}]"
+    _, stable, note = call("analyze", "stability", winner, *made[-2:])
+    assert "2/2" in stable
+    assert "1 trial of tuning left out" in note
+
+
+@pytest.mark.slow
+def test_trials_of_tuning_that_was_interrupted_are_no_runs_either(call, made, tmp_path, monkeypatch):
+    from levelbench.experiments.training import launch
+    from levelbench.records import Store
+    from levelbench.records.searches import trial_ids
+
+    jobs = []
+
+    def interrupted(job, *rest, **others):
+        jobs.append(job)
+        if len(jobs) > 3:
+            raise KeyboardInterrupt
+        return launch(job, *rest, **others)
+
+    monkeypatch.setattr("levelbench.experiments.training.launch", interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        call(*made, "--tune", "2", "--rule", "none")
+    store = Store(tmp_path / "made")
+    done = {record.header.id for record in store.records() if record.status == "done"}
+    assert len(done) == 3
+    assert trial_ids(store.searches()) == done
 
 
 @pytest.mark.slow

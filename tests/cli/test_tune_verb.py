@@ -181,7 +181,7 @@ def test_the_trial_that_won_does_not_count_as_a_run_of_the_winner(study, call, t
     lost = next(each for each in Store(tmp_path / "s").records() if each.header.key != side.winner)
     _, out, err = call(*words, runs, f"study[id={lost.header.id}]", "--store", tmp_path / "s")
     assert "4/4" not in out
-    assert "note: 1 trial of levelbench tune left out" in err
+    assert "note: 1 trial of tuning left out" in err
     assert {run.seed for run in Store(tmp_path / "s").summaries(runs)} == {1, 2, 3}
 
 

@@ -38,6 +38,7 @@ from levelbench.measure.statistics import (
 )
 from levelbench.measure.statistics.laws import GrowthFit, fit_growth
 from levelbench.records import Record, RunGroup, RunSummary
+from levelbench.records.searches import Search, effort_behind
 
 __all__ = ["RULES", "BatchSizeStudy", "BatchSizes", "CriticalBatch", "LearningRateTrial", "NoiseScale", "TunedRate"]
 __all__ += ["choose_rate", "noise_scale", "scaled_rate", "seen_samples", "study_batch_size"]
@@ -234,6 +235,7 @@ def study_batch_size(
     rate: str = "lr",
     rule: str | None = None,
     tuned: Sequence[TunedRate] = (),
+    searches: Sequence[Search] = (),
     noise: NoiseScale | None = None,
     level: float = 0.95,
 ) -> BatchSizeStudy:
@@ -241,7 +243,7 @@ def study_batch_size(
 
     ``seen`` has how far runs without a time had come, by id (:func:`seen_samples`). Of several groups of one
     size, the one with the most runs counts, then the one that takes the fewest samples. ``rule`` says how the rate was
-    scaled; by default it is read from the groups.
+    scaled; by default it is read from the groups and the ``searches`` that chose their rates.
 
     Raises ``UsageError`` for groups of several tasks, targets, machines or other settings, and for a single size.
     """
@@ -282,7 +284,7 @@ def study_batch_size(
         largest=converging[-1] if converging else None,
         fastest=min(timed, key=lambda point: point.time_s.value if point.time_s else math.inf) if timed else None,
         critical=critical,
-        rule=rule or _rule_of(points),
+        rule=rule or _rule_of(points, rate, searches),
         tuned=tuple(tuned),
         noise=noise,
         caveats=tuple(caveats),
@@ -527,12 +529,20 @@ def _fit_lines(critical: CriticalBatch) -> list[str]:
     return []
 
 
-def _rule_of(points: Sequence[BatchSizes]) -> str:
-    """How the rate depends on the size, in words."""
+def _rule_of(points: Sequence[BatchSizes], name: str, searches: Sequence[Search]) -> str:
+    """How the rate, the setting ``name``, depends on the size, in words; rates that a search chose follow no rule."""
     rates = [point.rate for point in points]
+    spaces = [(search, [word for side in search.sides for word in side.space]) for search in searches]
+    over = [search for search, words in spaces if any(word.startswith(f"{name}=") for word in words)]
     if any(rate is None or rate <= 0 for rate in rates):
         return "not a setting of these runs"
     known = [(point.size, float(rate or 0.0)) for point, rate in zip(points, rates, strict=True)]
+    tried = {point.size: found.trials for point in points if (found := effort_behind(point.group.key, over))}
+    if tried:
+        return "; ".join(
+            f"{rate:g} at {each}, " + (f"tuned ({tried[each]} trials)" if each in tried else "not tuned")
+            for each, rate in known
+        )
     size, first = known[0]
     for rule, power in RULES.items():
         if all(abs(rate / (first * (each / size) ** power) - 1) < _NEAR for each, rate in known):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,8 +96,15 @@ def _read(
     groups = in_order(shared.selected_groups(store, words, **view))
     caveats = require_sound(groups, "an analysis of batch sizes", store_path)
     missed = [read_record(Path(run.path)) for group in groups for run in group.runs if not run.reached]
-    settings = {"batch": given["batch_setting"], "rate": given["lr_setting"]}
-    return study_batch_size(groups, seen_samples(missed), level=given["level"], **settings), groups, caveats
+    found = study_batch_size(
+        groups,
+        seen_samples(missed),
+        batch=given["batch_setting"],
+        rate=given["lr_setting"],
+        searches=[each for word in words or (None,) for each in store.searches(word)],
+        level=given["level"],
+    )
+    return found, groups, caveats
 
 
 def _make(
@@ -145,6 +153,9 @@ def _make(
             said += f"; at {', '.join(edges)} the best rate is the last one that was tried (more: --tune)"
     arms = [arm(size, rates[size]) for size in sizes]
     plan, records = _runs(store, arms, count, first, as_json, given, f"{len(sizes)} batch sizes, learning rate {said}")
+    if tuned:
+        # The answer itself says which runs were trials.
+        store.left_out.clear()
     groups = groups_of_plan(plan, records, count)
     study = study_batch_size(
         groups,
@@ -193,13 +204,13 @@ def _said(rule: str, rate: float | None, base: int) -> str:
 
 def _runs(
     store: Store, arms: list[Arm], count: int, first: int, as_json: bool, given: dict[str, Any], line: str,
-    observe: tuple[str, ...] = (),
+    observe: tuple[str, ...] = (), searching: bool = False,
 ) -> tuple[RunPlan, dict[tuple[int, int], Record]]:  # fmt: skip
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Extras, Training
 
     return measure_runs(
-        Training(store, given["data"], Extras(observe=observe, fork=not given["spawn"])),
+        Training(store, given["data"], Extras(observe=observe, fork=not given["spawn"]), searching=searching),
         arms,
         count,
         folder=store.path,
@@ -215,6 +226,7 @@ def _tune(
 ) -> list[TunedRate]:
     """The best of several rates at each size, on a seed that no measured run has."""
     from levelbench.analysis.batch_size import LearningRateTrial, choose_rate
+    from levelbench.experiments.training import Training
     from levelbench.records import summarise
 
     count = given["tune"]
@@ -224,9 +236,16 @@ def _tune(
         if rate is not None
         for at in range(count)
     ]
-    arms = [arm(size, rate) for size, rate in places]
+    arms: list[Arm] = [arm(size, rate) for size, rate in places]
     line = f"tuning: {count} trials at each of {len(rates)} batch sizes, a factor of {_STEP:g} apart, seed {seed}"
-    plan, records = _runs(store, arms, 1, seed, as_json, given, line)
+    try:
+        plan, records = _runs(store, arms, 1, seed, as_json, given, line, searching=True)
+    except BaseException:
+        # What it has made are trials, too.
+        found = Training(store, searching=True)
+        made = [next((each for each in found.find(arm) if each.header.seed == seed), None) for arm in arms]
+        _keep(store, [(*place, arms[at], made[at]) for at, place in enumerate(places)], seed, given)
+        raise
     trials: dict[int, list[LearningRateTrial]] = {}
     for (at, _), record in records.items():
         run, (size, rate) = summarise(record, clock=plan.arms[at].specification.clock), places[at]
@@ -234,7 +253,35 @@ def _tune(
         quality = run.quality.get(run.target.split, math.nan)
         trials.setdefault(size, []).append(LearningRateTrial(size, rate, samples, quality))
     higher = plan.arms[0].specification.target.direction != "lower"
-    return [choose_rate(each, higher) for _, each in sorted(trials.items())]
+    tuned = [choose_rate(each, higher) for _, each in sorted(trials.items())]
+    tried = [(*place, arms[at], records.get((at, seed))) for at, place in enumerate(places)]
+    _keep(store, tried, seed, given, {each.size: each.rate for each in tuned})
+    return tuned
+
+
+def _keep(
+    store: Store, tried: list[tuple[int, float, Arm, Record | None]], seed: int, given: dict[str, Any],
+    best: Mapping[int, float] | None = None,
+) -> None:  # fmt: skip
+    """Write down a search for each size, so that its trials count as no runs; ``best`` are the rates that won."""
+    from levelbench.cli.tune_verb import write_search
+    from levelbench.experiments.search import Dimension
+    from levelbench.records import format_item, summarise
+    from levelbench.records.searches import Search, SearchedSide
+
+    for size in dict.fromkeys(size for size, *_ in tried):
+        own = {rate: (arm, record) for at, rate, arm, record in tried if at == size}
+        trials = [summarise(record) for _, record in own.values() if record is not None]
+        arm = next(iter(own.values()))[0]
+        side = SearchedSide(
+            format_item(arm.specification.task, {given["batch_setting"]: size}),
+            [str(Dimension(given["lr_setting"], "choice", tuple(own)))],
+            [run.id for run in trials],
+            math.fsum(run.wall_s for run in trials),
+            own[best[size]][0].key if best else "",
+        )
+        fresh = list(range(given["seed"] or 0, seed))
+        write_search(Search(arm.specification.task, "grid", seed, len(own), None, fresh, [side]), [arm.key], store)
 
 
 def _noise(store: Store, own: Arm, base: int, as_json: bool, given: dict[str, Any]) -> NoiseScale | None:

@@ -389,7 +389,7 @@ def _say_left_out(store: Store) -> None:
         what = f"{count} trials" if count > 1 else "1 trial"
         with as_far_as_read(err=True):
             why = "the fastest of many is partly luck"
-            click.echo(f"note: {what} of levelbench tune left out (an id still selects one): {why}", err=True)
+            click.echo(f"note: {what} of tuning left out (an id still selects one): {why}", err=True)
 
 
 def apply_view(runs: list[RunSummary], store: Store, **view: Any) -> list[RunSummary]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from levelbench.experiments.search import Proposer, Space
     from levelbench.experiments.training import RunPlan, Training
     from levelbench.records import Store
+    from levelbench.records.searches import Search
     from levelbench.training.task import Setting
 
-__all__ = ["command"]
+__all__ = ["command", "write_search"]
 
 _CANNOT_TELL = 4
 _FAILURES = 3
@@ -266,8 +268,7 @@ def _require_working(side: _Side) -> None:
 
 def _keep(study: TuningStudy, sides: list[_Side], store: Store) -> None:
     """Write down what the search has done so far, so that a claim can state it."""
-    from levelbench.records.searches import Search, SearchedSide, find_searches, trial_ids
-    from levelbench.report.drawing import write_whole
+    from levelbench.records.searches import Search, SearchedSide
 
     found = Search(
         study.task,
@@ -278,12 +279,20 @@ def _keep(study: TuningStudy, sides: list[_Side], store: Store) -> None:
         list(study.fresh_seeds),
         [SearchedSide(each.label, list(map(str, each.space)), each.ids, each.spent_s, each.winner) for each in sides],
     )
-    over = any(each.winner for each in sides)
+    write_search(found, [each.base.key for each in sides], store)
+
+
+def write_search(found: Search, keys: Sequence[str], store: Store) -> None:
+    """Write ``found`` to the store; ``keys``, those of what its sides vary, and the spaces name it."""
+    from levelbench.records.searches import find_searches, trial_ids
+    from levelbench.report.drawing import write_whole
+
+    over = any(each.winner for each in found.sides)
     if not over and trial_ids([found]) <= trial_ids(list(find_searches(store.path))):
         # It goes over trials of an earlier command, whose file knows more.
         return
-    words = [study.sampler, str(study.seed), *(f"{each.base.key} {' '.join(map(str, each.space))}" for each in sides)]
-    name = hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
+    spaces = (f"{key} {' '.join(side.space)}" for key, side in zip(keys, found.sides, strict=True))
+    name = hashlib.sha256("\n".join([found.sampler, str(found.seed), *spaces]).encode()).hexdigest()[:8]
     write_whole(found.path_in(store.path, name), found.as_text())
 
 

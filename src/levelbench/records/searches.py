@@ -1,7 +1,8 @@
 """What a store knows of searches for settings: which runs were trials, what they cost, and whose settings they chose.
 
-A record says what a run did, never why. So that a claim can state its tuning, ``levelbench tune`` leaves one file a
-search in the store's folder ``searches``; it names records by id and holds no measurement that they do not have.
+A record says what a run did, never why. So that a claim can state its tuning, ``levelbench tune`` and ``levelbench
+analyze batch-size --tune`` leave one file a search in the store's folder ``searches``; it names records by id and holds
+no measurement that they do not have.
 ``Store.searches`` finds these files wherever a store was copied to.
 """
 
@@ -67,7 +68,7 @@ def find_searches(folder: Path, task: str = "*") -> Iterator[Search]:
         try:
             yield msgspec.json.decode(path.read_bytes(), type=Search)
         except (OSError, msgspec.MsgspecError) as error:
-            do = "restore the file, or remove it and repeat the command levelbench tune, which writes it again"
+            do = "restore the file, or remove it and repeat the command that tuned, which writes it again"
             raise RecordError(f"the search {path}", str(error), do) from error
 
 

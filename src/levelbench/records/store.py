@@ -465,7 +465,7 @@ class Store:
             raise self._nothing(chosen)
 
     def each_counted(self, selector: str | Selector) -> Iterator[Record]:
-        """The same as far as statistics count them: without the trials of ``levelbench tune``.
+        """The same as far as statistics count them: without the trials of searches.
 
         A trial counts if it is named by its id or file, or if nothing else is selected.
         """
