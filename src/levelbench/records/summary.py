@@ -263,7 +263,6 @@ def summarise(
         time_to_accuracy_s=score.seconds if point else None,
         given_up_s=None if point else score.seconds,
         hopeless=point is None and _hopeless(record, crossing),
-        stopped_by=(record.end.stopped_by or "") if record.end else "",
         trained_out=point is None and record.end is not None and record.end.stopped_by == "all epochs done",
         excluded_s=score.excluded_s,
         # A program need not report its progress.
@@ -424,6 +423,7 @@ def _same_in_every_view(record: Record) -> dict[str, Any]:
     read |= packages_imported(record)
     source = msgspec.structs.replace(header.source, modules=header.source.modules | read)
     return {
+        "stopped_by": (record.end.stopped_by or "") if record.end else "",
         "id": header.id,
         "key": header.key,
         "task": specification.task,
