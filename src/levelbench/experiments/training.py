@@ -87,8 +87,8 @@ class Extras:
 class Training(Kind[Arm, Record]):
     """Runs of recipes; ``data`` is the dataset's folder, if the user named one.
 
-    For a search (``searching``) only trials count as done, and for others only what is no trial, so that nobody declares
-    runs to be trials once their results are known.
+    For a search (``searching``) only trials count as done, and for others only what is no trial: nobody may declare a
+    run to be a trial once its result is known.
     """
 
     processes = False

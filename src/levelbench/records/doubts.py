@@ -8,17 +8,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Protocol
 
-__all__ = [
-    "AGAIN",
-    "CUT_SHORT",
-    "FIRST",
-    "FIRST_SEED",
-    "counted_doubts",
-    "in_steps",
-    "interrupted_processes",
-    "made_again",
-]
-__all__ += ["out_of_turn", "process_doubts", "without_figures"]
+__all__ = ["AGAIN", "CUT_SHORT", "FIRST", "FIRST_SEED", "counted_doubts", "in_steps", "interrupted_processes"]
+__all__ += ["made_again", "out_of_turn", "process_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
