@@ -79,7 +79,7 @@ def record_of(job, t_ns, machine):
         seed=job.seed,
         started=started,
         specification=job.specification,
-        environment={**machine, "time": started},
+        environment={**machine, "time": started, **job.first},
         source=Source("study", job.source, Path(job.reference).read_text()),
         version=__version__,
     )

@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
 from tests.cli.test_analyze_verb import MS, record_of
 
 from levelbench.experiments.training import Finished
 from levelbench.measure.environment import capture
-from levelbench.records import Store
-from levelbench.records.searches import find_searches
+from levelbench.records import RecordWriter, Store
+from levelbench.records.searches import find_searches, trial_ids
 
 TASK = '''
 """Two ways to train, to be tuned."""
@@ -196,6 +197,59 @@ def test_run_makes_the_seed_of_the_trial_that_won_and_the_search_still_finds_the
     _, after, _ = call(*words, "--json")
     assert json.loads(after)["sides"][0]["trials"] == json.loads(before)["sides"][0]["trials"]
     assert len(jobs) == 8 + 3 + 1
+
+
+@pytest.mark.slow
+def test_a_search_makes_its_own_trial_of_settings_that_ran_before_and_those_stay_runs(study, call, tmp_path):
+    path, jobs, _, words = study
+    space = ("tune", f"{path}[recipe=momentum]", "--space", "lr=choice(0.05,0.1)", *words[4:], "--trials", 2)
+    runs = f"{path}[recipe=momentum,lr=0.05]"
+    call("run", runs, "--framework", "numpy", "--store", tmp_path / "s", "-n", 3)
+    call(*space)
+    assert [job.seed for job in jobs] == [0, 1, 2, 0, 0, 1, 2, 3]
+    tried = trial_ids(list(find_searches(tmp_path / "s")))
+    assert tried == {job.id for job in jobs[3:5]}
+    assert {run.seed for run in Store(tmp_path / "s").summaries("study[lr=0.05]")} == {0, 1, 2}
+
+
+@pytest.mark.slow
+def test_a_run_on_a_fresh_seed_stays_one_when_a_later_search_tries_its_seed(study, call, tmp_path):
+    path, jobs, _, words = study
+    space = ("tune", f"{path}[recipe=momentum]", "--space", "lr=choice(0.05,0.1)", *words[4:], "--trials", 2)
+    call(*space)
+    fresh = {job.id for job in jobs[2:]}
+    call(*space, "--seed", 1)
+    assert not fresh & trial_ids(list(find_searches(tmp_path / "s")))
+    made = len(jobs)
+    call(*space)
+    assert len(jobs) == made
+
+
+@pytest.mark.slow
+def test_runs_say_with_which_seed_their_command_began_and_which_are_trials(study, call):
+    _, jobs, _, words = study
+    call(*words)
+    assert [job.first for job in jobs[:8]] == [{"first_seed": 0, "trial": True}] * 8
+    assert [job.first for job in jobs[8:]] == [{"first_seed": 1}] * 3
+
+
+@pytest.mark.slow
+def test_an_interrupted_attempt_at_a_trial_that_was_made_is_no_run_that_was_left_out(study, call, tmp_path):
+    _, jobs, _, words = study
+    _, before, _ = call(*words, "--json")
+    best = json.loads(before)["sides"][0]["best"]
+    won = next(job for job in jobs if job.specification.settings["lr"] == best["settings"]["lr"])
+    store = Store(tmp_path / "s")
+    trial = next(each for each in store.records() if each.header.id == won.id)
+    attempt = msgspec.structs.replace(trial.header, id="0" * 16)
+    with RecordWriter.create(store.path, attempt):
+        pass
+    call(*words)
+    assert attempt.id in trial_ids(list(find_searches(store.path)))
+    runs = f"study[key={won.key}]"
+    _, out, _ = call("lint", runs, "--store", store.path)
+    assert "not counted" not in out
+    assert {run.seed for run in store.summaries(runs)} == {1, 2, 3}
 
 
 @pytest.mark.slow

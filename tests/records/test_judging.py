@@ -88,6 +88,17 @@ def test_processes_that_began_after_later_ones_of_their_command_are_a_doubt():
     assert doubt.startswith("process 1 of a began after later ones, as where some were removed and made again")
 
 
+@pytest.mark.parametrize(("first_seed", "doubted"), [(1, False), (0, True)])
+def test_a_seed_below_the_first_of_the_command_is_not_one_that_was_made_again(first_seed, doubted):
+    every = {"planned_runs": 4, "planned_effect": None}
+    made = [SimpleNamespace(seed=0, started="9", environment={"first_seed": 0}, **every)]
+    made += [
+        SimpleNamespace(seed=seed, started=str(seed), environment={"first_seed": first_seed}, **every)
+        for seed in (1, 2, 3)
+    ]
+    assert bool(made_again("a", "runs", made)) == doubted
+
+
 @pytest.mark.parametrize(
     ("starts", "wall_s", "known", "doubted"),
     [

@@ -105,6 +105,7 @@ class _Side:
     label: str
     trials: list[TuningTrial]
     ids: list[str]
+    interrupted: list[str]
     winner: str = ""
 
     @property
@@ -161,7 +162,7 @@ def _side(
         raise UsageError(f"{given['trials']} trials", found, do)
     check_space(space, reference, settings, options)
     found_by = proposer(given["sampler"], space, given["seed"])
-    return _Side(reference, settings, options, space, found_by, base, what, [], [])
+    return _Side(reference, settings, options, space, found_by, base, what, [], [], [])
 
 
 def _check_pair(sides: list[_Side]) -> None:
@@ -230,6 +231,8 @@ def _searched(
             records = make_trial(kind, arms, given["seed"], environment, watch)
             for side, settings, arm, record in zip(turn, proposed, arms, records, strict=True):
                 _note(side, number, settings, arm, record)
+                before = [each.header for each in kind.find(arm) if each.status == "interrupted"]
+                side.interrupted += [each.id for each in before if each.seed == given["seed"]]
             _keep(study, sides, store)
             for side in turn:
                 _require_working(side)
@@ -277,7 +280,10 @@ def _keep(study: TuningStudy, sides: list[_Side], store: Store) -> None:
         study.planned,
         study.budget_s,
         list(study.fresh_seeds),
-        [SearchedSide(each.label, list(map(str, each.space)), each.ids, each.spent_s, each.winner) for each in sides],
+        [
+            SearchedSide(each.label, list(map(str, each.space)), each.ids, each.spent_s, each.winner, each.interrupted)
+            for each in sides
+        ],
     )
     write_search(found, [each.base.key for each in sides], store)
 

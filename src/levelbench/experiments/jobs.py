@@ -73,7 +73,9 @@ class Job(msgspec.Struct, frozen=True):
     chosen: list[str] | None = None
     """Which settings differ from the defaults, as in a record's header."""
     first: dict[str, Any] = {}
-    """What the environment says of the first run of this arm, where that is not counted with this one."""
+    """What the environment says of the command: its first seed, whether this is a trial of a search, and of the first
+    run of this arm, where that is not counted with this one.
+    """
 
 
 Tell = Callable[["Message"], None]

@@ -31,10 +31,11 @@ from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
 from levelbench.records import Distribution, Event, Follower, Record, Store, new_id, parse_item, read_record, summarise
+from levelbench.records.doubts import FIRST_SEED
 from levelbench.records.locks import claimed
 from levelbench.records.replicates import uncounted_first
 from levelbench.records.schema import Between, Source
-from levelbench.records.searches import trial_ids
+from levelbench.records.searches import TRIAL, is_trial, trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.summary import (
     labels_of,
@@ -86,7 +87,8 @@ class Extras:
 class Training(Kind[Arm, Record]):
     """Runs of recipes; ``data`` is the dataset's folder, if the user named one.
 
-    Runs that were trials of a search count as done only for a search (``searching``).
+    For a search (``searching``) only trials count as done, and for others only what is no trial: nobody may declare a
+    run to be a trial once its result is known.
     """
 
     processes = False
@@ -137,14 +139,13 @@ class Training(Kind[Arm, Record]):
         return wanted.specification.task
 
     def find(self, wanted: Arm) -> list[Record]:
-        """Its records in the store, oldest first; the trials of a search before others."""
+        """Its records in the store, oldest first: trials for a search, else the others."""
         found = self._store.records(Selector("", word=wanted.specification.task, filters=(("key", wanted.key),)))
         tried = trial_ids(self._store.searches()) if found else frozenset[str]()
         if not self._searching:
-            self._store.left_out |= tried & {record.header.id for record in found}
-            found = [record for record in found if record.header.id not in tried]
-        # The first counts: for a search its trial, for others the earliest run.
-        return sorted(found, key=lambda record: (record.header.id not in tried, record.header.started))
+            self._store.left_out |= {record.header.id for record in found if is_trial(record, tried)}
+        found = [record for record in found if is_trial(record, tried) == self._searching]
+        return sorted(found, key=lambda record: record.header.started)
 
     def why_not(self, record: Record, wanted: Arm, environment: Mapping[str, object]) -> str:
         """It is not done, contradicts itself, or something that it depends on has changed since."""
@@ -235,7 +236,8 @@ class Training(Kind[Arm, Record]):
                         return record, None
                     starter.begin(plan.seeds.index(turn.seed))
                     job = self._job(turn, arm, doubts[turn.arm], len(plan.seeds))
-                    job = msgspec.structs.replace(job, first=first[turn.arm])
+                    said = {FIRST_SEED: min(plan.seeds), **({TRIAL: True} if self._searching else {})}
+                    job = msgspec.structs.replace(job, first={**first[turn.arm], **said})
                     return self._made(turn, job, starter, watcher)
 
             yield make

@@ -8,8 +8,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Protocol
 
-__all__ = ["AGAIN", "CUT_SHORT", "FIRST", "counted_doubts", "in_steps", "interrupted_processes", "made_again"]
-__all__ += ["out_of_turn", "process_doubts", "without_figures"]
+__all__ = ["AGAIN", "CUT_SHORT", "FIRST", "FIRST_SEED", "counted_doubts", "in_steps", "interrupted_processes"]
+__all__ += ["made_again", "out_of_turn", "process_doubts", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -98,6 +98,7 @@ def made_again(name: str, several: str, made: Iterable[_Planned], known: Collect
 
     So do runs that were removed, as slow ones may be, and made again: whoever repeats until the times please chooses
     the result. ``known`` are the seeds of which an earlier run says why it was made again, as one that failed does.
+    Seeds below the first of a command (``FIRST_SEED``), such as that of the trials of a search, are not made before it.
     """
     ordered = sorted(made, key=lambda run: run.seed)
     again, later, first = list[int](), list[tuple[_Planned, int]](), ""
@@ -106,7 +107,9 @@ def made_again(name: str, several: str, made: Iterable[_Planned], known: Collect
             again.append(run.seed)
         # A tracked program without a given seed takes the first free one.
         elif run.planned_runs or run.environment.get("seed_picked"):
-            later.append((run, run.seed - run.planned_runs if run.planned_runs else -1))
+            before = run.seed - run.planned_runs if run.planned_runs else -1
+            first_seed = run.environment.get(FIRST_SEED)
+            later.append((run, max(before, first_seed - 1) if isinstance(first_seed, int) else before))
             first = min(first or run.started, run.started)
     again = sorted({*again} - {*known})
     # Where several commands shared the seeds, that is what is said.
@@ -168,6 +171,8 @@ _ROUNDED_S = 0.01
 _SHOWN = 5
 
 
+FIRST_SEED = "first_seed"
+"""In the environment of a run: the first seed of those that its command asked for."""
 AGAIN = "made_again"
 """In the environment of a process whose seed has an earlier one that does not count: why."""
 CUT_SHORT = "interrupted_after_s"

@@ -8,10 +8,10 @@ no measurement that they do not have.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from glob import escape
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -19,16 +19,19 @@ from msgspec import Struct, field
 from levelbench.errors import RecordError
 
 __all__ = ["Search", "SearchedSide", "TuningEffortFound", "effort_behind", "find_searches", "trial_ids"]
-__all__ += ["SEARCHES", "searches_behind", "without_trials"]
+__all__ += ["SEARCHES", "TRIAL", "is_trial", "searches_behind", "without_trials"]
 
 SEARCHES = "searches"
 """The name of the folder of a store that holds them."""
+TRIAL = "trial"
+"""In the environment of a run that a search made as a trial, so that one that was killed knows it again."""
 
 
 class SearchedSide(Struct, frozen=True, forbid_unknown_fields=True):
     """One side of a search: its space, the ids of the records of its trials, and the key of the winning settings.
 
-    ``spent_s`` are the seconds of all trials; ``winner`` is empty until the search is over.
+    ``spent_s`` are the seconds of all trials; ``winner`` is empty until the search is over. ``interrupted`` are the ids
+    of attempts that were made again as one of the trials.
     """
 
     label: str
@@ -36,6 +39,7 @@ class SearchedSide(Struct, frozen=True, forbid_unknown_fields=True):
     trials: list[str]
     spent_s: float
     winner: str = ""
+    interrupted: list[str] = field(default_factory=list)
 
 
 class Search(Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,13 +77,15 @@ def find_searches(folder: Path, task: str = "*") -> Iterator[Search]:
 
 
 def trial_ids(searches: Sequence[Search]) -> frozenset[str]:
-    """The ids of the records that were trials."""
-    return frozenset(each for search in searches for side in search.sides for each in side.trials)
+    """The ids of the records that were trials, or interrupted attempts at one."""
+    return frozenset(each for search in searches for side in search.sides for each in (*side.trials, *side.interrupted))
 
 
 class _Headed(Protocol):
     @property
     def id(self) -> str: ...
+    @property
+    def environment(self) -> Mapping[str, Any]: ...
 
 
 class _Kept(Protocol):
@@ -90,15 +96,23 @@ class _Kept(Protocol):
 R = TypeVar("R", bound=_Kept)
 
 
-def without_trials(records: Iterable[R], tried: Collection[str], left_out: set[str]) -> Iterator[R]:
-    """The records that are no trials (``tried``), whose ids are added to ``left_out``; the trials, if all are.
+def is_trial(record: _Kept, tried: Collection[str]) -> bool:
+    """Whether a search names the record as a trial (``tried``), or made it as one and was killed before it did."""
+    return record.header.id in tried or bool(record.header.environment.get(TRIAL))
 
-    The trial that won was chosen for its time, and is no measurement of it; neither are those that lost to it.
+
+def without_trials(
+    records: Iterable[R], tried: Collection[str], left_out: set[str], named: Callable[[str], bool]
+) -> Iterator[R]:
+    """The records that are no trials (``tried``) or whose ids are ``named``; the trials, if all are.
+
+    The ids of trials that are left out are added to ``left_out``. The trial that won was chosen for its time, and is no
+    measurement of it; neither are those that lost to it.
     """
     trials: list[R] = []
     counted = False
     for record in records:
-        if record.header.id not in tried:
+        if named(record.header.id) or not is_trial(record, tried):
             counted = True
             yield record
         else:

@@ -474,8 +474,8 @@ class Store:
     def _counted(self, records: Iterator[Record], chosen: Selector, left_out: set[str]) -> Iterator[Record]:
         # First, since listing the records finds the folders of the searches too.
         first = list(islice(records, 1))
-        tried = {each for each in trial_ids(self.searches(chosen)) if not chosen.names(each)} if first else set()
-        yield from without_trials(chain(first, records), tried, left_out)
+        tried = trial_ids(self.searches(chosen)) if first else frozenset[str]()
+        yield from without_trials(chain(first, records), tried, left_out, chosen.names)
 
     def searches(self, selector: str | Selector | None = None) -> list[Search]:
         """The searches of which the selected runs may be trials: those of this store and of stores copied into it.

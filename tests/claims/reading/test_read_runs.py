@@ -172,6 +172,15 @@ def test_runs_with_other_settings_are_tuning_and_those_of_another_framework_are_
     assert [(each.runs, each.same_specification) for each in found] == [(1, False)]
 
 
+def test_a_trial_of_the_same_settings_in_another_search_is_not_one_with_other_settings(tmp_path):
+    write_runs(tmp_path)
+    trial = read_record(write_run(tmp_path, 8, minute=50)).header.id
+    search = Search("digits", "random", 8, 2, None, [9], [SearchedSide("digits", [], [trial], 1.0, "another")])
+    search.path_in(tmp_path, "random-8").parent.mkdir()
+    search.path_in(tmp_path, "random-8").write_bytes(search.as_text())
+    assert claim(tmp_path).uncounted == []
+
+
 def test_an_interrupted_run_is_uncounted_unless_its_seed_was_run_again(tmp_path):
     write_runs(tmp_path)
     write_run(tmp_path, 3, cut=True, minute=50)

@@ -24,7 +24,7 @@ from levelbench.measure.statistics import LogRatio, paired_log_ratio, welch_log_
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
 from levelbench.records.replicates import against, doubts_together
-from levelbench.records.searches import Search, effort_behind, searches_behind, trial_ids
+from levelbench.records.searches import Search, effort_behind, is_trial, searches_behind, trial_ids
 from levelbench.records.selection import Selector
 from levelbench.records.store import Row
 from levelbench.records.summary import in_order
@@ -104,7 +104,8 @@ def uncounted(
 
     ``shown`` are the ids of all runs that are shown together; those in another claim are counted there. Trials of the
     ``searches`` that chose these settings, on either side, are stated with them, and the runs of the other side's
-    winner are what it was compared with; trials of other searches count among those with other settings.
+    winner are what it was compared with; trials of other searches count among those with other settings, unless they
+    had these.
 
     Other settings are those of the same task on the same framework and device, because another framework is another
     side, not a trial of this one. A running run does not count yet; an interrupted one counts as a run of the same
@@ -122,8 +123,8 @@ def uncounted(
     for row in rows:
         if row.id in counted or row.status == "running" or row.id in stated or row.key in rivals:
             continue
-        if row.key in keys and row.id not in trials:
-            if row.status != "interrupted" or (row.key, row.seed) not in ended:
+        if row.key in keys:
+            if row.id not in trials and (row.status != "interrupted" or (row.key, row.seed) not in ended):
                 same.append(row)
         elif _kind(row) in kinds:
             other.append(row)
@@ -168,7 +169,7 @@ def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | Non
         searches = store.searches(chosen)
         tried = trial_ids(searches)
         # The run that won a search was chosen for its time, and is no measurement of it.
-        kept = [each for each in _whole_groups(chosen, records, store) if each.header.id not in tried]
+        kept = [each for each in _whole_groups(chosen, records, store) if not is_trial(each, tried)]
         found = claims_of(kept or records, _beside(chosen, store), problems, searches if kept else ())
     if not found and not problems:
         asked, do = f"levelbench lint {selector}", "finish them: repeat the command that started them"
