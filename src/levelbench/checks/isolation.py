@@ -21,6 +21,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -62,6 +63,23 @@ def forking(imports: Sequence[str], processor_s: int | None = None) -> Iterator[
             yield
         finally:
             _server = _processor_s = None
+
+
+_enough: ContextVar[Callable[[Finding], bool]] = ContextVar("enough", default=lambda _: False)
+
+
+@contextlib.contextmanager
+def until(enough: Callable[[Finding], bool]) -> Iterator[None]:
+    """Within, a check in its own process ends with the first finding that is ``enough``: no further probe is run."""
+    before = _enough.set(enough)
+    try:
+        yield
+    finally:
+        _enough.reset(before)
+
+
+class _EnoughFound(Exception):
+    """The findings suffice, so the process that is looking for more is killed."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,7 @@ def report_isolated(
 
     ``function`` sends ``{"started": probe}``, ``{"finding": ...}`` and finally ``{"done": [finding, ...]}``. A process
     that is killed by a signal or by its time limit is a failure of what it checks. Raises what prevents the check.
+    Within :func:`until` it ends with the first finding that suffices.
     """
     # Supervisors of ranks use this module, too, and check nothing.
     from levelbench.checks.findings import Finding, Report, failed
@@ -157,10 +176,16 @@ def report_isolated(
             tell(started)
         elif "finding" in line:
             findings.append(Finding(**line["finding"]))
+            if enough(findings[-1]):
+                raise _EnoughFound
         else:
             done.update(line)
 
-    ended = run_isolated(function, request, hear, timeout_s=timeout_s, memory_bytes=memory_bytes)
+    enough = _enough.get()
+    try:
+        ended = run_isolated(function, request, hear, timeout_s=timeout_s, memory_bytes=memory_bytes)
+    except _EnoughFound:
+        return Report(name, tuple(findings), framework), {}
     if ended.error is not None:
         raise ended.error
     if done:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from levelbench.checks.findings import Finding, Report
+from levelbench.checks.isolation import until
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
 from levelbench.measure.clocks import HOST
 
@@ -126,12 +127,30 @@ def _is(finding: Finding, expected: str) -> bool:
     )
 
 
-def judge(kind: str, name: str, planted: Planted, check: Callable[[], Report], probes: Mapping[str, Any]) -> JudgedPart:
-    """Check one part; an error that prevents the check counts as a failure, unless something is missing here."""
+def judge(
+    kind: str,
+    name: str,
+    planted: Planted,
+    check: Callable[[], Report],
+    probes: Mapping[str, Any],
+    *,
+    all_findings: bool = False,
+) -> JudgedPart:
+    """Check one part; an error that prevents the check counts as a failure, unless something is missing here.
+
+    Further findings cannot change the outcome of a fault that is found for the right reason, so its check ends with
+    that one unless ``all_findings`` are wanted.
+    """
+
+    def settles(finding: Finding) -> bool:
+        right = finding.status == "failed" and outcome_of(planted, (finding,), probes) == "right reason"
+        return right and not all_findings
+
     begun = HOST.now_ns()
     outcome: Outcome | None = None
     try:
-        found = check().failed
+        with until(settles):
+            found = check().failed
     except (UnsupportedError, MissingError) as error:
         outcome, found = "not tried", (Finding("check", "not tried", f"{error.asked}: {error.found}", error.do),)
     except LevelbenchError as error:

@@ -70,11 +70,12 @@ def _network(path: Path, name: str, planted: Planted, seed: int) -> Report:
 
 @dataclass(frozen=True)
 class CheckedKind:
-    """How a kind is checked, which modules its processes import first if there are, and which probes may find what."""
+    """How a kind is checked, what its processes import first if it is there, and which probes may find what."""
 
     check: Callable[[Path, str, Planted, int], Report]
     imports: tuple[str, ...]
     probes: Mapping[str, tuple[str, ...]]
+    frameworks: tuple[str, ...] = ("numpy", "torch")
 
 
 _OPERATOR_PROBES = {
@@ -176,7 +177,7 @@ _NETWORK_PROBES = {
     "hang": ("crash",),
 }
 KINDS = {
-    "operators": CheckedKind(_operator, ("levelbench.operators.probes.files",), _OPERATOR_PROBES),
+    "operators": CheckedKind(_operator, ("levelbench.operators.probes.files",), _OPERATOR_PROBES, ("numpy",)),
     "optimizers": CheckedKind(
         _optimizer,
         # The first optimizer of PyTorch imports its compiler, which takes longer than most checks.
@@ -210,15 +211,23 @@ def self_test(
     only: Callable[[str, Planted], bool] = lambda name, planted: True,
     hear: Callable[[JudgedPart], None] = lambda _: None,
     workers: int = 0,
+    all_findings: bool = False,
 ) -> list[JudgedPart]:
-    """Check the planted parts of a kind that ``only`` accepts, with each of ``seeds``."""
+    """Check the planted parts of a kind that ``only`` accepts, with each of ``seeds``.
+
+    Each is checked until it is clear what it counts as, or for ``all_findings``.
+    """
     from levelbench.checks.isolation import forking
     from levelbench.checks.self_test import judge, judge_all
     from levelbench.measure.meters.resources import available_cores
 
     found = KINDS[kind]
     todo = [
-        partial(judge, kind, name, each, partial(found.check, path, name, each, seed), found.probes)
+        partial(
+            judge,
+            *(kind, name, each, partial(found.check, path, name, each, seed), found.probes),
+            all_findings=all_findings,
+        )
         for path, name, each in corpus_of(kind)
         if only(name, each)
         for seed in seeds
@@ -227,7 +236,8 @@ def self_test(
     before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ.update(dict.fromkeys(before, "1"))
     try:
-        adapters = (module for name, module in _FRAMEWORKS.items() if find_spec(name))
+        # A process that is forked from a large one begins late, so frameworks that a kind does not use are left out.
+        adapters = (module for name, module in _FRAMEWORKS.items() if name in found.frameworks and find_spec(name))
         imports = [*(each for each in found.imports if find_spec(each.partition(".")[0])), *adapters]
         with forking(imports, PROCESSOR_S):
             return judge_all(todo, workers or available_cores(), hear)
