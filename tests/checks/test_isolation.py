@@ -1,13 +1,14 @@
 """A function in its own process: what it sends, what it raises, and how it ends."""
 
 import atexit
+import itertools
 import os
 import sys
 import time
 
 import pytest
 
-from levelbench.checks.isolation import forking, run_isolated
+from levelbench.checks.isolation import forking, report_isolated, run_isolated, until
 from levelbench.errors import DefinitionError, MissingError
 
 
@@ -44,6 +45,12 @@ def tidies_up(request, say):
 
 def misses(request, say):
     raise MissingError("a part", "it is gone", "bring it")
+
+
+def finds_for_ever(request, say):
+    for probe in itertools.count():
+        say({"started": str(probe)})
+        say({"finding": {"probe": str(probe), "status": "failed", "found": "it differs"}})
 
 
 def eats(request, say):
@@ -107,3 +114,9 @@ def test_a_forked_process_ends_in_good_order_or_at_its_limit_of_processor_time()
         ended, lines = run(tidies_up)
         assert (ended.how, ended.printed, lines) == ("", "last words", [{"tidy": True}])
         assert run(turns, timeout_s=60)[0].how == "SIGXCPU"
+
+
+def test_a_check_ends_with_the_first_finding_that_is_enough():
+    with until(lambda finding: finding.probe == "2"):
+        report, _ = report_isolated(f"{__name__}:finds_for_ever", {}, "one", tell=lambda _: None, timeout_s=60)
+    assert [each.probe for each in report.findings] == ["0", "1", "2"]

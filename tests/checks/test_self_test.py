@@ -2,6 +2,7 @@
 
 import pytest
 
+from levelbench.checks import isolation
 from levelbench.checks.findings import Finding, Report, failed
 from levelbench.checks.self_test import JudgedPart, Planted, judge, outcome_of, score
 from levelbench.errors import DefinitionError, MissingError
@@ -33,6 +34,20 @@ def said(*probes, found="it differs"):
 )
 def test_the_outcome_is_decided_by_the_probes_that_failed(planted, findings, outcome):
     assert outcome_of(planted, findings, PROBES) == outcome
+
+
+@pytest.mark.parametrize(
+    ("planted", "all_findings", "enough"), [(FAULT, False, True), (RIGHT, False, False), (FAULT, True, False)]
+)
+def test_a_fault_that_is_found_needs_no_further_finding(planted, all_findings, enough):
+    asked = []
+
+    def check():
+        asked.extend(isolation._enough.get()(each) for each in (*said("strides"), *said("forward")))
+        return Report("one", ())
+
+    judge("operators", "one", planted, check, PROBES, all_findings=all_findings)
+    assert asked == [False, enough]
 
 
 def raises(error):
