@@ -44,7 +44,10 @@ _MAKERS = (
 _N = rf"(?P<n>\d{{1,5}}(?:\s?{_BY}\s?\d{{1,5}}){{0,3}})"
 _BEFORE = re.compile(rf"(?<![\w.,-]){_N}\s*(?P<by>{_BY})?\s*{_MAKERS}$", re.I)
 _BRACKETED = re.compile(rf"\((?P<n>\d{{1,5}})\s?{_BY}?\)\s*{_MAKERS}$", re.I)
-_AFTER = re.compile(rf"\s*(?:{_BY}\s*|\(\s*){_N}(?![\d.])(?!\s*[gt]i?b)", re.I)
+_TIMES = re.compile(rf"\s*{_BY}\s*{_N}(?![\d.])(?!\s*[gt]i?b)", re.I)
+# "V100 (8 GPUs)", but "V100 (8 nodes)" does not count them.
+_IN_BRACKETS = re.compile(rf"\s*\(\s*{_N}\s*(?:\)|(?:{_BY}\s*)?(?:gpus?|accelerators|chips|cards|cores)\b)", re.I)
+_THOUSANDS = re.compile(r"(?<![\w.,-])(\d{1,3}),(\d{3})(?![\d,])")
 _MAY_PRECEDE = re.compile(r"(?:^|[,;:/|+(\[{&x×*]|\b(?:on|of|with|using|and|has|have|holds|by))\s*$", re.I)
 _COUNTED = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:gpus?|accelerators|(?:tpu\s)?chips|cards)\b", re.I)
 _WORDS = {"two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
@@ -62,6 +65,7 @@ _UNKNOWN_COUNTED = (
     re.compile(rf"(?<![\w.-]){_UNKNOWN}\s*{_BY}\s*(\d{{1,5}})(?![\d.])(?!\s*[gt]i?b)", re.I),
 )
 _OF_EACH = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:[\w-]+\s){{0,2}}(?:each|per)\b", re.I)
+_NODES_TIMES = re.compile(rf"(?:nodes|servers|machines|hosts)\s*{_BY}\s*(\d{{1,5}})(?!\d)", re.I)
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ class Hit:
 
 def normalised(text: str) -> str:
     """The text in normalised Unicode, on one line, at most 1,000 characters."""
-    return " ".join(unicodedata.normalize("NFKC", text[:_LONGEST]).split())[:_LONGEST]
+    plain = " ".join(unicodedata.normalize("NFKC", text[:_LONGEST]).split())[:_LONGEST]
+    return _THOUSANDS.sub(r"\1\2", plain)
 
 
 def names_pattern(names: Iterable[str]) -> re.Pattern[str]:
@@ -104,24 +109,27 @@ def _pattern(name: str, known: set[str]) -> str:
     return r"[\s_-]{0,2}".join(parts)
 
 
-def hits(text: str, pattern: re.Pattern[str]) -> list[Hit]:
-    """The names in the text, from left to right, each with the number next to it."""
+def hits(text: str, pattern: re.Pattern[str], *, in_brackets: bool = True) -> list[Hit]:
+    """The names in the text, from left to right, each with the number next to it, also ``in_brackets`` behind it."""
     found = []
     for match in pattern.finditer(text):
         if _NOT_A_DEVICE.match(text, match.end()):
             continue
         rest = re.split(r"[,;/+()\[\]|&]|\s-\s", text[match.end() : match.end() + 40], maxsplit=1)[0]
-        found.append(Hit(match[0], match.start(), match.end(), _count(text, match.start(), match.end()), rest))
+        count = _count(text, match.start(), match.end(), in_brackets)
+        found.append(Hit(match[0], match.start(), match.end(), count, rest))
     return found
 
 
-def _count(text: str, start: int, end: int) -> int | None:
+def _count(text: str, start: int, end: int, in_brackets: bool) -> int | None:
     head = text[max(0, start - 60) : start]
+    times = _TIMES.match(text, end)
     for pattern in (_BEFORE, _BRACKETED):
         before = pattern.search(head)
         if before is not None and (_certain(before) or _MAY_PRECEDE.search(head[: before.start()])):
-            return _product(before["n"])
-    after = _AFTER.match(text, end)
+            # "8 x V100 x 16 nodes"
+            return _product(before["n"]) * (_product(times["n"]) if times is not None and _certain(before) else 1)
+    after = times or (_IN_BRACKETS.match(text, end) if in_brackets else None)
     return _product(after["n"]) if after is not None else None
 
 
@@ -269,11 +277,11 @@ def accelerators_in(description: str, accelerators: int | None = None, nodes: in
 
 def _is_of_a_node(text: str) -> bool:
     """Whether neither nodes nor several instances are counted in the text."""
-    return not _NODES.search(text) and all((hit.count or 1) == 1 for hit in hits(text, _instance_names()[0]))
+    return not _NODES.search(text) and all((hit.count or 1) == 1 for hit in _rented(text))
 
 
 def _identified(text: str) -> Identification | None:
-    rented = [(hit, _instance_names()[1][_key(hit.name)]) for hit in hits(text, _instance_names()[0])]
+    rented = [(hit, _instance_names()[1][_key(hit.name)]) for hit in _rented(text)]
     inside = [range(hit.start, hit.end) for hit, _ in rented]
     named = [hit for hit in hits(text, _device_names()[0]) if not any(hit.start in each for each in inside)]
     named = [hit for hit in named if _credible(hit, text)]
@@ -305,6 +313,11 @@ def _device_names() -> tuple[re.Pattern[str], dict[str, str], frozenset[str]]:
 def _instance_names() -> tuple[re.Pattern[str], dict[str, Instance]]:
     by_name = {name: each for each in table().instances.values() for name in [each.name, *each.names]}
     return names_pattern(by_name), {_key(name): each for name, each in by_name.items()}
+
+
+def _rented(text: str) -> list[Hit]:
+    """The instances. A number in brackets behind one is of what it holds: "DGX-1 (8 GPUs)"."""
+    return hits(text, _instance_names()[0], in_brackets=False)
 
 
 def _plain(hit: Hit) -> str:
@@ -386,8 +399,8 @@ def _accelerator(
     if not stated:
         assumed.append(_ONE)
     nodes, total = nodes_of_all(text), 1.0 if units is None else units
-    # "16 nodes, 128 V100, 8 per node" gives both.
-    if not any(int(each) * nodes == total for each in _OF_EACH.findall(text)):
+    # "16 nodes, 128 V100, 8 per node" gives both, and so does "128 V100 (16 nodes x 8)".
+    if not any(int(each) * nodes == total for each in (*_OF_EACH.findall(text), *_NODES_TIMES.findall(text))):
         total *= nodes
     return Identification(text, device, total, stated, how, instance, processor, tuple(assumed))
 
