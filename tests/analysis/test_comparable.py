@@ -931,6 +931,20 @@ def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
     assert doubts(range(5)) == doubts(range(3), planned_effect=0.05) == []
     (found,) = doubts([0, 1, 4], planned_effect=0.05)
     assert found.startswith("of a --until-clear made seeds 0 to 4, and 2-3 are missing")
+
+    def asked(first, seeds):
+        at = {"machine": {"id": "m1"}, "first_seed": first}
+        return [run(1.0, seed=seed, planned_runs=2, environment=at) for seed in seeds]
+
+    def missing(runs):
+        found = comparable(group("a", runs), group("b", [run(1.1, seed=9)])).caveats
+        return [each.sentence for each in found if each.subject == "missing runs"]
+
+    assert missing([*asked(0, [0, 1]), *asked(7, [7, 8])]) == []
+    (found,) = missing([*asked(2, [2]), *asked(1, [1]), *asked(0, [0])])
+    assert found.startswith("of a seeds 0-3 were asked for, and 3 is missing")
+    (found,) = missing([*asked(0, [0]), *asked(7, [8])])
+    assert found.startswith("of a seeds 0-1, 7-8 were asked for, and 1, 7 are missing")
     picked = {"planned_runs": 0, "environment": {"machine": {"id": "m1"}, "seed_picked": True}}
     left = group("a", [run(1.0, seed=seed, **picked) for seed in (1, 2, 5)])
     found = [each.sentence for each in comparable(left, group("b", [run(1.1, seed=9)])).caveats]

@@ -150,7 +150,7 @@ def by_machine(groups: Sequence[RunGroup]) -> list[RunGroup]:
             left = tuple(each for each in group.unfinished if same_machine(runs[0].environment, each.environment))
             if len(machines) > 1 and none_missing:
                 here = len({run.seed for run in runs})
-                runs = [structs.replace(run, planned_runs=min(run.planned_runs, here)) for run in runs]
+                runs = [structs.replace(run, planned_runs=min(run.planned_runs, here), whole=True) for run in runs]
             counted, repeats = one_a_seed(runs)
             found.append(replace(group, label=label, runs=counted, unfinished=left, repeats=repeats))
     return found

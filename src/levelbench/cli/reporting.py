@@ -124,7 +124,7 @@ def groups_of_plan(plan: RunPlan, records: Mapping[tuple[int, int], Record], ask
 
     clocks = [arm.specification.clock for arm in plan.arms]
     runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
-    return group_runs([structs.replace(run, planned_runs=min(run.planned_runs, asked)) for run in runs])
+    return group_runs([structs.replace(run, planned_runs=min(run.planned_runs, asked), whole=True) for run in runs])
 
 
 def exit_code(

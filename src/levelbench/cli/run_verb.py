@@ -165,7 +165,7 @@ def compared(
         # All that this command asks for are there, and none was left out by its result, whatever others have asked for.
         asked = given.get("runs") or len(counted)
         told = {} if chosen is None else {"chosen": list(chosen)}
-        runs.append(structs.replace(run, planned_runs=min(run.planned_runs, asked), **told))
+        runs.append(structs.replace(run, planned_runs=min(run.planned_runs, asked), whole=True, **told))
     groups = group_runs(runs)
     groups = shared.priced(groups, shared.read_prices(given.get("prices", ())))
     earlier = partial(_all_groups, store)

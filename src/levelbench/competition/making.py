@@ -49,12 +49,11 @@ from levelbench.measure.environment.software import harmless
 from levelbench.measure.policies import policy
 from levelbench.measure.statistics.early_stopping import nearest_rank, stream_estimate
 from levelbench.records.comparable import one_kind
-from levelbench.records.doubts import made_again
+from levelbench.records.doubts import made_again, removed
 from levelbench.records.inference import InferenceRecord, InferenceSpecification, other_seeds, runs_for_inference
 from levelbench.records.inference_summary import QUANTILES, score
 from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
-from levelbench.records.replicates import removed
 from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target, outline
 from levelbench.records.searches import Search, effort_behind, trial_ids
 from levelbench.records.store import Store
@@ -417,8 +416,7 @@ def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
         return
     asked = f"an entry of {plural(len(chosen.records), 'run')}"
     heads = [each.header for each in (*chosen.records, *chosen.missing)]
-    planned = [each.planned_runs for each in heads if not each.planned_effect]
-    if said := removed(planned, [each.seed for each in heads]):
+    if said := removed(heads):
         do = "make the others (levelbench run), or give --only-these --because TEXT"
         raise UsageError(asked, said, do)
     counts = Counter(each.seed for each in heads)

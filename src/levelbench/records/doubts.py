@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 __all__ = ["AGAIN", "CUT_SHORT", "FIRST", "FIRST_SEED", "counted_doubts", "in_steps", "interrupted_processes"]
-__all__ += ["made_again", "out_of_turn", "process_doubts", "without_figures"]
+__all__ += ["made_again", "out_of_turn", "process_doubts", "removed", "seed_ranges", "without_figures"]
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -118,6 +118,34 @@ def made_again(name: str, several: str, made: Iterable[_Planned], known: Collect
     return [
         f"{_which(again, several)} of {name} began after later ones, as where some were removed and made again{_AGAIN}"
     ]
+
+
+def removed(runs: Iterable[_Planned]) -> str:
+    """A sentence if commands asked for more runs of an arm, or for other seeds, than there are; else empty."""
+    every = list(runs)
+    seeds = {run.seed for run in every}
+    # With --until-clear only the maximum number of runs is planned.
+    planned = [run for run in every if not run.planned_effect]
+    most, found = max((run.planned_runs for run in planned), default=0), len(seeds)
+    if found < most:
+        left = "1 is" if found == 1 else f"{found} are"
+        return f"{most} runs were asked for by one command, and {left} left"
+    firsts = ((run.environment.get(FIRST_SEED), run.planned_runs) for run in planned)
+    asked = {seed for first, count in firsts if isinstance(first, int) for seed in range(first, first + count)}
+    gone = asked - seeds
+    missing = f"{seed_ranges(gone)} {'is' if len(gone) == 1 else 'are'} missing"
+    return f"seeds {seed_ranges(asked)} were asked for, and {missing}" if gone else ""
+
+
+def seed_ranges(seeds: Iterable[int]) -> str:
+    """``0-4, 7`` for 0, 1, 2, 3, 4 and 7."""
+    parts: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ", ".join(str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in parts)
 
 
 def out_of_turn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from levelbench.records.caveats import (
     read_by_few,
     versions_of,
 )
-from levelbench.records.doubts import counted_doubts, in_steps, made_again, out_of_turn
+from levelbench.records.doubts import counted_doubts, in_steps, made_again, out_of_turn, removed, seed_ranges
 from levelbench.records.reader import Record, read_record
 from levelbench.records.schema import Specification, key_of
 from levelbench.records.selection import Selector
@@ -87,10 +87,12 @@ def pairing(sides: Sides) -> Iterator[Caveat]:
     a, b = ([run.seed for run in runs] for _, runs in sides.each)
     for group in (sides.a, sides.b):
         if group.repeats:
-            text = f"{group.label} has several runs of seed {_ranges(run.seed for run in group.repeats)}"
+            text = f"{group.label} has several runs of seed {seed_ranges(run.seed for run in group.repeats)}"
             yield Caveat("seeds", "note", f"{text}: the earliest of each counts, since the seed is the replicate")
     if set(a) != set(b):
-        yield Caveat("pairing", "note", f"not paired by seed: the seeds differ ({_ranges(a)} against {_ranges(b)})")
+        yield Caveat(
+            "pairing", "note", f"not paired by seed: the seeds differ ({seed_ranges(a)} against {seed_ranges(b)})"
+        )
     elif a != b:
         yield Caveat("pairing", "note", "not paired by seed: a seed has more runs on one side than on the other")
 
@@ -121,13 +123,6 @@ def _known_again(group: RunGroup, runs: Sequence[RunSummary]) -> set[int]:
     return {run.seed for run in (*group.unfinished, *group.repeats)} | {run.seed for run in runs if run.replaced}
 
 
-def removed(planned: Iterable[int], seeds: Iterable[int]) -> str:
-    """A sentence if one command asked for more runs of an arm than there are seeds; else empty."""
-    most, found = max(planned, default=0), len(set(seeds))
-    left = "1 is" if found == 1 else f"{found} are"
-    return f"{most} runs were asked for by one command, and {left} left" if found < most else ""
-
-
 def removed_runs(sides: Sides) -> Iterator[Caveat]:
     """Runs that are missing: removing the slow ones of an arm, or not naming them, selects its results."""
     for group in (sides.a, sides.b):
@@ -139,19 +134,17 @@ def removed_runs(sides: Sides) -> Iterator[Caveat]:
                 "missing runs", "doubt", f"{chosen}: select all of them, since choosing runs chooses the result"
             )
             continue
-        # With --until-clear only the maximum number of runs is planned.
-        planned = [run.planned_runs for run in every if not run.planned_effect]
-        found = removed(planned, [run.seed for run in every])
+        found = removed(run for run in every if not run.whole)
         # Each look continues with the next seed, so its seeds have no gaps.
         looked = sorted(run.seed for run in every if run.planned_effect)
         gone = set(range(looked[0], looked[-1])) - {run.seed for run in every} if looked else set()
         if gone and not found:
-            found = f"--until-clear made seeds {looked[0]} to {looked[-1]}, and {_ranges(gone)} are missing"
+            found = f"--until-clear made seeds {looked[0]} to {looked[-1]}, and {seed_ranges(gone)} are missing"
         # A tracked program without a given seed takes the first free one, from 0 on.
         picked = [run.seed for run in every if run.environment.get("seed_picked")]
         gone = set(range(max(picked, default=0))) - {run.seed for run in every}
         if gone and not found:
-            found = f"its program took seeds 0 to {max(picked)}, and {_ranges(gone)} are missing"
+            found = f"its program took seeds 0 to {max(picked)}, and {seed_ranges(gone)} are missing"
         if found:
             text = f"of {group.label} {found}"
             yield Caveat("missing runs", "doubt", f"{text}: {_how_to_make(every)} the missing ones")
@@ -184,17 +177,6 @@ def _how_to_make(runs: Sequence[RunSummary]) -> str:
     if started == "in place":
         return "start its program again, which makes"
     return "levelbench time makes" if started == "from outside" else "levelbench run makes"
-
-
-def _ranges(seeds: Iterable[int]) -> str:
-    """``0-4, 7`` for 0, 1, 2, 3, 4 and 7."""
-    parts: list[list[int]] = []
-    for seed in sorted(set(seeds)):
-        if parts and seed == parts[-1][-1] + 1:
-            parts[-1].append(seed)
-        else:
-            parts.append([seed])
-    return ", ".join(str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in parts)
 
 
 def _on_other_machines(sides: Sides) -> Iterator[Caveat]:

@@ -412,9 +412,11 @@ class Store:
 
         They are in the store or, of runs outside of it, in the folder of their task. ``known`` holds what was read.
         """
+        from levelbench.records.doubts import removed
+
         every = [*group.runs, *group.unfinished, *group.repeats]
         seeds = {run.seed for run in every}
-        if len(seeds) >= max(run.planned_runs for run in every):
+        if not removed(every):
             return ()
         task = group.specification.task
         places: dict[Path | str, str | Selector] = {task: task}

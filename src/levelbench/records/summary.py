@@ -60,7 +60,8 @@ class RunSummary(Struct, frozen=True):
     up to the evaluation that counts, or up to the last one if the run missed; they sum to the score and ``excluded_s``.
     ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never have arrived: it failed, it
     diverged, or its schedule is over and only the end counts. ``stopped_by`` is why its training ended;
-    it is ``trained_out`` if it missed although its epochs were all done.
+    it is ``trained_out`` if it missed although its epochs were all done. It is one of a ``whole`` where all runs are
+    there that the command which looks at them asked for, whatever earlier ones did.
 
     ``checksums`` (SHA-256 by file) identify its data, ``source_digest`` the text of the task with the user's own
     ``modules`` (``settings_read`` are the files, variables and installed packages among them; ``files_read`` are those
@@ -141,6 +142,7 @@ class RunSummary(Struct, frozen=True):
     data_digest: str = ""
     planned_effect: float | None = None
     planned_runs: int = 0
+    whole: bool = False
     replaced: int = 0
     chosen: list[str] | None = None
     contradictions: list[str] = field(default_factory=list)
