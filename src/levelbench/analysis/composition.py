@@ -166,7 +166,7 @@ class Composition:
 def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[FactorArm]:
     """Each group as a cell: a factor is on if its value differs from that in ``off``.
 
-    An off value of ``scheme`` may have settings in brackets, such as ``all-reduce[overlap=false]``: those it names tell.
+    The off value of ``scheme`` may have settings in brackets (``all-reduce[overlap=false]``): only these are looked at.
 
     :raises IncomparableError: if the groups differ in more than the factors, or two of them have the same factors on.
     """
