@@ -9,6 +9,7 @@ from benchmarks.analysis import FACTORS, experiment, fractional
 from levelbench.analysis.composition import CompositionKind, compose, lesions
 from levelbench.analysis.factorial import designs, fraction, one_at_a_time
 from levelbench.errors import IncomparableError, UsageError
+from levelbench.records import Distribution
 
 OFF = {"smooth": 0.0, "half": False}
 ON = {"smooth": 0.1, "half": True}
@@ -290,8 +291,6 @@ def test_a_lesion_of_single_runs_says_why_it_is_unclear():
 
 
 def test_framework_device_and_ranks_are_factors(run, group):
-    from levelbench.records import Distribution
-
     two = Distribution(2, "all-reduce", {}, "process", "gloo")
     groups = []
     for framework, slower in (("numpy", 1.0), ("torch", 0.5)):
@@ -306,3 +305,49 @@ def test_framework_device_and_ranks_are_factors(run, group):
     assert found.kind is CompositionKind.COMPOSABLE
     with pytest.raises(IncomparableError):
         compose(groups, {"framework": "numpy", "lr": 1})
+
+
+def schemes(run, group, *teams):
+    """Five runs of each team with and without smoothing."""
+    groups = []
+    for at, team in enumerate(teams):
+        for smooth in (0.0, 0.1):
+            settings = {"smooth": smooth}
+            runs = [
+                run(10 * (1 - 0.2 * at) * (1 + 0.2 * seed) * (1 - 5 * smooth), seed=seed, settings=settings)
+                for seed in range(5)
+            ]
+            groups.append(group(f"{at} {smooth}", runs, settings=settings, distribution=team))
+    return groups
+
+
+def team_of(scheme, **settings):
+    return Distribution(2, scheme, settings, "process", "gloo")
+
+
+SERVED = team_of("parameter-server", servers=1)
+BROKEN_UP = team_of("all-reduce", bucket_mb=25.0, overlap=False)
+OVERLAPPED = team_of("all-reduce", bucket_mb=25.0, overlap=True)
+
+
+@pytest.mark.parametrize(
+    ("off", "on", "word", "shown"),
+    [
+        (BROKEN_UP, SERVED, "all-reduce", "parameter-server"),
+        (BROKEN_UP, OVERLAPPED, "all-reduce[overlap=false]", "all-reduce[overlap=true]"),
+        (OVERLAPPED, BROKEN_UP, "all-reduce[bucket_mb=25,overlap=true]", "all-reduce[bucket_mb=25.0,overlap=false]"),
+    ],
+)
+def test_a_scheme_is_a_factor_with_the_settings_of_its_own(run, group, off, on, word, shown):
+    found = compose(schemes(run, group, off, on), {"scheme": word, "smooth": 0.0})
+    assert [each.verdict.ratio for each in found.alone] == pytest.approx([0.8, 0.5])
+    assert found.values["scheme"] == (word, shown)
+
+
+def test_runs_of_one_scheme_with_other_settings_are_refused_though_the_scheme_is_a_factor(run, group):
+    groups = schemes(run, group, BROKEN_UP, SERVED)
+    more = msgspec.structs.replace(groups[-1].specification, distribution=team_of("parameter-server", servers=2))
+    with pytest.raises(IncomparableError, match="in other settings too"):
+        compose([*groups[:-1], replace(groups[-1], specification=more)], {"scheme": "all-reduce", "smooth": 0.0})
+    with pytest.raises(IncomparableError, match="in other settings too"):
+        compose(schemes(run, group, BROKEN_UP, OVERLAPPED), {"lr": 1, "smooth": 0.0})

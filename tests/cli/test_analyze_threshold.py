@@ -38,6 +38,17 @@ def test_the_arm_that_is_named_first_is_the_baseline(call, store):
         assert f"Time against digits[framework={one}]" in out
 
 
+@pytest.mark.parametrize(("seeds", "joint"), [(2, False), (5, True)])
+def test_only_where_verdicts_have_intervals_these_are_said_to_hold_jointly(call, tmp_path, seeds, joint):
+    for seed in range(seeds):
+        noise = 1 + 0.01 * seed
+        write_run(tmp_path / "s", specification(), seed, f"aaaa000{seed}", EARLY, noise, minute=2 * seed)
+        write_run(tmp_path / "s", specification("torch"), seed, f"bbbb000{seed}", LATE, noise, minute=2 * seed + 1)
+    _, out, _ = call("analyze", "threshold", "--store", tmp_path / "s", "--targets", "0.9,0.96")
+    assert "Time against" in out
+    assert ("Bonferroni" in out) == joint
+
+
 def test_arms_of_one_order_show_no_flip(call, store):
     code, out, _ = call("analyze", "threshold", "--store", store, "--targets", "0.91,0.94,0.96")
     assert code == 0

@@ -22,11 +22,12 @@ from levelbench.report.studies import (
     curve_points_table,
     shortened_table,
     stability_tables,
+    sweep_points_table,
     threshold_tables,
     write_stability,
     write_threshold,
 )
-from levelbench.report.tables import Absent, to_text
+from levelbench.report.tables import Absent, to_json, to_text
 from levelbench.report.why import _draw_why
 
 TOP1 = Target("top1", 0.94)
@@ -279,6 +280,73 @@ def test_an_interval_of_a_time_without_an_upper_end_is_hollow_and_ends_at_the_ti
     assert list(bar.get_ydata()) == [time.interval.low, time.value]
     assert (hollow.get_markerfacecolor(), hollow.get_ydata()[0]) == ("white", time.value)
     assert named.get_label() == "its interval has no upper end, a median as runs missed"
+
+
+def at_once(*counts, late=0):
+    """A sweep of arms of so many runs, of which the last ``late`` miss the target."""
+    return sweep(
+        [
+            TimedArm(
+                f"{n} runs",
+                tuple(TimedCurve((1.0, 2 + at / 10), (0.5, 0.95 if at < n - late else 0.9), "end") for at in range(n)),
+                "first",
+            )
+            for n in counts
+        ],
+        [0.94],
+        0.94,
+    )
+
+
+RANGES = "[lowest, highest], n = {}: too few for an interval"
+
+
+@pytest.mark.parametrize(
+    ("counts", "late", "said"),
+    [
+        ([1], 0, None),
+        ([3], 0, f"Geometric means; brackets: {RANGES.format(3)}."),
+        ([4], 1, f"Brackets: {RANGES.format(4)}."),
+        ([8], 0, "Geometric means; brackets: 95 % intervals."),
+        ([4, 3, 8], 0, f"Geometric means; brackets: 95 % intervals; {RANGES.format('3, 4')}."),
+    ],
+)
+def test_tables_of_thresholds_say_whether_brackets_are_intervals(counts, late, said):
+    tables = {each.name: each for each in threshold_tables(at_once(*counts, late=late), TOP1)}
+    for name in ("sweep", "crossings"):
+        notes = tables[name].notes
+        assert (said in notes) if said else notes == ()
+
+
+def test_points_of_thresholds_have_the_method_of_their_interval():
+    (row,) = to_json(sweep_points_table(at_once(3)))["rows"]
+    assert row["method"] == "lowest to highest"
+
+
+@needs_matplotlib
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([1], "no intervals"),
+        ([3], "bars: lowest and highest of few runs"),
+        ([8, 3, 1], "bars, where known: 95 % intervals, lowest and highest of few runs"),
+    ],
+)
+def test_the_figure_of_thresholds_says_what_its_bars_are(counts, said):
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    _draw_threshold(axes, at_once(*counts), TOP1, "top1")
+    assert axes.get_xlabel() == f"target (top1)\n{said}"
+
+
+@needs_matplotlib
+def test_a_range_of_few_times_without_an_upper_end_is_not_called_an_interval():
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    _draw_threshold(axes, at_once(4, late=1), TOP1, "top1")
+    assert "its highest time is not known, a median as runs missed" in [line.get_label() for line in axes.lines]
 
 
 def waterfall(ratio, name="B"):

@@ -26,6 +26,7 @@ from levelbench.measure.environment import same_machine
 from levelbench.measure.statistics import more_runs, settling_error
 from levelbench.measure.verdict import Verdict, VerdictKind, verdict
 from levelbench.records import RunGroup, RunSummary, Specification
+from levelbench.records.selection import format_item, parse_item
 
 __all__ = ["Composition", "CompositionKind", "Effect", "Efficiencies", "Lesion", "SingleFactor", "cells_of"]
 __all__ += ["compose", "factor_value", "lesions"]
@@ -165,14 +166,18 @@ class Composition:
 def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[FactorArm]:
     """Each group as a cell: a factor is on if its value differs from that in ``off``.
 
+    The off value of ``scheme`` may have settings in brackets (``all-reduce[overlap=false]``): only these are looked at.
+
     :raises IncomparableError: if the groups differ in more than the factors, or two of them have the same factors on.
     """
     cells: dict[frozenset[str], FactorArm] = {}
-    first = groups[0].specification
+    first: dict[Value | None, Specification] = {}
     for group in groups:
         specification = group.specification
-        on = frozenset(name for name, value in off.items() if factor_value(specification, name) != value)
-        if not _same_otherwise(specification, first, off) or on in cells:
+        on = frozenset(name for name, value in off.items() if not _is_off(specification, name, value))
+        scheme = _shown_value(specification, "scheme", off.get("scheme"))
+        others = groups[0].specification, first.setdefault(scheme, specification)
+        if not all(_same_otherwise(specification, each, off) for each in others) or on in cells:
             raise IncomparableError(
                 f"the composition of {', '.join(off)}",
                 f"{group.label} differs from {groups[0].label} in other settings too, "
@@ -192,17 +197,43 @@ def factor_value(specification: Specification, name: str) -> Value | None:
     return specification.team().get(name)
 
 
+def _is_off(specification: Specification, name: str, off: Value) -> bool:
+    """Whether a factor has its off value; a scheme has if it has the settings that the value names."""
+    team = specification.distribution
+    if name != "scheme" or team is None:
+        return factor_value(specification, name) == off
+    scheme, named = parse_item(str(off))
+    return scheme == team.scheme and named.items() <= team.settings.items()
+
+
+def _shown_value(specification: Specification, name: str, off: Value | None) -> Value | None:
+    """What a run has for a factor; for a scheme as in the off value, also the settings that this names."""
+    team = specification.distribution
+    if name != "scheme" or team is None or off is None:
+        return factor_value(specification, name)
+    scheme, named = parse_item(str(off))
+    told = {each: value for each, value in team.settings.items() if each in named and scheme == team.scheme}
+    return format_item(team.scheme, told)
+
+
 def _same_otherwise(one: Specification, other: Specification, off: Mapping[str, Value]) -> bool:
     """Whether two specifications differ in nothing but factors.
 
-    A run of one rank has no scheme: if the ranks are a factor, the words of its team are not compared.
+    A run of one rank has no scheme: if the ranks are a factor, the words of its team are not compared. If the scheme
+    is, its settings belong to it: they are compared only where the scheme is the same.
     """
     alone = "ranks" in off and None in (one.distribution, other.distribution)
+    schemes = [_shown_value(each, "scheme", off.get("scheme")) for each in (one, other)]
+    switched = "scheme" in off and schemes[0] != schemes[1]
 
     def rest(each: Specification) -> dict[str, Value]:
         parts = {name: str(getattr(each, name)) for name in ("recipe", "framework", "device")}
         whole: dict[str, Value] = {**each.settings, **parts, **({} if alone else each.team())}
-        return {name: value for name, value in whole.items() if name not in off}
+        return {
+            name: value
+            for name, value in whole.items()
+            if name not in off and not (switched and name.startswith("scheme."))
+        }
 
     return rest(one) == rest(other)
 
@@ -234,7 +265,8 @@ def _values(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> dict[str, t
     """The values of each factor in the groups: that when off, then the others."""
     found = {}
     for name, value in off.items():
-        own = (factor_value(group.specification, name) for group in groups)
+        shown = (group.specification for group in groups if not _is_off(group.specification, name, value))
+        own = (_shown_value(each, name, value) for each in shown)
         # A team's words are not there in an arm of one process.
         found[name] = tuple(dict.fromkeys([value, *(each for each in own if each is not None)]))
     return found

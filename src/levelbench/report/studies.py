@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from levelbench.records.caveats import shortened
-from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes, time_unit
+from levelbench.report.drawing import INK, MARKERS, bars_said, check_ending, draw, plain_axes, time_unit
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import number
 from levelbench.report.runs import spread_of_times
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from levelbench.analysis.stability import BestOf, SpreadPart, Stability
     from levelbench.analysis.threshold import Limit, RankFlip, TargetVerdicts, ThresholdCell, ThresholdSweep
+    from levelbench.measure.statistics import Interval
     from levelbench.records import RunGroup
     from levelbench.records.schema import Target
 
@@ -282,15 +283,14 @@ def threshold_tables(
             *(Column(f"at_{each:.10g}_s", f"{each:.10g}", ColumnKind.TIME_S, series="at") for each in found.targets),
         ),
         tuple((Text(found.arms[at].label), *map(_cell, found.cells[at])) for at in order),
-        ("(k/n): so many runs reached it, and the time is the Kaplan-Meier median; else the geometric mean.",)
-        if any(cell.time_s and cell.reached < cell.n for row in found.cells for cell in row)
-        else (),
+        _times_notes(found.cells, found.level),
     )
     rules = Table(
         "crossings",
         f"Time to {found.reference:.10g} under each crossing rule",
         (*names, *(Column(f"{rule}_s", rule, ColumnKind.TIME_S, series="rules") for rule in SHOWN_RULES)),
         tuple((Text(found.arms[at].label), *map(_cell, found.crossings[at])) for at in order),
+        _times_notes(found.crossings, found.level),
     )
     single = all(limit.n == 1 for limit in found.limits)
     by_all = (Column("by_all", "all runs reach", ColumnKind.NUMBER, digits=digits), lambda each: each.all)
@@ -314,6 +314,20 @@ def threshold_tables(
     )
     ranked = [_orders_table(found)] if len(found.arms) > 1 else []
     return [*ranked, *([_flips_table(found.flips)] if found.flips else []), swept, rules, limits]
+
+
+def _times_notes(rows: Sequence[Sequence[ThresholdCell]], level: float) -> tuple[str, ...]:
+    """Which statistic the times of a table are, and what their brackets are."""
+    shown = [(cell, cell.time_s) for row in rows for cell in row if cell.time_s is not None]
+    known = [time for _, time in shown if time.interval is not None]
+    few = sorted({time.n for time in known if time.interval and time.interval.is_range})
+    said = [f"{level * 100:g} % intervals"] * any(time.interval and not time.interval.is_range for time in known)
+    said += [f"[lowest, highest], n = {', '.join(map(str, few))}: too few for an interval"] * bool(few)
+    partly = any(cell.reached < cell.n for cell, _ in shown)
+    mixed = "(k/n): so many runs reached it, and the time is the Kaplan-Meier median; else the geometric mean."
+    notes = [mixed] * partly
+    notes += [f"{'Brackets' if partly else 'Geometric means; brackets'}: {'; '.join(said)}."] * bool(said)
+    return tuple(notes)
 
 
 def _digits(found: ThresholdSweep) -> int:
@@ -394,6 +408,8 @@ def _flips_table(flips: Sequence[RankFlip]) -> Table:
 def verdicts_table(found: Sequence[TargetVerdicts]) -> Table | None:
     """Each arm against the first at each target; ``None`` without a verdict."""
     labels = list(dict.fromkeys(each.b.label for at in found for each in at.comparisons if each.verdict is not None))
+    every = [each.verdict for at in found for each in at.comparisons if each.verdict is not None]
+    bounded = any(each.ratio is not None and (each.low, each.high) != (None, None) for each in every)
     if not labels:
         return None
     base = next(each.a.label for at in found for each in at.comparisons)
@@ -411,7 +427,7 @@ def verdicts_table(found: Sequence[TargetVerdicts]) -> Table | None:
         found,
         (Column("target", "target"), lambda at: f"{at.target:.10g}"),
         *((Column(f"verdict_{at}", label), of(label)) for at, label in enumerate(labels, 1)),
-        notes=("All intervals hold jointly over targets and arms (Bonferroni).",),
+        notes=("All intervals hold jointly over targets and arms (Bonferroni).",) if bounded else (),
     )
 
 
@@ -451,6 +467,10 @@ def sweep_points_table(found: ThresholdSweep) -> Table:
         (Column("target", "target", ColumnKind.NUMBER), lambda point: point[1]),
         (Column("reached", "reached"), lambda point: Reached(point[2].reached, point[2].n)),
         (Column("time_s", "time", ColumnKind.TIME_S), lambda point: estimate_cell(point[2].time_s)),
+        (
+            Column("method", "interval"),
+            lambda point: point[2].time_s.interval.method if point[2].time_s and point[2].time_s.interval else None,
+        ),
     )
 
 
@@ -470,7 +490,8 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
     axes.set_yscale("log" if wide else "linear")
     unit = time_unit(axes.yaxis, [statistics.median(times)] if times else [])
     named = order if len(order) <= MOST_DRAWN else order[: MOST_DRAWN - 2]
-    single, open_ended = all(len(arm.curves) == 1 for arm in found.arms), ""
+    single, open_ended = all(len(arm.curves) == 1 for arm in found.arms), dict[str, None]()
+    bars: list[Interval | None] = []
     for at in reversed(order):
         points = [
             (x, cell.time_s) for x, cell in zip(found.targets, found.cells[at], strict=True) if cell.time_s is not None
@@ -486,6 +507,7 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
         axes.plot(x, y, color=colour, **style)
         if place is not None:
             for quality, time in points:
+                bars.append(time.interval)
                 if time.interval is None:
                     continue
                 known = math.isfinite(time.interval.high)
@@ -494,10 +516,11 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
                 if not known:
                     hollow = {"marker": MARKERS[place], "markersize": 4.5, "markerfacecolor": "white"}
                     axes.plot([quality], [time.value / unit.size], color=colour, linestyle="", zorder=3, **hollow)
-                    open_ended = open_ended or ("its interval has no upper end" + ", a median as runs missed" * medians)
+                    lacks = "highest time is not known" if time.interval.is_range else "interval has no upper end"
+                    open_ended[f"its {lacks}" + ", a median as runs missed" * medians] = None
     if open_ended:
         hollow = {"marker": "o", "markersize": 4.5, "markerfacecolor": "white"}
-        axes.plot([], [], color=INK, linestyle="", label=open_ended, **hollow)
+        axes.plot([], [], color=INK, linestyle="", label="; ".join(open_ended), **hollow)
     if len(named) < len(order):
         axes.plot([], [], color=_OTHERS, linewidth=0.8, label=f"{len(order) - len(named)} others")
     axes.axvline(found.reference, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -507,7 +530,7 @@ def _draw_threshold(axes: Axes, found: ThresholdSweep, target: Target, quality_n
         axes.set_ylim(bottom=0)
     if target.direction == "lower":
         axes.invert_xaxis()
-    axes.set_xlabel(clean(f"target ({quality_name})"))
+    axes.set_xlabel(clean(f"target ({quality_name})") + (f"\n{bars_said(bars)}" if bars else ""))
     axes.set_ylabel(f"time to the target, {unit.symbol}")
     # Drawn from the slowest on, so that the fastest are on top, and named from the fastest on.
     handles, labels = axes.get_legend_handles_labels()
