@@ -53,6 +53,15 @@ def finds_for_ever(request, say):
         say({"finding": {"probe": str(probe), "status": "failed", "found": "it differs"}})
 
 
+def names_its_module(request, say):
+    say({"name": sys.modules[__name__].__dict__.get("noted")})
+
+
+def note(text):
+    global noted  # noqa: PLW0603
+    noted = text
+
+
 def eats(request, say):
     try:
         held = bytearray(1 << 30)
@@ -120,3 +129,8 @@ def test_a_check_ends_with_the_first_finding_that_is_enough():
     with until(lambda finding: finding.probe == "2"):
         report, _ = report_isolated(f"{__name__}:finds_for_ever", {}, "one", tell=lambda _: None, timeout_s=60)
     assert [each.probe for each in report.findings] == ["0", "1", "2"]
+
+
+def test_forked_processes_have_what_was_prepared():
+    with forking([], prepare=[(f"{__name__}:note", "kept")]):
+        assert run(names_its_module)[1] == [{"name": "kept"}]

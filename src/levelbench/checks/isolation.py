@@ -44,17 +44,20 @@ _processor_s: int | None = None
 
 
 @contextlib.contextmanager
-def forking(imports: Sequence[str], processor_s: int | None = None) -> Iterator[None]:
+def forking(
+    imports: Sequence[str], processor_s: int | None = None, prepare: Sequence[tuple[str, str]] = ()
+) -> Iterator[None]:
     """Within, isolated functions run in processes forked from one that has imported these modules.
 
-    Where that is impossible, they run in new interpreters as usual, and answer alike. A process ends when it has taken
-    ``processor_s`` seconds of processor time: unlike seconds, they do not depend on how busy the machine is.
+    It has also called ``prepare``: functions (``module:function``), each with a text. Where forking is impossible, they
+    run in new interpreters as usual, and answer alike. A process ends when it has taken ``processor_s`` seconds of
+    processor time: unlike seconds, they do not depend on how busy the machine is.
     """
     global _server, _processor_s  # noqa: PLW0603  # one server for all threads of this process
     if not can_fork():
         yield
         return
-    with ForkServer(imports, measured=False) as server:
+    with ForkServer(imports, prepare=prepare, measured=False) as server:
         with contextlib.suppress(UnsupportedError):
             server.wait_ready()
             _server = server

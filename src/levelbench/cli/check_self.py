@@ -29,8 +29,11 @@ __all__ = ["KINDS", "check_self", "corpus_of", "score_table", "self_test"]
 
 TIMEOUT_S = 120.0
 """The time limit of one part. It is a finding, so a part that hangs need not take longer."""
-PROCESSOR_S = 40
-"""The limit of a part's processor time, so that one that turns for ever ends earlier where the machine is quiet."""
+PROCESSOR_S, OPERATOR_S = 40, 20
+"""The limit of a part's processor time, so that one that turns for ever ends earlier where the machine is quiet.
+
+Checks of right operators take 5 s at most, including the import of PyTorch.
+"""
 
 
 def _operator(path: Path, name: str, planted: Planted, seed: int) -> Report:
@@ -70,12 +73,17 @@ def _network(path: Path, name: str, planted: Planted, seed: int) -> Report:
 
 @dataclass(frozen=True)
 class CheckedKind:
-    """How a kind is checked, what its processes import first if it is there, and which probes may find what."""
+    """How a kind is checked, what its processes import first if it is there, and which probes may find what.
+
+    ``prepare`` is a function that is called with each file of its corpus before processes are forked.
+    """
 
     check: Callable[[Path, str, Planted, int], Report]
     imports: tuple[str, ...]
     probes: Mapping[str, tuple[str, ...]]
     frameworks: tuple[str, ...] = ("numpy", "torch")
+    prepare: str = ""
+    processor_s: int = PROCESSOR_S
 
 
 _OPERATOR_PROBES = {
@@ -177,7 +185,14 @@ _NETWORK_PROBES = {
     "hang": ("crash",),
 }
 KINDS = {
-    "operators": CheckedKind(_operator, ("levelbench.operators.probes.files",), _OPERATOR_PROBES, ("numpy",)),
+    "operators": CheckedKind(
+        _operator,
+        ("levelbench.operators.probes.files",),
+        _OPERATOR_PROBES,
+        ("numpy",),
+        "levelbench.operators.custom.library:keep_code",
+        OPERATOR_S,
+    ),
     "optimizers": CheckedKind(
         _optimizer,
         # The first optimizer of PyTorch imports its compiler, which takes longer than most checks.
@@ -239,7 +254,8 @@ def self_test(
         # A process that is forked from a large one begins late, so frameworks that a kind does not use are left out.
         adapters = (module for name, module in _FRAMEWORKS.items() if name in found.frameworks and find_spec(name))
         imports = [*(each for each in found.imports if find_spec(each.partition(".")[0])), *adapters]
-        with forking(imports, PROCESSOR_S):
+        files = sorted({str(path) for path, _, _ in corpus_of(kind)})
+        with forking(imports, found.processor_s, [(found.prepare, each) for each in files if found.prepare]):
             return judge_all(todo, workers or available_cores(), hear)
     finally:
         for name, value in before.items():

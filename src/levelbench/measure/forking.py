@@ -161,10 +161,18 @@ class ForkServer(AbstractContextManager["ForkServer"]):
     """A process that imports the modules ``imports`` and from which others are forked; it ends with the ``with`` block.
 
     Call ``wait_ready`` before the first ``start``. With ``safe_path`` nothing is imported from the working folder.
+    ``prepare`` are functions (``module:function``) with the text that each is called with after the imports.
     ``measured=False`` is for children that measure nothing: their memory is copied when they write to it, not before.
     """
 
-    def __init__(self, imports: Sequence[str], *, safe_path: bool = False, measured: bool = True) -> None:
+    def __init__(
+        self,
+        imports: Sequence[str],
+        *,
+        prepare: Sequence[tuple[str, str]] = (),
+        safe_path: bool = False,
+        measured: bool = True,
+    ) -> None:
         self._turn = threading.Lock()
         self._link, theirs = socket.socketpair()
         with theirs:
@@ -176,7 +184,7 @@ class ForkServer(AbstractContextManager["ForkServer"]):
                 pass_fds=(theirs.fileno(),),
             )
         _SERVERS.add(self._process.pid)
-        _send(self._link, list(imports))
+        _send(self._link, [*((name, "") for name in imports), *prepare])
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -329,8 +337,11 @@ def serve(arguments: Sequence[str]) -> _Request:
     _die_with(parent)
     reason = ""
     try:
-        for name in _read(link) or ():
-            importlib.import_module(name)
+        for name, text in _read(link) or ():
+            module, _, function = name.partition(":")
+            found = importlib.import_module(module)
+            if function:
+                getattr(found, function)(text)
     except Exception as error:  # noqa: BLE001  # the client spawns instead, and its process raises the error again
         reason = f"importing {name} raised {type(error).__name__}: {error}"
     gc.collect()

@@ -8,8 +8,19 @@ import numpy as np
 import pytest
 
 from levelbench.errors import CheckFailedError, DefinitionError, MissingError, UnknownNameError, UsageError
-from levelbench.operators.custom import CustomOperator, Spec, compiled, find, host, load_file, namespace, register
+from levelbench.operators.custom import (
+    CustomOperator,
+    Spec,
+    compiled,
+    find,
+    host,
+    library,
+    load_file,
+    namespace,
+    register,
+)
 from levelbench.operators.custom.definition import create, node_of
+from levelbench.operators.custom.library import keep_code
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
 pytestmark = pytest.mark.usefixtures("empty_registry")
@@ -100,6 +111,22 @@ def test_a_python_file_is_loaded_and_may_be_loaded_again(tmp_path):
     assert first.name == second.name == "Mine"
     assert find("Mine") is second
     assert second().forward(1) == 23
+
+
+def test_code_that_is_kept_is_used_only_for_the_same_text(tmp_path, monkeypatch):
+    path = tmp_path / "mine.py"
+    text = (
+        "from levelbench.operators.custom import CustomOperator\n"
+        "class Mine(CustomOperator):\n    def forward(self, x):\n        return x + 1\n"
+    )
+    path.write_text(text)
+    keep_code(str(path))
+    with monkeypatch.context() as kept:
+        kept.setattr(library._Loader, "source_to_code", None)
+        (first,) = load_file(path)
+    path.write_text(text.replace("+ 1", "+ 2"))
+    (second,) = load_file(path)
+    assert (first().forward(1), second().forward(1)) == (2, 3)
 
 
 @pytest.mark.parametrize(

@@ -189,11 +189,22 @@ def _put_back(name: str, known: ModuleType | None) -> None:
         sys.modules[name] = known
 
 
+_CODES: dict[tuple[str, bytes], CodeType] = {}
+
+
+def keep_code(path: str) -> None:
+    """Compile a Python file of operators, for this process and those forked from it while its text is the same."""
+    loader = _Loader("", str(Path(path).resolve()))
+    data = loader.get_data(loader.path)
+    _CODES[loader.path, data] = loader.source_to_code(data, loader.path)
+
+
 class _Loader(SourceFileLoader):
-    """Always compiles the current text: Python's cache treats a file as unchanged if its second and size are."""
+    """Compiles the current text: Python's own cache treats a file as unchanged if its second and size are."""
 
     def get_code(self, fullname: str) -> CodeType | None:
-        return self.source_to_code(self.get_data(self.path), self.path)
+        data = self.get_data(self.path)
+        return _CODES.get((self.path, data)) or self.source_to_code(data, self.path)
 
 
 def _place(error: BaseException, path: Path) -> str:

@@ -104,7 +104,7 @@ def differs(
         return f"{len(found)} outputs, previously {len(base)}"
     length, _ = sum_length(subject.node, [None if each is None else each.shape for each in inputs])
     for at, (first, second) in enumerate(zip(found, base, strict=True)):
-        if second is None:
+        if second is None or (first is not None and _same_bits(first, second)):
             continue
         tolerance = tolerance_for(second.dtype, length=length, scale=largest(second), results=second.size)
         if fault := compare(subject.output_name(at), first, second, tolerance):
