@@ -163,7 +163,7 @@
   /* The ranks of entries within their divisions, as the build has them. */
   board.ranksWithin = function (entries, values) {
     const found = new Array(values.length).fill(null);
-    for (const division of ["closed", "open"]) {
+    for (const division of new Set(entries.map((entry) => entry.division))) {
       const own = board.ranks(values.map((value, at) => (entries[at].division === division ? value : null)));
       for (const [at, rank] of own.entries()) if (rank !== null) found[at] = rank;
     }
@@ -221,7 +221,7 @@
   }
 
   /* What all entries of a board have in common: where their fields are. */
-  function kindOf(columns) {
+  function kindOf(columns, divisions) {
     const places = new Map(Object.entries(columns.figures).map(([name, each]) => [name, placesOf(each, columns.slug.length)]));
     class Entry {
       constructor(at) {
@@ -231,6 +231,10 @@
       }
       get page() {
         return `entries/${this.slug}.html`;
+      }
+      /* The place of its division on the board. */
+      get place() {
+        return divisions.indexOf(this.division);
       }
       has(name) {
         return places.has(name) && places.get(name)[this.at] >= 0;
@@ -258,7 +262,7 @@
 
   board.unpack = function (payload) {
     const { columns } = payload;
-    const Entry = kindOf(columns);
+    const Entry = kindOf(columns, payload.divisions);
     const entries = columns.slug.map((_, at) => new Entry(at));
     payload.entries = entries;
     payload.divided = columns.division[0].length > 1;
@@ -291,14 +295,16 @@
  * view can be linked; parts at their default are left out. */
 "use strict";
 (function (board) {
-  const COLUMNS = ["time", "cost", "latency", "throughput", "inference_cost"];
+  const COLUMNS = ["time", "cost", "samples", "steps", "energy", "latency", "throughput", "inference_cost"];
   const DEFAULTS = {
     column: "", q: "", framework: "", hardware: "", division: "", signed: "", runs: "", from: "", to: "",
     sort: "rank", target: "", page: "1", curves: "",
   };
   board.COLUMNS = COLUMNS;
   board.PAGE = 100;
-  board.ofTraining = (column) => column === "time" || column === "cost";
+  board.ofTraining = (column) => ["time", "cost", "samples", "steps", "energy"].includes(column);
+  /* Columns that the steps of the runs give at another target as well. */
+  board.movable = (payload, column) => typeof payload.reach === "number" && (column === "time" || column === "cost");
   board.moreIsBetter = (column) => column === "throughput";
 
   board.parse = function (fragment) {
@@ -343,7 +349,7 @@
   /* Keys to sort by; null sorts last in both directions. */
   const KEYS = {
     // Divisions are ranked separately, one after the other.
-    rank: (row) => (row.rank === null ? null : row.rank + (row.entry.division === "open" ? 1e7 : 0)),
+    rank: (row) => (row.rank === null ? null : row.rank + 1e7 * row.entry.place),
     figure: (row) => row.value,
     reached: (row) => (row.entry.n ? row.reached / row.entry.n : null),
     entry: (row) => row.entry.model,
@@ -393,7 +399,7 @@
     const { entries, target } = payload;
     const column = state.column;
     const asked = Number(state.target);
-    const moved = payload.whole && state.target !== "" && Number.isFinite(asked) && board.ofTraining(column);
+    const moved = payload.whole && state.target !== "" && Number.isFinite(asked) && board.movable(payload, column);
     if (!moved) {
       return entries.map((entry, at) => {
         const figure = entry.has(column) ? entry.figure(column) : {};
@@ -431,10 +437,11 @@
 (function (board) {
   const { el, svg } = board;
   board.TITLES = {
-    time: "Time to accuracy", cost: "Cost of training", latency: "Latency", throughput: "Throughput",
-    inference_cost: "Cost of a million answers",
+    time: "Time to accuracy", cost: "Cost of training", samples: "Samples to the target", steps: "Steps to the target",
+    energy: "Energy of training", latency: "Latency", throughput: "Throughput", inference_cost: "Cost of a million answers",
   };
-  board.SHORT = { time: "Time", cost: "Cost", latency: "Latency", throughput: "Throughput", inference_cost: "Cost" };
+  board.SHORT = { time: "Time", cost: "Cost", samples: "Samples", steps: "Steps", energy: "Energy", latency: "Latency",
+    throughput: "Throughput", inference_cost: "Cost" };
   const OF_SCENARIO = ["latency", "throughput"];
   const SIGNED = { signed: "signed", unsigned: "unsigned", wrong: "wrong signature" };
 
@@ -637,7 +644,7 @@
       field("framework", "Framework", select([["", "any"], ...frameworks], state.framework)),
       field("hardware", "Hardware", el("input", { type: "search", list: "hardwares", value: state.hardware, autocomplete: "off", placeholder: "any" })),
       hardware,
-      field("division", "Division", select([["", "any"], ["closed", "closed"], ["open", "open"]], state.division)),
+      field("division", "Division", select([["", "any"], ...payload.divisions.map((name) => [name, name])], state.division)),
       field("signed", "Signature", select([["", "any"], ["signed", "signed"], ["unsigned", "unsigned"], ["wrong", "wrong"]], state.signed)),
       field("from", "From", el("input", { type: "date", value: state.from })),
       field("to", "To", el("input", { type: "date", value: state.to })),
@@ -706,7 +713,7 @@
       output.textContent = text(shown);
       slider.setAttribute("aria-valuetext", text(shown));
       back.hidden = current.target === "";
-      place.hidden = !board.ofTraining(current.column);
+      place.hidden = !board.movable(payload, current.column);
     };
   };
 
@@ -858,11 +865,11 @@
   const byId = (id) => document.getElementById(id);
   const root = document.documentElement.dataset.root || "";
   const lower = (title) => title[0].toLowerCase() + title.slice(1);
-  const asIf = (state) => state.target !== "" && board.ofTraining(state.column);
+  const asIf = (state, payload) => state.target !== "" && board.movable(payload, state.column);
 
   /* Columns with a figure of at least one entry. */
   const columnsOf = (payload) =>
-    board.COLUMNS.filter((column) => Object.hasOwn(payload.columns.figures, column));
+    [...new Set([payload.ruleset.ranked_by, ...board.COLUMNS])].filter((column) => Object.hasOwn(payload.columns.figures, column));
 
   function corrected(state, payload) {
     const columns = columnsOf(payload);
@@ -934,7 +941,7 @@
       board.drawPager(byId("pager"), rows.length, state, change);
       syncSlider(state);
       if (shownColumn !== state.column) showColumn();
-      const about = [board.ofTraining(state.column) ? "training" : "inference", asIf(state) ? "asked" : "rules"];
+      const about = [board.ofTraining(state.column) ? "training" : "inference", asIf(state, payload) ? "asked" : "rules"];
       for (const each of document.querySelectorAll("[data-about]")) each.hidden = !about.includes(each.dataset.about);
       if (byId("overlaid")) byId("overlaid").hidden = !board.ofTraining(state.column);
       if (byId("curves")) board.drawCurves(byId("curves"), payload, [...picked()].map((slug) => bySlug.get(slug)), root, (slug) => onpick(slug, false));
@@ -977,10 +984,22 @@
     document.documentElement.dataset.ready = "yes";
   };
 
+  /* The data of a large board is asked for at the reader's first sign of life, or by a link into it. */
+  const later = document.querySelector("script[data-later]");
+  if (later && /^(?:\.\.\/)*data\/(?!.*\.\.)[A-Za-z0-9_.-]+\.js$/.test(later.dataset.later)) {
+    const signs = ["pointermove", "pointerdown", "touchstart", "wheel", "scroll", "keydown", "focusin", "hashchange"];
+    const load = function () {
+      for (const sign of signs) window.removeEventListener(sign, load);
+      document.head.append(el("script", { src: later.dataset.later, async: true }));
+    };
+    if (location.hash.includes("=")) load();
+    else for (const sign of signs) window.addEventListener(sign, load, { passive: true });
+  }
+
   board.summary = function (count, of, state, payload) {
     const entries = `${count.toLocaleString("en-GB")} of ${of.toLocaleString("en-GB")} entries`;
     const what = `by ${lower(board.titleOf(payload, state.column))}`;
-    const asked = asIf(state) ? board.quality(Number(state.target), payload.target, 2) : "";
+    const asked = asIf(state, payload) ? board.quality(Number(state.target), payload.target, 2) : "";
     const moved = `, as if the target were ${asked}: by value alone, without intervals`;
     const target = asked === "" ? "" : payload.whole ? moved : `; those at ${asked} are loading`;
     return `${entries} ${what}${target}.`;
