@@ -93,7 +93,7 @@ def failed(run, seed=9, **replaced):
 def test_failed_runs_count_as_never_arriving(run, group):
     found = compare(group("a", arm(run, 1.0)), group("b", [*arm(run, 1.0), failed(run, given_up_s=0.0)]))
     assert (found.verdict.n_a, found.verdict.n_b) == (5, 6)
-    assert "5/5 and 5/6 runs reached" in found.verdict.reason
+    assert "5/6 and 5/5 runs reached" in found.verdict.reason
     assert "not known" not in found.verdict.reason
 
 

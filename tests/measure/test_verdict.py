@@ -257,7 +257,7 @@ def test_arrays_are_samples_too():
 def test_an_arm_that_reaches_more_often_is_better():
     found = verdict([None] * 5, [1.0, 2.0, 3.0, 4.0, 5.0], censored_at_a=[math.inf] * 5)
     assert (found.kind, found.ratio) == (VerdictKind.FASTER, None)
-    assert found.reason.startswith("0/5 and 5/5 runs reached the target")
+    assert found.reason.startswith("5/5 and 0/5 runs reached the target")
     assert verdict([1.0, 2.0, 3.0, 4.0, 5.0], [None] * 5, censored_at_b=[9.0] * 5).kind is VerdictKind.SLOWER
 
 
@@ -268,7 +268,7 @@ def test_arms_that_were_given_up_at_different_budgets_are_compared_up_to_the_com
     assert found.kind is not VerdictKind.SLOWER
     more = verdict(a * 2, b * 2, censored_at_b=[1.1] * 4)
     assert more.kind is VerdictKind.FASTER
-    assert "0 and 6 in the 1.1 s for which all were watched" in more.reason
+    assert "6 and 0 in the 1.1 s for which all were watched" in more.reason
 
 
 def test_a_verdict_that_the_expected_time_with_restarts_contradicts_is_unclear():
@@ -291,7 +291,7 @@ def test_a_censored_run_is_not_dropped():
     found = verdict([10.0, 10.1, 9.9], [8.0, 8.1, 7.9, None])
     assert without.kind is VerdictKind.FASTER
     assert (found.kind, found.ratio, found.n_b) == (VerdictKind.UNCLEAR, None, 4)
-    assert "3/3 and 3/4 runs reached the target" in found.reason
+    assert "3/4 and 3/3 runs reached the target" in found.reason
     assert "not known" in found.reason
 
 
@@ -300,7 +300,15 @@ def test_known_give_up_times_give_an_interval():
     found = verdict(a, b, censored_at_a=[40.0])
     assert found.kind is VerdictKind.FASTER
     assert found.low < found.ratio < found.high < 1.0
-    assert found.reason == "5/6 and 6/6 runs reached the target"
+    assert found.reason == "6/6 and 5/6 runs reached the target"
+
+
+def test_runs_are_counted_in_the_order_in_which_the_sides_are_named():
+    found = verdict([None, 10.0, 12.0, 11.0], [5.0, 6.0, 7.0], censored_at_a=[40.0])
+    text = format_verdict(found, "old", "new")
+    assert "new" in text.split("old")[0]
+    assert "(n = 3 + 4)" in text
+    assert "3/3 and 3/4 runs reached the target" in text
 
 
 def test_one_run_that_diverged_early_does_not_destroy_the_verdict():
@@ -309,7 +317,7 @@ def test_one_run_that_diverged_early_does_not_destroy_the_verdict():
     found = verdict(a, [*b, None], censored_at_b=[math.inf])
     assert found.kind is VerdictKind.FASTER
     assert found.ratio == pytest.approx(0.5, rel=0.05)
-    assert (found.n_b, found.reason) == (21, "20/20 and 20/21 runs reached the target")
+    assert (found.n_b, found.reason) == (21, "20/21 and 20/20 runs reached the target")
 
 
 def test_half_of_the_runs_diverging_is_worse_by_the_shares_however_fast_the_others_are():
@@ -327,7 +335,7 @@ def test_two_arms_that_both_diverge_are_compared_by_those_that_arrive():
 def test_an_arm_that_only_diverges_has_no_times_to_compare():
     found = verdict([1.0, 2.0, 1.5], [None] * 3, censored_at_b=[math.inf] * 3)
     assert (found.kind, found.low, found.high) == (VerdictKind.UNCLEAR, None, None)
-    assert "3/3 and 0/3" in found.reason
+    assert "0/3 and 3/3" in found.reason
 
 
 def test_censored_arms_that_cannot_be_told_apart_are_unclear_with_a_number_of_runs():
@@ -353,7 +361,7 @@ def test_nobody_arriving_is_unclear():
 def test_a_censored_single_run_has_no_ratio():
     found = verdict([None], [3.0, 4.0])
     assert (found.kind, found.ratio) == (VerdictKind.UNCLEAR, None)
-    assert "0/1 and 2/2" in found.reason
+    assert "2/2 and 0/1" in found.reason
 
 
 @pytest.mark.parametrize(

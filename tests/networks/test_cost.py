@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from levelbench.networks import Draw, GraphBuilder, Network, zoo
-from levelbench.networks.cost import network_cost, training_operations
+from levelbench.networks.cost import backward_costs, network_cost, training_operations
 from levelbench.operators.frameworks import open_framework
 
 F32 = 4
@@ -201,6 +201,34 @@ def test_layers_before_the_first_that_trains_need_no_gradient():
     g.output(x, "y")
     found = training_operations(g.build())
     assert (found.forward, found.gradients) == (2 * (20 + 15), 2 * 15)
+
+
+def test_the_backward_pass_counts_only_the_gradients_that_are_needed():
+    """Of the first product those of weights and bias: it reads examples, bias and gradient, and no weights."""
+    first, _, second = backward_costs(mlp(), batch=2)
+    assert first.flops == 2 * 2 * 20
+    assert first.bytes == 4 * (2 * 4 + 5 + 2 * 5 + 20 + 5)
+    assert second.flops == 2 * 2 * 2 * 15
+
+
+def test_what_needs_no_gradient_costs_nothing_in_the_backward_pass():
+    g = GraphBuilder("frozen")
+    x = g.input("x", ("batch", 4))
+    x = g.node("MatMul", x, g.constant(np.ones((4, 5), np.float32)))
+    x = g.node("MatMul", x, g.parameter("w", (5, 3), Draw("normal", 1.0)))
+    g.output(x, "y")
+    frozen, trained = backward_costs(g.build())
+    assert (frozen.flops, frozen.bytes, trained.flops) == (0, 0, 2 * 15)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "mobilenetv2", "unet-tiny", "transformer-tiny"])
+def test_backward_costs_and_training_operations_agree(name):
+    network = zoo.build(name, **SMALL[name])
+    found = training_operations(network, {"length": 9})
+    by_node = backward_costs(network, 1, {"length": 9})
+    kinds = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+    products = [each.flops for node, each in zip(network.nodes, by_node, strict=True) if node.op_type in kinds]
+    assert sum(products) == found.gradients
 
 
 def test_the_gradients_of_a_grouped_convolution_cost_two_forwards():

@@ -223,7 +223,8 @@ class _Case:
 
     @property
     def reached(self) -> str:
-        return f"{len(self.a.reached)}/{self.n_a} and {len(self.b.reached)}/{self.n_b} runs reached the target"
+        # In the order in which a verdict names them: b against a.
+        return f"{len(self.b.reached)}/{self.n_b} and {len(self.a.reached)}/{self.n_a} runs reached the target"
 
 
 def _arm(times: Sequence[float | None], censored_at: Sequence[float] | None) -> CensoredTimes:
@@ -365,7 +366,7 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
     reason = case.reached
     watched = [sum(time <= horizon for time in arm.reached) for arm in (case.a, case.b)]
     if math.isfinite(horizon) and max((*case.a.reached, *case.b.reached), default=0.0) > horizon:
-        reason += f", {watched[0]} and {watched[1]} in the {horizon:.3g} s for which all were watched"
+        reason += f", {watched[1]} and {watched[0]} in the {horizon:.3g} s for which all were watched"
     if why := _spreads_may_tell(case, watched):
         return case.says(
             VerdictKind.UNCLEAR, reason=f"{reason}; fewer than half arrive while all are watched, and {why}"
@@ -515,7 +516,7 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
 
 
 def _terms(v: Verdict) -> str:
-    terms = [f"n = {v.n_a} + {v.n_b}"]
+    terms = [f"n = {v.n_b} + {v.n_a}"]
     if v.margin != _MARGIN:
         terms.append(f"SAME within {v.margin:.3g}")
     if v.level < _LEVEL:

@@ -11,7 +11,7 @@ A total is the sum of what is known. What is unknown is listed next to it and no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -25,6 +25,7 @@ from levelbench.operators.program import constants_of, reads
 
 _PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 _CELLS = frozenset({"GRU", "LSTM", "RNN"})
+_OF_TWO = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 # Operators whose derivative does not read both inputs and outputs.
 _NOTHING = (
@@ -73,10 +74,34 @@ class NetworkCost:
 
 
 def backward_costs(network: Network, batch: int = 1, sizes: Mapping[str, int] = MappingProxyType({})) -> list[Cost]:
-    """The cost of the backward pass by node, in the order of ``network.nodes``; errors as of ``network_cost``."""
+    """The cost of the backward pass by node, in the order of ``network.nodes``; errors as of ``network_cost``.
+
+    Only for the gradients that training needs, as for :func:`training_operations`.
+    """
     values = infer_shapes(network, {**sizes, "batch": batch})
     host = host_nodes(network.nodes, constants_of(network.model.graph))
-    return [_node_cost(at, node, values, at in host, "backward").cost for at, node in enumerate(network.nodes)]
+    return [
+        _backward_cost(_node_cost(at, node, values, at in host, "backward").cost, node, needed, values)
+        for at, (node, needed) in enumerate(_needed_gradients(network))
+    ]
+
+
+def _backward_cost(of_all: Cost, node: OperatorNode, needed: set[str], values: Mapping[str, Value]) -> Cost:
+    """The cost of the gradients that are ``needed``, given that of the gradients of all inputs."""
+    if not needed:
+        return Cost(0.0, 0.0)
+    flops, moved = of_all.flops, of_all.bytes
+    sizes = [signature_of(values.get(name)) if name else None for name in node.inputs]
+    sizes = [each if each is not None and each.floating else None for each in sizes]
+    unneeded = [at for at, name in enumerate(node.inputs) if name not in needed]
+    if moved is not None:
+        moved -= sum(each.bytes for at in unneeded if (each := sizes[at]) is not None)
+    if node.op_type in _OF_TWO and not node.domain:
+        flops = None if flops is None else flops * _products(node, needed) / 2
+        # The gradient of one operand reads the other.
+        if moved is not None:
+            moved -= sum(each.bytes for at in unneeded if at < 2 and (each := sizes[1 - at]) is not None)
+    return Cost(flops, moved)
 
 
 def network_cost(network: Network, batch: int = 1, sizes: Mapping[str, int] = MappingProxyType({})) -> NetworkCost:
@@ -120,23 +145,35 @@ def training_operations(network: Network, sizes: Mapping[str, int] = MappingProx
     none flows into the examples, or into layers before the first one that trains.
     """
     cost = network_cost(network, 1, sizes)
-    needs = {each.name for each in network.parameters if each.trainable}
     forward = gradients = 0.0
     unknown: Counter[str] = Counter()
-    for node, each in zip(network.nodes, cost.nodes, strict=True):
+    for (node, needed), each in zip(_needed_gradients(network), cost.nodes, strict=True):
         flops = each.cost.flops
         if node.op_type in _PRODUCTS and not node.domain:
             if flops is None:
                 unknown[each.title] += 1
             else:
                 forward += flops
-                # Attention multiplies queries by keys and the result by values; a cell its state by its own weights.
-                whole = node.op_type in _CELLS and node.inputs[1] in needs
-                operands = [name for name in node.inputs[: 3 if node.op_type == "Attention" else 2] if name in needs]
-                gradients += flops * (2 if whole else min(len(operands), 2))
-        if needs.intersection(node.inputs):
-            needs.update(name for name in node.outputs if name)
+                gradients += flops * _products(node, needed)
     return TrainingOperations(forward, gradients, dict(unknown))
+
+
+def _needed_gradients(network: Network) -> Iterator[tuple[OperatorNode, set[str]]]:
+    """Each node with those of its inputs for which training needs a gradient."""
+    needs = {each.name for each in network.parameters if each.trainable}
+    for node in network.nodes:
+        needed = needs.intersection(node.inputs)
+        if needed:
+            needs.update(name for name in node.outputs if name)
+        yield node, needed
+
+
+def _products(node: OperatorNode, needed: set[str]) -> int:
+    """How many times the operations of its forward pass the gradients of a product cost."""
+    # Attention multiplies queries by keys and the result by values; a cell its state by its own weights.
+    if node.op_type in _CELLS and node.inputs[1] in needed:
+        return 2
+    return min(sum(name in needed for name in node.inputs[: 3 if node.op_type == "Attention" else 2]), 2)
 
 
 def _node_cost(

@@ -221,10 +221,42 @@ def test_a_hostile_text_costs_no_more_than_its_length(text):
         ("8 x GTX 980", 8),
         ("4 x V100 and 4 x P100", None),
         ("several GPUs", None),
+        ("TPUv3-1,024", 512),
+        ("TPUv3-8 x 4", 16),
+        ("2 x (8 x V100)", 16),
+        ("2 nodes x p3.16xlarge", 16),
+        ("two p3.16xlarge", 16),
+        ("two DGX-1 (8 x V100 each)", 16),
+        ("128 GPUs (16 nodes, 8 x V100)", 128),
+        ("1'024 x V100", 1024),
+        ("8x V100 (x86), 3 x 100 Gb/s", 8),
+        ("4 x V100, 2 x Xeon E5-2640", 4),
+        ("ResNet-50 at 224 x 224 on 8 x V100", 8),
     ],
 )
 def test_accelerators_are_counted_as_their_hardware_is_looked_up(text, count):
     assert accelerators_in(text) == count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 024 x V100",
+        "1.5 x V100",
+        "0 x V100",
+        "64 racks * 8 * H100",
+        "64 blades * 8 * H100",
+        "DGX-1 (8 x V100) x 2",
+        "2 x DGX-1 (4 x V100)",
+        "8 * V100 per node * 16",
+        "8 x V100 + 8 x V100",
+        "4 x V100, 4 x V100",
+        "2 nodes with 4 x V100",
+    ],
+)
+def test_what_may_be_several_numbers_of_accelerators_is_none_of_them(text):
+    assert accelerators_in(text) is None
+    assert lookup(text) is None
 
 
 def test_a_stated_number_of_accelerators_wins():

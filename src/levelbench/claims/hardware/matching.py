@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import pairwise
 
 from levelbench.claims.hardware.table import Chip, Instance, table
 
@@ -47,16 +48,21 @@ _BRACKETED = re.compile(rf"\((?P<n>\d{{1,5}})\s?{_BY}?\)\s*{_MAKERS}$", re.I)
 _TIMES = re.compile(rf"\s*{_BY}\s*{_N}(?![\d.])(?!\s*[gt]i?b)", re.I)
 # "V100 (8 GPUs)", but "V100 (8 nodes)" does not count them.
 _IN_BRACKETS = re.compile(rf"\s*\(\s*{_N}\s*(?:\)|(?:{_BY}\s*)?(?:gpus?|accelerators|chips|cards|cores)\b)", re.I)
-_THOUSANDS = re.compile(r"(?<![\w.,-])(\d{1,3}),(\d{3})(?![\d,])")
+_THOUSANDS = re.compile(r"(?:(?<![\w.,-])|(?<=v\d-))(\d{1,3})[,'’](\d{3})(?![\d,])")
 _MAY_PRECEDE = re.compile(r"(?:^|[,;:/|+(\[{&x×*]|\b(?:on|of|with|using|and|has|have|holds|by))\s*$", re.I)
 _COUNTED = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:gpus?|accelerators|(?:tpu\s)?chips|cards)\b", re.I)
 _WORDS = {"two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
+_WORD = re.compile(rf"(?<![\w-])({'|'.join(_WORDS)})(?=\s)", re.I)
+# "2 x (8 x V100)"
+_BRACKETED_PRODUCT = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s?{_BY}\s?\(([^()]*)\)", re.I)
 _NODES = re.compile(
-    rf"(?<![\w.-])(\d{{1,5}}|{'|'.join(_WORDS)})\s*(?:{_BY}\s*)?(?:compute\s)?(?:nodes?|servers?|machines?|hosts?)\b",
+    rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:compute\s)?(?:nodes?|servers?|machines?|hosts?)\b",
     re.I,
 )
+# "2 nodes with 8 x V100": eight in all, or of each
+_NODES_WITH = re.compile(rf"{_NODES.pattern}\s(?:with|of|having|holding|containing)\s", re.I)
 _EACH = re.compile(
-    rf"\beach\b|\bper\s(?:node|server|machine|host)\b|(?:nodes|servers|machines|hosts)\s*{_BY}\s*\d", re.I
+    rf"\beach\b|\bper\s(?:node|server|machine|host)\b|(?:nodes|servers|machines|hosts)\s*{_BY}\s*\w", re.I
 )
 # "8 x GTX 980" or "H800 * 8": devices that are not in the table, with a number that is certainly a count.
 _UNKNOWN = r"(?:(?:gtx|rtx)\s?\d{3,4}|tpu\s?v\d|[abhlmptv]\d{2,3})(?![a-z0-9])"
@@ -85,7 +91,8 @@ class Hit:
 def normalised(text: str) -> str:
     """The text in normalised Unicode, on one line, at most 1,000 characters."""
     plain = " ".join(unicodedata.normalize("NFKC", text[:_LONGEST]).split())[:_LONGEST]
-    return _THOUSANDS.sub(r"\1\2", plain)
+    plain = _BRACKETED_PRODUCT.sub(r"\1 x \2", _THOUSANDS.sub(r"\1\2", plain))
+    return _WORD.sub(lambda word: str(_WORDS[word[1].lower()]), plain)
 
 
 def names_pattern(names: Iterable[str]) -> re.Pattern[str]:
@@ -150,7 +157,7 @@ def count_of_all(text: str) -> int | None:
 
 def nodes_of_all(text: str) -> int:
     """The number of nodes to multiply a device count by: 1 unless the text says "each" or "per node"."""
-    numbers = {_WORDS.get(each.lower()) or int(each) for each in _NODES.findall(text)}
+    numbers = {int(each) for each in _NODES.findall(text)}
     return numbers.pop() if len(numbers) == 1 and _EACH.search(text) else 1
 
 
@@ -249,6 +256,8 @@ def lookup(description: str, accelerators: int | None = None, nodes: int | None 
     """
     text = normalised(description)
     found = _identified(text)
+    if found is not None and not accelerators:
+        found = _with_explained_count(found)
     if found is None or accelerators:
         return found.with_accelerators(accelerators) if found is not None and accelerators else found
     return replace(found, units=found.units * nodes) if nodes and _is_of_a_node(text) else found
@@ -272,7 +281,104 @@ def accelerators_in(description: str, accelerators: int | None = None, nodes: in
     count = count_of_all(text) if not named else named.pop() if len(named) == 1 else None
     if count is None:
         return None
-    return count * (nodes if nodes and _is_of_a_node(text) else nodes_of_all(text)) or None
+    total = count * nodes_of_all(text)
+    if not _explained(text, total, [each.span() for each in re.finditer(_UNKNOWN, text, re.I)]):
+        return None
+    return (count * nodes if nodes and _is_of_a_node(text) else total) or None
+
+
+def _with_explained_count(found: Identification) -> Identification | None:
+    """With the number that agrees with all that the description counts; ``None`` if there is none."""
+    text, total = found.description, found.units
+    named = [hit for hit in hits(text, _device_names()[0]) if _credible(hit, text)]
+    own = [hit for hit in named if found.device is not None and _family(hit)[0].family == found.device.family]
+    between = [
+        re.sub(rf"\d+|{_BY}|{_MAKERS}$", "", text[a.end : b.start]).strip(" -")
+        for a, b in pairwise(own)
+        if a.count is not None and b.count is not None
+    ]
+    # "8 x V100 + 8 x V100" may be sixteen, or one cluster named twice.
+    if total == 0 or {"+", ",", "&", "and"} & {*between}:
+        return None
+    if not found.is_accelerator:
+        return found
+    whole = {int(each) for each in _COUNTED.findall(text)}
+    nodes = {int(each) for each in _NODES.findall(text)}
+    if len(whole) == 1 and {total * each for each in nodes} == whole:
+        # "128 GPUs (16 nodes, 8 x V100)"
+        found = replace(found, units=float(*whole))
+    return found if _explained(text, found.units, [(hit.start, hit.end) for hit in own], found.device) else None
+
+
+_TOKENS = re.compile(
+    rf"""(?P<number>(?<![\w.-])\d+(?:\.\d+)?(?![\d.])(?!\s?[gtm]i?b\b)(?=[x×*\W]|$))
+    |(?P<by>[×*]|(?<![a-z])x(?![a-z])(?!86\b))|(?P<open>[(\[])|(?P<close>[)\]])
+    |(?P<unit>(?:compute\s)?(?:nodes?|servers?|machines?|hosts?|racks?|pods?|boxes|systems?|instances?|slices?)\b
+        |gpus?\b|accelerators?\b|(?:tpu\s)?chips?\b|cards?\b)
+    |(?P<skipped>{_MAKERS.replace("{0,4}", "{1,4}")}|each\b|per\s\w+|\s+)|(?P<word>[a-z][\w.-]*)|(?P<other>.)""",
+    re.I | re.X,
+)
+
+
+def _explained(text: str, total: float, named: Sequence[tuple[int, int]], device: Chip | None = None) -> bool:
+    """Whether ``total`` is a multiple of each product in the text, and agrees with each number of GPUs."""
+    spans = [(*span, 1.0) for span in named]
+    if device is not None:
+        cores = device.cores_in_names
+        for at, (start, end, _) in enumerate(spans):
+            if device.vendor == "Google" and (found := _CORES.match(text, end)):
+                spans[at] = start, found.end(), int(found[1]) / cores
+            elif _CORES_AFTER.match(text, end):
+                spans[at] = start, end, 1 / cores
+    spans += [(hit.start, hit.end, float(_instance_names()[1][_key(hit.name)].count or 1)) for hit in _rented(text)]
+    each_of = nodes_of_all(text)
+    if not _EACH.search(text) and any(int(found[1]) > 1 for found in _NODES_WITH.finditer(text)):
+        return False
+    if any(total not in (int(number), int(number) * each_of) for number in _COUNTED.findall(text)):
+        return bool(_EACH.search(text))
+    return all(value and total >= value and total % value == 0 for value in _written_products(text, sorted(spans)))
+
+
+def _written_products(text: str, named: Sequence[tuple[int, int, float]]) -> list[float]:
+    """The value of each product of numbers, nodes and devices in the text; 0 for one that cannot be read.
+
+    ``named`` are the devices and instances: start, end, and how many accelerators one is.
+    """
+    tokens: list[tuple[str, float]] = []
+    at = 0
+    for start, end, value in [*named, (len(text), len(text), 0.0)]:
+        for token in _TOKENS.finditer(text, at, max(at, start)):
+            kind = str(token.lastgroup)
+            if kind != "skipped":
+                # "1 024" may be one number or two.
+                split = kind == "number" and len(token[0]) == 3 and bool(tokens) and tokens[-1][0] == "number"
+                tokens.append((kind, 0.0 if kind != "number" or split else float(token[0])))
+        tokens.append(("device" if end > start else "other", value))
+        at = end
+    found, product, signs, kinds = [], 1.0, 0, list[str]()
+    for at, (kind, value) in enumerate(tokens):
+        last = tokens[at - 1][0] if at else "other"
+        joins = {
+            "number": last == "by",
+            "by": bool(kinds),
+            "device": last in ("by", "number"),
+            "unit": last in ("by", "number", "device"),
+            "open": last == "by",
+            "close": True,
+        }.get(kind, False)
+        if not joins:
+            # "8 x 40 layers" counts no devices.
+            if signs and {"device", "unit"} & {*kinds} and not (kind == "word" and last == "number"):
+                found.append(product)
+            product, signs, kinds = 1.0, 0, []
+            if kind == "by" and last == "word" and at > 1 and tokens[at - 2][0] == "number":
+                found.append(0.0)
+            if kind not in ("number", "device", "unit"):
+                continue
+        kinds.append(kind)
+        signs += kind == "by"
+        product *= value if kind in ("number", "device") else 1.0
+    return found
 
 
 def _is_of_a_node(text: str) -> bool:
@@ -361,7 +467,8 @@ def _units(hit: Hit, device: Chip, text: str) -> float | None:
     each = device.cores_in_names
     cores = _CORES.match(text, hit.end) if device.vendor == "Google" else None
     if cores is not None:
-        return (hit.count or 1) * int(cores[1]) / each
+        times = _TIMES.match(text, cores.end())
+        return (hit.count or 1) * int(cores[1]) / each * (1 if times is None else _product(times["n"]))
     if hit.count is not None and _CORES_AFTER.match(text, hit.end):
         return hit.count / each
     return None if hit.count is None else float(hit.count)
