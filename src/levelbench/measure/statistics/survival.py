@@ -30,7 +30,7 @@ class KaplanMeier:
     """A survival curve: the share of runs that have not yet reached the target.
 
     One entry for each time with an event, ascending: ``survival`` is S(t) from ``times`` on, ``variance`` is
-    Greenwood's, ``at_risk`` and ``events`` are the counts there. There are ``n`` runs in total, the first observed until
+    Greenwood's, ``at_risk`` and ``events`` are the counts there. There are ``n`` runs in total, the first seen until
     ``first``, the last until ``last`` (infinite if a run could never have arrived).
     """
 
