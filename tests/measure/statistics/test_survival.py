@@ -292,6 +292,11 @@ def test_the_median_of_few_runs_has_their_lowest_and_highest_and_one_run_has_nei
     assert kaplan_meier([2.0], [True]).median().interval is None
 
 
+def test_of_few_runs_the_lowest_is_when_the_first_ended_and_the_highest_unknown_where_one_was_given_up():
+    found = kaplan_meier([216.0, 245.0, 271.0], [False, True, True]).median()
+    assert (found.interval.low, found.interval.high) == (216.0, math.inf)
+
+
 def test_the_median_of_six_runs_that_all_arrived_is_bounded_by_the_last():
     # All six lie below the median once in 64 samples, which is less than 2.5 %.
     times = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]

@@ -11,22 +11,20 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import pairwise
 
+from levelbench.claims.hardware.counting import Named, counted_in, counts_nodes
 from levelbench.claims.hardware.table import Chip, Instance, table
 
 __all__ = [
     "Hit",
     "Identification",
     "accelerators_in",
-    "count_of_all",
     "hits",
     "lookup",
     "names_pattern",
-    "nodes_of_all",
     "normalised",
 ]
 
@@ -50,28 +48,10 @@ _TIMES = re.compile(rf"\s*{_BY}\s*{_N}(?![\d.])(?!\s*[gt]i?b)", re.I)
 _IN_BRACKETS = re.compile(rf"\s*\(\s*{_N}\s*(?:\)|(?:{_BY}\s*)?(?:gpus?|accelerators|chips|cards|cores)\b)", re.I)
 _THOUSANDS = re.compile(r"(?:(?<![\w.,-])|(?<=v\d-))(\d{1,3})[,'’](\d{3})(?![\d,])")
 _MAY_PRECEDE = re.compile(r"(?:^|[,;:/|+(\[{&x×*]|\b(?:on|of|with|using|and|has|have|holds|by))\s*$", re.I)
-_COUNTED = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:gpus?|accelerators|(?:tpu\s)?chips|cards)\b", re.I)
 _WORDS = {"two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 _WORD = re.compile(rf"(?<![\w-])({'|'.join(_WORDS)})(?=\s)", re.I)
-# "2 x (8 x V100)"
-_BRACKETED_PRODUCT = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s?{_BY}\s?\(([^()]*)\)", re.I)
-_NODES = re.compile(
-    rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:compute\s)?(?:nodes?|servers?|machines?|hosts?)\b",
-    re.I,
-)
-# "2 nodes with 8 x V100": eight in all, or of each
-_NODES_WITH = re.compile(rf"{_NODES.pattern}\s(?:with|of|having|holding|containing)\s", re.I)
-_EACH = re.compile(
-    rf"\beach\b|\bper\s(?:node|server|machine|host)\b|(?:nodes|servers|machines|hosts)\s*{_BY}\s*\w", re.I
-)
-# "8 x GTX 980" or "H800 * 8": devices that are not in the table, with a number that is certainly a count.
-_UNKNOWN = r"(?:(?:gtx|rtx)\s?\d{3,4}|tpu\s?v\d|[abhlmptv]\d{2,3})(?![a-z0-9])"
-_UNKNOWN_COUNTED = (
-    re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*{_BY}\s*{_MAKERS}{_UNKNOWN}", re.I),
-    re.compile(rf"(?<![\w.-]){_UNKNOWN}\s*{_BY}\s*(\d{{1,5}})(?![\d.])(?!\s*[gt]i?b)", re.I),
-)
-_OF_EACH = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:[\w-]+\s){{0,2}}(?:each|per)\b", re.I)
-_NODES_TIMES = re.compile(rf"(?:nodes|servers|machines|hosts)\s*{_BY}\s*(\d{{1,5}})(?!\d)", re.I)
+# "8 x GTX 980" or "H800 * 8": devices that are not in the table.
+_UNKNOWN = re.compile(r"(?<![\w.-])(?:(?:gtx|rtx)\s?\d{3,4}|tpu\s?v\d|[abhlmptv]\d{2,3})(?![a-z0-9])", re.I)
 
 
 @dataclass(frozen=True)
@@ -91,8 +71,7 @@ class Hit:
 def normalised(text: str) -> str:
     """The text in normalised Unicode, on one line, at most 1,000 characters."""
     plain = " ".join(unicodedata.normalize("NFKC", text[:_LONGEST]).split())[:_LONGEST]
-    plain = _BRACKETED_PRODUCT.sub(r"\1 x \2", _THOUSANDS.sub(r"\1\2", plain))
-    return _WORD.sub(lambda word: str(_WORDS[word[1].lower()]), plain)
+    return _WORD.sub(lambda word: str(_WORDS[word[1].lower()]), _THOUSANDS.sub(r"\1\2", plain))
 
 
 def names_pattern(names: Iterable[str]) -> re.Pattern[str]:
@@ -147,18 +126,6 @@ def _product(numbers: str) -> int:
 def _certain(before: re.Match[str]) -> bool:
     """Whether the number is certainly a count: "4 x" or "(4)"; "ResNet 50 V100" does not mean fifty."""
     return before.re is _BRACKETED or before["by"] is not None
-
-
-def count_of_all(text: str) -> int | None:
-    """The only number of GPUs, chips or cards in the text; ``None`` if there is none or several."""
-    numbers = {int(each) for each in _COUNTED.findall(text)}
-    return numbers.pop() if len(numbers) == 1 else None
-
-
-def nodes_of_all(text: str) -> int:
-    """The number of nodes to multiply a device count by: 1 unless the text says "each" or "per node"."""
-    numbers = {int(each) for each in _NODES.findall(text)}
-    return numbers.pop() if len(numbers) == 1 and _EACH.search(text) else 1
 
 
 @dataclass(frozen=True)
@@ -256,8 +223,6 @@ def lookup(description: str, accelerators: int | None = None, nodes: int | None 
     """
     text = normalised(description)
     found = _identified(text)
-    if found is not None and not accelerators:
-        found = _with_explained_count(found)
     if found is None or accelerators:
         return found.with_accelerators(accelerators) if found is not None and accelerators else found
     return replace(found, units=found.units * nodes) if nodes and _is_of_a_node(text) else found
@@ -277,113 +242,15 @@ def accelerators_in(description: str, accelerators: int | None = None, nodes: in
         return round(found.units) or None
     if any(_family(hit)[0].kind == "accelerator" for hit in hits(text, _device_names()[0]) if _credible(hit, text)):
         return None
-    named = {int(number) for pattern in _UNKNOWN_COUNTED for number in pattern.findall(text)}
-    count = count_of_all(text) if not named else named.pop() if len(named) == 1 else None
-    if count is None:
+    counted = counted_in(text, [(each.start(), each.end(), None) for each in _UNKNOWN.finditer(text)])
+    if not counted.is_clear or counted.count is None:
         return None
-    total = count * nodes_of_all(text)
-    if not _explained(text, total, [each.span() for each in re.finditer(_UNKNOWN, text, re.I)]):
-        return None
-    return (count * nodes if nodes and _is_of_a_node(text) else total) or None
-
-
-def _with_explained_count(found: Identification) -> Identification | None:
-    """With the number that agrees with all that the description counts; ``None`` if there is none."""
-    text, total = found.description, found.units
-    named = [hit for hit in hits(text, _device_names()[0]) if _credible(hit, text)]
-    own = [hit for hit in named if found.device is not None and _family(hit)[0].family == found.device.family]
-    between = [
-        re.sub(rf"\d+|{_BY}|{_MAKERS}$", "", text[a.end : b.start]).strip(" -")
-        for a, b in pairwise(own)
-        if a.count is not None and b.count is not None
-    ]
-    # "8 x V100 + 8 x V100" may be sixteen, or one cluster named twice.
-    if total == 0 or {"+", ",", "&", "and"} & {*between}:
-        return None
-    if not found.is_accelerator:
-        return found
-    whole = {int(each) for each in _COUNTED.findall(text)}
-    nodes = {int(each) for each in _NODES.findall(text)}
-    if len(whole) == 1 and {total * each for each in nodes} == whole:
-        # "128 GPUs (16 nodes, 8 x V100)"
-        found = replace(found, units=float(*whole))
-    return found if _explained(text, found.units, [(hit.start, hit.end) for hit in own], found.device) else None
-
-
-_TOKENS = re.compile(
-    rf"""(?P<number>(?<![\w.-])\d+(?:\.\d+)?(?![\d.])(?!\s?[gtm]i?b\b)(?=[x×*\W]|$))
-    |(?P<by>[×*]|(?<![a-z])x(?![a-z])(?!86\b))|(?P<open>[(\[])|(?P<close>[)\]])
-    |(?P<unit>(?:compute\s)?(?:nodes?|servers?|machines?|hosts?|racks?|pods?|boxes|systems?|instances?|slices?)\b
-        |gpus?\b|accelerators?\b|(?:tpu\s)?chips?\b|cards?\b)
-    |(?P<skipped>{_MAKERS.replace("{0,4}", "{1,4}")}|each\b|per\s\w+|\s+)|(?P<word>[a-z][\w.-]*)|(?P<other>.)""",
-    re.I | re.X,
-)
-
-
-def _explained(text: str, total: float, named: Sequence[tuple[int, int]], device: Chip | None = None) -> bool:
-    """Whether ``total`` is a multiple of each product in the text, and agrees with each number of GPUs."""
-    spans = [(*span, 1.0) for span in named]
-    if device is not None:
-        cores = device.cores_in_names
-        for at, (start, end, _) in enumerate(spans):
-            if device.vendor == "Google" and (found := _CORES.match(text, end)):
-                spans[at] = start, found.end(), int(found[1]) / cores
-            elif _CORES_AFTER.match(text, end):
-                spans[at] = start, end, 1 / cores
-    spans += [(hit.start, hit.end, float(_instance_names()[1][_key(hit.name)].count or 1)) for hit in _rented(text)]
-    each_of = nodes_of_all(text)
-    if not _EACH.search(text) and any(int(found[1]) > 1 for found in _NODES_WITH.finditer(text)):
-        return False
-    if any(total not in (int(number), int(number) * each_of) for number in _COUNTED.findall(text)):
-        return bool(_EACH.search(text))
-    return all(value and total >= value and total % value == 0 for value in _written_products(text, sorted(spans)))
-
-
-def _written_products(text: str, named: Sequence[tuple[int, int, float]]) -> list[float]:
-    """The value of each product of numbers, nodes and devices in the text; 0 for one that cannot be read.
-
-    ``named`` are the devices and instances: start, end, and how many accelerators one is.
-    """
-    tokens: list[tuple[str, float]] = []
-    at = 0
-    for start, end, value in [*named, (len(text), len(text), 0.0)]:
-        for token in _TOKENS.finditer(text, at, max(at, start)):
-            kind = str(token.lastgroup)
-            if kind != "skipped":
-                # "1 024" may be one number or two.
-                split = kind == "number" and len(token[0]) == 3 and bool(tokens) and tokens[-1][0] == "number"
-                tokens.append((kind, 0.0 if kind != "number" or split else float(token[0])))
-        tokens.append(("device" if end > start else "other", value))
-        at = end
-    found, product, signs, kinds = [], 1.0, 0, list[str]()
-    for at, (kind, value) in enumerate(tokens):
-        last = tokens[at - 1][0] if at else "other"
-        joins = {
-            "number": last == "by",
-            "by": bool(kinds),
-            "device": last in ("by", "number"),
-            "unit": last in ("by", "number", "device"),
-            "open": last == "by",
-            "close": True,
-        }.get(kind, False)
-        if not joins:
-            # "8 x 40 layers" counts no devices.
-            if signs and {"device", "unit"} & {*kinds} and not (kind == "word" and last == "number"):
-                found.append(product)
-            product, signs, kinds = 1.0, 0, []
-            if kind == "by" and last == "word" and at > 1 and tokens[at - 2][0] == "number":
-                found.append(0.0)
-            if kind not in ("number", "device", "unit"):
-                continue
-        kinds.append(kind)
-        signs += kind == "by"
-        product *= value if kind in ("number", "device") else 1.0
-    return found
+    return round(counted.count * (nodes if nodes and _is_of_a_node(text) else 1)) or None
 
 
 def _is_of_a_node(text: str) -> bool:
     """Whether neither nodes nor several instances are counted in the text."""
-    return not _NODES.search(text) and all((hit.count or 1) == 1 for hit in _rented(text))
+    return not counts_nodes(text) and all((hit.count or 1) == 1 for hit in _rented(text))
 
 
 def _identified(text: str) -> Identification | None:
@@ -462,16 +329,19 @@ def _variants(chips: list[Hit]) -> list[Chip]:
     return [each for each in allowed if stated <= set(each.marks)]
 
 
-def _units(hit: Hit, device: Chip, text: str) -> float | None:
-    """The number of chips at the name: a number next to it, or the cores of a name such as "v3-32"."""
-    each = device.cores_in_names
-    cores = _CORES.match(text, hit.end) if device.vendor == "Google" else None
-    if cores is not None:
-        times = _TIMES.match(text, cores.end())
-        return (hit.count or 1) * int(cores[1]) / each * (1 if times is None else _product(times["n"]))
-    if hit.count is not None and _CORES_AFTER.match(text, hit.end):
-        return hit.count / each
-    return None if hit.count is None else float(hit.count)
+def _named(text: str, chips: list[Hit], rented: tuple[Hit, Instance] | None) -> list[Named]:
+    """The devices and the machine of the text as it counts them; what else is named is not counted."""
+    found: list[Named] = []
+    for hit in chips:
+        device = _family(hit)[0]
+        cores = _CORES.match(text, hit.end) if device.vendor == "Google" else None
+        holds = None if cores is None else int(cores[1]) / device.cores_in_names
+        found.append((hit.start, hit.end if cores is None else cores.end(), holds))
+    if rented is not None:
+        found.append((rented[0].start, rented[0].end, float(rented[1].count) if rented[1].device else 0.0))
+    inside = [range(start, end) for start, end, _ in found]
+    others = [*hits(text, _device_names()[0]), *_rented(text)]
+    return [*found, *((each.start, each.end, 0.0) for each in others if not any(each.start in one for one in inside))]
 
 
 def _accelerator(
@@ -481,47 +351,39 @@ def _accelerator(
     if not variants:
         return None
     device, assumed = variants[0], []
-    counts = {found for hit in chips if (found := _units(hit, device, text)) is not None}
-    if len(counts) > 1 and max(counts) != min(counts) * nodes_of_all(text):
-        return None
-    # "128 x V100 (16 nodes, each 8 x V100)" gives both.
-    units = min(counts, default=None)
-    units = float(count) if units is None and (count := count_of_all(text)) is not None else units
-    how = f"'{chips[0].name}'" if units is None else f"'{chips[0].name}', {units:g} of them"
     instance = None if rented is None else rented[1]
     if instance is not None and instance.device and table().devices[instance.device].family != device.family:
         assumed.append(f"{instance.name} has no {device.name}: the price of the instance is left out")
-        instance = None
+        instance = rented = None
+    counted = counted_in(text, _named(text, chips, rented))
+    if not counted.is_clear:
+        return None
+    units = counted.count
+    if units is not None and any(_CORES_AFTER.match(text, hit.end) for hit in chips):
+        units /= device.cores_in_names
+    how = f"'{chips[0].name}'" if units is None else f"'{chips[0].name}', {units:g} of them"
     if instance is not None and rented is not None and instance.device:
         device = device if len(variants) == 1 else table().devices[instance.device]
         how += f"; instance '{rented[0].name}' has {instance.count}"
-        if units is None:
-            units = float((rented[0].count or 1) * instance.count)
-        elif rented[0].count and (units == instance.count or _EACH.search(text)):
-            # "2 x p3.16xlarge (8 x V100)": a number next to a number of instances is that of each.
-            units *= rented[0].count
     elif len(variants) > 1:
         assumed.append(f"the variant of {device.family} is not stated: {device.name} is assumed")
-    stated = units is not None
-    if not stated:
+    if units is None:
         assumed.append(_ONE)
-    nodes, total = nodes_of_all(text), 1.0 if units is None else units
-    # "16 nodes, 128 V100, 8 per node" gives both, and so does "128 V100 (16 nodes x 8)".
-    if not any(int(each) * nodes == total for each in (*_OF_EACH.findall(text), *_NODES_TIMES.findall(text))):
-        total *= nodes
-    return Identification(text, device, total, stated, how, instance, processor, tuple(assumed))
+    return Identification(
+        text, device, 1.0 if units is None else units, units is not None, how, instance, processor, tuple(assumed)
+    )
 
 
-def _instance(text: str, hit: Hit, instance: Instance) -> Identification:
+def _instance(text: str, hit: Hit, instance: Instance) -> Identification | None:
     devices, many = table().devices, hit.count or 1
     processor = devices.get(instance.processor)
     how = f"instance '{hit.name}'"
     if instance.device:
-        many = hit.count or nodes_of_all(text)
+        counted = counted_in(text, _named(text, [], (hit, instance)))
+        if not counted.is_clear or counted.count is None:
+            return None
         how += f" has {instance.count} x {instance.device}"
-        return Identification(
-            text, devices[instance.device], float(many * instance.count), True, how, instance, processor
-        )
+        return Identification(text, devices[instance.device], counted.count, True, how, instance, processor)
     if processor is None or not processor.cores or not instance.cores:
         how += ", whose processor is unknown"
         return Identification(text, None, float(many), True, how, instance)

@@ -30,8 +30,8 @@ class KaplanMeier:
     """A survival curve: the share of runs that have not yet reached the target.
 
     One entry for each time with an event, ascending: ``survival`` is S(t) from ``times`` on, ``variance`` is
-    Greenwood's, ``at_risk`` and ``events`` are the counts there. There are ``n`` runs in total, the last observed until
-    ``last`` (infinite if a run could never have arrived).
+    Greenwood's, ``at_risk`` and ``events`` are the counts there. There are ``n`` runs in total, the first seen until
+    ``first``, the last until ``last`` (infinite if a run could never have arrived).
     """
 
     times: tuple[float, ...]
@@ -40,6 +40,7 @@ class KaplanMeier:
     at_risk: tuple[int, ...]
     events: tuple[int, ...]
     n: int
+    first: float
     last: float
 
     def at(self, time: float) -> float:
@@ -63,8 +64,8 @@ class KaplanMeier:
         The interval is that of order statistics if no run was given up before the last one that reached the target,
         which is exact, else Brookmeyer and Crowley's (1982) on the log-log scale. Its high end is infinite if the share
         may not be reached, and its low end 0 if even all of so few runs may lie above it. Two to five runs have their
-        lowest and highest time (infinite if it is not known) instead of an interval of the median, as in
-        :func:`estimate`, and a single run has none.
+        lowest and highest time instead of an interval of the median, as in :func:`estimate`, and a single run has none;
+        where one was given up, the lowest is when it or the first ended, and the highest is infinite.
         """
         left = 1.0 - check_share("the share", reached)
         value = self._first_below(self.survival, left)
@@ -78,8 +79,8 @@ class KaplanMeier:
             interval = Interval(low, high, level, "Brookmeyer-Crowley")
         if reached == 0.5 and self.n < INTERVAL_FROM and self.times:
             ends = (
-                self.times[0] if self.at_risk[0] == self.n else 0.0,
-                math.inf if self.survival[-1] > 0.0 else self.times[-1],
+                self.first,
+                math.inf if sum(self.events) < self.n else self.times[-1],
             )
             interval = Interval(*ends, 1.0 - 2.0 ** (1 - self.n), RANGE) if self.n > 1 else None
         name = "median" if reached == 0.5 else f"quantile {reached:g}"
@@ -143,6 +144,7 @@ def kaplan_meier(times: Sequence[float], observed: Sequence[bool]) -> KaplanMeie
         tuple(at_risk.tolist()),
         tuple(counts.tolist()),
         len(vector),
+        float(vector.min()),
         float(vector.max()),
     )
 

@@ -1,0 +1,208 @@
+"""How many accelerators a description counts: ``16 nodes x 8 V100``, ``128 GPUs (16 nodes of 8)``, ``2 x DGX-1``.
+
+Every number in the text is a count of devices, of machines, a factor beside a sign of multiplication, or of something
+else (``16 GB``, ``56 CPU``). If one is none of these, or the numbers do not agree, the count is not clear.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+__all__ = ["Counted", "Named", "counted_in", "counts_nodes"]
+
+Named = tuple[int, int, float | None]
+"""Start and end of a name in the text, and how many accelerators it has: ``None`` for a device, 0 for another thing."""
+
+_MOST_IN_A_NODE = 16
+_TOKENS = re.compile(
+    r"""(?P<fraction>(?<![\w.])\d+/\d+(?=\s*(?:of\b|$)))
+    |(?P<other>(?<![\w.-])\d[\d.]*\s?-?(?:[kmgtp]i?b(?:it)?(?:/s|ps)?|gbe|[mg]hz|w|watts?|v?cpus?|threads?|sockets?|cores?
+        |processors?|epochs?|layers?|images?|samples?|classes|years?|hours?|minutes?|seconds?|steps?|%)(?![a-z0-9])
+        |(?:python|cuda|cudnn|pytorch|tensorflow|jax|ubuntu|linux|driver|version|release)\s\d[\w.]*)
+    |(?P<number>(?:(?<![\w.-])|(?<=[\s\w)][x×*]))\d+(?:\.\d+)?(?=[x×*]|(?!\w|\.\d|-[a-z])))
+    |(?P<cpu>(?:xeon|epyc|opteron|threadripper|power\d)\b)
+    |(?P<by>[×*]|(?<![a-z])x(?![a-z])(?!86\b))
+    |(?P<node>(?:nodes?|servers?|machines?|hosts?|racks?|boxes|systems?|instances?|vms?)\b)
+    |(?P<device>gpus?\b|accelerators?\b|(?:tpu\s)?chips?\b|cards?\b)
+    |(?P<each>each\b|per\s\w+)
+    |(?P<of>of\b)|(?P<on>(?:on|across|over|in)\b)
+    |(?P<open>[(\[])|(?P<close>[)\]])|(?P<and>[+&,]|and\b)
+    |(?P<word>[a-z][\w.-]*|-[\w.-]+)|(?P<space>\s+)|(?P<mark>.)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """``count`` accelerators, or ``None`` if the text states no number; unless ``is_clear``, it may state several."""
+
+    count: float | None
+    is_clear: bool = True
+
+
+_UNCLEAR = Counted(None, is_clear=False)
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    value: float = 0.0
+
+
+@dataclass
+class _Numbers:
+    """The numbers of a text, by what they count."""
+
+    devices: list[float] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+    """Of machines, or beside a sign, in a product with devices or with a machine that is named."""
+    apart: list[float] = field(default_factory=list)
+    """Of machines, in no such product."""
+
+
+def counted_in(text: str, named: Iterable[Named]) -> Counted:
+    """How many accelerators ``text`` counts, in which those of ``named`` are named."""
+    tokens = _read(text, sorted(named, key=lambda each: each[0]))
+    numbers, held = _sorted(tokens), {token.value for token in tokens if token.kind == "machine"}
+    if numbers is None or len(held) > 1 or _are_added(tokens):
+        return _UNCLEAR
+    return _agreed(numbers, max(held, default=None), tokens)
+
+
+def _agreed(numbers: _Numbers, held: float | None, tokens: Sequence[_Token]) -> Counted:
+    """What the numbers amount to, if they agree; ``held`` is what a machine that is named has."""
+    factors, apart = math.prod(numbers.factors), math.prod(numbers.apart)
+    are_of_each = any(token.kind == "each" for token in tokens)
+    counts = sorted({*numbers.devices})
+    if not counts and held is None:
+        # "4 nodes with V100" does not say how many a node has.
+        clear = apart == 1 or are_of_each
+        return Counted(float(factors * apart) if numbers.factors or numbers.apart else None) if clear else _UNCLEAR
+    if not counts and held is not None:
+        return Counted(factors * apart * held)
+    most, least = counts[-1], counts[0]
+    found = most
+    if len(counts) > 1:
+        # "128 x V100 (16 nodes, each 8 x V100)"
+        clear = len(counts) == 2 and most == factors * apart * least
+    elif len(numbers.apart) > 1 and apart == most:
+        # "128 V100 (16 nodes x 8)"
+        found, clear = most * factors, True
+    elif held is not None and (numbers.factors or numbers.apart):
+        # "2 x p3.16xlarge (8 x V100)" and "2 x p3.16xlarge (16 GPUs)"
+        found = factors * apart * held
+        clear = most in (held, found)
+    elif are_of_each or apart == 1:
+        found, clear = most * factors * apart, True
+    else:
+        # "8 V100 on 2 nodes"; and no node has more than 16.
+        clear = (_is_of_all(tokens) or most > _MOST_IN_A_NODE) and most % apart == 0 and not numbers.factors
+    return Counted(found) if clear and found > 0 else _UNCLEAR
+
+
+def counts_nodes(text: str) -> bool:
+    """Whether a number of nodes stands in the text."""
+    return any(a.kind == "number" and b.kind == "node" for a, b in pairwise(_read(text, ())))
+
+
+def _read(text: str, named: Sequence[Named]) -> list[_Token]:
+    tokens: list[_Token] = []
+    at = 0
+    for start, end, holds in [*named, (len(text), len(text), None)]:
+        for found in _TOKENS.finditer(text, at, max(at, start)):
+            kind = str(found.lastgroup)
+            if kind != "space":
+                tokens.append(_Token(kind, float(found[0]) if kind == "number" else 0.0))
+        if end > start:
+            tokens.append(_Token("device" if holds is None else "machine" if holds else "other", holds or 0.0))
+        at = max(at, end)
+    return tokens
+
+
+def _sorted(tokens: Sequence[_Token]) -> _Numbers | None:
+    """The numbers by what they count; ``None`` if that of one cannot be told."""
+    found = _Numbers()
+    if any(token.kind == "fraction" for token in tokens):
+        return None
+    places = [(at, kind) for at, token in enumerate(tokens) if token.kind == "number" and (kind := _counts(tokens, at))]
+    products: list[list[tuple[int, str]]] = []
+    for at, kind in places:
+        if products and _is_product(tokens, products[-1][-1][0], at):
+            products[-1].append((at, kind))
+        else:
+            products.append([(at, kind)])
+    for product in products:
+        kinds = {kind for _, kind in product}
+        if "unknown" in kinds or kinds == {"factor"}:
+            return None
+        found.devices += [tokens[at].value for at, kind in product if kind == "device"]
+        rest = [tokens[at].value for at, kind in product if kind != "device"]
+        (found.factors if kinds & {"device", "machine"} else found.apart).extend(rest)
+    return found
+
+
+def _counts(tokens: Sequence[_Token], at: int) -> str:
+    """What the number at this place counts: device, machine, node or factor; empty for nothing, or else unknown."""
+    kinds = [token.kind for token in tokens[max(0, at - 4) : at]]
+    before = ["mark"] * (4 - len(kinds)) + kinds
+    after = [token.kind for token in tokens[at + 1 : at + 6]] + ["mark"] * 5
+    value, sign = tokens[at].value, after[0] == "by"
+    if sign:
+        after = after[1:]
+    if value != int(value):
+        return "unknown" if sign or after[0] in ("device", "machine", "node") else ""
+    if after[0] == "number" and len(f"{tokens[at + 1].value:g}") <= 3 and not sign:
+        return "unknown"  # "1 024"
+    target = next((kind for kind in after[:3] if kind != "word"), "mark")
+    if before[-1] == "by" and before[-2] in ("device", "machine") and target != "node":
+        # "V100 x 8", but "8 x V100 x 4"
+        return "factor" if before[-2] == "device" and {"number"} & {*before[:2]} else before[-2]
+    if sign and after[0] in ("number", "open"):
+        return "factor"
+    if sign and after[0] == "other":
+        return ""
+    if before[-1] == "open" and after[0] == "close":
+        # "(2) Tesla T4" and "V100 (8)"
+        next_kind = next(kind for kind in after[1:] if kind != "word")
+        return "device" if "device" in (before[-2], next_kind) else "unknown"
+    if target in ("device", "machine", "node", "cpu"):
+        return target if target != "cpu" else ""
+    if after[0] == "each":
+        return "device"
+    if target == "other" and after[0] == "other":
+        return ""
+    if before[-1] == "by":
+        last = next((kind for kind in reversed(before[:-1]) if kind != "word"), "mark")
+        return {"device": "device", "machine": "machine", "mark": "unknown", "and": "unknown"}.get(last, "factor")
+    if before[-1] == "of" and before[-2] == "node":
+        return "factor"
+    # "PCIe 3"
+    return "" if before[-1] == "word" or value == 1 else "unknown"
+
+
+def _is_product(tokens: Sequence[_Token], first: int, second: int) -> bool:
+    """Whether the number at ``first`` is multiplied by that at ``second``: "8 x V100 (16 GB) x 4 nodes"."""
+    kinds = [token.kind for token in tokens[first + 1 : second]]
+    if "close" in kinds and kinds[-1] == "by" and "open" in kinds:
+        kinds = [*kinds[: kinds.index("open")], *kinds[len(kinds) - kinds[::-1].index("close") :]]
+    opens = any(kind == "open" and (not at or kinds[at - 1] != "by") for at, kind in enumerate(kinds))
+    return bool({"by", "of"} & {*kinds}) and not {"and", "mark", "on"} & {*kinds} and not opens
+
+
+def _is_of_all(tokens: Sequence[_Token]) -> bool:
+    """Whether a number of devices is said to be "on" a number of machines."""
+    kinds = [token.kind for token in tokens]
+    return "on" in kinds and "node" in kinds and "device" in kinds[: kinds.index("on")]
+
+
+def _are_added(tokens: Sequence[_Token]) -> bool:
+    """Whether devices may be listed ("4 x V100, 4 x V100"), rather than counted twice."""
+    listed = re.compile(
+        r"(?:number (?:by )?device |device by number )(and )(?=number (?:by )?device |device by number )"
+    )
+    kinds = " ".join(token.kind for token in tokens if token.kind != "word") + " "
+    return listed.search(kinds) is not None
