@@ -90,6 +90,9 @@ def test_processes_that_were_added_after_a_look_are_a_doubt():
         ),
         pytest.param([(0, range(3), None), (0, (3, 4))], "", id="first without looks"),
         pytest.param([(1, range(1, 4), None), (0, (0, 4))], "", id="runs of its seeds without looks"),
+        pytest.param(
+            [(3, (3, 4), None), (2, (2,), None), (0, (0, 1))], "3 commands, not all", id="blocks of its seeds"
+        ),
         pytest.param([(9, range(9, 12), None), (0, range(5))], "2 commands, not all with", id="others without looks"),
         pytest.param([(None, range(5)), (None, (9,))], "", id="older records"),
     ],

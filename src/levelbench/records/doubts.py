@@ -107,8 +107,7 @@ def _by_several_commands(name: str, several: str, runs: Sequence[_Planned]) -> l
         return []
     begun: dict[int, str] = {}
     for run in runs:
-        # Looks use runs that another command made before them of their own seeds.
-        if (first := _first_seed(run)) is not None and (run.planned_effect or run.seed not in looked_at):
+        if (first := _first_seed(run)) is not None:
             begun[first] = min(begun.get(first, run.started), run.started)
     seeds = {run.seed for run in runs}
     firsts = [
@@ -116,6 +115,10 @@ def _by_several_commands(name: str, several: str, runs: Sequence[_Planned]) -> l
         for first, start in sorted(begun.items())
         if first - 1 not in seeds or any(run.seed < first and run.started >= start for run in runs)
     ]
+    # Looks use runs that one command made before them of their own seeds.
+    own = {_first_seed(run) for run in runs if run.planned_effect or run.seed not in looked_at}
+    if len(used := [first for first in firsts if first not in own]) == 1:
+        firsts.remove(used[0])
     if len(firsts) < 2:
         return []
     with_looks = " with --until-clear" if all(run.planned_effect for run in runs) else ", not all with --until-clear"
