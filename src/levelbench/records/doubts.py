@@ -94,7 +94,7 @@ def _in_steps(name: str, several: str, runs: Sequence[_Planned]) -> list[str]:
     asked = "one was" if planned == [1] else f"{', then '.join(map(str, planned))} {several} were"
     steps = f"{asked} asked for{' at a time' * (planned == [1])}, and there are {len(runs)}"
     text = f"the {several} of {name} were made in several steps ({steps}), and the interval is that of one look"
-    return [f"{text}: --until-clear allows for repeated looks"]
+    return [f"{text}: ask for all of them at once, or use --until-clear, which allows for repeated looks"]
 
 
 def _by_several_commands(name: str, several: str, runs: Sequence[_Planned]) -> list[str]:
