@@ -932,9 +932,9 @@ def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
     (found,) = doubts([0, 1, 4], planned_effect=0.05)
     assert found.startswith("of a --until-clear made seeds 0 to 4, and 2-3 are missing")
 
-    def asked(first, seeds):
+    def asked(first, seeds, **replaced):
         at = {"machine": {"id": "m1"}, "first_seed": first}
-        return [run(1.0, seed=seed, planned_runs=2, environment=at) for seed in seeds]
+        return [run(1.0, seed=seed, environment=at, **{"planned_runs": 2, **replaced}) for seed in seeds]
 
     def missing(runs):
         found = comparable(group("a", runs), group("b", [run(1.1, seed=9)])).caveats
@@ -943,6 +943,11 @@ def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
     assert missing([*asked(0, [0, 1]), *asked(7, [7, 8])]) == []
     (found,) = missing([*asked(2, [2]), *asked(1, [1]), *asked(0, [0])])
     assert found.startswith("of a seeds 0-3 were asked for, and 3 is missing")
+    looks = {"planned_runs": 5, "planned_effect": 0.05}
+    assert missing([*asked(0, range(5), **looks), *asked(100, range(100, 105), **looks)]) == []
+    assert missing([*asked(0, range(3), planned_runs=3), *asked(0, [3, 4], **looks)]) == []
+    (found,) = missing([*asked(37, [38, 39], **looks), *asked(40, range(40, 45), **looks)])
+    assert found.startswith("of a seeds 37-44 were asked for, and 37 is missing")
     (found,) = missing([*asked(0, [0]), *asked(7, [8])])
     assert found.startswith("of a seeds 0-1, 7-8 were asked for, and 1, 7 are missing")
     picked = {"planned_runs": 0, "environment": {"machine": {"id": "m1"}, "seed_picked": True}}

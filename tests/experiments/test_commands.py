@@ -206,6 +206,8 @@ def test_secrets_of_a_command_are_not_in_its_record():
         ("cd .; true", False),
         ("export A=1; B=2; cd . && true;", False),
         ("set -e; cd .; true; true", False),
+        ("cd . || exit 1; true && true || { echo no; exit 2; }; true", False),
+        ("false || exit 0; true", True),
         ("bash -ec 'true; true'", False),
         ("echo 'false; true'", False),
         ("true", False),
@@ -231,6 +233,30 @@ def test_a_program_that_goes_on_although_nothing_was_started_is_a_doubt(tmp_path
     command = make_command(f"{PYTHON} run.py", tmp_path)
     told = doubts_of(command, carry_out_command(command))
     assert [each.startswith("it ended with exit code 0 and printed") for each in told] == [True] * doubted
+
+
+@pytest.mark.parametrize(
+    ("shell", "before", "doubted"),
+    [
+        ("sh", "cd nodir", "cd: "),
+        ("bash", "cd nodir", "cd: nodir"),
+        ("bash", ". ./nofile", "nofile: No such file or directory"),
+        ("bash", "export 1a=2", "export: "),
+        ("bash", "umask 999", "umask: "),
+        ("sh", "export A=$(cat nofile)", "No such file or directory"),
+        ("sh", ". ./other.sh", "No such file or directory"),
+        ("sh", "cd . || exit 1", ""),
+        ("sh", "cd .", ""),
+        ("sh", "cd . &&", ""),
+    ],
+)
+def test_a_builtin_that_fails_before_the_program_is_a_doubt(tmp_path, shell, before, doubted):
+    (tmp_path / "other.sh").write_text("cat nofile\n")
+    (tmp_path / "run.sh").write_text(f"{before}\n{'true' if doubted else 'echo a: Permission denied >&2'}\n")
+    for text in (f"{shell} run.sh", f"{shell} -c '{before} \n true'"):
+        command = make_command(text, tmp_path)
+        told = [each for each in doubts_of(command, carry_out_command(command)) if "exit code 0" in each]
+        assert [doubted in each for each in told] == [True] * bool(doubted), text
 
 
 def test_a_crash_that_ends_with_exit_code_0_is_a_doubt(tmp_path):

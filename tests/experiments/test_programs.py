@@ -441,6 +441,11 @@ def test_the_seed_is_in_the_command_and_in_the_environment(run, records):
     assert (records()[0].header.seed, records()[0].status) == (3, "done")
 
 
+def test_a_run_says_the_first_seed_of_its_command(run, records):
+    run('print("accuracy: 0.1")', "--target", "accuracy=0.9", "-n", 2, "--seed", 3)
+    assert [each.header.environment["first_seed"] for each in records()] == [3, 3]
+
+
 def test_a_program_that_ends_before_its_target_has_missed(run):
     code, out, _ = run('print("accuracy: 0.1")', "--target", "accuracy=0.9", "-n", 1)
     assert code == 1

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from levelbench.records.doubts import counted_doubts, made_again, out_of_turn, process_doubts
+from levelbench.records.doubts import counted_doubts, in_steps, made_again, out_of_turn, process_doubts
 from levelbench.records.figures import pair, planned_effect, verdicts
 
 
@@ -74,6 +74,43 @@ def test_processes_that_were_added_after_a_look_are_a_doubt():
     (doubt,) = process_doubts(["a", "b"], [arm(3, 3, 3), arm(3, 3, 3, 4, 5)])
     assert doubt.startswith("the processes of b were made in several steps (3, then 4, then 5 processes were asked for")
     assert process_doubts(["a"], [arm(3, 4, 5, effect=0.05)]) == []
+
+
+@pytest.mark.parametrize(
+    ("blocks", "doubted"),
+    [
+        pytest.param([(0, range(5)), (0, (5, 6))], "", id="one command, twice"),
+        pytest.param([(0, range(5)), (5, range(5, 10))], "", id="one that continues"),
+        pytest.param(
+            [(5, range(5, 10)), (0, range(5))], "2 commands with --until-clear (seeds from 0, 5)", id="before"
+        ),
+        pytest.param([(0, range(5)), (7, range(7, 12))], "2 commands with --until-clear (seeds from 0, 7)", id="a gap"),
+        pytest.param(
+            [(at, (at,)) for at in range(40, 28, -2)], "6 commands with --until-clear (seeds from 30, 32,", id="many"
+        ),
+        pytest.param([(0, range(3), None), (0, (3, 4))], "", id="first without looks"),
+        pytest.param([(1, range(1, 4), None), (0, (0, 4))], "", id="runs of its seeds without looks"),
+        pytest.param(
+            [(3, (3, 4), None), (2, (2,), None), (0, (0, 1))], "3 commands, not all", id="blocks of its seeds"
+        ),
+        pytest.param([(9, range(9, 12), None), (0, range(5))], "2 commands, not all with", id="others without looks"),
+        pytest.param([(None, range(5)), (None, (9,))], "", id="older records"),
+    ],
+)
+def test_looks_that_several_commands_began_from_other_seeds_are_a_doubt(blocks, doubted):
+    made = [
+        SimpleNamespace(
+            seed=seed,
+            started=f"{at:02d}",
+            planned_runs=5,
+            planned_effect=(*effect, 0.05)[0],
+            environment={} if first is None else {"first_seed": first},
+        )
+        for at, (first, seeds, *effect) in enumerate(blocks)
+        for seed in seeds
+    ]
+    found = in_steps("a", "runs", made)
+    assert [f"the runs of a were made by {doubted}" in each for each in found] == [True] * bool(doubted)
 
 
 def test_processes_that_began_after_later_ones_of_their_command_are_a_doubt():

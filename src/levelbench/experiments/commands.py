@@ -69,8 +69,17 @@ _BUILTINS = re.compile(
     r"(?:(?:cd|export|source|\.|set|unset|ulimit|umask|:|for|while|until|if|case|echo)\b.*|\w+=\S*)?$", re.S
 )
 """What comes before a program and does none of the work."""
+_RUNS_OTHERS = re.compile(r"(?:source|\.)\s|.*(?:\$\((?!\()|`)", re.S)
+"""Such a part that runs programs nevertheless: those of another file, or for what they print."""
+_ENDS_THE_SHELL = re.compile(r"[^\n;|]*\|\|\s*(?:\{[^}]*?\s)?(?:exit|return)\b(?!\s+0\b)[^\n;&|}]*(?:;\s*\})?")
+"""``cd x || exit 1``, whose failure nobody misses."""
 _CRASHED = re.compile(
-    r"^Traceback \(most recent call last\)|Segmentation fault|core dumped|: command not found$|^make: .*\(ignored\)$",
+    r"^Traceback \(most recent call last\)|Segmentation fault|core dumped|: command not found$|^make: .*\(ignored\)$"
+    # Shells go on after a builtin that failed: dash and bash write "run.sh: 1: cd: ", zsh "run.sh:cd:1: ", and bash
+    # names no builtin where it lacks a file.
+    r"|^[^:\n]+: (?:\w+ )?\d+: (?:cd|\.|source|export|set|unset|ulimit|umask|pushd|popd): .*"
+    r"|^[^:\n]+:(?:cd|\.|source|export|set|unset|ulimit|umask|pushd|popd):\d+: .*"
+    r"|^[^:\n]+: line \d+: .*: No such file or directory$",
     re.MULTILINE,
 )
 _FAILED = re.compile(
@@ -544,7 +553,7 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
     if inline and _fails_silently(*inline):
         found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
     # Most scripts have no set -e, and fail nowhere: of those it has to look as if something had failed.
-    unheard = any(_fails_silently(*each) for each in (inline, script) if each is not None)
+    unheard = any(_fails_silently(*each, _RUNS_OTHERS) for each in (inline, script) if each is not None)
     errors = _IGNORED.sub("", ended.errors)
     crash = _CRASHED.search(errors) or (_FAILED if unheard else _NOT_STARTED).search(errors)
     crash = crash or _GAVE_UP.match(errors.rstrip().rpartition("\n")[2])
@@ -622,14 +631,18 @@ def _script(path: Path) -> str:
     return re.sub(r"^\s*#(?!!).*\n?|\\\n", "", text, flags=re.MULTILINE)
 
 
-def _fails_silently(text: str, options: Sequence[str]) -> bool:
-    """Whether a shell hears of no failure but that of the last program: after others, without ``set -e``."""
+def _fails_silently(text: str, options: Sequence[str], programs: re.Pattern[str] | None = None) -> bool:
+    """Whether a shell hears of no failure but that of the last program: after others, without ``set -e``.
+
+    Parts that match ``programs`` count as such, too.
+    """
     if any(re.fullmatch(r"-\w*e\w*", each) for each in options) or re.search(r"\bset\s+-\w*e", text):
         return False
-    plain = _QUOTED.sub("''", text).strip(" ;\n")
-    *before, _ = re.split(r"[;\n]", plain)
-    programs = [re.sub(r"^\s*((do|then|else|\{|\()\s+)?", "", part) for each in before for part in each.split("&&")]
-    return "|" in plain or not all(_BUILTINS.match(each.strip()) for each in programs)
+    plain = _ENDS_THE_SHELL.sub("", _QUOTED.sub("''", text)).strip(" ;\n")
+    *before, _ = re.split(r"[;\n]", re.sub(r"&&\s*\n", "&&", plain))
+    parts = [re.sub(r"^\s*((do|then|else|\{|\()\s+)?", "", part) for each in before for part in each.split("&&")]
+    does_work = [not _BUILTINS.match(each) or bool(programs and programs.match(each)) for each in map(str.strip, parts)]
+    return "|" in plain or any(does_work)
 
 
 def failure_of(ended: EndedCommand, timeout_s: float | None) -> str:

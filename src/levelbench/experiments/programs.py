@@ -36,6 +36,7 @@ from levelbench.experiments.tracked import Outside, TrackedRun
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.resources import children_cpu_s
 from levelbench.records import Record, Specification, read_record
+from levelbench.records.doubts import FIRST_SEED
 from levelbench.records.replicates import uncounted_first
 from levelbench.records.schema import Source, Target, instant_s, is_share, redact, source_of_text
 from levelbench.records.selection import Selector
@@ -339,6 +340,7 @@ class ProgramRuns(Kind[Arm, Record]):
             why_not = partial(self.why_not, wanted=arm, environment=plan.environment)
             self._earlier.add_spans(self._spans_ns(arm))
             first.append(uncounted_first(self._store, arm.specification, plan.replaced(at), why_not))
+        asked = {FIRST_SEED: min(plan.seeds)}
 
         def make(turn: Turn, begin: Callable[[], None]) -> tuple[Record | None, LevelbenchError | None]:
             command = self._commands[turn.arm]
@@ -348,7 +350,7 @@ class ProgramRuns(Kind[Arm, Record]):
                 turn,
                 plan.arms[turn.arm],
                 command,
-                Outside(self._settings.effect, len(plan.seeds), turn.replaced, first[turn.arm]),
+                Outside(self._settings.effect, len(plan.seeds), turn.replaced, first[turn.arm] | asked),
                 watcher,
             )
             if error is None:

@@ -74,12 +74,16 @@ class _Planned(Protocol):
 def in_steps(name: str, several: str, made: Iterable[_Planned]) -> list[str]:
     """The doubt about runs (or processes: ``several``) that were added after a look at the results.
 
-    Below ``LEAST_RUNS``, as in a first try with -n 1, there is no verdict to look at. Planned looks are not doubted:
-    their intervals are wide enough.
+    Planned looks are not doubted, if one command made them: their intervals are wide enough.
     """
+    runs = list(made)
+    return [*_in_steps(name, several, runs), *_by_several_commands(name, several, runs)]
+
+
+def _in_steps(name: str, several: str, runs: Sequence[_Planned]) -> list[str]:
+    """Below ``LEAST_RUNS``, as in a first try with -n 1, there is no verdict to look at."""
     from levelbench.measure.verdict import LEAST_RUNS
 
-    runs = list(made)
     if any(run.planned_effect for run in runs):
         return []
     planned = sorted({run.planned_runs for run in runs if run.planned_runs >= LEAST_RUNS})
@@ -90,7 +94,50 @@ def in_steps(name: str, several: str, made: Iterable[_Planned]) -> list[str]:
     asked = "one was" if planned == [1] else f"{', then '.join(map(str, planned))} {several} were"
     steps = f"{asked} asked for{' at a time' * (planned == [1])}, and there are {len(runs)}"
     text = f"the {several} of {name} were made in several steps ({steps}), and the interval is that of one look"
-    return [f"{text}: --until-clear allows for repeated looks"]
+    return [f"{text}: ask for all of them at once, or use --until-clear, which allows for repeated looks"]
+
+
+def _by_several_commands(name: str, several: str, runs: Sequence[_Planned]) -> list[str]:
+    """Looks that began anew from other seeds: whoever chooses which of these commands to keep chooses the result.
+
+    A command that continues, with the seeds and the time after all of those before it, only goes on looking.
+    """
+    looked_at = _asked_for(run for run in runs if run.planned_effect)
+    if not looked_at:
+        return []
+    begun: dict[int, str] = {}
+    for run in runs:
+        if (first := _first_seed(run)) is not None:
+            begun[first] = min(begun.get(first, run.started), run.started)
+    seeds = {run.seed for run in runs}
+    firsts = [
+        first
+        for first, start in sorted(begun.items())
+        if first - 1 not in seeds or any(run.seed < first and run.started >= start for run in runs)
+    ]
+    # Looks use runs that one command made before them of their own seeds.
+    own = {_first_seed(run) for run in runs if run.planned_effect or run.seed not in looked_at}
+    if len(used := [first for first in firsts if first not in own]) == 1:
+        firsts.remove(used[0])
+    if len(firsts) < 2:
+        return []
+    with_looks = " with --until-clear" if all(run.planned_effect for run in runs) else ", not all with --until-clear"
+    shown = f"{', '.join(map(str, firsts[:_SHOWN]))}{', ...' * (len(firsts) > _SHOWN)}"
+    text = f"the {several} of {name} were made by {len(firsts)} commands{with_looks} (seeds from {shown})"
+    do = "make all of them with one --seed, from which each repeat continues"
+    return [f"{text}, and the interval allows for the looks of one: {do}"]
+
+
+def _asked_for(runs: Iterable[_Planned]) -> set[int]:
+    """The seeds that the commands of these runs asked for, as far as that is recorded; each look asks for more."""
+    firsts = {(first, run.planned_runs) for run in runs if (first := _first_seed(run)) is not None}
+    return {seed for first, count in firsts for seed in range(first, first + count)}
+
+
+def _first_seed(run: _Planned) -> int | None:
+    """The first seed of the command that made it, where that is recorded."""
+    first = run.environment.get(FIRST_SEED)
+    return first if isinstance(first, int) else None
 
 
 def made_again(name: str, several: str, made: Iterable[_Planned], known: Collection[int] = ()) -> list[str]:
@@ -108,12 +155,12 @@ def made_again(name: str, several: str, made: Iterable[_Planned], known: Collect
         # A tracked program without a given seed takes the first free one.
         elif run.planned_runs or run.environment.get("seed_picked"):
             before = run.seed - run.planned_runs if run.planned_runs else -1
-            first_seed = run.environment.get(FIRST_SEED)
-            later.append((run, max(before, first_seed - 1) if isinstance(first_seed, int) else before))
+            first_seed = _first_seed(run)
+            later.append((run, before if first_seed is None else max(before, first_seed - 1)))
             first = min(first or run.started, run.started)
     again = sorted({*again} - {*known})
     # Where several commands shared the seeds, that is what is said.
-    if not again or in_steps(name, several, ordered):
+    if not again or _in_steps(name, several, ordered):
         return []
     return [
         f"{_which(again, several)} of {name} began after later ones, as where some were removed and made again{_AGAIN}"
@@ -124,14 +171,11 @@ def removed(runs: Iterable[_Planned]) -> str:
     """A sentence if commands asked for more runs of an arm, or for other seeds, than there are; else empty."""
     every = list(runs)
     seeds = {run.seed for run in every}
-    # With --until-clear only the maximum number of runs is planned.
-    planned = [run for run in every if not run.planned_effect]
-    most, found = max((run.planned_runs for run in planned), default=0), len(seeds)
+    most, found = max((run.planned_runs for run in every if not run.planned_effect), default=0), len(seeds)
     if found < most:
         left = "1 is" if found == 1 else f"{found} are"
         return f"{most} runs were asked for by one command, and {left} left"
-    firsts = ((run.environment.get(FIRST_SEED), run.planned_runs) for run in planned)
-    asked = {seed for first, count in firsts if isinstance(first, int) for seed in range(first, first + count)}
+    asked = _asked_for(every)
     gone = asked - seeds
     missing = f"{seed_ranges(gone)} {'is' if len(gone) == 1 else 'are'} missing"
     return f"seeds {seed_ranges(asked)} were asked for, and {missing}" if gone else ""

@@ -24,7 +24,15 @@ from levelbench.records.caveats import (
     read_by_few,
     versions_of,
 )
-from levelbench.records.doubts import counted_doubts, in_steps, made_again, out_of_turn, removed, seed_ranges
+from levelbench.records.doubts import (
+    FIRST_SEED,
+    counted_doubts,
+    in_steps,
+    made_again,
+    out_of_turn,
+    removed,
+    seed_ranges,
+)
 from levelbench.records.reader import Record, read_record
 from levelbench.records.schema import Specification, key_of
 from levelbench.records.selection import Selector
@@ -135,8 +143,8 @@ def removed_runs(sides: Sides) -> Iterator[Caveat]:
             )
             continue
         found = removed(run for run in every if not run.whole)
-        # Each look continues with the next seed, so its seeds have no gaps.
-        looked = sorted(run.seed for run in every if run.planned_effect)
+        # Each look continues with the next seed, so its seeds have no gaps. Older records lack the first of them.
+        looked = sorted(run.seed for run in every if run.planned_effect and FIRST_SEED not in run.environment)
         gone = set(range(looked[0], looked[-1])) - {run.seed for run in every} if looked else set()
         if gone and not found:
             found = f"--until-clear made seeds {looked[0]} to {looked[-1]}, and {seed_ranges(gone)} are missing"

@@ -331,7 +331,7 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     each_once = len(seeds) == len(runs) > 1
     if each_once and not entry.imported and max(seeds) - min(seeds) >= len(seeds):
         found = f"they are {', '.join(map(str, sorted(seeds)[:_SEEDS]))}{', ...' if len(seeds) > _SEEDS else ''}"
-        yield entry.warning("B186", "runs.seed", f"{found}: no run has one of the seeds between")
+        yield entry.warning("B186", "runs.seed", f"{found}: the entry lacks runs with seeds between")
     elif each_once and not entry.imported and min(seeds) > 0:
         yield entry.note("B186", "runs.seed", f"they begin at {min(seeds)}", "ask for the runs with the seeds before")
     before: dict[tuple[str, object], int] = {}
