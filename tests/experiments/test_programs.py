@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -307,6 +308,20 @@ def test_a_share_may_be_meant_in_per_cent():
     assert Printed(target).read("val_accuracy: 93.5 %") == (93.5, None)
 
 
+@pytest.mark.parametrize(
+    ("scale", "ends"),
+    [("-1,1", (-1, 1)), ("-1000,", (-1000, math.inf)), (" , 5", (-math.inf, 5)), ("0,inf", (0, math.inf))],
+)
+def test_a_scale_may_be_given(scale, ends):
+    assert read_target("accuracy=0.9", scale=scale).ends == ends
+
+
+@pytest.mark.parametrize("scale", ["", "1", "0,1,2", "low,high", "1,0"])
+def test_a_scale_that_is_none_is_refused(scale):
+    with pytest.raises(UsageError, match="scale"):
+        read_target("accuracy=0.9", scale=scale)
+
+
 def test_of_a_metric_whose_name_says_nothing_it_is_told_what_is_better():
     assert read_target("quality=3", "lower").direction == "lower"
 
@@ -495,6 +510,8 @@ def test_what_takes_too_long_has_spent_its_budget(run, records):
         ('print("accuracy: 0.1"); raise SystemExit(3)', "exit code 3"),
         ('print("accuracy: 0.1"); import os; os.kill(os.getpid(), 9)', "SIGKILL"),
         ('print("accuracy: 7")', "on a scale from 0 to 1"),
+        ('print("accuracy: -0.1")', "do: say its scale: --scale"),
+        ('print("accuracy: 7")', "do: if it is printed in per cent: --target accuracy=90"),
     ],
 )
 def test_a_program_that_fails_has_a_failed_run(run, records, program, found):
@@ -502,6 +519,12 @@ def test_a_program_that_fails_has_a_failed_run(run, records, program, found):
     assert code in (1, 2)
     assert found in err
     assert records()[0].status == "failed"
+
+
+def test_a_quality_that_may_be_negative_ends_nothing_when_it_is(run, records):
+    program = 'for at in (-0.4, 0.6, 0.7): print(f"r2: {at}")'
+    assert run(program, "--target", "r2=0.5", "-n", 1)[0] == 0
+    assert [each.quality["validation"] for each in records()[0].evaluations] == [-0.4, 0.6, 0.7]
 
 
 def test_a_program_that_keeps_back_what_it_prints_is_doubted(run, records):
