@@ -106,6 +106,8 @@ class HeldOut:
             shown = f"they are {found.dtype} of shape {found.shape}, for {len(self.labels)} inputs"
             raise UsageError(asked, shown, _PREDICT)
         if found.ndim == 2 and found.shape[1] > 1:
+            if unknown := int(np.isnan(found).any(axis=1).sum()):
+                raise UsageError(asked, f"{unknown} of {len(found)} rows have scores that are not a number", _PREDICT)
             first, count = found[:, 0], np.arange(len(found))
             if len(found) > 2 and (np.array_equal(first, count) or np.array_equal(first, count + 1)):
                 numbered = "their first column numbers the inputs, and so is no score"

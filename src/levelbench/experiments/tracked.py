@@ -530,6 +530,9 @@ class TrackedRun(MarkedRun):
             why = outside.failed or "it made no evaluation"
             if error is not None and not done:
                 why = fault(error, Path(self._source.name))
+                if self._outside is not None and isinstance(error, LevelbenchError):
+                    # The place is one of ours: what the program did is no line of Python.
+                    why = f"{error.asked}: {error.found}"
             self._record.append(End("failed", elapsed_ns, totals, error=why))
             self._say(f"failed: {why}")
             return
