@@ -131,9 +131,11 @@ def test_the_hardware_of_an_accelerated_run_is_its_accelerators():
         hardware_of({}, "cpu", None)
 
 
-def test_a_metric_that_only_the_rules_name_is_judged_like_any_other(put, terms, clean):
-    target = Target("mae", 0.1, "lower", 0.0, None)
-    paths = [put(seed, (0.3, 0.09, 0.08 - 0.001 * seed), target=target) for seed in range(5)]
+@pytest.mark.parametrize("low", [0.0, None])
+def test_a_metric_that_only_the_rules_name_is_judged_like_any_other(put, terms, clean, low):
+    target = Target("val_loss", 0.1, "lower", 0.0, None)
+    stated = msgspec.structs.replace(target, low=low)
+    paths = [put(seed, (0.3, 0.09, 0.08 - 0.001 * seed), target=stated) for seed in range(5)]
     digits = msgspec.structs.replace(terms.ruleset.tasks[0], target=target, inference=None)
     rules = msgspec.structs.replace(terms.ruleset, id="own-1.0", name="own", tasks=[digits])
     entry = make(records(*paths), msgspec.structs.replace(terms, ruleset=rules))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -142,6 +143,38 @@ def test_the_quality_is_the_number_after_its_name(target, line, value, epoch):
 )
 def test_other_lines_have_none(line):
     assert Printed(ACCURACY).read(line) is None
+
+
+@pytest.mark.parametrize("line", ["val_loss 0,900", "val_loss 0,35", "val_loss: 01,234", "val_loss 1,23"])
+def test_a_decimal_comma_in_free_text_is_not_read_and_missed(line):
+    printed = Printed(LOSS)
+    assert (printed.read(line), printed.missed) == (None, line)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0,90", 0.9),
+        ("0,900", 0.9),
+        ("-0,5", -0.5),
+        ("1,234", 1234),
+        ("12,345.6", 12345.6),
+        ("1,23", 1.23),
+        ("0.5,", 0.5),
+    ],
+)
+def test_a_comma_found_by_a_pattern_groups_thousands_or_is_a_decimal_comma(text, value):
+    assert Printed(LOSS, r"val_loss ([-\d.,]+)").read(f"val_loss {text}") == (value, None)
+
+
+@pytest.mark.parametrize("text", ["1,23,4", "1.234,56", "0,900,000"])
+def test_other_commas_found_by_a_pattern_are_refused(text):
+    with pytest.raises(UsageError, match="is no number"):
+        Printed(LOSS, r"val_loss ([-\d.,]+)").read(f"val_loss {text}")
+
+
+def test_minus_infinity_is_read_like_infinity():
+    assert [Printed(LOSS).read(f"val_loss {each}") for each in ("inf", "-inf")] == [(math.inf, None), (-math.inf, None)]
 
 
 @pytest.mark.parametrize(
@@ -305,6 +338,20 @@ def test_a_share_may_be_meant_in_per_cent():
     target = read_target("val_accuracy=94")
     assert (target.low, target.high) == (0, 100)
     assert Printed(target).read("val_accuracy: 93.5 %") == (93.5, None)
+
+
+@pytest.mark.parametrize(
+    ("scale", "ends"),
+    [("-1,1", (-1, 1)), ("-1000,", (-1000, math.inf)), (" , 5", (-math.inf, 5)), ("0,inf", (0, math.inf))],
+)
+def test_a_scale_may_be_given(scale, ends):
+    assert read_target("accuracy=0.9", scale=scale).ends == ends
+
+
+@pytest.mark.parametrize("scale", ["", "1", "0,1,2", "low,high", "1,0"])
+def test_a_scale_that_is_none_is_refused(scale):
+    with pytest.raises(UsageError, match="scale"):
+        read_target("accuracy=0.9", scale=scale)
 
 
 def test_of_a_metric_whose_name_says_nothing_it_is_told_what_is_better():
@@ -500,6 +547,8 @@ def test_what_takes_too_long_has_spent_its_budget(run, records):
         ('print("accuracy: 0.1"); raise SystemExit(3)', "exit code 3"),
         ('print("accuracy: 0.1"); import os; os.kill(os.getpid(), 9)', "SIGKILL"),
         ('print("accuracy: 7")', "on a scale from 0 to 1"),
+        ('print("accuracy: -0.1")', "do: say its scale: --scale"),
+        ('print("accuracy: 7")', "do: if it is printed in per cent: --target accuracy=90"),
     ],
 )
 def test_a_program_that_fails_has_a_failed_run(run, records, program, found):
@@ -507,6 +556,17 @@ def test_a_program_that_fails_has_a_failed_run(run, records, program, found):
     assert code in (1, 2)
     assert found in err
     assert records()[0].status == "failed"
+
+
+def test_the_record_says_why_the_output_of_a_program_was_refused(run, records):
+    run('print("accuracy: 7")', "--target", "accuracy=0.9", "-n", 1)
+    assert records()[0].end.error.endswith("accuracy is 7, on a scale from 0 to 1")
+
+
+def test_a_quality_that_may_be_negative_ends_nothing_when_it_is(run, records):
+    program = 'for at in (-0.4, 0.6, 0.7): print(f"r2: {at}")'
+    assert run(program, "--target", "r2=0.5", "-n", 1)[0] == 0
+    assert [each.quality["validation"] for each in records()[0].evaluations] == [-0.4, 0.6, 0.7]
 
 
 def test_a_program_that_keeps_back_what_it_prints_is_doubted(run, records):
@@ -1305,6 +1365,10 @@ def test_inputs_that_a_program_reads_before_it_is_to_have_them_are_a_doubt(
             "they are one number each, such as 0.99, and no classes",
         ),
         (
+            "scores[:3, 4] = np.nan; np.save(open(os.environ['LEVELBENCH_PREDICTIONS'], 'wb'), scores)",
+            "3 of 359 rows have scores that are not a number",
+        ),
+        (
             "np.savetxt(os.environ['LEVELBENCH_PREDICTIONS'], np.full(len(scores), np.nan))",
             "they are one number each, such as nan, and no classes",
         ),
@@ -1466,6 +1530,7 @@ def test_rows_of_a_csv_file_are_read_by_the_names_of_its_first(run, records):
         ("epoch\ttrain_loss\tval_loss\n0\t\t9.5\n", "epoch: 0, val_loss: 9.5"),
         ("epoch val_loss\n0   9.5\n", "epoch: 0, val_loss: 9.5"),
         ("# epoch, val_loss\n0, 9.5\n", "epoch: 0, val_loss: 9.5"),
+        ('epoch,step,val_loss\n0,"1,234","0,900"\n', "epoch: 0, step: 1234, val_loss: 0.900"),
         ('"epoch","note, or none","val_loss"\n"0","a; b","9.5"\n', "epoch: 0, note, or none: a; b, val_loss: 9.5"),
         ("val loss\n9.5\n", "val loss: 9.5"),
     ],

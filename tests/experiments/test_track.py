@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import math
 import os
 import signal
 import subprocess
@@ -334,14 +335,27 @@ def test_other_metrics_and_the_test_quality_are_kept_beside_the_targets(track, r
 
 
 @pytest.mark.parametrize(
-    ("metric", "value", "direction", "high"),
-    [("accuracy", 0.9, "higher", 1.0), ("val_loss", 3.28, "lower", None), ("bleu", 25.0, "higher", None)],
+    ("metric", "value", "direction", "low", "high"),
+    [
+        ("accuracy", 0.9, "higher", 0.0, 1.0),
+        ("val_loss", -2.0, "lower", None, None),
+        ("bleu", 25.0, "higher", 0.0, None),
+        ("r2", -0.3, "higher", None, 1.0),
+    ],
 )
-def test_direction_and_scale_follow_from_the_metrics_name(track, record, metric, value, direction, high):
+def test_direction_and_scale_follow_from_the_metrics_name(track, record, metric, value, direction, low, high):
     with track(target={metric: value}) as run:
         run.evaluate(value)
     target = record().header.specification.target
-    assert (target.metric, target.threshold, target.direction, target.high) == (metric, value, direction, high)
+    assert (target.metric, target.threshold, target.direction) == (metric, value, direction)
+    assert (target.low, target.high) == (low, high)
+    assert summarise(record()).contradictions == []
+
+
+@pytest.mark.parametrize("scale", [(1, 0), (0, 0), (0,), "0,1", ("a", "b"), 1, (math.nan, 1)])
+def test_a_scale_that_is_none_is_refused(track, scale):
+    with pytest.raises(UsageError, match="its scale is"):
+        track(scale=scale)
 
 
 def test_direction_and_scale_can_be_given(track, record):

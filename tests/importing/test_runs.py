@@ -336,19 +336,25 @@ def test_evaluations_that_may_have_been_logged_together_are_a_doubt(imported, lo
     assert doubt.startswith("its values were logged")
 
 
-@pytest.mark.parametrize("value", [1.5, 95.0, math.inf])
-def test_a_quality_above_the_scale_is_refused(imported, value):
+@pytest.mark.parametrize(
+    ("value", "do"),
+    [
+        *((each, "give the target in per cent: --target accuracy=90") for each in (1.5, 95.0)),
+        *((each, "say its scale: --scale LOWEST,HIGHEST") for each in (-0.5, 250.0, math.inf)),
+    ],
+)
+def test_a_quality_off_the_scale_is_refused(imported, value, do):
     given = points(4)
     with pytest.raises(UsageError) as refused:
         imported(run_of(given[0]._replace(value=math.nan), *given[1:3], given[3]._replace(value=value)))
-    assert "the scale of the target ends at 1" in refused.value.found
-    assert refused.value.do == "give the target in per cent: --target accuracy=90"
+    assert "the scale of the target goes from 0 to 1" in refused.value.found
+    assert refused.value.do == do
 
 
 def test_a_metric_without_an_end_of_its_scale_may_have_any_value(tmp_path):
     logged = [each._replace(value=value) for each, value in zip(points(3), [-20.0, 30.0, 300.0], strict=True)]
     given = {"metric": "val/acc", "task": "mine", "recipe": "r"}
-    path, _ = import_run(run_of(*logged), Target("reward", 200.0, "higher", 0.0, None), tmp_path, **given)
+    path, _ = import_run(run_of(*logged), Target("reward", 200.0, "higher", None, None), tmp_path, **given)
     assert [each.quality["validation"] for each in read_record(path).evaluations] == [-20.0, 30.0, 300.0]
 
 

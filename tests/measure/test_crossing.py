@@ -77,6 +77,11 @@ def test_nan_never_reaches(rule):
     assert find_crossing([math.nan] * 3, 0.5, rule=rule, direction="lower") is None
 
 
+@pytest.mark.parametrize(("quality", "direction"), [(math.inf, "higher"), (-math.inf, "lower")])
+def test_infinity_never_reaches(quality, direction):
+    assert find_crossing([quality] * 3, 0.5, direction=direction) is None
+
+
 def test_nan_breaks_a_streak():
     assert find_crossing([0.95, math.nan, 0.95], 0.94) is None
     assert find_crossing([0.95, math.nan, 0.95], 0.94, rule="sustained").index == 2

@@ -12,6 +12,7 @@ from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import load_framework
+from levelbench.training.augmentation import Flip
 from levelbench.training.optimizers import SGD
 from levelbench.training.probes.bench import Bench
 from levelbench.training.probes.recipe_parts import fits
@@ -271,6 +272,15 @@ def test_bfloat16_and_channels_last_give_the_loss_of_float32_up_to_rounding(torc
         assert float(found) == pytest.approx(float(exact), rel=0.02)
 
 
+def test_a_loss_may_be_a_module_without_a_length_or_of_length_0(module, torch):
+    class Terms(torch.nn.ModuleList):
+        def forward(self, scores, labels):
+            return torch.nn.functional.cross_entropy(scores, labels)
+
+    for loss in (Terms(), torch.compile(torch.nn.CrossEntropyLoss(), backend="eager")):
+        assert recipe(module, loss=loss).trained_network().model(0).loss is loss
+
+
 def test_an_existing_module_is_refused(module):
     with pytest.raises(DefinitionError, match=r"already initialised.*network=lambda: Sequential"):
         recipe(module())
@@ -299,11 +309,24 @@ def test_a_loss_that_is_no_function_is_refused(loss):
         ({"schedule": Polynomial}, r"a recipe's schedule.*it is Polynomial"),
         ({"schedule": lambda progress: 1.0}, r"a recipe's schedule.*it is of type function.*derive from Schedule"),
         ({"augment": (abs,)}, r"a recipe's augment.*it is of type builtin"),
+        ({"augment": None}, r"a recipe's augment.*it is of type NoneType.*\(\) is none"),
+        ({"mix": Flip()}, r"a recipe's mix.*it is of type Flip"),
     ],
 )
 def test_a_part_of_another_kind_is_refused_in_words(part, found):
     with pytest.raises(DefinitionError, match=found):
         recipe(lambda: None, **part)
+
+
+@pytest.mark.parametrize("augment", [Flip(), [Flip()], (Flip(),)])
+def test_one_augmentation_or_a_list_is_taken_as_a_tuple(augment):
+    assert recipe(lambda: None, augment=augment).augment == (Flip(),)
+
+
+@pytest.mark.parametrize("part", [{"epochs": "5"}, {"epochs": 2.5}, {"accumulate": None}, {"workers": True}])
+def test_a_number_that_is_not_whole_is_refused_in_words(part):
+    with pytest.raises(DefinitionError, match=rf"a recipe's {next(iter(part))}.*[Gg]ive a whole number"):
+        Recipe(**{"network": lambda: None, "sampler": Shuffled(8), "optimizer": SGD(0.1), "epochs": 2, **part})
 
 
 def test_a_sampler_of_another_kind_is_refused_in_words():

@@ -330,7 +330,7 @@ def test_a_reconstruction_from_a_larger_code_or_past_it_is_refused():
 def test_lower_is_better_from_zero_without_an_end(quality):
     target = quality(target=120.0).as_target()
     assert (target.direction, target.low, target.high, quality.high) == ("lower", 0.0, None, math.inf)
-    with pytest.raises(UsageError, match="scale goes from 0 to inf"):
+    with pytest.raises(UsageError, match="scale goes from 0 to infinity"):
         quality(target=1.0).as_target(-0.1)
 
 

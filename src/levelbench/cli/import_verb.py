@@ -25,6 +25,11 @@ __all__ = ["command"]
     help="Which direction is better, if the metric's name does not say.",
 )
 @click.option(
+    "--scale",
+    metavar="LOWEST,HIGHEST",
+    help="Values that the metric may have, if its name does not say: 0,100; -1000, has no highest.",
+)
+@click.option(
     "--crossing",
     type=click.Choice(["confirmed", "final", "first", "sustained"]),
     default="confirmed",
@@ -72,7 +77,7 @@ def _runs(places: Sequence[Path], store: Path, as_json: bool, given: dict[str, A
 
     if given["target"] is None:
         raise UsageError("importing runs", "the quality to reach is not stated", "--target accuracy=0.94")
-    target = read_target(given["target"], given["direction"])
+    target = read_target(given["target"], given["direction"], given["scale"])
     logged, damaged = [], []
     for place in places:
         try:

@@ -68,6 +68,11 @@ class _Quoted(shared.Grouped):
     help="Which direction of the metric is better, if its name does not say.",
 )
 @click.option(
+    "--scale",
+    metavar="LOWEST,HIGHEST",
+    help="Values that the metric may have, if its name does not say: 0,100; -1000, has no highest.",
+)
+@click.option(
     "--progress",
     help="Regular expression for the lines with the metric; its first group is the quality.  [default: the name]",
 )
@@ -212,7 +217,7 @@ def _checked(given: dict[str, Any]) -> frozenset[str]:
             f"-n {given['processes']}", found, "give a number of 1 or more; three processes give a verdict"
         )
     shared.check_writable(given["csv_path"], given["markdown_path"])
-    for name in ("progress", "progress_file", "task", "held_out", "direction"):
+    for name in ("progress", "progress_file", "task", "held_out", "direction", "scale"):
         if given[name] is not None and given["target"] is None:
             raise UsageError(
                 f"--{name.replace('_', '-')} without --target",
@@ -251,7 +256,7 @@ def _to_target(
                 "it is only for commands without a target",
                 "leave out one of them",
             )
-    target = read_target(given["target"], given["direction"])
+    target = read_target(given["target"], given["direction"], given["scale"])
     task = path_part(given["task"] or program_name(commands[0]))
     timeout_s = commands[0].specification.timeout_s
     held_out, crossing = None, given["crossing"] or "confirmed"

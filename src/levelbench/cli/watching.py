@@ -356,7 +356,7 @@ class LiveWatcher(Watcher[Record]):
             prepared_s = first.phases_ns.get("prepare", 0) * 1e-9
             pace_s = (trained_s - began_s - prepared_s) / epoch if epoch else 0.0
         target = specification.target
-        best = target.high if target.direction == "higher" else target.low
+        best = target.best
         # A program, which is in phase "other", need not have a test.
         evaluation_s = 0.0
         if self._phase != "other":

@@ -245,7 +245,10 @@ def target_of(rules: Ruleset, task: str, stated: Target) -> Target:
         do = "choose another --ruleset, or write rules for it in DIR/rulesets (docs/reference/rulesets.md)"
         raise UsageError(f"an entry of {task} under {rules.id}", f"it has {known}", do)
     target = found.target
-    if msgspec.structs.replace(stated, threshold=target.threshold) != target:
+    # An end of the scale that one of them does not know is no difference; the qualities have to be on the rules' scale.
+    ends = [pair for pair in ((stated.low, target.low), (stated.high, target.high)) if None not in pair]
+    named = [(each.metric, each.split, each.direction) for each in (stated, target)]
+    if named[0] != named[1] or any(one != other for one, other in ends):
         had = f"the runs measured {stated.metric} on the {stated.split} split"
         wanted = f"{rules.id} wants {target.metric} on the {target.split} split"
         do = "choose a --ruleset that measures the same; levelbench-1.0 has levelbench's own tasks"

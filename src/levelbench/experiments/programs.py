@@ -38,7 +38,7 @@ from levelbench.measure.meters.resources import children_cpu_s
 from levelbench.records import Record, Specification, read_record
 from levelbench.records.doubts import FIRST_SEED
 from levelbench.records.replicates import uncounted_first
-from levelbench.records.schema import Source, Target, instant_s, is_share, redact, source_of_text
+from levelbench.records.schema import Source, Target, instant_s, redact, scale_of, source_of_text
 from levelbench.records.selection import Selector
 from levelbench.records.store import Store
 from levelbench.records.summary import refuse_contradictory
@@ -107,6 +107,8 @@ class HeldOut:
             shown = f"they are {found.dtype} of shape {found.shape}, for {len(self.labels)} inputs"
             raise UsageError(asked, shown, _PREDICT)
         if found.ndim == 2 and found.shape[1] > 1:
+            if unknown := int(np.isnan(found).any(axis=1).sum()):
+                raise UsageError(asked, f"{unknown} of {len(found)} rows have scores that are not a number", _PREDICT)
             first, count = found[:, 0], np.arange(len(found))
             if len(found) > 2 and (np.array_equal(first, count) or np.array_equal(first, count + 1)):
                 numbered = "their first column numbers the inputs, and so is no score"
@@ -219,8 +221,8 @@ def _source_of(command: Command) -> Source:
     return source_of_text(Path(words[0]).name, command.specification.command)
 
 
-def read_target(text: str, direction: Literal["higher", "lower"] | None = None) -> Target:
-    """``accuracy=0.94`` as a target; ``UsageError`` where it is not ``METRIC=VALUE``."""
+def read_target(text: str, direction: Literal["higher", "lower"] | None = None, scale: str | None = None) -> Target:
+    """``accuracy=0.94`` as a target, on a ``scale`` such as ``0,100``; ``UsageError`` if it is not ``METRIC=VALUE``."""
     metric, equals, value = text.partition("=")
     try:
         number = float(value)
@@ -228,8 +230,18 @@ def read_target(text: str, direction: Literal["higher", "lower"] | None = None) 
         number, equals = 0.0, ""
     if not metric.strip() or not equals:
         raise UsageError(f"--target {text}", "it is not METRIC=VALUE", "write it as in --target accuracy=0.94")
-    per_cent = (0.0, 100.0) if is_share(metric) and 1.0 < number <= 100.0 else None
-    return target_of(f"--target {text}", {metric.strip(): number}, direction, per_cent)
+    metric = metric.strip()
+    low, high = scale_of(metric)
+    ends = (low, 100.0) if high == 1.0 < number <= 100.0 else (low, high)
+    if scale is not None:
+        try:
+            # An end that is left out is none: -100, has no highest value.
+            low, high = (float(each) if each.strip() else None for each in scale.split(","))
+        except ValueError:
+            do = "give the lowest and the highest value, or leave out one: --scale 0,100 or --scale -1000,"
+            raise UsageError(f"--scale {scale}", "it is not LOWEST,HIGHEST", do) from None
+        ends = low, high
+    return target_of(f"--target {text}", {metric: number}, direction, ends)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ from levelbench.records.schema import Target
 
 __all__ = ["Printed", "ProgressFile"]
 
-_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|inf"
+_THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?"
+
+_NUMBER = rf"[-+]?(?:{_THOUSANDS}|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|[-+]?inf"
 
 _SEPARATOR = re.compile(r"[\s_/-]")
 
@@ -249,7 +251,7 @@ class Printed:
         self._remember(line, match)
         groups = match.groupdict()
         try:
-            value = float((groups["quality"] if "quality" in groups else match[1]).replace(",", ""))
+            value = self._number(groups["quality"] if "quality" in groups else match[1])
         except (AttributeError, ValueError):
             return None
         if groups.get("percent") and self._target.high in (None, 1) and self._target.threshold <= 1:
@@ -315,8 +317,17 @@ class Printed:
             text = groups.get(name)
             if text is None and (told := pattern.search(line)) is not None:
                 text = told[1]
-            marks.append(None if text is None else float(text))
+            marks.append(None if text is None else self._number(text))
         return marks[0], marks[1]
+
+    def _number(self, text: str) -> float:
+        """The number; ``UsageError`` for one with commas of which nobody can tell what they separate."""
+        # That of the sentence, which an expression such as [0-9.,]+ takes along.
+        plain = _without_commas(text.strip().rstrip(","))
+        if "," in plain:
+            do = "write it without commas, or let the expression find a number"
+            raise UsageError(f"the {self._target.metric} that a program prints", f"{text!r} is no number", do)
+        return float(plain)
 
     def _of_mllog(self, line: str) -> tuple[float, float | None, float | None] | None:
         try:
@@ -459,8 +470,7 @@ def _row(asked: str, heading: str, line: str) -> str:
     if len(_cells(heading, separator)) == 1 < len(_cells(heading, " ")) == len(_cells(line, " ")):
         separator = " "
     names, cells = _cells(heading, separator), _cells(line, separator)
-    if separator != ",":
-        cells = [_DECIMAL_COMMA.sub(r"\1.\2", each) for each in cells]
+    cells = [_without_commas(each) if separator == "," else _DECIMAL_COMMA.sub(r"\1.\2", each) for each in cells]
     while len(cells) > len(names) and not cells[-1]:
         cells.pop()
     if len(cells) > len(names) or (len(names) == 1 and not _VALUE.fullmatch(cells[0])):
@@ -477,7 +487,14 @@ def _cells(line: str, separator: str) -> list[str]:
     return [each.strip() for each in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [""])]
 
 
-_DECIMAL_COMMA = re.compile(r"^([-+]?\d+),(\d+(?:[eE][-+]?\d+)?)$")
+def _without_commas(number: str) -> str:
+    """Commas between thousands are left out, as in 1,234, and another single one is a decimal comma, as in 0,900."""
+    if re.fullmatch(rf"[-+]?{_THOUSANDS}(?:[eE][-+]?\d+)?", number):
+        return number.replace(",", "")
+    return _DECIMAL_COMMA.sub(r"\1.\2", number)
+
+
+_DECIMAL_COMMA = re.compile(r"^([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)$")
 
 _VALUE = re.compile(rf"(?:{_NUMBER})?(?:\s*%)?", re.IGNORECASE)
 

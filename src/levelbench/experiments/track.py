@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Literal
+from typing import Any, Literal, cast
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments.marking import place_of_rank
@@ -32,8 +32,8 @@ from levelbench.records.schema import (
     Source,
     Target,
     better_of,
-    is_share,
     key_of,
+    scale_of,
     source_of_text,
 )
 from levelbench.records.selection import OWN_NAMES
@@ -62,7 +62,7 @@ def track(
     recipe: str | None = None,
     seed: int | None = None,
     direction: Literal["higher", "lower"] | None = None,
-    scale: tuple[float, float | None] | None = None,
+    scale: tuple[float | None, float | None] | None = None,
     crossing: Literal["confirmed", "final", "first", "sustained"] = "confirmed",
     budget_s: float | None = None,
     framework: str | None = None,
@@ -73,13 +73,14 @@ def track(
     """Measure the training loop in the block that this opens, and leave a record of it in the store.
 
     ``target`` is one metric with the value to reach, such as ``{"accuracy": 0.94}``; other metrics may be reported
-    beside it. ``direction`` and ``scale`` (lowest and highest value; ``None``: no highest) follow from the metric's
-    name where it says what is better, as ``val_loss`` and ``accuracy`` do. ``settings`` are what the runs that are
-    compared differ in (``lr=0.1``); ``recipe`` is the name of the program, and that of its file where it is not given.
-    ``seed`` tells repetitions apart and is the next one without a run of this program; seed the program with
-    ``run.seed``. A setting of that name is the seed, and a setting ``device`` that names one is the device (else
-    "cpu"). Paths and lists of plain values are recorded as text, and settings that are ``None`` are not. The loop ends
-    when the target is reached by the rule ``crossing`` or after ``budget_s`` seconds.
+    beside it. ``direction`` follows from the metric's name where it says what is better, as ``val_loss`` and
+    ``accuracy`` do, and ``scale`` (lowest and highest value; ``None``: no such limit) where it is known, as for
+    shares. ``settings`` are what the runs that are compared differ in (``lr=0.1``); ``recipe`` is the name of the
+    program, and that of its file where it is not given. ``seed`` tells repetitions apart and is the next one without
+    a run of this program; seed the program with ``run.seed``. A setting of that name is the seed, and a setting
+    ``device`` that names one is the device (else "cpu"). Paths and lists of plain values are recorded as text, and
+    settings that are ``None`` are not. The loop ends when the target is reached by the rule ``crossing`` or after
+    ``budget_s`` seconds.
 
         with levelbench.track("my-model", target={"accuracy": 0.94}, settings={"lr": 0.1}) as run:
             for epoch in run.epochs(30):
@@ -216,7 +217,7 @@ def target_of(
     asked: str,
     given: Mapping[str, float],
     direction: Literal["higher", "lower"] | None,
-    scale: tuple[float, float | None] | None,
+    scale: tuple[float | None, float | None] | None,
 ) -> Target:
     """The target that ``{metric: value}`` is; what is not given follows from the metric's name, or ``UsageError``."""
     if not isinstance(given, Mapping) or len(given) != 1:
@@ -230,7 +231,18 @@ def target_of(
         do = "say it: direction='lower' or 'higher' (--direction)"
         raise UsageError(asked, f"whether a higher or a lower {metric} is better does not follow from its name", do)
     sign_of(way)
-    low, high = scale if scale is not None else (0.0, 1.0 if is_share(str(metric)) else None)
-    target = Target(str(metric), float(threshold), way, float(low), None if high is None else float(high))
-    target.require_on_scale()
+    low, high = _scale_given(asked, scale) if scale is not None else scale_of(str(metric))
+    target = Target(str(metric), float(threshold), way, low, high)
+    target.require_on_scale(", or say the scale: scale=(lowest, highest) (--scale)")
     return target
+
+
+def _scale_given(asked: str, scale: object) -> tuple[float | None, float | None]:
+    try:
+        low, high = (None if each is None or abs(each) == math.inf else float(each) for each in cast(Any, scale))
+        if (-math.inf if low is None else low) < (math.inf if high is None else high):
+            return low, high
+    except (TypeError, ValueError):
+        pass
+    do = "give the lowest and the highest value, None where there is none: scale=(0, 100) (--scale 0,100)"
+    raise UsageError(asked, f"its scale is {scale!r}"[:200], do)

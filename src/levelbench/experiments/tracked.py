@@ -449,13 +449,14 @@ class TrackedRun(MarkedRun):
             plain[target.metric] = target.read(plain[target.metric])
         except (TypeError, ValueError, OverflowError) as error:
             raise UsageError(asked, f"a quality is no number: {values!r}"[:200], "return a number") from error
-        value, high = plain.pop(target.metric), math.inf if target.high is None else target.high
-        if not (math.isnan(value) or target.low <= value <= high):
-            found = f"{target.metric} is {value:g}, on a scale from {target.low:g} to {high:g}"
+        value, (low, high) = plain.pop(target.metric), target.ends
+        if not (math.isnan(value) or low <= value <= high):
             do = "report it on that scale, or give track(..., scale=(lowest, highest))"
             if self._outside is not None:
-                do = "give the target in per cent, as in --target accuracy=94, where the program prints per cent"
-            raise UsageError(asked, found, do)
+                do = "say its scale: --scale LOWEST,HIGHEST"
+                if target.is_per_cent(value):
+                    do = f"if it is printed in per cent: --target {target.metric}={100 * target.threshold:g}; else {do}"
+            raise UsageError(asked, f"{target.metric} is {value:g}, on a scale {target.scale}", do)
         return value, {split: value, **{f"{split}.{name}": each for name, each in plain.items()}}
 
     def listen(self, path: Path) -> dict[str, str]:
@@ -529,6 +530,9 @@ class TrackedRun(MarkedRun):
             why = outside.failed or "it made no evaluation"
             if error is not None and not done:
                 why = fault(error, Path(self._source.name))
+                if self._outside is not None and isinstance(error, LevelbenchError):
+                    # The place is one of ours: what the program did is no line of Python.
+                    why = f"{error.asked}: {error.found}"
             self._record.append(End("failed", elapsed_ns, totals, error=why))
             self._say(f"failed: {why}")
             return

@@ -240,11 +240,14 @@ def _points(run: RunLog, target: Target, metric: str) -> list[Point]:
         span_s = points[-1].at_s - points[0].at_s
         found = f"its {len(points)} values of {metric} were logged within {span_s:.2g} s, as by a loop after training"
         raise UsageError(asked, f"{found}: their times are not those of the evaluations", again)
-    above = [each.value for each in points if target.high is not None and each.value > target.high]
-    if above:
-        found = f"{metric} is {above[0]:g}, and the scale of the target ends at {target.high:g}"
-        do = f"give the target in per cent: --target {target.metric}={100 * target.threshold:g}"
-        raise UsageError(asked, found, do if target.high == 1 else "give a target on the scale of the log")
+    low, high = target.ends
+    outside = [each.value for each in points if each.value < low or each.value > high]
+    if outside:
+        found = f"{metric} is {outside[0]:g}, and the scale of the target goes {target.scale}"
+        do = "say its scale: --scale LOWEST,HIGHEST"
+        if target.is_per_cent(max(outside)):
+            do = f"give the target in per cent: --target {target.metric}={100 * target.threshold:g}"
+        raise UsageError(asked, found, do)
     return points
 
 

@@ -92,8 +92,8 @@ def find_crossing(
 ) -> Crossing | None:
     """Where ``qualities`` (one an evaluation, in order) reach ``threshold``, or ``None`` if they never do.
 
-    The boundary counts as reached, NaN never does. ``x`` (seconds, steps, epochs) has one value an evaluation and must
-    not decrease; ``streak`` is the number of evaluations in a row that ``confirmed`` requires.
+    The boundary counts as reached, NaN and infinity never. ``x`` (seconds, steps, epochs) has one value an evaluation
+    and must not decrease; ``streak`` is the number of evaluations in a row that ``confirmed`` requires.
 
     Raises ``UnknownNameError`` for an unknown rule or direction, and ``UsageError`` for an ``x`` of the wrong length, a
     threshold that is NaN or a streak below one.
@@ -102,7 +102,7 @@ def find_crossing(
         raise UnknownNameError("crossing rule", rule, RULES)
     sign = sign_of(direction)
     _check(qualities, threshold, x, streak)
-    found = _RULES[rule][0]([sign * quality >= sign * threshold for quality in qualities], streak)
+    found = _RULES[rule][0]([sign * threshold <= sign * quality < math.inf for quality in qualities], streak)
     if found is None:
         return None
     index, first_index = found

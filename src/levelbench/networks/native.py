@@ -124,6 +124,11 @@ class NativeNetwork:
     smoothing: float = 0.0
 
     @property
+    def has_loss(self) -> bool:
+        """Whether it has a loss of its own, whose truth says nothing: a module may have no or a zero length."""
+        return self.loss is not None
+
+    @property
     def name(self) -> str:
         """The name used in messages."""
         inner = getattr(self.build, "func", self.build)
@@ -163,7 +168,7 @@ class NativeNetwork:
             model,
             parameters=parameters,
             state=state,
-            loss=self.loss or "cross-entropy",
+            loss="cross-entropy" if self.loss is None else self.loss,
             smoothing=self.smoothing,
         )
 

@@ -80,6 +80,11 @@ class Network:
         own = {each.name for each in self.parameters} | {each.name for each in self.model.graph.initializer}
         return tuple(value_of(each) for each in self.model.graph.input if each.name not in own)
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether one of its outputs is a loss."""
+        return bool(self.loss)
+
     @cached_property
     def outputs(self) -> tuple[Value, ...]:
         """All outputs of the graph except the loss."""

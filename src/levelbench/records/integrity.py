@@ -266,8 +266,7 @@ def _qualities(record: Record) -> Iterator[str]:
         for name, value in each.quality.items():
             split, _, metric = name.partition(".")
             if not metric and not _on_scale(value, target):
-                high = "infinity" if target.high is None else f"{target.high:g}"
-                yield f"{_place(each)} {name} is {value:.6g}, on a scale from {target.low:g} to {high}"
+                yield f"{_place(each)} {name} is {value:.6g}, on a scale {target.scale}"
                 return
             if re.fullmatch(r"top\d+", metric or target.metric) and not _is_share(value, sizes.get(split)):
                 yield (
@@ -279,8 +278,8 @@ def _qualities(record: Record) -> Iterator[str]:
 
 def _on_scale(value: float, target: Target) -> bool:
     """Whether a metric can have this value; rounding may move it slightly off its scale."""
-    low, high = target.low, math.inf if target.high is None else target.high
-    rounding = 1e-5 * (high - low) if high < math.inf else 0.0
+    low, high = target.ends
+    rounding = 1e-5 * (high - low) if high - low < math.inf else 0.0
     return math.isnan(value) or low - rounding <= value <= high + rounding
 
 

@@ -58,15 +58,40 @@ def instant_s(text: Any) -> float | None:
 class Target(Struct, frozen=True, forbid_unknown_fields=True):
     """The quality to reach: ``metric`` on ``split`` at ``threshold`` or better, on a scale from ``low`` to ``high``.
 
-    ``high`` is ``None`` for a metric without an upper limit, such as a perplexity: JSON has no infinity.
+    ``high`` is ``None`` for a metric without an upper limit, such as a perplexity, and ``low`` for one without a lower
+    limit, such as a reward: JSON has no infinity.
     """
 
     metric: str
     threshold: float
     direction: Literal["higher", "lower"] = "higher"
-    low: float = 0.0
+    low: float | None = 0.0
     high: float | None = 1.0
     split: str = "validation"
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest value of the scale, which may be infinite."""
+        return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+
+    @property
+    def scale(self) -> str:
+        """The scale in words: ``from 0 to infinity``."""
+        return "from {:g} to {:g}".format(*self.ends).replace("inf", "infinity")
+
+    @property
+    def best(self) -> float | None:
+        """The best value, for estimates and figures; ``None`` if there is none.
+
+        A metric without a lower limit whose target is positive, such as most losses, hardly falls below 0.
+        """
+        if self.direction == "higher":
+            return self.high
+        return 0.0 if self.low is None and self.threshold > 0 else self.low
+
+    def is_per_cent(self, value: float) -> bool:
+        """Whether a value off the scale is probably in per cent, where the scale is not."""
+        return self.high == 1 and 1 < value <= 100
 
     def name(self, scored_by: str | None) -> str:
         """What the quality is called: ``validation accuracy``; the metric alone if a program reported it.
@@ -86,16 +111,15 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
             one = False
         return self.threshold if one else value
 
-    def require_on_scale(self) -> None:
-        """Raise ``UsageError`` if the threshold is not on the scale."""
-        high = math.inf if self.high is None else self.high
-        if not self.low <= self.threshold <= high:
-            meant = self.threshold / 100
-            percent = f" (did you mean {meant:g}?)" if high == 1 and 1 < self.threshold <= 100 else ""
+    def require_on_scale(self, otherwise: str = "") -> None:
+        """Raise ``UsageError`` if the threshold is not on the scale; ``otherwise`` is another way out."""
+        low, high = self.ends
+        if not low <= self.threshold <= high:
+            percent = f" (did you mean {self.threshold / 100:g}?)" if self.is_per_cent(self.threshold) else ""
             raise UsageError(
                 f"target {self.threshold:g} for {self.metric}",
-                f"its scale goes from {self.low:g} to {high:g}{percent}",
-                "give a target on that scale",
+                f"its scale goes {self.scale}{percent}",
+                f"give a target on that scale{otherwise}",
             )
 
 
@@ -104,11 +128,16 @@ _LOWER = re.compile(
     "[a-z]*(loss|error|entropy)|err|perplexity|ppl|nll|bits|bp[bcd]|[wct]er|eer|ece|s?map?e|r?ms(l)?e|msle|[fk]id|brier|"
     "xent|b?ce|deviance|kl|divergence|distance|regret|cost|residual|f[pn]r"
 )
-_SHARE = re.compile("[a-z]*acc(uracy)?|top|f1|auc|auroc|auprc|m?ap|m?iou|dice|jaccard|precision|recall|r2|t[pn]r|hr|em")
+_SHARE = re.compile("[a-z]*acc(uracy)?|top|f1|auc|auroc|auprc|m?ap|m?iou|dice|jaccard|precision|recall|t[pn]r|hr|em")
 _HIGHER = re.compile(
     "bleu|rouge|meteor|chrf|cider|rewards?|returns?|psnr|ssim|kappa|mcc|ndcg|mrr|hits|spearman|pearson|"
-    "corr(elation)?|success|win|exact|sensitivity|specificity|likelihood|elbo"
+    "corr(elation)?|success|win|exact|sensitivity|specificity|likelihood|elbo|r2"
 )
+_NOT_NEGATIVE = re.compile(
+    "[a-z]*error|err|perplexity|ppl|bits|bp[bcd]|[wct]er|eer|ece|s?map?e|r?ms(l)?e|msle|fid|brier|f[pn]r|distance|"
+    "bleu|rouge|meteor|chrf|cider|ndcg|mrr|hits|success|win|exact|sensitivity|specificity"
+)
+_SIGNED = re.compile("log|delta|diff(erence)?|change|gain|improvement")
 
 
 def better_of(metric: str) -> Literal["higher", "lower"] | None:
@@ -121,9 +150,19 @@ def better_of(metric: str) -> Literal["higher", "lower"] | None:
     return "higher" if any(_SHARE.fullmatch(each) or _HIGHER.fullmatch(each) for each in words) else None
 
 
-def is_share(metric: str) -> bool:
-    """Whether a metric's name says that it is a share from 0 to 1, and higher is better."""
-    return better_of(metric) == "higher" and any(_SHARE.fullmatch(each) for each in _words(metric))
+def scale_of(metric: str) -> tuple[float | None, float | None]:
+    """The lowest and the highest value of a metric, by the words of its name; ``None`` for an end that is unknown.
+
+    >>> scale_of("val_accuracy"), scale_of("wer"), scale_of("r2"), scale_of("val_loss")
+    ((0.0, 1.0), (0.0, None), (None, 1.0), (None, None))
+    """
+    words, better = _words(metric), better_of(metric)
+    if better == "higher" and any(map(_SHARE.fullmatch, words)):
+        return 0.0, 1.0
+    if better == "higher" and "r2" in words:
+        return None, 1.0
+    known = better is not None and any(map(_NOT_NEGATIVE.fullmatch, words)) and not any(map(_SIGNED.fullmatch, words))
+    return 0.0 if known else None, None
 
 
 def _words(metric: str) -> set[str]:

@@ -450,7 +450,8 @@ def y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
     values = [value for each in curves for run in each.runs for value in run.quality] or [target.threshold]
     finals = [run.quality[-1] for each in curves for run in each.runs] or [target.threshold]
     if target.direction == "lower":
-        room = 6 * max(abs(target.threshold - target.low), 1e-12)
+        best = min([*values, target.threshold]) if target.best is None else target.best
+        room = 6 * max(abs(target.threshold - best), 1e-12)
         top = min(max(values), max(target.threshold + room, *finals))
         return min(*values, target.threshold) - 0.05 * room / 6, top
     highest = max([*values, target.threshold]) if target.high is None else target.high

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Integral
 from typing import Any, overload
 
 from numpy.typing import NDArray
@@ -38,7 +39,8 @@ _SCHEDULE = (
     "give one of levelbench.training.schedules, such as Cosine(), or derive from Schedule: its factor(progress) is what"
     " the optimizer's rate is multiplied by; schedulers of a framework's own are not used"
 )
-_AUGMENT = "give a tuple of levelbench.training.augmentation's, or derive from Augmentation"
+_AUGMENT = "give a tuple of levelbench.training.augmentation's, or derive from Augmentation; () is none"
+_MIX = "give one of levelbench.training.augmentation's, such as Mixup(), or derive from Mixing"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,9 @@ class Recipe:
     def __post_init__(self) -> None:
         self._wrap_native_parts()
         self._refuse_foreign_parts()
+        for name in ("epochs", "accumulate", "workers"):
+            if isinstance(value := getattr(self, name), bool) or not isinstance(value, Integral):
+                raise DefinitionError(f"a recipe's {name}", f"it is {value!r}"[:200], "give a whole number")
         for fault, found, do in (
             (self.epochs < 1, f"epochs={self.epochs} trains nothing", "choose epochs >= 1"),
             (self.accumulate < 1, f"accumulate={self.accumulate}", "choose accumulate >= 1"),
@@ -84,13 +89,13 @@ class Recipe:
         ):
             if fault:
                 raise DefinitionError(f"a recipe for {self.network.name}", found, do)
-        if self.network.loss and self.accumulate > 1:
+        if self.network.has_loss and self.accumulate > 1:
             raise DefinitionError(
                 f"a recipe for {self.network.name} with accumulate={self.accumulate}",
                 "its network has its own loss, which may not be a mean over examples, as accumulation requires",
                 "train on larger batches, or use only the network's outputs with the recipe's cross-entropy",
             )
-        if self.network.loss and (self.label_smoothing or self.mix):
+        if self.network.has_loss and (self.label_smoothing or self.mix is not None):
             raise DefinitionError(
                 f"a recipe for {self.network.name}",
                 "its network has its own loss, and label_smoothing and mix need the recipe's",
@@ -130,10 +135,14 @@ class Recipe:
         object.__setattr__(self, "optimizer", optimizer)
 
     def _refuse_foreign_parts(self) -> None:
+        augment: Any = self.augment
+        # The dataclass is frozen.
+        object.__setattr__(self, "augment", tuple(augment) if isinstance(augment, list | tuple) else (augment,))
         for name, part, kind, do in (
             ("sampler", self.sampler, Sampler, "give one of levelbench.training.samplers, such as Shuffled(64)"),
             ("schedule", self.schedule, Schedule, _SCHEDULE),
             *(("augment", each, Augmentation, _AUGMENT) for each in self.augment),
+            ("mix", self.mix, Mixing | None, _MIX),
         ):
             if not isinstance(part, kind):
                 found = f"it is {part.__name__}" if isinstance(part, type) else f"it is of type {type(part).__name__}"
@@ -149,9 +158,9 @@ class Recipe:
     def trained_network(self) -> Network | NativeNetwork:
         """The network in training mode, with the mean cross-entropy of its first output if it has no loss."""
         network = self.network
-        if not network.loss:
+        if not network.has_loss:
             # Mixed labels are already shares of classes; the loss smooths them as well.
-            kind = "soft-cross-entropy" if self.mix else "cross-entropy"
+            kind = "soft-cross-entropy" if self.mix is not None else "cross-entropy"
             network = network.with_loss(kind, smoothing=self.label_smoothing)
         return network.training()
 

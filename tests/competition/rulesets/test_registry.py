@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.resources import files
 
 import pytest
@@ -95,6 +96,12 @@ def test_a_file_of_ones_own_is_read(tmp_path):
     path.write_text(OWN)
     assert read_ruleset(path).id == "own-1.0"
     assert read_ruleset(path).tasks == ruleset("levelbench-1.0").tasks
+
+
+def test_a_scale_without_a_lowest_value_is_written_as_minus_infinity(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(OWN.replace("low = 0.0", "low = -inf"))
+    assert read_ruleset(path).tasks[0].target.ends == (-math.inf, 1.0)
 
 
 def test_a_scale_without_an_end_is_written_as_infinity():

@@ -204,9 +204,9 @@ def instant_of(text: str) -> datetime | None:
 
 def unlike_scale(target: Target, value: float) -> str:
     """How a quality lies off the scale of ``target``, in words; empty if it lies on the scale."""
-    high = math.inf if target.high is None else target.high
-    on_scale = math.isfinite(value) and target.low <= value <= high
-    return "" if on_scale else f"{value:.10g}, on a scale from {target.low:g} to {high:g}"
+    low, high = target.ends
+    on_scale = math.isfinite(value) and low <= value <= high
+    return "" if on_scale else f"{value:.10g}, on a scale {target.scale}"
 
 
 def is_sha256(text: str) -> bool:

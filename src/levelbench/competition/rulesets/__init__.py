@@ -280,12 +280,12 @@ def _parsed(raw: bytes, asked: str) -> Ruleset:
 
 
 def _without_infinity(value: object) -> object:
-    """``high = inf`` is how TOML, which lacks null, says that a scale is unbounded."""
+    """``high = inf`` and ``low = -inf`` are how TOML, which lacks null, says that a scale is unbounded."""
     if isinstance(value, dict):
         return {name: _without_infinity(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_without_infinity(each) for each in value]
-    return None if isinstance(value, float) and value == math.inf else value
+    return None if isinstance(value, float) and abs(value) == math.inf else value
 
 
 def _faults(rules: Ruleset) -> list[str]:
@@ -351,12 +351,12 @@ def _mean_test_faults(rules: Ruleset) -> list[str]:
 def _task_faults(rules: TaskRules) -> list[str]:
     target, inference = rules.target, rules.inference
     found: list[str] = []
-    high = math.inf if target.high is None else target.high
-    if not target.low <= target.threshold <= high:
-        found.append(f"target.threshold is {target.threshold:g}, off its scale from {target.low:g} to {high:g}")
+    low, high = target.ends
+    if not low <= target.threshold <= high:
+        found.append(f"target.threshold is {target.threshold:g}, off its scale {target.scale}")
     kept = inference.threshold if inference else None
-    if kept is not None and not target.low <= kept <= high:
-        found.append(f"inference.threshold is {kept:g}, off the scale from {target.low:g} to {high:g}")
+    if kept is not None and not low <= kept <= high:
+        found.append(f"inference.threshold is {kept:g}, off the scale {target.scale}")
     if rules.samples is not None and rules.samples < 1:
         found.append(f"samples is {rules.samples}: an evaluation has at least one")
     if rules.private is not None and re.fullmatch("[0-9a-f]{64}", rules.private.labels) is None:

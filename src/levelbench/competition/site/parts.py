@@ -477,7 +477,8 @@ def _quality_range(least: float, most: float, target: Target) -> tuple[float, fl
     """From the first values to the best, but close enough to the target to show how it is approached."""
     low, high = min(least, target.threshold), max(most, target.threshold)
     if target.direction == "lower":
-        room = max(target.threshold - min(low, target.low), 0.05 * abs(target.threshold), 1e-9)
+        best = low if target.best is None else min(low, target.best)
+        room = max(target.threshold - best, 0.05 * abs(target.threshold), 1e-9)
         high = min(high, target.threshold + 6 * room)
     else:
         room = max((high if target.high is None else target.high) - target.threshold, 1e-9)

@@ -104,7 +104,7 @@ def check_partition(
     Every epoch must visit the same examples as the sampler, equally often, even if their number, or the batch, is not
     divisible by the number of ranks; and step t of all ranks together must be batch t.
     """
-    whole = sampler or Shuffled(8)
+    whole = Shuffled(8) if sampler is None else sampler
     split = Split.of(np.zeros((_EXAMPLES, 1), np.float32), np.arange(_EXAMPLES) % 3)
     probes: list[Probe] = [("every sample once", lambda: _covered(cut, whole, workers, split, seed))]
     return run_probes(type(whole).__name__, probes, tell)

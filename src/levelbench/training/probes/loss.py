@@ -49,7 +49,7 @@ def outputs(bench: Bench, seed: int) -> Iterator[Finding]:
             yield failed(found, do)
             return
     scores = whole[0]
-    if not bench.recipe.network.loss:
+    if not bench.recipe.network.has_loss:
         sums = scores.sum(axis=-1) if scores.ndim == 2 else np.zeros(1)
         if scores.ndim == 2 and scores.shape[1] > 1 and (scores >= 0).all() and np.abs(sums - 1).max() < 1e-4:
             found = "the outputs are shares that add up to 1, and cross-entropy applies a softmax to them again"
@@ -69,7 +69,7 @@ def loss(bench: Bench, seed: int) -> Iterator[Finding]:
         return
     first = _mean_loss(bench, executor, batch, 1)[0]
     chance = chance_loss(bench.dataset)
-    own = bool(bench.recipe.network.loss)
+    own = bench.recipe.network.has_loss
     if not own and chance is not None and math.isfinite(first) and first > _EXPLODING * max(chance, 0.1):
         found = f"it is {first:.3g} before training, where giving each class its share costs {chance:.3g}"
         yield failed(found, "lower the initial weights, or bring the inputs to a range of about -1 to 1")
@@ -124,7 +124,7 @@ _PROGRESS = 0.25
 
 def means_quality(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
     """As the loss of some examples falls, the quality on these very examples does not get worse."""
-    if not bench.recipe.network.loss:
+    if not bench.recipe.network.has_loss:
         return
     part = part_of(bench.dataset.train, min(_LEARNT_FROM, 4 * len(bench.rows(_EXAMPLES)[-1])))
     held = bench.held(part)

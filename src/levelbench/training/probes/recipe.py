@@ -323,7 +323,7 @@ def _learning(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
     before = _loss(bench, training.executor, columns)
     bar = before
     chance = chance_loss(bench.dataset)
-    if chance is not None and not bench.recipe.network.loss and not bench.recipe.label_smoothing:
+    if chance is not None and not bench.recipe.network.has_loss and not bench.recipe.label_smoothing:
         bar = min(bar, chance)
     until, losses = HOST.now_ns() + round(budget_s * 1e9), list[float]()
     lowest = math.inf

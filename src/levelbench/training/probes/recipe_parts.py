@@ -394,7 +394,7 @@ def fits(bench: Bench, seed: int) -> Iterator[Finding]:
             yield failed(found, "build the network for the shape of the data")
     scores = network.outputs[0].shape if network.outputs else None
     classes = bench.dataset.classes
-    if not recipe.network.loss and scores and isinstance(scores[-1], int) and len(scores) == 2 and classes > 0:
+    if not recipe.network.has_loss and scores and isinstance(scores[-1], int) and len(scores) == 2 and classes > 0:
         if scores[-1] < classes:
             found = f"the network has {scores[-1]} outputs for {classes} classes"
             yield failed(found, f"build the network for {classes} classes")

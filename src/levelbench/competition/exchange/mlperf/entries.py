@@ -274,7 +274,7 @@ def target_of(log: TrainingLog) -> tuple[Target, str]:
         except (msgspec.ValidationError, OverflowError) as error:
             found = f"its {TARGET_KEY} is not a target ({error})"
             raise RecordError(asked, found, "correct or remove the line") from error
-        if not all(math.isfinite(each) for each in (target.threshold, target.low, target.high or 0.0)):
+        if not all(math.isfinite(each) for each in (target.threshold, target.low or 0.0, target.high or 0.0)):
             raise RecordError(asked, f"its {TARGET_KEY} is not finite", "correct or remove the line")
         return target, ""
     known = benchmark(log.benchmark)
@@ -284,9 +284,9 @@ def target_of(log: TrainingLog) -> tuple[Target, str]:
     if known is None:
         last = next((each for each in reversed(log.evaluations) if math.isfinite(each.value)), None)
         less = last is not None and last.key == "eval_error"
-        low, high = (0.0, None) if last is None or last.value >= 0 else (last.value, None)
+        low = 0.0 if last is None or last.value >= 0 else None
         return Target(
-            _NOT_STATED, 0.0 if last is None else last.value, "lower" if less else "higher", low, high
+            _NOT_STATED, 0.0 if last is None else last.value, "lower" if less else "higher", low, None
         ), last.metric if last is not None else ""
     target = known.metrics[0].target()
     own = number_of(log.value("eval_target")) if log.dialect == "v0.5" else None

@@ -102,7 +102,7 @@
     const lower = target.direction === "lower";
     const best = lower ? Math.min(target.threshold, reach) : Math.max(target.threshold, reach);
     const span = Math.abs(best - target.threshold) || 0.05 * (Math.abs(target.threshold) || 1);
-    const easy = lower ? target.threshold + 3 * span : Math.max(target.low, target.threshold - 3 * span);
+    const easy = lower ? target.threshold + 3 * span : Math.max(target.low ?? -Infinity, target.threshold - 3 * span);
     return lower ? [best, easy] : [easy, best];
   };
 })((window.levelbench = window.levelbench || {}));
