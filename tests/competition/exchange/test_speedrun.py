@@ -15,7 +15,8 @@ from levelbench.errors import LevelbenchError, RecordError
 HEAD = """\
         print0(f"step:{step}/{train_steps} val_loss:{val_loss:.4f} train_time:{time:.0f}ms step_avg:...")
 ====================================================================================================
-Running Python 3.12.7 and PyTorch 2.6.0.dev20241203+cu124 compiled for CUDA 12.4
+Running Python 3.12.7 (main, Jan  4 2025, 08:08:20) [GCC 13.2.0]
+Running PyTorch 2.6.0.dev20241203+cu124 compiled for CUDA 12.4
 |   0  NVIDIA H100 80GB HBM3          On  |   00000000:6C:00.0 Off |                    0 |
 |   1  NVIDIA H100 80GB HBM3          On  |   00000000:6D:00.0 Off |                    0 |
 |    0   N/A  N/A           40006      C   /usr/local/bin/python                  1508MiB |
@@ -124,6 +125,14 @@ def test_a_warm_up_that_sets_the_clock_back_costs_only_the_first_validation(tmp_
     log(tmp_path / "a", text=text)
     (entry,), _ = read_results(tmp_path)
     assert entry.runs[0].curve.steps == [125, 1480]
+
+
+def test_steps_before_the_clock_begins_again_are_a_doubt(tmp_path):
+    steps = "step:10/1480 train_time:246800ms step_avg:nanms\nstep:11/1480 train_time:135ms step_avg:nanms\n"
+    log(tmp_path / "a", text=LINES.format(end=3.2789, ms=179_820).replace("step:125", steps + "step:125"))
+    (entry,), _ = read_results(tmp_path)
+    assert entry.runs[0].curve.steps == [0, 125, 1480]
+    assert "clock: train_time begins again at step 11, and the steps before are not in it" in entry.origin.doubts
 
 
 def test_other_text_is_left_out_and_a_folder_without_logs_is_refused(tmp_path):

@@ -39,8 +39,9 @@ _SHORT, _MEDIUM = "nanogpt-speedrun", "nanogpt-speedrun-medium"
 _LINE = re.compile(
     rb"^step:(\d{1,9})/(\d{1,9}) val_loss:([\w.+-]{1,30}) train_time:(\d{1,15}(?:\.\d{1,9})?)(ms|s)\b", re.MULTILINE
 )
+_STEP = re.compile(rb"^step:(\d{1,9})/\d{1,9} .{0,60}?\btrain_time:(\d{1,15})(?:\.\d{1,9})?(?:ms|s)\b", re.MULTILINE)
 _GPU = re.compile(rb"^\|\s+(\d{1,3})\s+((?:NVIDIA|Tesla|AMD) [\w /.-]{2,60}?)\s+(?:On|Off)\s+\|", re.MULTILINE)
-_TORCH = re.compile(rb"\bpytorch (\d[\w.+]{1,40})", re.IGNORECASE)
+_TORCH = re.compile(rb"^Running pytorch (\d[\w.+]{1,40})", re.IGNORECASE | re.MULTILINE)
 _DATED = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?=_|$)")
 _DATED_SHORT = re.compile(r"(\d\d)(\d\d)(\d\d)(?=_|$)")
 _LARGEST = 32 << 20
@@ -110,6 +111,8 @@ def _submission(logs: list[tuple[Path, bytes]], root: Path, problems: list[str])
         newest = max(path.stat().st_mtime for path, _ in logs)
         day = datetime.fromtimestamp(newest, UTC).date().isoformat()
         doubts.append("date: not in the folder's name; the day is that of the newest file")
+    if again := next((step for _, text in logs if (step := _begins_again(text))), None):
+        doubts.append(f"clock: train_time begins again at step {again}, and the steps before are not in it")
     if len(runs) == 1:
         doubts.append("runs: one log, so the mean of the final loss is not tested")
     text = logs[0][1]
@@ -165,6 +168,12 @@ def _run(path: Path, text: bytes) -> SubmittedRun:
         record_id=path.stem.encode("utf-8", "backslashreplace").decode()[:200],
         curve_digest=curve_digest(curve),
     )
+
+
+def _begins_again(text: bytes) -> int | None:
+    """The step at which the clock is set back, as after ten steps of warm-up; the lines of training show it."""
+    times = [(int(step), int(time)) for step, time in _STEP.findall(text)]
+    return next((step for (_, before), (step, time) in pairwise(times) if 2 * time < before), None)
 
 
 def _loss(word: bytes) -> float:
