@@ -21,8 +21,11 @@ from levelbench.measure.statistics import wilson
 
 CLAIMS = Path(__file__).parents[1] / "docs" / "evidence" / "published-claims"
 
+COLUMNS = ("rule", "claims that use it", "found", "precision", "recall")
+COLUMNS += ("right, questions included", "recall, questions included", "readers disagree")
 
-def found(path: Path) -> tuple[set[str], set[str]]:
+
+def findings(path: Path) -> tuple[set[str], set[str]]:
     """The rules with an error or a warning about a claim file, and those that say anything, "not stated" included."""
     findings = [each for claim in read(path) for each in findings_of(claim)]
     return {each.code for each in findings if each.severity != "not-stated"}, {each.code for each in findings}
@@ -35,9 +38,9 @@ def main() -> None:
     details = parser.parse_args().details
     one, other = (json.loads((CLAIMS / f"reader-{name}.json").read_text()) for name in ("one", "two"))
     files = sorted(CLAIMS.glob("*.toml"))
-    right, false, asked, both, apart = (Counter[str]() for _ in range(5))
+    right, false, asked, spoken, both, apart = (Counter[str]() for _ in range(6))
     for path in files:
-        said, spoken = found(path)
+        said, heard = findings(path)
         for rule in shipped_rules():
             code = rule.code
             labels = code in one[path.stem], code in other[path.stem]
@@ -47,22 +50,25 @@ def main() -> None:
             both[code] += labels[0]
             right[code] += labels[0] and code in said
             false[code] += code in said and not labels[0]
-            asked[code] += labels[0] and code in spoken
+            asked[code] += labels[0] and code in heard
+            spoken[code] += code in heard
             if details and (code in said) != labels[0]:
                 print(f"{path.stem}: {code} {'found, and no reader says so' if code in said else 'missed'}")
-    print("| rule | claims that use it | found | precision | recall | found or asked | readers disagree |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("|" + "---|" * len(COLUMNS))
     for code in sorted(both, key=lambda code: (-both[code], code)):
         told = right[code] + false[code]
         if told or both[code] or apart[code]:
             precision = f"{right[code]} of {told}" if told else "–"
             recall = f"{right[code]} of {both[code]}" if both[code] else "–"
+            asked_right = f"{asked[code]} of {spoken[code]}" if spoken[code] else "–"
             spoken_of = f"{asked[code]} of {both[code]}" if both[code] else "–"
-            print(f"| {code} | {both[code]} | {told} | {precision} | {recall} | {spoken_of} | {apart[code]} |")
+            cells = (both[code], told, precision, recall, asked_right, spoken_of, apart[code])
+            print(f"| {code} | {' | '.join(map(str, cells))} |")
     hit, told, all_ = sum(right.values()), sum(right.values()) + sum(false.values()), sum(both.values())
     shares = [
         f"{k} of {n} [{wilson(k, n).low:.2f}, {wilson(k, n).high:.2f}]"
-        for k, n in ((hit, told), (hit, all_), (sum(asked.values()), all_))
+        for k, n in ((hit, told), (hit, all_), (sum(asked.values()), sum(spoken.values())), (sum(asked.values()), all_))
         if n
     ]
     print(f"| all of {len(files)} claims | {all_} | {told} | {' | '.join(shares)} | {sum(apart.values())} |")

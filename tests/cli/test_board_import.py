@@ -4,6 +4,7 @@ import json
 
 import pytest
 from tests.competition.exchange.mlperf.conftest import good_events, written
+from tests.competition.exchange.test_speedrun import record as speed_runs
 
 HEAD = "epoch\thours\ttop1Accuracy\n"
 CURVE = HEAD + "1\t0.01\t90.5\n2\t0.02\t94.0\n3\t0.03\t93.9\n"
@@ -283,3 +284,13 @@ def test_an_unknown_benchmark_is_read_and_its_mean_says_why_it_is_missing(call, 
     assert code == 0
     assert "not ranked: the benchmark is unknown" in out
     assert "unknown benchmark 'gnmt': its target is not known, and it is not ranked" in out
+
+
+def test_speed_runs_rank_by_their_rules_and_the_rest_is_named(call, tmp_path):
+    speed_runs(tmp_path / "in")
+    speed_runs(tmp_path / "in", "2025-02-01_Unsure", (3.2789, 3.2812))
+    code, out, _ = call("board", "import", "speedrun", tmp_path / "in", "--json")
+    (ranking,) = json.loads(out)["rankings"]
+    assert code == 0
+    assert [(row["rank"], row["model"]) for row in ranking["rows"]] == [(1, "2025-01-16_Sub3Min")]
+    assert [each["model"] for each in ranking["left_out"]] == ["2025-02-01_Unsure"]

@@ -39,7 +39,31 @@ def ranked(kind: str, submissions: Sequence[Submission], top: int) -> list[dict[
     """The first ``top`` of each ranking: task, column, title, rows, and what is left out."""
     if kind == "loadgen":
         return _by_scenario(submissions, top)
+    if kind == "speedrun":
+        return _by_rules(submissions, top)
     return [] if kind == "mlperf" else _by_column(submissions, top)
+
+
+def _by_rules(submissions: Sequence[Submission], top: int) -> list[dict[str, Any]]:
+    """The figures under each entry's own rules, which may test a mean; an entry without one is left out, with why."""
+    from levelbench.competition.rulesets import ruleset
+    from levelbench.competition.scoring import score
+
+    found = []
+    for task, rules in sorted({(each.task, each.ruleset) for each in submissions}):
+        entries = [each for each in submissions if (each.task, each.ruleset) == (task, rules)]
+        own = [(each, score(each, ruleset(rules)).time) for each in entries]
+        placed = sorted(((time.value, each) for each, time in own if time.value is not None), key=lambda pair: pair[0])
+        rows = [
+            {"rank": rank, "value": value, "text": f"{value:.4g} s", **_labels(each)}
+            for rank, (value, each) in enumerate(placed[:top], 1)
+        ]
+        left_out = [{"reason": time.how, **_labels(each)} for each, time in own if time.value is None]
+        title = f"training time by {rules}"
+        found.append(
+            {"task": task, "column": rules, "head": "time", "title": title, "rows": rows, "left_out": left_out}
+        )
+    return found
 
 
 def _by_column(submissions: Sequence[Submission], top: int) -> list[dict[str, Any]]:
@@ -228,7 +252,7 @@ def _score_table(rows: list[dict[str, Any]]) -> list[Table]:
     return [table]
 
 
-_IMPORTED = ("dawnbench", "mlperf", "loadgen", "algoperf")
+_IMPORTED = ("dawnbench", "mlperf", "loadgen", "algoperf", "speedrun")
 
 
 @click.command("import")
@@ -260,6 +284,7 @@ def import_entries(
       levelbench board import dawnbench dawn-bench-entries
       levelbench board import dawnbench dawn-bench-entries/CIFAR10/train -o board
       levelbench board import mlperf results_v5.0 -o board
+      levelbench board import speedrun modded-nanogpt/records -o board
       levelbench board import loadgen logs --task cifar10 --author me --model resnet9 \\
           --hardware "1 V100" --framework torch -o board
 
@@ -318,6 +343,10 @@ def _read_results(kind: str, path: Path, stated: dict[str, str | None]) -> tuple
         from levelbench.competition.exchange.algoperf import read_results
 
         return read_results(path)
+    if kind == "speedrun":
+        from levelbench.competition.exchange.speedrun import read_results as read_speed_runs
+
+        return read_speed_runs(path)
     if kind == "mlperf":
         from levelbench.competition.exchange.mlperf import read_results as read_logs
 
@@ -418,10 +447,11 @@ def museum(
       levelbench board museum dawn-bench-entries training_results_v0.6 algoperf-logs -o site
       levelbench board museum downloads -o site --published printed.csv
 
-    Finds clones of DAWNBench's entries, MLPerf Training's result logs, AlgoPerf's logs, and leaderboards of levelbench.
-    The front page has the tasks of all systems, the records over the years, and a search over all entries, with cost
-    and energy beside time. With --published it says which printed scores are reproduced, digit by digit. Exit code 1 if
-    a file could not be read or shown, or a score differs without a reason in the column why.
+    Finds clones of DAWNBench's entries, MLPerf Training's result logs, AlgoPerf's logs, logs of the NanoGPT speed run,
+    and leaderboards of levelbench. The front page has the tasks of all systems, the records over the years, and a
+    search over all entries, with cost and energy beside time. With --published it says which printed scores are
+    reproduced, digit by digit. Exit code 1 if a file could not be read or shown, or a score differs without a reason in
+    the column why.
     """
     from tempfile import TemporaryDirectory
 
@@ -462,7 +492,9 @@ def _collect(data: Sequence[Path], folder: Path, title: str) -> tuple[dict[str, 
     for root in data:
         found = systems_in(root)
         if not found:
-            problems.append(f"{root}: no entries or logs of DAWNBench, MLPerf, AlgoPerf or levelbench are in it")
+            problems.append(
+                f"{root}: no entries or logs of DAWNBench, MLPerf, AlgoPerf, speed runs or levelbench are in it"
+            )
         for kind, path in found:
             try:
                 read, wrong = _of_board(path, folder) if kind == "levelbench" else _read_results(kind, path, {})
@@ -474,7 +506,7 @@ def _collect(data: Sequence[Path], folder: Path, title: str) -> tuple[dict[str, 
             problems += wrong
             counts[kind] += len(new)
     if not entries:
-        do = "give clones of dawn-bench-entries, results of MLPerf Training, or logs of AlgoPerf"
+        do = "give clones of dawn-bench-entries, results of MLPerf Training, or logs of AlgoPerf or speed runs"
         raise UsageError("building a museum", problems[0] if problems else "there are no entries", do)
     place(list(entries.values()), folder, force=True)
     if not (folder / BOARD).exists():

@@ -31,13 +31,13 @@ GUILTY["not all runs arrive, and the interval is of those that do"] = (
     ("warning", "sides[0].runs_reached"),
 )
 RESTARTS = {"what": "time to expect with restarts", "of": "times", "value": 45.0, "deterministic": True}
+UNSTATED = {
+    "not all runs arrive, and the median may count them": (
+        {**SOME, "sides[0].runs": [], "sides[0].reported": "median", "sides[0].interval": (29.0, 60.0)},
+        "sides[0].runs",
+    )
+}
 INNOCENT = {
-    "not all runs arrive, and the interval of the median counts them": {
-        **SOME,
-        "sides[0].runs": [],
-        "sides[0].reported": "median",
-        "sides[0].interval": (29.0, 60.0),
-    },
     "not all runs arrive, and the interval is open": {**SOME, "sides[0].interval": (29.0, float("inf"))},
     "not all runs arrive, and the time with restarts is given": {
         **SOME,

@@ -29,8 +29,17 @@ GUILTY["no loss, without a bound"] = (
     {**UNBOUNDED, "title": "1.8 times the throughput at no loss of accuracy"},
     ("warning", "title"),
 )
+GUILTY["no loss, with an interval of one side only"] = (
+    {**UNBOUNDED, "sides[0].quality.low": 0.75, "title": "Without loss."},
+    ("warning", "title"),
+)
 INNOCENT = {
-    "no loss, with an interval of the quality": {**UNBOUNDED, "sides[0].quality.low": 0.75, "title": "Without loss."},
+    "no loss, with intervals of both qualities": {
+        **UNBOUNDED,
+        "sides[0].quality.low": 0.75,
+        "sides[1].quality.low": 0.75,
+        "title": "Without loss.",
+    },
     "a condition of another claim": {**UNBOUNDED, "title": "1.8 times faster at the same accuracy"},
     "a difference that is found": {f"{C}.p_value": 0.01, f"{C}.interval": None},
     "called the same with an interval": {f"{C}.p_value": 0.4, f"{C}.interval": (0.99, 1.01), "title": "The same."},

@@ -25,7 +25,14 @@ OWN = TEXT.replace('"levelbench-1.0"', '"own-1.0"').replace('name = "levelbench"
 def test_the_rulesets_that_ship():
     others = ("dawnbench-0.9", "dawnbench-1.0", "levelbench-1.0", "mlperf-training-like-1.0")
     longer = tuple(f"mlperf-training-like-{runs}-runs-1.0" for runs in (10, 3, 40))
-    assert ruleset_ids() == ("algoperf-0.6", "algoperf-self-tuning-0.6", *others, *longer)
+    assert ruleset_ids() == (
+        "algoperf-0.6",
+        "algoperf-self-tuning-0.6",
+        *others,
+        *longer,
+        "speedrun-1-run-1.0",
+        "speedrun-1.0",
+    )
     assert [each.id for each in rulesets()] == list(ruleset_ids())
 
 

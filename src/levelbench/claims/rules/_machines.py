@@ -132,7 +132,7 @@ def _accelerated(hardware: HardwareView, match: Identification | None) -> bool |
     text = (hardware.description or "").lower()
     if _ACCELERATOR.search(text):
         return True
-    return False if hardware.processor is not None or _PROCESSOR.search(text) else None
+    return False if hardware.processor is not None or _PROCESSOR.search(text) or _ONE_CORE.search(text) else None
 
 
 def _cores_used(hardware: HardwareView) -> int | None:

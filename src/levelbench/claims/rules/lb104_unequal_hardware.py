@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ _OWN_SCALING = {"serial", "one-process"}
 _WIDEST = ("float32", "tf32", "bfloat16", "float16", "float8", "float64")
 """Precisions to compare by default: the usual one for training first, then narrower ones."""
 _MUCH = 1.5
+_COUNT = re.compile(r"^\d+ ?(?:x ?)?")
 _YEARS = 3
 _DO = "measure both sides on the same machine, or claim a difference between systems, not methods"
 
@@ -31,6 +33,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         yield from _single_core(pair, new, base)
         yield from _older(pair, new, base)
         yield from _weaker(pair, new, base)
+        yield from _fewer(pair, new, base)
 
 
 def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
@@ -118,8 +121,27 @@ def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
     yield guilty(f"{pair.new_field}.hardware", found, _DO, pair.where, "warning")
 
 
+def _fewer(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
+    """More devices of a kind that neither side names: 64 GPUs against 8."""
+    ours, theirs = pair.new.hardware.accelerators, pair.base.hardware.accelerators
+    kinds = {_COUNT.sub("", machine.name.lower()) for machine in (new, base)}
+    if not ours or not theirs or new.known or base.known or len(kinds) > 1 or ours < _MUCH * theirs:
+        return
+    if pair.comparison.base_kind in _OWN_SCALING or _scales(pair):
+        return
+    found = (
+        f"'{new.name}' are {times(ours / theirs)} as many as '{base.name}' of the base{_credit(pair, ours / theirs)}"
+    )
+    yield guilty(f"{pair.new_field}.hardware.accelerators", found, _DO, pair.where, "warning")
+
+
 def _scales(pair: ComparedPair) -> bool:
-    """Whether more ranks are what is claimed, so that more of the same hardware is no advantage but the subject."""
+    """Whether more ranks are what is claimed, so that more of the same hardware is no advantage but the subject.
+
+    Against another system it is one: its ranks are more, and the method is another.
+    """
+    if pair.comparison.base_kind == "other-system":
+        return False
     new, base = pair.new.workload.ranks, pair.base.workload.ranks
     return new is not None and base is not None and new > base
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,19 @@ _FRACTIONS = "give the share of the operations at each precision"
 _SHARE = "give the rate as a share of the peak (or of the roof) for the precision that was used"
 _PROGRESS = "compare the time to the target, or the operations until it was reached"
 
+_RATE = re.compile(
+    r"(?:\b\d[\d.,]* ?)?\b(?:effective )?(?:[kmgtpe]|kilo|mega|giga|tera|peta|exa)[- ]?(?:flops?|ops)\b"
+    r"(?:/s| (?:per|a) second)?|\bflop/s",
+    re.IGNORECASE,
+)
+_PRECISION = re.compile(
+    r"\b(?:(?:fp|bf|tf|float|bfloat|int|uint)[- ]?\d+|\d+[- ]bits?|(?:single|double|half|mixed)[- ]precision)\b",
+    re.IGNORECASE,
+)
+_NOTIONAL = re.compile(r"\b(?:effective|equivalent)\b(?=.{0,20}op)|\bwhatever is (?:really )?executed", re.IGNORECASE)
+_EXECUTED = re.compile(r"(?<!not )\b(?:as|are|were) executed", re.IGNORECASE)
+"""Words that say that the operations are those of the machine, and not of another algorithm."""
+
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
@@ -24,10 +38,33 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
                 what = f"how the operations of '{side.name}' were counted"
                 do = "say how many operations a multiply-add is, and whether recomputation counts"
                 yield not_stated(f"{field}.operations.counted_as", what, do, side.where)
+    yield from _headline(claim)
     for pair in pairs(claim):
         if pair.comparison.of == "operations":
             yield from _unlike(pair)
         yield from _progress(pair)
+
+
+def _headline(claim: Claim) -> Iterator[Diagnostic]:
+    """A rate of operations as the claim itself, of a precision that nothing names, or of operations not executed."""
+    rates = [(field, side) for field, side in sides(claim) if side.operations.flops is not None]
+    if not rates or not (said := _RATE.search(claim.title)):
+        return
+    field, side = rates[0]
+    words = " ".join([claim.title, *(each.operations.counted_as or "" for _, each in rates)])
+    named = any(
+        each.operations.precisions
+        or each.operations.mixed
+        or (each.operations.share_of_peak and each.hardware.peak_flops)
+        for _, each in rates
+    )
+    if not named and not _PRECISION.search(words):
+        found = f"the claim is a rate of operations ('{said[0].strip()}'), and nothing says in which precision"
+        yield guilty(f"{field}.operations.precisions", found, _FRACTIONS, side.where, "warning")
+    if (notional := _NOTIONAL.search(words)) and not _EXECUTED.search(words):
+        found = f"the claim is a rate of operations called '{notional[0]}': counted, and not all executed"
+        do = "give the rate of the operations that are executed, or the ratio of the times"
+        yield guilty(f"{field}.operations.counted_as", found, do, side.where, "warning")
 
 
 def _shares(side: Side) -> dict[str, float]:

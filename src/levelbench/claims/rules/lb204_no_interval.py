@@ -9,7 +9,17 @@ from pathlib import Path
 from statistics import median
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, number, percent, seconds, sides
+from levelbench.claims.rules._common import (
+    far_worse,
+    guilty,
+    level_of,
+    not_stated,
+    number,
+    pairs,
+    percent,
+    seconds,
+    sides,
+)
 from levelbench.claims.rules._runs import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.measure.statistics import wilson
@@ -39,14 +49,20 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if unsure and sample_of(claim, summary) not in said:
             yield from _summarised(claim, summary, f"summaries[{at}]")
     yield from _compared(claim)
+    yield from _qualities(claim)
 
 
 def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     """A time to a target that not all runs reach is only the time of the lucky ones, and so is its interval."""
-    made, reached = side.runs_made, side.runs_reached
+    made, reached = _made_and_reached(side)
     if side.time_of != "target" or not made or not reached or reached >= made:
         return
-    if any(_COUNTS_ALL.search(summary.what) for summary in claim.summaries) or _counts_those_that_miss(side):
+    counted = _counts_those_that_miss(side, made, reached)
+    if counted or any(_COUNTS_ALL.search(summary.what) for summary in claim.summaries):
+        return
+    if counted is None:
+        what = f"whether the median of '{side.name}' counts the {plural(made - reached, 'run')} that missed the target"
+        yield not_stated(f"{field}.runs", what, _ALL, side.where)
         return
     share = wilson(reached, made)
     given = seconds(side.time_s or 0.0)
@@ -59,14 +75,25 @@ def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     yield guilty(f"{field}.runs_reached", found, _ALL, side.where, "warning")
 
 
-def _counts_those_that_miss(side: Side) -> bool:
-    """Whether its figure is a median over all runs, or its interval is open: runs that miss are in both."""
+def _made_and_reached(side: Side) -> tuple[int | None, int | None]:
+    """How many runs were made and arrived, as stated, or else as the runs listed show if one of them did not."""
+    missed = sum(run.failed or run.reached is False for run in side.runs)
+    if side.runs_reached is not None or not missed:
+        return side.runs_made, side.runs_reached
+    return len(side.runs), len(side.runs) - missed
+
+
+def _counts_those_that_miss(side: Side, made: int, reached: int) -> bool | None:
+    """Whether its figure is a median over all runs, or its interval is open: runs that miss are in both.
+
+    ``None`` if it may be, but no runs are listed.
+    """
     if side.interval is not None and math.isinf(side.interval[1]):
         return True
     arrived = sorted(each.time_s for each in side.runs if each.reached and each.time_s is not None)
-    if side.reported != "median" or side.interval is None or 2 * (side.runs_reached or 0) <= (side.runs_made or 0):
+    if side.reported != "median" or side.interval is None or 2 * reached <= made:
         return False
-    return not arrived or not math.isclose(median(arrived), side.time_s or 0.0, rel_tol=1e-3)
+    return not math.isclose(median(arrived), side.time_s or 0.0, rel_tol=1e-3) if arrived else None
 
 
 def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
@@ -80,7 +107,7 @@ def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     elif side.timing.deterministic is False:
         found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' vary from run to run, but no interval is given"
         yield guilty(f"{field}.interval", found, _DO, side.where, "warning")
-    elif side.runs_made == 1 and _is_compared(claim, side):
+    elif _of_one_run(side) and _is_compared(claim, side):
         found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' are of one run, which may be luck"
         yield guilty(f"{field}.runs_made", found, _DO, side.where, "warning")
     elif not any(_is_of(summary, side) for summary in claim.summaries):
@@ -89,11 +116,18 @@ def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
 
 
 def _is_compared(claim: Claim, side: Side) -> bool:
-    """Whether a ratio is claimed of it that has no interval."""
-    return any(
-        each.ratio is not None and each.interval is None and side.name in (each.new, each.base)
-        for each in claim.comparisons
-    )
+    """Whether a ratio is claimed of it that has no interval, or is implied by the times of both sides."""
+    for each in claim.comparisons:
+        if each.interval is None and side.name in (each.new, each.base):
+            others = (claim.side(name) for name in (each.new, each.base))
+            if each.ratio is not None or all(other is not None and other.time_s is not None for other in others):
+                return True
+    return False
+
+
+def _of_one_run(side: Side) -> bool:
+    """Whether its figure is of one run, and no others are known to have been made."""
+    return side.runs_made == 1 or (side.runs_made is None and side.reported == "single")
 
 
 def _is_of(summary: Summarised, side: Side) -> bool:
@@ -124,6 +158,21 @@ def _compared(claim: Claim) -> Iterator[Diagnostic]:
             continue
         what = f"an interval of the {number(comparison.ratio)} times of '{comparison.new}'"
         yield not_stated(f"comparisons[{at}].interval", what, _DO, comparison.where or claim.where)
+
+
+def _qualities(claim: Claim) -> Iterator[Diagnostic]:
+    """Qualities of one run each whose difference another seed could make or undo."""
+    for pair in pairs(claim):
+        new, base = pair.new.quality, pair.base.quality
+        ours, theirs = level_of(new), level_of(base)
+        if pair.comparison.of != "quality" or pair.comparison.interval is not None or not ours or not theirs:
+            continue
+        if not _of_one_run(pair.new) or not _of_one_run(pair.base) or ours.has_interval or theirs.has_interval:
+            continue
+        if far_worse(ours, theirs) or far_worse(theirs, ours):
+            continue
+        found = f"the {ours.text} of '{pair.new.name}' and the {theirs.text} of '{pair.base.name}' are of one run each"
+        yield guilty(f"{pair.new_field}.quality.low", f"{found}, which may be luck", _DO, pair.where, "warning")
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

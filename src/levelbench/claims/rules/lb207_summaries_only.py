@@ -11,7 +11,7 @@ from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.report.numbers import plural
 
 _DO = "publish the value of every run with its seed and settings, so that others can summarise them differently"
-_SUMMARIES = ("best", "median", "mean", "olympic")
+_OF_SEVERAL = ("median", "mean", "olympic")
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
@@ -35,14 +35,20 @@ def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Ite
 
 
 def _reported(side: Side, field: str) -> Iterator[Diagnostic]:
-    """Sides whose figure is a summary of runs that are not shown."""
-    made = side.runs_made
-    if side.reported in _SUMMARIES and made is not None and made > 1 and len(side.runs) < made:
-        shown = "none" if not side.runs else f"only {len(side.runs)}"
-        what = (
-            f"the values of the {made:,} runs of '{side.name}', whose {side.reported} is given; {shown} of them shown"
-        )
-        yield not_stated(f"{field}.runs", what, _DO, side.where)
+    """Sides whose figure is a summary of runs that are not shown: said to be, or of several runs."""
+    made, kind = side.runs_made, side.reported
+    if side.time_s is None and side.quality.value is None:
+        return
+    if made is None:
+        hidden = kind in _OF_SEVERAL and len(side.runs) < 2
+    else:
+        hidden = made > 1 and (kind is None or kind in (*_OF_SEVERAL, "best")) and len(side.runs) < made
+    if not hidden:
+        return
+    shown = "none" if not side.runs else f"only {len(side.runs)}"
+    runs = "runs" if made is None else f"{made:,} runs"
+    what = f"the values of the {runs} of '{side.name}', whose {kind or 'figure'} is given; {shown} of them shown"
+    yield not_stated(f"{field}.runs", what, _DO, side.where)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

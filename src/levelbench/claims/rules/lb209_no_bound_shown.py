@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from levelbench.claims.view import Claim
 from levelbench.report.numbers import plural
 
 _BOUNDED = ("speed-up", "throughput", "operations")
+_EFFICIENCY = re.compile(
+    r"(?:%|per ?cent) (?:of|below) (?:the |its |an? )?(?:\S+ )?(?:peak|roof\w*|perfect|linear|ideal|limit)\b|"
+    r"\b(?:scaling|parallel) efficiency\b",
+    re.IGNORECASE,
+)
+"""What gives the claim as a share of its limit."""
 _DO = "show the limit with it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"
 
 
@@ -19,7 +26,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if figure.bound_shown is False and figure.y in _BOUNDED:
             found = f"'{figure.what}' shows {figure.y} without a limit to compare it with"
             yield guilty(f"figures[{at}].bound_shown", found, _DO, figure.where or claim.where, "warning")
-    if claim.bound or any(figure.bound_shown for figure in claim.figures):
+    if claim.bound or _EFFICIENCY.search(claim.title) or any(figure.bound_shown for figure in claim.figures):
         return
     if any(figure.bound_shown is False and figure.y in _BOUNDED for figure in claim.figures):
         return

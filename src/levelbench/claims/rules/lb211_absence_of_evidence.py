@@ -14,24 +14,31 @@ _LEVEL = 0.05
 _SAME = re.compile(
     r"\b(?:no (?:significant |measurable |noticeable |real )?(?:difference|overhead|loss|slowdown|cost|penalty)|"
     r"without (?:any )?(?:loss|overhead|slowdown|penalty)|negligible|on par|as (?:fast|good|accurate) as|the same|"
-    r"equally|equal to|identical|comparable|matches|indistinguishable|cannot be told from|for free)\b",
+    r"equally|equal to|equivalent|identical|alike|comparable|matches|indistinguishable|cannot be told from|for free)\b",
     re.IGNORECASE,
 )
 _BOUND = "give the interval of the ratio, and the size below which a difference does not matter: it has to lie inside"
 _MORE = "say that no difference was found, or make more runs: levelbench compare says how many"
 
-
 _NONE = re.compile(
-    r"\b(?:(?:no|without) (?:any |significant |measurable |noticeable )?(?:loss|overhead|slowdown|penalty|degradation)|"
-    r"(?:at|with) no loss|negligible|equally (?:fast|good|accurate)|indistinguishable|cannot be told from|"
-    r"without losing)\b",
+    r"\b(?:(?:no|without)(?: an?)?(?: any)?(?: statistically)?"
+    r"(?: (?:significant|measurable|noticeable|appreciable|real|visible))?"
+    r"(?: (?:accuracy|quality|performance|speed|runtime))? "
+    r"(?:loss|overhead|slow-?down|penalty|degradation|drop|additional cost)"
+    r"(?! (?:functions?|scal\w+|spikes?|terms?)\b)|"
+    r"no (?:significant|measurable|noticeable) cost|equally (?:fast|good|accurate)|indistinguishable|"
+    r"negligible (?:\w+ )?(?:loss|overhead|slow-?down|penalty|degradation|drop|costs?|effect|impact|difference)|"
+    r"(?:is|are) negligible|leaves? (?:\w+ ){1,3}(?:unchanged|intact)|"
+    r"cannot be told from|without (?:losing|hurting|harming|sacrificing)|"
+    r"(?:does not|do not|doesn't|don't) (?:hurt|harm|degrade|sacrifice)|"
+    r"no (?:better|worse|faster|slower|(?:more|less) accurate) than)\b",
     re.IGNORECASE,
 )
 """What says that there is no difference, and not under which condition another one is claimed."""
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
-    said = _SAME.search(claim.title)
+    said = _SAME.search(claim.title) or _NONE.search(claim.title)
     if (none := _NONE.search(claim.title)) and not any(_bounded(pair) for pair in pairs(claim)):
         found = f"the claim says '{none[0]}', and gives neither a test nor an interval in which a difference may lie"
         yield guilty("title", found, _BOUND, claim.where, "warning")
@@ -46,11 +53,14 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _bounded(pair: ComparedPair) -> bool:
-    """Whether a difference of the two sides has a bound, or a test that is judged by itself."""
+    """Whether a difference of the two sides has a bound, or a test that is judged by itself.
+
+    The interval of one side alone does not bound their difference.
+    """
     comparison = pair.comparison
     if comparison.p_value is not None or comparison.interval is not None:
         return True
-    return any(side.quality.low is not None or side.interval is not None for side in (pair.new, pair.base))
+    return all(side.quality.low is not None or side.interval is not None for side in (pair.new, pair.base))
 
 
 def _of_one_run(pair: ComparedPair, p_value: float) -> Diagnostic | None:
@@ -63,7 +73,7 @@ def _of_one_run(pair: ComparedPair, p_value: float) -> Diagnostic | None:
 
 
 def _single(side: Side) -> bool:
-    return side.runs_made == 1 or (side.runs_made is None and side.reported == "single")
+    return side.runs_made == 1 or (side.runs_made is None and (side.reported == "single" or len(side.runs) == 1))
 
 
 def _nothing_found(pair: ComparedPair, p_value: float, word: str) -> Iterator[Diagnostic]:

@@ -67,11 +67,25 @@ def _two(pair: ComparedPair) -> Iterator[Diagnostic]:
         found = f"the scores of '{pair.new.name}' and '{pair.base.name}' were computed differently ({named})"
         do = "score both outputs with one signature"
         yield guilty(f"{pair.new_field}.quality.signature", found, do, pair.where)
+    elif _is_of_quality(pair) and new.value and base.value and not (new.signature and base.signature):
+        without = [f"'{side.name}'" for side in (pair.new, pair.base) if not side.quality.signature]
+        found = f"scores of {number(new.value, 4)} and {number(base.value, 4)} are compared, and nothing says how"
+        found += (
+            f" {' and '.join(without)} {'was' if len(without) == 1 else 'were'} scored: tokenisers alone differ by more"
+        )
+        do = "score both outputs with one signature"
+        yield guilty(f"{pair.new_field}.quality.signature", found, do, pair.where, "warning")
     if new.value and base.value and (new.value <= 1.0) != (base.value <= 1.0):
         found = f"'{pair.new.name}' has a score of {number(new.value, 4)} and '{pair.base.name}' of"
         found += f" {number(base.value, 4)}: one seems to be a fraction and the other a percentage"
         do = "give both from 0 to 100, as sacrebleu does"
         yield guilty(f"{pair.new_field}.quality.value", found, do, pair.where, "warning")
+
+
+def _is_of_quality(pair: ComparedPair) -> bool:
+    """Whether the scores are what is compared: said to be, or nothing else is there."""
+    of = pair.comparison.of
+    return of == "quality" or (of is None and pair.new.time_s is None and pair.base.time_s is None)
 
 
 rule = read_rule(Path(__file__).with_suffix(".md"), _check)

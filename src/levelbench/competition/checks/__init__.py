@@ -108,7 +108,7 @@ class MachineLimits(Struct, frozen=True):
     recipes: frozenset[str] | None = None
 
 
-_SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})
+_SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf", "speedrun"})
 """Systems whose files can be imported, by the beginning of the format; the names of their rules begin the same way."""
 _SHA_256 = re.compile(r"[0-9a-f]{64}")
 

@@ -276,7 +276,7 @@ def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if entry.rules is not None and entry.rules.crossing != "final":
         found = f"judged at its last evaluation; otherwise {entry.rules.id} requires two evaluations in a row"
         yield entry.warning("B145", "crossing", found)
-    for name in ("epoch", "samples"):
+    for name in ("epoch", "samples", "steps"):
         columns = [getattr(run.curve, name) for run in entry.submission.runs if run.status == "done"]
         ends = {column[-1] for column in columns if column}
         if len(ends) > 1:
@@ -286,8 +286,8 @@ def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
                 do = "submit under the crossing rule confirmed, or submit runs of one length"
             yield entry.error("B146", f"runs.curve.{name}", what, do)
             return
-    if not any(run.curve.epoch or run.curve.samples for run in entry.submission.runs):
-        found = "neither epochs nor samples say where the schedule ends"
+    if not any(run.curve.epoch or run.curve.samples or run.curve.steps for run in entry.submission.runs):
+        found = "neither epochs, samples nor steps say where the schedule ends"
         do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
         yield entry.warning("B146", "runs.curve", found, do)
 

@@ -67,6 +67,8 @@ def unplaced(part: Struct | None, name: str, placed: Sequence[str] = ()) -> Iter
 _DAWNBENCH = ("CIFAR10", "ImageNet", "SQuAD")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _LOG = re.compile(r"result_\d{1,6}\.txt")
+SPEED_RUN_LOG = re.compile(r"(?:.{1,99}[-_])?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:txt|log)")
+"""A speed run names its log by a UUID."""
 _DEEPEST = 12
 
 
@@ -74,11 +76,14 @@ def systems_in(root: Path) -> list[tuple[str, Path]]:
     """What there is to read in ``root``, by its names alone: the system and where to read it, each place once.
 
     The systems are ``dawnbench`` (a clone of its entries), ``mlperf`` (logs of training, or an archive, which may hold
-    them), ``algoperf`` (a folder of its logs) and ``levelbench`` (a leaderboard). Links are not followed.
+    them), ``algoperf`` (a folder of its logs), ``speedrun`` (logs named by a UUID) and ``levelbench`` (a leaderboard).
+    Links are not followed.
     """
     if root.is_file():
         if root.suffix == ".json" and _is_mode(root.parent):
             return [("dawnbench", root)]
+        if SPEED_RUN_LOG.fullmatch(root.name):
+            return [("speedrun", root)]
         return [("mlperf", root)] if root.name.endswith(_ARCHIVES) or _LOG.fullmatch(root.name) else []
     found: dict[tuple[str, Path], None] = {}
     for place, inner, names in os.walk(root):
@@ -91,6 +96,8 @@ def systems_in(root: Path) -> list[tuple[str, Path]]:
             found["levelbench", folder.parents[1]] = None
         if "eval_measurements.csv" in names:
             found["algoperf", root] = None
+        if any(map(SPEED_RUN_LOG.fullmatch, names)):
+            found["speedrun", root] = None
         if any(map(_LOG.fullmatch, names)):
             found["mlperf", root] = None
         for name in sorted(each for each in names if each.endswith(_ARCHIVES)):

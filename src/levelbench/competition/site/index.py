@@ -148,6 +148,7 @@ DATA = {
     **dict.fromkeys(["dlrm", "dlrm_dcnv2", "algoperf-criteo1tb"], "Criteo"),
     **dict.fromkeys(["rnnt", "algoperf-librispeech_conformer", "algoperf-librispeech_deepspeech"], "LibriSpeech"),
     **dict.fromkeys(["gnmt", "transformer", "algoperf-wmt"], "WMT"),
+    **dict.fromkeys(["nanogpt-speedrun", "nanogpt-speedrun-medium"], "FineWeb"),
     "squad": "SQuAD",
     "retinanet": "Open Images",
 }
