@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -49,12 +50,18 @@ Floats = Host
 _EXAMPLES, _TEACHER = 0xDA7A, 0x7EAC
 
 
+@lru_cache(maxsize=1024)
 def batch(seed: int, number: int, examples: int) -> tuple[Floats, Floats]:
-    """Global batch ``number``, from 0: inputs (examples, FEATURES) and targets (examples, TARGETS), float64."""
+    """Global batch ``number``, from 0: inputs (examples, FEATURES) and targets (examples, TARGETS), float64.
+
+    Read-only, because ranks and runs share them.
+    """
     teacher = np.random.default_rng((seed, _TEACHER)).normal(0.0, 1.0, (FEATURES, TARGETS))
     draws = np.random.default_rng((seed, number, _EXAMPLES))
     inputs = draws.standard_normal((examples, FEATURES))
-    return inputs, np.tanh(inputs @ teacher) + 0.1 * draws.standard_normal((examples, TARGETS))
+    targets = np.tanh(inputs @ teacher) + 0.1 * draws.standard_normal((examples, TARGETS))
+    inputs.flags.writeable = targets.flags.writeable = False
+    return inputs, targets
 
 
 def part_of(examples: int, rank: int, workers: int) -> slice:
