@@ -195,8 +195,8 @@ KINDS = {
     ),
     "optimizers": CheckedKind(
         _optimizer,
-        # The first optimizer of PyTorch imports its compiler, which takes longer than most checks.
-        ("levelbench.training.probes.optimizer_files", "torch._dynamo"),
+        # The first step of any imports the last, and PyTorch's its compiler, which takes longer than most checks.
+        ("levelbench.training.probes.optimizer_files", "torch._dynamo", "array_api_compat.numpy"),
         _OPTIMIZER_PROBES,
     ),
     "schemes": CheckedKind(_scheme, ("levelbench.distributed.probes.files",), _SCHEME_PROBES),
