@@ -124,7 +124,7 @@ class RankLoop:
                 trace.kept = self._kept(communicator)
             communicator.take()
             done = last
-        trace.final, trace.live = model.held(), dict(model.parameters)
+        trace.final, trace.final_buffers, trace.live = model.held(), model.held_buffers(), dict(model.parameters)
         trace.asked_early = model.asked_early
         stepper.close()
 
@@ -341,6 +341,7 @@ class RankTrace:
     """The parameters after each step."""
     final: dict[str, Floats] = field(default_factory=dict)
     """The parameters at the end, after the last meeting."""
+    final_buffers: dict[str, Floats] = field(default_factory=dict)
     averaged: dict[str, Floats] | None = None
     kept: RankState | None = None
     unkept: str | None = None
