@@ -184,6 +184,7 @@ _NETWORK_PROBES = {
     "crash": ("layers", "crash"),
     "hang": ("crash",),
 }
+_DISTRIBUTED = ("levelbench.distributed.probes.files", "array_api_compat.numpy")
 KINDS = {
     "operators": CheckedKind(
         _operator,
@@ -199,8 +200,8 @@ KINDS = {
         ("levelbench.training.probes.optimizer_files", "torch._dynamo", "array_api_compat.numpy"),
         _OPTIMIZER_PROBES,
     ),
-    "schemes": CheckedKind(_scheme, ("levelbench.distributed.probes.files",), _SCHEME_PROBES),
-    "communicators": CheckedKind(_communicator, ("levelbench.distributed.probes.files",), _COMMUNICATOR_PROBES),
+    "schemes": CheckedKind(_scheme, _DISTRIBUTED, _SCHEME_PROBES, ("numpy",)),
+    "communicators": CheckedKind(_communicator, _DISTRIBUTED, _COMMUNICATOR_PROBES, ("numpy",)),
     "networks": CheckedKind(_network, ("levelbench.networks.probes.likeness",), _NETWORK_PROBES),
 }
 """The kinds with a corpus. Aspects that a table does not list are names of probes."""
