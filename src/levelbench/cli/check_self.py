@@ -184,6 +184,7 @@ _NETWORK_PROBES = {
     "crash": ("layers", "crash"),
     "hang": ("crash",),
 }
+_DISTRIBUTED = ("levelbench.distributed.probes.files", "array_api_compat.numpy")
 KINDS = {
     "operators": CheckedKind(
         _operator,
@@ -195,12 +196,12 @@ KINDS = {
     ),
     "optimizers": CheckedKind(
         _optimizer,
-        # The first optimizer of PyTorch imports its compiler, which takes longer than most checks.
-        ("levelbench.training.probes.optimizer_files", "torch._dynamo"),
+        # The first step of any imports the last, and PyTorch's its compiler, which takes longer than most checks.
+        ("levelbench.training.probes.optimizer_files", "torch._dynamo", "array_api_compat.numpy"),
         _OPTIMIZER_PROBES,
     ),
-    "schemes": CheckedKind(_scheme, ("levelbench.distributed.probes.files",), _SCHEME_PROBES),
-    "communicators": CheckedKind(_communicator, ("levelbench.distributed.probes.files",), _COMMUNICATOR_PROBES),
+    "schemes": CheckedKind(_scheme, _DISTRIBUTED, _SCHEME_PROBES, ("numpy",)),
+    "communicators": CheckedKind(_communicator, _DISTRIBUTED, _COMMUNICATOR_PROBES, ("numpy",)),
     "networks": CheckedKind(_network, ("levelbench.networks.probes.likeness",), _NETWORK_PROBES),
 }
 """The kinds with a corpus. Aspects that a table does not list are names of probes."""

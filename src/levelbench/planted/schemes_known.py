@@ -86,6 +86,12 @@ class NoBroadcastOfBuffers(PlainStepper):
         self.share_out(self.executor.parameters)
 
 
+class ZeroesBuffers(PlainStepper):
+    def step(self, gradients, step, factor):
+        self.executor.buffers.update({name: each * 0.0 for name, each in self.executor.buffers.items()})
+        super().step(gradients, step, factor)
+
+
 class BroadcastFromTheLast(PlainStepper):
     def share_out(self, live):
         for name in live:
@@ -501,6 +507,18 @@ class KnowsHowFarTheRoundIs(ForgetsHowFarTheRoundIs):
         self.made = number("made", state)
 
 
+class CountsRounds(BaseStepper):
+    """Averages the models at every third step; its optimizer gets the number of the round, not of the step."""
+
+    def step(self, gradients, step, factor):
+        self.update(gradients, (step + 2) // 3, factor)
+        if step % 3 == 0:
+            self.parameters.update(self.mean_of_ranks())
+
+    def averaged(self):
+        return self.mean_of_ranks()
+
+
 class IsChangedByKeeping(Feeds):
     def state(self):
         self.left = {name: each * 0 for name, each in self.left.items()}
@@ -556,6 +574,7 @@ INCONSISTENT = {"consistent": False, "replicated": False}
 planted(NoBroadcast, "ranks start with their own parameters", "initial broadcast")
 planted(NoBroadcastOfBuffers, "ranks start with their own buffers", "initial broadcast")
 planted(BroadcastFromTheLast, "the last rank's parameters are taken", "initial broadcast")
+planted(ZeroesBuffers, "each step zeroes the buffers", "initial broadcast")
 planted(RootDropped, "rank 0 does not count", "gradients")
 planted(SumForMean, "a sum for a mean", "gradients")
 planted(MeanOfRanks, "a mean of ranks, whatever their parts", "gradients")
@@ -596,6 +615,7 @@ planted(ForgetsTheOptimizer, "the optimizer's state is not saved", "checkpoints"
 planted(OnlyTheFirstKeepsIt, "only rank 0 restores its feedback", "checkpoints", **INCONSISTENT)
 planted(GoesOnFromAnothersState, "the state of the next rank", "checkpoints", **INCONSISTENT)
 planted(ForgetsHowFarTheRoundIs, "the place in the round is not saved", "checkpoints", **INCONSISTENT)
+planted(CountsRounds, "the number of the round for that of the step", "equal gradients", **INCONSISTENT)
 planted(IsChangedByKeeping, "saving changes the state", "checkpoints", **INCONSISTENT)
 planted(TakesInWhatIsUnderWay, "saving applies what is under way", "checkpoints", **INCONSISTENT)
 planted(KeepsText, "text in the state", "checkpoints", **INCONSISTENT)

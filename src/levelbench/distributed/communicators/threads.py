@@ -118,7 +118,8 @@ class ThreadMeeting(Meeting):
             entered.values[rank] = value
             last = len(entered.values) == self.size
             entered.complete = last and combine is None
-            if entered.complete or rank == call.source:
+            # Others wait either for one rank or for the last.
+            if rank == call.source or (entered.complete and call.source is None):
                 self._wake_all()
         if last and combine is not None:
             result = combine([entered.values[each] for each in range(self.size)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import dataclass, field
 from time import sleep
 from typing import TypeVar, cast, final
 
@@ -172,7 +172,13 @@ class Count:
     time_ns: int = 0
 
     def __add__(self, other: Count) -> Count:
-        return Count(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return Count(
+            self.calls + other.calls,
+            self.sent_bytes + other.sent_bytes,
+            self.messages + other.messages,
+            self.payload_bytes + other.payload_bytes,
+            self.time_ns + other.time_ns,
+        )
 
 
 @dataclass(frozen=True)
@@ -220,7 +226,8 @@ class CountingCommunicator(WrappingCommunicator):
         with self._lock:
             counts, self._counts = self._counts, {}
         parts = {(operation, phase.label): Count(*values) for (operation, phase), values in counts.items()}
-        return Totals(**asdict(sum(parts.values(), Count())), counts=parts)
+        whole = Count(*map(sum, zip(*counts.values(), strict=True)))
+        return Totals(**vars(whole), counts=parts)
 
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0

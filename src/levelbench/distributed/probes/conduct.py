@@ -30,7 +30,10 @@ from levelbench.training.optimizers.rules import Momentum
 
 
 def initial_broadcast(subject: SchemeTrial) -> list[Finding]:
-    """Ranks that start with different parameters and buffers have those of rank 0 before the first step."""
+    """Ranks that start with different parameters and buffers have those of rank 0 before the first step.
+
+    Buffers, which are equal then and which these networks do not change, are still so at the end.
+    """
     found: list[Finding] = []
     parameters, buffers = beginning(subject.seed)
     for ranks in subject.ranks:
@@ -49,9 +52,18 @@ def initial_broadcast(subject: SchemeTrial) -> list[Finding]:
                     words = f"{place(ranks, trace.rank, 0, name)}: the {what} that the rank starts with is {whose}"
                     found.append(failed(words, f"broadcast rank 0's {what}s in start()"))
                     break
+            if not found and (name := _moved(trace.start_buffers, trace.final_buffers)):
+                words = f"{place(ranks, trace.rank, None, name)}: steps change the buffer, which is equal on all ranks"
+                found.append(failed(words, "leave buffers to the network, or average them over ranks"))
             if found:
                 break
     return found or [passed("parameters and buffers of all workers are those of rank 0")]
+
+
+def _moved(before: dict[str, Floats], after: dict[str, Floats]) -> str:
+    """The first array that is another one beyond rounding, as an average of equal ones is; empty if none is."""
+    equal = {name: after[name].shape == each.shape and np.allclose(after[name], each) for name, each in before.items()}
+    return next((name for name in equal if not equal[name]), "")
 
 
 def ranks_agree(subject: SchemeTrial) -> Finding:

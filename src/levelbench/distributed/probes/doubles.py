@@ -142,12 +142,18 @@ class ToyNetwork(Executor):
 
 def scripted_gradient(seed: int, rank: int, step: int, large: bool = False) -> Mapping[str, Floats]:
     """The gradient of a rank at a step, of ``SHAPES`` or ``LARGE``: float64, standard normal, read-only."""
-    return _drawn(seed, rank, step, LARGE) if large else _usual(seed, rank, step)
+    return _large(seed, rank, step) if large else _usual(seed, rank, step)
 
 
 @lru_cache(maxsize=256)
 def _usual(seed: int, rank: int, step: int) -> Mapping[str, Floats]:
     return _drawn(seed, rank, step, SHAPES)
+
+
+@lru_cache(maxsize=4)
+def _large(seed: int, rank: int, step: int) -> Mapping[str, Floats]:
+    """Few are kept, since each takes 10 MB: those of two ranks in two steps."""
+    return _drawn(seed, rank, step, LARGE)
 
 
 def _drawn(seed: int, rank: int, step: int, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Floats]:

@@ -16,7 +16,7 @@ from levelbench.distributed.probes.runs import (
     place,
 )
 from levelbench.training.optimizers.base import Optimizer
-from levelbench.training.optimizers.rules import SGD, Momentum
+from levelbench.training.optimizers.rules import SGD, Adam, Momentum
 
 DRAWS = 320
 """Steps over which random compression is averaged."""
@@ -113,6 +113,8 @@ _WITH: tuple[tuple[str, Optimizer, bool], ...] = (
     ("a learning rate that changes", SGD(RATE), True),
     ("momentum", Momentum(RATE / 2), False),
     ("both", Momentum(RATE / 2), True),
+    # Its step depends on the step's number.
+    ("Adam", Adam(RATE / 10), False),
 )
 
 
@@ -131,7 +133,7 @@ def equal_gradients(subject: SchemeTrial) -> Finding:
             do = "pass on each step's number and factor, and let the optimizer keep its state when models are averaged"
             found = f"with {how} and the same gradients on all ranks it is {distance:.1e} away from one process"
             return failed(f"{place(subject.most, 0, None, name)}: {found}; without, it is not", do)
-    return passed("with the same gradients on all ranks it is one process, with a schedule and with momentum")
+    return passed("with the same gradients on all ranks it is one process, with a schedule, momentum and Adam")
 
 
 def _distance(subject: SchemeTrial, optimizer: Optimizer, decays: bool) -> tuple[float, str]:

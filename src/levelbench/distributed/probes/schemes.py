@@ -16,7 +16,14 @@ import numpy as np
 
 from levelbench.checks.findings import EndProbe, Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
 from levelbench.distributed.probes.breadth import BREADTH
-from levelbench.distributed.probes.conduct import AGREEMENT, ROBUSTNESS, checkpoints, ranks_agree, traffic
+from levelbench.distributed.probes.conduct import (
+    AGREEMENT,
+    ROBUSTNESS,
+    checkpoints,
+    random_delays,
+    ranks_agree,
+    traffic,
+)
 from levelbench.distributed.probes.doubles import SHORT
 from levelbench.distributed.probes.expectation import EXPECTATION, right_on_average
 from levelbench.distributed.probes.gradients import (
@@ -25,6 +32,7 @@ from levelbench.distributed.probes.gradients import (
     every_worker_counts,
     first_misfit,
     gradients,
+    learns,
     one_process,
 )
 from levelbench.distributed.probes.processes import checkpoints_in_processes
@@ -149,6 +157,11 @@ def _misfit(whole: Sampler, parts: Sequence[Sampler], split: Split, seed: int, e
 Test = Callable[[SchemeTrial], Finding | list[Finding]]
 
 _UPDATES: tuple[Test, ...] = (ranks_agree, gradients, one_process, every_worker_counts)
+_LONG: tuple[Test, ...] = (one_process, learns, right_on_average, *BREADTH, random_delays)
+
+
+def _title(test: Test) -> str:
+    return test.__name__.replace("_", " ")
 
 
 def check_scheme(
@@ -183,7 +196,8 @@ def check_scheme(
         refused = not_tried(f"it runs on {listed}", f"--framework {scheme.frameworks[0]}", probe="goes through")
         return Report(title, (refused,), framework)
     found = _Check(SchemeTrial(scheme, framework, seed, seconds, steps), sorted(set(ranks)), frozenset(only))
-    return run_probes(title, found.probes(), tell, framework=framework, hear=hear)
+    report = run_probes(title, found.probes(), tell, framework=framework, hear=hear)
+    return replace(report, findings=tuple(sorted(report.findings, key=found.place)))
 
 
 @dataclass
@@ -200,14 +214,25 @@ class _Check:
         if self._wanted("well formed"):
             yield "well formed", lambda: well_formed(self.trial.scheme)
         yield "goes through", self._goes_through
-        claims = CONSISTENT if self.trial.scheme.consistent else (*INCONSISTENT, *EXPECTATION)
-        for test in (*AGREEMENT, *claims, *BREADTH, traffic, *ROBUSTNESS, checkpoints):
-            title = test.__name__.replace("_", " ")
+        # What takes long comes last, so that a check that ends with the first failure ends early.
+        for test in sorted(self._tests, key=_LONG.__contains__):
+            title = _title(test)
             if self._wanted(title):
                 own = test is checkpoints and not self.trial.scheme.counted
                 yield title, self._in_processes if own else partial(self._tested, test)
         if self._wanted("every sample once"):
             yield "every sample once", self._partition
+
+    @property
+    def _tests(self) -> tuple[Test, ...]:
+        """Those that apply to the scheme's claims, in the order of the report."""
+        claims = CONSISTENT if self.trial.scheme.consistent else (*INCONSISTENT, *EXPECTATION)
+        return (*AGREEMENT, *claims, *BREADTH, traffic, *ROBUSTNESS, checkpoints)
+
+    def place(self, finding: Finding) -> int:
+        """Where a finding stands in the report."""
+        titles = ["well formed", "goes through", *map(_title, self._tests)]
+        return titles.index(finding.probe) if finding.probe in titles else len(titles)
 
     def _wanted(self, title: str) -> bool:
         return not self.only or title in self.only
@@ -252,7 +277,7 @@ class _Check:
             found = end.finding
         listed = found if isinstance(found, list) else [found]
         if test in _UPDATES and any(each.status == "failed" for each in listed):
-            self.wrong = self.wrong or test.__name__.replace("_", " ")
+            self.wrong = self.wrong or _title(test)
         return listed
 
     def _in_processes(self) -> Iterator[Finding]:

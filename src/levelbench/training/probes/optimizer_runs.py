@@ -70,9 +70,7 @@ class Quadratic:
         if self.zero_after is not None and step > self.zero_after:
             return np.zeros_like(parameter)
         at, shape = list(self.shapes).index(name), parameter.shape
-        # From 0.1 to 1.
-        curvature = 0.1 + 0.9 / (1 + self._drawn(at, 1, shape) ** 2)
-        slope = curvature * (parameter - self.centre * self._drawn(at, 2, shape))
+        slope = _curvature((self.seed, at, 1, 0), shape) * (parameter - self.centre * self._drawn(at, 2, shape))
         result = np.array(self.scale * (slope + self.noise * self._drawn(at, 3, shape, step)))
         if self.spoilt is not None and self.spoilt[0] == step and at == 0:
             result.flat[0] = self.spoilt[1]
@@ -88,6 +86,14 @@ def _normal(seeds: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.float6
     drawn = np.asarray(np.random.default_rng(seeds).standard_normal(shape))
     drawn.flags.writeable = False
     return drawn
+
+
+@lru_cache(maxsize=256)
+def _curvature(seeds: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Numbers from 0.1 to 1, cached like those that they are made from."""
+    made = np.asarray(0.1 + 0.9 / (1 + _normal(seeds, shape) ** 2))
+    made.flags.writeable = False
+    return made
 
 
 @dataclass(frozen=True)
@@ -264,37 +270,40 @@ class Divergence:
 def divergence(problem: str, ours: Run, theirs: Run, tolerance: float = TOLERANCE) -> Divergence:
     """The difference of two runs of the same steps; NaN in both is agreement, in one an infinite difference."""
     names = [name for name, each in theirs.values[0].items() if each.size]
-    sizes = {name: _largest(theirs, name) for name in names}
-    l2, linf, where = [], [], []
-    for left, right in zip(ours.values[1:], theirs.values[1:], strict=True):
-        apart = {name: difference(left[name], right[name]) for name in names}
-        relative = {name: float(apart[name].max()) / sizes[name] for name in names}
-        worst = max(relative, key=lambda name: relative[name], default="")
-        linf.append(relative.get(worst, 0.0))
-        where.append(worst)
-        norm = _norm([right[name] for name in names])
-        length = _norm(list(apart.values()))
-        l2.append(length / norm if norm else length)
-    above = np.flatnonzero(np.array(linf) > tolerance)
+    pairs = list(zip(ours.values[1:], theirs.values[1:], strict=True))
+    relative, lengths, norms = np.zeros((len(names), len(pairs))), np.zeros(len(pairs)), np.zeros(len(pairs))
+    for at, name in enumerate(names if pairs else ()):
+        _require_alike(pairs, name)
+        # All steps at once, since most arrays are small.
+        right = _joined([each for _, each in pairs], name)
+        apart = difference(_joined([each for each, _ in pairs], name), right)
+        begins = np.cumsum([0, *(each[name].size for _, each in pairs[:-1])])
+        relative[at] = np.maximum.reduceat(apart, begins) / _largest(theirs.values[0][name], right)
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths += np.add.reduceat(apart**2, begins)
+            norms += np.add.reduceat(right.astype(np.float64) ** 2, begins)
+    with np.errstate(all="ignore"):
+        l2 = np.sqrt(lengths) / np.where(norms == 0, 1.0, np.sqrt(norms))
+    linf = relative.max(0, initial=0.0)
+    above = np.flatnonzero(linf > tolerance)
     first = int(above[0]) if above.size else None
-    return Divergence(
-        problem,
-        np.array(l2),
-        np.array(linf),
-        tolerance,
-        None if first is None else first + 1,
-        "" if first is None else where[first],
-    )
+    where = "" if first is None else names[int(relative[:, first].argmax())]
+    return Divergence(problem, l2, linf, tolerance, None if first is None else first + 1, where)
 
 
-def _largest(run: Run, name: str) -> float:
-    finite = [np.abs(each[name][np.isfinite(each[name])]).max(initial=0) for each in run.values]
-    return float(max(finite)) or 1.0
+def _require_alike(pairs: Sequence[tuple[dict[str, Floats], dict[str, Floats]]], name: str) -> None:
+    """Arrays of two runs have the same shape at each step; it may change from step to step."""
+    for left, right in pairs:
+        if left[name].shape != right[name].shape:
+            difference(left[name], right[name])
 
 
-def _norm(arrays: list[Host]) -> float:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.sqrt(sum(float(np.sum(each.astype(np.float64) ** 2)) for each in arrays)))
+def _joined(values: Sequence[dict[str, Floats]], name: str) -> Floats:
+    return np.concatenate([each[name].reshape(-1) for each in values])
+
+
+def _largest(*arrays: Floats) -> float:
+    return float(max(np.abs(each[np.isfinite(each)]).max(initial=0) for each in arrays)) or 1.0
 
 
 @dataclass(frozen=True)
