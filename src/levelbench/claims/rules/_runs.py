@@ -185,8 +185,11 @@ def _seen(side: Side) -> list[Seen]:
             continue
         if len(run.curve.time_s) != len(run.curve.quality):
             continue
-        # One byte per evaluation; a quality that is not a number does not reach the target.
-        reached = bytes(map(at_target, run.curve.quality, repeat(target)))
+        # One byte per evaluation; a quality that is not a number, or infinitely good, does not reach the target.
+        qualities = run.curve.quality
+        if sign * math.inf in qualities:
+            qualities = [math.nan if math.isinf(each) else each for each in qualities]
+        reached = bytes(map(at_target, qualities, repeat(target)))
         evaluations = len(reached)
         first, pair, kept = reached.find(1), reached.find(b"\1\1"), reached.rfind(0) + 1
         found.append(
