@@ -20,10 +20,12 @@ from levelbench.frameworks.tensorflow.arrays import (
     DTYPES,
     Raw,
     TensorArray,
+    in_either_order,
     larger,
     matmul,
     no_type,
     numpy_dtype,
+    reduced_in_order,
     smaller,
     softmax,
     xp,
@@ -37,7 +39,7 @@ from levelbench.frameworks.tensorflow.operators.registry import (
     refuse,
     table,
 )
-from levelbench.frameworks.tensorflow.operators.shapes import in_either_order, padded
+from levelbench.frameworks.tensorflow.operators.shapes import padded
 from levelbench.operators.contract import Array, DType, Function
 from levelbench.operators.node import OperatorNode
 
@@ -181,7 +183,7 @@ def _product(a: Array, b: Array, turn_a: bool, turn_b: bool) -> Array:
 
 
 def _moments(x: Array, axes: Sequence[int]) -> tuple[Array, Array]:
-    mean, variance = tf.nn.moments(x.tensor, list(axes))
+    mean, variance = tf.nn.moments(*reduced_in_order(x.tensor, axes))
     return TensorArray(mean), TensorArray(variance)
 
 

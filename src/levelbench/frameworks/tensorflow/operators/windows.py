@@ -14,10 +14,10 @@ from levelbench.frameworks.shared.convolution import WINDOWED, Kernels, elements
 from levelbench.frameworks.shared.functional import Widths
 from levelbench.frameworks.shared.operators import Host
 from levelbench.frameworks.shared.windows import Window, Windows, counts_of
-from levelbench.frameworks.tensorflow.arrays import Raw, TensorArray, by_xla, wide, xp
+from levelbench.frameworks.tensorflow.arrays import Raw, TensorArray, by_xla, channels_first, channels_last, wide, xp
 from levelbench.frameworks.tensorflow.operators.elementwise import NATIVES
 from levelbench.frameworks.tensorflow.operators.registry import maker, on_arrays, operator, sizes_of
-from levelbench.frameworks.tensorflow.operators.shapes import channels_first, channels_last, padded
+from levelbench.frameworks.tensorflow.operators.shapes import padded
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
