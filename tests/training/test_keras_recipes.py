@@ -168,7 +168,7 @@ def test_a_file_may_return_a_keras_model_with_its_inputs(tmp_path):
 
 
 def test_keras_as_a_framework_names_those_that_run_it():
-    with pytest.raises(UsageError, match="use tensorflow, jax or torch"):
+    with pytest.raises(UsageError, match="tensorflow, jax or torch: a recipe"):
         load_framework("keras")
 
 
