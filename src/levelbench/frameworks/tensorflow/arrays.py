@@ -284,6 +284,8 @@ def in_either_order(function: Function) -> Function:
     """An element-wise function that follows the order of its arguments' channels."""
 
     def call(*given: Raw) -> Raw:
+        if tf.executing_eagerly():
+            return function(*given)
         ranks = {len(each.shape) for each in given if hasattr(each, "_channels_last")}
         known = ranks and all(each.shape.is_fully_defined() for each in given)
         if not known or ranks != {max(len(each.shape) for each in given)}:
