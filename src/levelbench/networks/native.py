@@ -86,13 +86,12 @@ class NativeModel:
     smoothing: float = 0.0
 
     def on(self, framework: str) -> NativeModel:
-        """Itself; ``UsageError`` if it is another framework's."""
-        if self.framework == framework:
+        """Itself; ``UsageError`` for a Keras model on another of Keras's backends."""
+        if self.framework == framework or not (is_keras(self.model) or isinstance(self.model, KerasFunction)):
             return self
-        do = f"use framework={self.framework}"
-        if is_keras(self.model) or isinstance(self.model, KerasFunction):
-            do += f"; or import keras in the function that builds it, with KERAS_BACKEND={framework} or unset"
-        raise UsageError(f"the model {self.name!r} on {framework}", f"it is made of {self.framework}'s arrays", do)
+        do = f"use framework={self.framework}; or import keras in the function that builds it, with KERAS_BACKEND"
+        found = f"Keras's backend is {self.framework}"
+        raise UsageError(f"the model {self.name!r} on {framework}", found, f"{do}={framework} or unset")
 
     def make_inputs(
         self, batch: int = 1, seed: int = 0, sizes: Mapping[str, int] = MappingProxyType({})

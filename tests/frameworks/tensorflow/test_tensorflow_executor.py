@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from tests.frameworks.jax.networks import HE, build, close, given, tiny
 
-from levelbench.errors import UnsupportedError, UsageError
+from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework as numpy_framework
 from levelbench.frameworks.tensorflow import greetings_held_back
 from levelbench.networks import GraphBuilder
+from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.training.optimizers import SGD, Adam, Momentum
 
@@ -151,6 +152,11 @@ def test_nan_is_kept_by_maxima(backend, mode):
     values[0, 30] = np.nan
     (found,) = backend.executor(g.build(), mode=mode).infer(backend.array(values))
     assert np.isnan(backend.host(found)).all()
+
+
+def test_a_function_is_no_keras_model(backend):
+    with pytest.raises(DefinitionError, match="it is a function"):
+        backend.native(NativeModel("mine", "jax", lambda x: x))
 
 
 def test_each_operator_is_timed_in_eager_mode(backend):

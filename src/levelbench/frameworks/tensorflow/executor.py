@@ -19,7 +19,7 @@ from levelbench.frameworks.tensorflow.operator import gradients_of, refusal
 from levelbench.frameworks.tensorflow.operators import find
 from levelbench.frameworks.tensorflow.operators.registry import on_tensors
 from levelbench.networks.executor import CheckedArrays, Executor, require_shape
-from levelbench.networks.native import NativeModel
+from levelbench.networks.native import KerasFunction, NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
@@ -99,6 +99,10 @@ class TensorFlowModel(Executor):
     network = None
 
     def __init__(self, model: NativeModel, *, mode: str) -> None:
+        """``DefinitionError`` if it is no Keras model."""
+        if not isinstance(model.model, KerasFunction):
+            found = f"it is a {type(model.model).__name__}"
+            raise DefinitionError(f"the model {model.name!r} on tensorflow", found, "return a Keras model")
         self.mode, self._model = mode, model
         arrays = [{name: TensorArray(tf.identity(each)) for name, each in some.items()} for some in _kept(model)]
         self.parameters = TensorArrays(arrays[0])
