@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -21,6 +23,19 @@ if TYPE_CHECKING:
 def no_forward() -> UsageError:
     """The error of a backward pass without a forward pass before it."""
     return UsageError("the gradients of a loss", "there was no forward pass", "call forward before each backward")
+
+
+@contextmanager
+def keras_on(framework: str) -> Iterator[None]:
+    """Inside, ``import keras`` takes this backend, unless the user chose one or has imported it before."""
+    if "KERAS_BACKEND" in os.environ:
+        yield
+        return
+    os.environ["KERAS_BACKEND"] = framework
+    try:
+        yield
+    finally:
+        del os.environ["KERAS_BACKEND"]
 
 
 class PackagedFramework(Framework):

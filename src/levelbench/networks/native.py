@@ -1,4 +1,4 @@
-"""A framework's own model: a ``torch.nn.Module`` or a JAX function, from a user's file, without conversion.
+"""A framework's own model: a PyTorch module, a JAX function, a Keras model, from a user's file, without conversion.
 
 A native model defines its computation, and declares its inputs as an ONNX graph would: name, dtype and shape. So
 everything that is measured of a network can be measured of it too.
@@ -6,6 +6,7 @@ everything that is measured of a network can be measured of it too.
 A file has a function that makes the model (``my_model.py:build``), which may return
 
 - a ``torch.nn.Module``, or ``(module, inputs)``;
+- a Keras model, or ``(model, inputs)``, on the backend that Keras was imported with;
 - for JAX a function ``f(*inputs)``, ``(f, parameters)`` with ``f(parameters, *inputs)``, or
   ``(f, parameters, inputs)``, where ``parameters`` are arrays in nested lists and dictionaries, or ``None``;
 - a :class:`NativeModel`, which declares everything.
@@ -63,12 +64,15 @@ class NativeModel:
 
     name: str
     framework: str
-    """``torch`` or ``jax``."""
+    """``torch``, ``jax`` or ``tensorflow``."""
     model: Any
     """A ``torch.nn.Module``, or a function."""
     inputs: tuple[Value, ...] = ()
     parameters: Any = None
-    """For JAX: nested arrays, the function's first argument; ``None`` if it takes none. A module has its own."""
+    """For JAX: nested arrays, the function's first argument; ``None`` if it takes none. A module has its own.
+
+    For TensorFlow: the values of a Keras model's trainable variables by name, and in ``state`` those of the others.
+    """
     state: Any = None
     """For JAX: nested arrays that are not trained, such as running statistics and random keys.
 
@@ -80,6 +84,14 @@ class NativeModel:
     sizes: Mapping[str, int] = field(default_factory=dict)
     loss: Callable[..., Any] | str = "cross-entropy"
     smoothing: float = 0.0
+
+    def on(self, framework: str) -> NativeModel:
+        """Itself; ``UsageError`` for a Keras model on another of Keras's backends."""
+        if self.framework == framework or not (is_keras(self.model) or isinstance(self.model, KerasFunction)):
+            return self
+        do = f"use framework={self.framework}; or import keras in the function that builds it, with KERAS_BACKEND"
+        found = f"Keras's backend is {self.framework}"
+        raise UsageError(f"the model {self.name!r} on {framework}", found, f"{do}={framework} or unset")
 
     def make_inputs(
         self, batch: int = 1, seed: int = 0, sizes: Mapping[str, int] = MappingProxyType({})
@@ -114,7 +126,7 @@ class NativeNetwork:
     """Builds a framework's own network, for a recipe: holds no arrays and imports no framework.
 
     ``build`` returns a ``torch.nn.Module``, for JAX ``(f, parameters)`` with ``f(parameters, *inputs)`` or
-    ``(f, parameters, state)`` as in :class:`NativeModel`, or a Keras model on JAX. It is called with the run's seed if
+    ``(f, parameters, state)`` as in :class:`NativeModel`, or a Keras model. It is called with the run's seed if
     it has a parameter ``seed``, and otherwise without arguments, with PyTorch's generators seeded. ``loss`` is a
     function of the network's outputs and the labels; ``None`` means the recipe's cross-entropy.
     """
@@ -154,9 +166,7 @@ class NativeNetwork:
             takes = False
         what = f"the network {self.name}"
         made = _attempt(what, (lambda: self.build(seed=seed)) if takes else self.build)
-        if hasattr(made, "stateless_call") and not _is_torch(made):
-            made = _keras(made)
-        model, *rest = made if isinstance(made, tuple) and made else (made,)
+        model, *rest = _parts(made, what)
         torch = _is_torch(model)
         if not callable(model) or len(rest) > (0 if torch else 2) or isinstance(model, type):
             found = f"its function returns {'nothing' if made is None else f'a {type(made).__name__}'}"
@@ -164,7 +174,7 @@ class NativeNetwork:
         parameters, state = (*rest, None, None)[:2]
         return NativeModel(
             self.name,
-            "torch" if torch else "jax",
+            _framework_of(model),
             model,
             parameters=parameters,
             state=state,
@@ -173,23 +183,53 @@ class NativeNetwork:
         )
 
 
-def _keras(model: Any) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]:
+def is_keras(model: object) -> bool:
+    """Whether it is a Keras model, determined without importing Keras."""
+    return hasattr(model, "stateless_call") and not isinstance(model, type)
+
+
+class KerasFunction:
     """A Keras model as a function of its trainable and its other variables.
 
     Variables are named by position, because the paths of a second model with the same layers differ.
     """
-    kept = [
-        {f"{at}/{each.name}": each.value for at, each in enumerate(some)}
-        for some in (model.trainable_variables, model.non_trainable_variables)
-    ]
 
-    def call(parameters: Mapping[str, Any], state: Mapping[str, Any], *inputs: Any, training: bool) -> tuple[Any, Any]:
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.parameters, self.state = (
+            {f"{at}/{each.name}": each.value for at, each in enumerate(some)}
+            for some in (model.trainable_variables, model.non_trainable_variables)
+        )
+        self._names = tuple(self.parameters), tuple(self.state)
+
+    def __call__(
+        self, parameters: Mapping[str, Any], state: Mapping[str, Any], *inputs: Any, training: bool
+    ) -> tuple[Any, Any]:
+        """The outputs and the new state."""
         # JAX sorts the keys of dictionaries.
-        lists = ([values[name] for name in own] for values, own in zip((parameters, state), kept, strict=True))
-        outputs, fresh = model.stateless_call(*lists, *inputs, training=training)
-        return outputs, dict(zip(kept[1], fresh, strict=True))
+        lists = ([values[name] for name in own] for values, own in zip((parameters, state), self._names, strict=True))
+        outputs, fresh = self.model.stateless_call(*lists, *inputs, training=training)
+        return outputs, dict(zip(self._names[1], fresh, strict=True))
 
-    return call, kept[0], kept[1]
+
+def _parts(made: Any, what: str) -> tuple[Any, ...]:
+    """A module, or a function with its parameters and its state if it has them."""
+    if not is_keras(made):
+        return made if isinstance(made, tuple) and made else (made,)
+    if getattr(made, "losses", ()):
+        found = "its layers add losses of their own (regularizers), which a recipe's loss does not contain"
+        raise DefinitionError(what, found, "leave them out, or write loss= of the recipe and decay in its optimizer")
+    if _is_torch(made):
+        return (made,)
+    function = KerasFunction(made)
+    return function, function.parameters, function.state
+
+
+def _framework_of(model: object) -> str:
+    if _is_torch(model):
+        return "torch"
+    kind = type(model.model if isinstance(model, KerasFunction) else model)
+    return "tensorflow" if any(each.__module__.startswith("tensorflow.") for each in kind.__mro__) else "jax"
 
 
 def is_module(value: object) -> bool:
@@ -249,25 +289,29 @@ def _model(made: Any, module: ModuleType, name: str, word: str) -> NativeModel:
     if isinstance(made, NativeModel):
         return made
     model, *rest = made if isinstance(made, tuple) and made else (made,)
-    torch = _is_torch(model)
+    kept: list[Any] = []
+    if is_keras(model):
+        model, *kept = _parts(model, f"{word}()")
+    whole = _is_torch(model) or bool(kept)
     if not callable(model):
         returns = "it returns nothing" if made is None else f"it returns a {type(model).__name__}"
         raise DefinitionError(f"{word}()", returns, "return a torch.nn.Module, or a function of JAX arrays")
-    if len(rest) > (1 if torch else 2):
-        shape = "(module, inputs)" if torch else "(function, parameters, inputs)"
+    if len(rest) > (1 if whole else 2):
+        shape = "(module, inputs)" if whole else "(function, parameters, inputs)"
         raise DefinitionError(f"{word}()", f"it returns {len(rest) + 1} values", f"return {shape}")
-    parameters = None if torch or not rest else rest[0]
-    given = rest[-1] if len(rest) == (1 if torch else 2) else getattr(module, "inputs", None)
+    parameters, state = (*kept, None, None)[:2] if whole else (rest[0] if rest else None, None)
+    given = rest[-1] if len(rest) == (1 if whole else 2) else getattr(module, "inputs", None)
     if given is None:
         raise DefinitionError(f"{word}()", "the model's inputs are not declared", _HOW)
     drawn = callable(given)
     declared = {} if drawn else _declared(given, word)
     return NativeModel(
         name=name,
-        framework="torch" if torch else "jax",
+        framework=_framework_of(model),
         model=model,
         inputs=tuple(value for value, _ in declared.values()),
         parameters=parameters,
+        state=state,
         draw=given if drawn else None,
         fills={each: high for each, (_, high) in declared.items() if high is not None},
         loss=getattr(module, "loss", "cross-entropy"),

@@ -19,6 +19,10 @@ def load_framework(name: str) -> Framework:
     if name.endswith(".py"):
         do = 'declare it in a package, under [project.entry-points."levelbench.frameworks"]; check takes files'
         raise UsageError(f"framework {name}", "it is a file, and what is recorded needs an installed framework", do)
+    if name == "keras" and name not in plugins.names("framework"):
+        why = "Keras computes with TensorFlow, JAX or PyTorch, which are the frameworks that are measured"
+        do = "use tensorflow, jax or torch: a recipe's Keras model is built there on that backend"
+        raise UsageError("framework 'keras'", why, do)
     found = plugins.load("framework", name)
     if not isinstance(found, Framework):
         found_type = f"its entry point is a {type(found).__name__}"

@@ -43,6 +43,7 @@ CASES = [
     case("PRelu", normal(3, 4), normal(4)),
     case("Div", normal(3, 1), POSITIVE),
     case("Pow", POSITIVE, normal(4)),
+    *(case("Mod", apart(3, 4) - 0.55, np.array([0.4, -0.4, 0.7, -2.0]), fmod=each) for each in (0, 1)),
     case("Max", apart(3, 4), apart(3, 4) + 0.05),
     case("Where", np.array([[True, False, True]]), normal(2, 3), normal(2, 1)),
     case("Softmax", normal(3, 4), axis=0),

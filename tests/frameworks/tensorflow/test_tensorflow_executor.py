@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from tests.frameworks.jax.networks import HE, build, close, given, tiny
 
-from levelbench.errors import UnsupportedError, UsageError
+from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework as numpy_framework
 from levelbench.frameworks.tensorflow import greetings_held_back
 from levelbench.networks import GraphBuilder
+from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.training.optimizers import SGD, Adam, Momentum
 
@@ -39,6 +40,33 @@ def test_loss_gradients_and_buffers_are_those_of_the_reference(backend, mode, tr
         close(gradients[name], each, 1e-3)
     for name in ours.buffers:
         close(ours.buffers[name], reference.buffers[name])
+
+
+# A graph keeps channels last; what follows a convolution sees them in ONNX's order all the same.
+AFTER_A_CONVOLUTION = {
+    "another": lambda g, y: g.node("Add", y, g.node("Relu", y)),
+    "channels": lambda g, y: g.node("Mul", y, g.constant(np.arange(4, dtype="f4").reshape(4, 1, 1))),
+    "rows": lambda g, y: g.node("Sub", g.constant(np.arange(6, dtype="f4").reshape(1, 1, 6, 1)), y),
+    "columns": lambda g, y: g.node("Div", y, g.constant(np.arange(1, 7, dtype="f4"))),
+    "a number": lambda g, y: g.node("Add", g.constant(np.float32(2)), y),
+    "an axis more": lambda g, y: g.node("Add", y, g.constant(np.arange(3, dtype="f4").reshape(3, 1, 1, 1, 1))),
+    "square": lambda g, y: g.node("Tanh", g.node("Add", y, g.node("Transpose", y, perm=[0, 1, 3, 2]))),
+    "bounds": lambda g, y: g.node("Clip", y, g.constant(np.float32(-0.2)), g.constant(np.float32(0.3))),
+    "means": lambda g, y: g.node("Mul", y, g.node("GlobalAveragePool", y)),
+    "means of all": lambda g, y: g.node("ReduceMean", y, g.constant([0, 2, 3]), keepdims=0),
+    "means of channels": lambda g, y: g.node("ReduceMean", y, g.constant([-3]), keepdims=1),
+}
+
+
+@pytest.mark.parametrize("after", AFTER_A_CONVOLUTION.values(), ids=AFTER_A_CONVOLUTION)
+def test_what_follows_a_convolution_in_a_graph_sees_its_axes_in_order(backend, after):
+    g = GraphBuilder("ordered")
+    y = g.node("Conv", g.input("x", ["batch", 2, 6, 6]), g.parameter("w", [4, 2, 3, 3], HE), pads=[1, 1, 1, 1])
+    g.output(after(g, y), "y")
+    network = g.build()
+    (x,) = network.make_inputs(3, seed=1).values()
+    (found,) = backend.executor(network).infer(backend.array(x))
+    close(found, numpy_framework.open("cpu").executor(network).infer(x)[0])
 
 
 @MODES
@@ -124,6 +152,11 @@ def test_nan_is_kept_by_maxima(backend, mode):
     values[0, 30] = np.nan
     (found,) = backend.executor(g.build(), mode=mode).infer(backend.array(values))
     assert np.isnan(backend.host(found)).all()
+
+
+def test_a_function_is_no_keras_model(backend):
+    with pytest.raises(DefinitionError, match="it is a function"):
+        backend.native(NativeModel("mine", "jax", lambda x: x))
 
 
 def test_each_operator_is_timed_in_eager_mode(backend):

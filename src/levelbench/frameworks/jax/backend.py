@@ -19,7 +19,7 @@ from jax import Array, Device
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError
-from levelbench.frameworks import Float32Backend
+from levelbench.frameworks import Float32Backend, keras_on
 from levelbench.frameworks.jax import JaxFramework
 from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, JaxPacker, device_of, from_numpy, to_numpy
 from levelbench.frameworks.jax.executor import JaxExecutor, JaxFunction
@@ -92,12 +92,12 @@ class JaxBackend(Float32Backend):
 
         Create its arrays before opening a backend: afterwards arrays are 64-bit by default.
         """
-        return JaxFunction(model, self, mode=self.chosen_mode(mode))
+        return JaxFunction(model.on("jax"), self, mode=self.chosen_mode(mode))
 
     @contextmanager
     def building(self, seed: int) -> Iterator[None]:
         """Uses JAX's default 32-bit types: user code does not expect the 64 bits that ONNX's operators need."""
-        with jax.enable_x64(False), jax.default_device(self.device):
+        with keras_on("jax"), jax.enable_x64(False), jax.default_device(self.device):
             yield
 
     def memory_meter(self) -> Meter:

@@ -22,7 +22,7 @@ from levelbench.frameworks import no_forward
 from levelbench.frameworks.jax.arrays import is_differentiable
 from levelbench.frameworks.jax.operator import Draw
 from levelbench.frameworks.jax.operators import find
-from levelbench.frameworks.shared.executor import FunctionalExecutor, Reader, Recorded
+from levelbench.frameworks.shared.executor import FunctionalExecutor, Reader, Recorded, cross_entropy
 from levelbench.networks.executor import Executor, LiveMapping, require_inputs, require_shape
 from levelbench.networks.inspect import all_nodes
 from levelbench.networks.native import NativeModel
@@ -331,7 +331,8 @@ class JaxFunction(Executor):
         if callable(own):
             loss = own(found, *rest)
         else:
-            loss = _cross_entropy(_arrays(found, self._model.name)[0], self._model.smoothing, *rest)
+            logits = _arrays(found, self._model.name)[0]
+            loss = cross_entropy(jnp, jax.nn.log_softmax, logits, self._model.smoothing, *rest)
         if not hasattr(loss, "shape") or loss.shape:
             raise DefinitionError(f"the loss of {self._model.name!r}", "it is not a scalar array", "return the mean")
         return loss, fresh
@@ -346,14 +347,3 @@ def _arrays(found: Any, name: str) -> list[Array]:
     if not arrays:
         raise DefinitionError(f"the result of {name!r}", f"there is no array in a {type(found).__name__}", "return one")
     return arrays
-
-
-def _cross_entropy(logits: Array, smoothing: float, labels: Array) -> Array:
-    """The mean of -log softmax(logits)[label]: classes on the last axis up to rank 3, on axis 1 for images."""
-    axis = logits.ndim - 1 if logits.ndim <= 3 else 1
-    scores = jax.nn.log_softmax(logits, axis)
-    if labels.ndim == logits.ndim:
-        own = (labels * scores).sum(axis)
-    else:
-        own = jnp.take_along_axis(scores, jnp.expand_dims(labels, axis), axis).squeeze(axis)
-    return -((1 - smoothing) * own + smoothing * scores.mean(axis)).mean()

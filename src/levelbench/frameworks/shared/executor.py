@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from types import ModuleType
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -205,3 +206,14 @@ class _Training:
         if not self._places:
             return *objective(*arguments), lambda: ()
         return self._executor.recorded(objective, self._places, arguments)
+
+
+def cross_entropy(xp: ModuleType, log_softmax: Function, logits: Array, smoothing: float, labels: Array) -> Array:
+    """The mean of -log softmax(logits)[label]: classes on the last axis up to rank 3, on axis 1 for images."""
+    axis = logits.ndim - 1 if logits.ndim <= 3 else 1
+    scores = log_softmax(logits, axis)
+    if labels.ndim == logits.ndim:
+        own = xp.sum(labels * scores, axis=axis)
+    else:
+        own = xp.squeeze(xp.take_along_axis(scores, xp.expand_dims(labels, axis=axis), axis=axis), axis=axis)
+    return -xp.mean((1 - smoothing) * own + smoothing * xp.mean(scores, axis=axis))

@@ -263,24 +263,75 @@ def _gathered(x: TensorArray, keys: tuple[Any, ...]) -> Raw:
     return found
 
 
+# A graph keeps what it made with the channels last, so that no kernel transposes what another one has just transposed.
+
+
+def channels_last(x: Raw) -> Raw:
+    """(N, C, spatial...) as (N, spatial..., C), in which TensorFlow's kernels for the CPU compute."""
+    kept = getattr(x, "_channels_last", None)
+    return tf.transpose(x, [0, *range(2, len(x.shape)), 1]) if kept is None else kept
+
+
+def channels_first(x: Raw) -> Raw:
+    """The inverse."""
+    found = tf.transpose(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
+    if not tf.executing_eagerly():
+        found._channels_last = x
+    return found
+
+
+def in_either_order(function: Function) -> Function:
+    """An element-wise function that follows the order of its arguments' channels."""
+
+    def call(*given: Raw) -> Raw:
+        if tf.executing_eagerly():
+            return function(*given)
+        ranks = {len(each.shape) for each in given if hasattr(each, "_channels_last")}
+        known = ranks and all(each.shape.is_fully_defined() for each in given)
+        if not known or ranks != {max(len(each.shape) for each in given)}:
+            return function(*given)
+        return channels_first(function(*[_beside(each, *ranks) for each in given]))
+
+    return call
+
+
+def _beside(x: Raw, rank: int) -> Raw:
+    """What is broadcast to ``rank`` axes of which the second are channels, for those that have them last."""
+    shape = [1] * (rank - len(x.shape)) + list(x.shape)
+    if hasattr(x, "_channels_last") or prod(shape) == 1:
+        return channels_last(x) if len(x.shape) == rank else x
+    return tf.reshape(x, [-1]) if prod(shape) == shape[1] else channels_last(tf.reshape(x, shape))
+
+
+def reduced_in_order(x: Raw, axes: Sequence[int]) -> tuple[Raw, Sequence[int]]:
+    """A tensor and axes of it to reduce: with the channels last if it is kept so, and no spatial axis is left."""
+    rank = len(x.shape)
+    gone = {axis % rank for axis in axes} if hasattr(x, "_channels_last") else set()
+    if not gone or not gone.issuperset(range(2, rank)):
+        return x, axes
+    return channels_last(x), [(axis - 1 if axis else 0) if axis != 1 else rank - 1 for axis in sorted(gone)]
+
+
 # Element by element. An integer needs no rounding, an unsigned one no sign; TensorFlow has no kernels for these.
 
 
 def unary(function: Function) -> Function:
     """A function of tensors as one of arrays that keeps the class of its argument."""
+    follows = in_either_order(function)
 
     def call(x: Array) -> Array:
-        return WeakNumber(function(_double(x))) if _is_weak(x) else TensorArray(function(raw(x)))
+        return WeakNumber(function(_double(x))) if _is_weak(x) else TensorArray(follows(raw(x)))
 
     return call
 
 
 def binary(function: Function) -> Function:
     """A function of two tensors as one of arrays and numbers, promoted to one type."""
+    follows = in_either_order(function)
 
     def call(a: Array, b: Array) -> Array:
         first, second, kind = pair(a, b)
-        return kind(function(first, second))
+        return kind(follows(first, second))
 
     return call
 
@@ -444,7 +495,9 @@ def wide(x: Raw) -> Raw:
 
 def _mean(x: Array, axis: Axes = None, keepdims: bool = False) -> Array:
     tensor = x.tensor if x.tensor.dtype.is_floating else tf.cast(x.tensor, tf.float64)
-    return TensorArray(tf.cast(tf.reduce_mean(wide(tensor), axis, keepdims), tensor.dtype))
+    given, axes = reduced_in_order(tensor, axis) if isinstance(axis, tuple | list) else (tensor, axis)
+    found = tf.cast(tf.reduce_mean(wide(given), axes, keepdims), tensor.dtype)
+    return TensorArray(channels_first(found) if keepdims and given is not tensor else found)
 
 
 def _argmax(x: Array, axis: int | None = None, keepdims: bool = False, function: Function = tf.argmax) -> Array:

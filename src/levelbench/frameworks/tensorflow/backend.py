@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,15 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, UnsupportedError
-from levelbench.frameworks import Float32Backend
+from levelbench.frameworks import Float32Backend, keras_on
 from levelbench.frameworks.tensorflow import TensorFlowFramework
 from levelbench.frameworks.tensorflow.arrays import TensorArray, from_numpy
-from levelbench.frameworks.tensorflow.executor import TensorFlowExecutor
+from levelbench.frameworks.tensorflow.executor import TensorFlowExecutor, TensorFlowModel
 from levelbench.frameworks.tensorflow.operator import TensorFlowOperator
 from levelbench.frameworks.tensorflow.operators import find
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.networks.executor import Executor
+from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
@@ -70,6 +72,16 @@ class TensorFlowBackend(Float32Backend):
         self, network: Network, parameters: Mapping[str, NDArray[Any]], mode: str, trains: bool
     ) -> Executor:
         return TensorFlowExecutor(self, network, parameters, mode=mode, trains=trains)
+
+    def native(
+        self, model: NativeModel, mode: str | None = None, *, precision: str = "float32", channels_last: bool = False
+    ) -> Executor:
+        """A Keras model as an executor."""
+        self.refuse_other_numbers(precision, channels_last)
+        return TensorFlowModel(model.on("tensorflow"), mode=self.chosen_mode(mode))
+
+    def building(self, seed: int) -> AbstractContextManager[None]:
+        return keras_on("tensorflow")
 
     def operator(self, node: OperatorNode) -> Operator:
         if node.domain == CUSTOM_DOMAIN:

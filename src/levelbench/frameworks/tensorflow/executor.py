@@ -5,18 +5,21 @@ A lowered network is a pure function of arrays, so a compiled mode is ``tf.funct
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from levelbench.errors import UnsupportedError
-from levelbench.frameworks.shared.executor import FunctionalExecutor, Reader, Recorded
-from levelbench.frameworks.tensorflow.arrays import TensorArray, traced_for_xla
+from levelbench.errors import DefinitionError, UnsupportedError
+from levelbench.frameworks import no_forward
+from levelbench.frameworks.shared.executor import FunctionalExecutor, Reader, Recorded, cross_entropy
+from levelbench.frameworks.tensorflow.arrays import TensorArray, traced_for_xla, xp
 from levelbench.frameworks.tensorflow.operator import gradients_of, refusal
 from levelbench.frameworks.tensorflow.operators import find
-from levelbench.networks.executor import CheckedArrays, require_shape
+from levelbench.frameworks.tensorflow.operators.registry import on_tensors
+from levelbench.networks.executor import CheckedArrays, Executor, require_shape
+from levelbench.networks.native import KerasFunction, NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
@@ -51,16 +54,7 @@ class TensorFlowExecutor(FunctionalExecutor):
         return None if entry.random else entry.make(node)
 
     def compiled(self, function: Function, network: Network) -> Function:
-        if self.mode == "eager":
-            return function
-        xla = self.mode == "xla"
-
-        def traced(*tensors: Any) -> Any:
-            with traced_for_xla(xla):
-                return _unwrapped(function(*[TensorArray(each) for each in tensors]))
-
-        graph = tf.function(traced, autograph=False, jit_compile=xla or None)
-        return lambda *arrays: _wrapped(graph(*[each.tensor for each in arrays]))
+        return _compiled(function, self.mode)
 
     def recorded(self, objective: Function, places: Sequence[int], arguments: Sequence[Array]) -> Recorded:
         trained = [arguments[at].tensor for at in places]
@@ -83,6 +77,100 @@ class TensorFlowExecutor(FunctionalExecutor):
             found = str(error).splitlines()[0][:160]
             return UnsupportedError(f"{self.network.name} on tensorflow in mode {self.mode!r}", found, "use mode eager")
         return refusal(self.network.name, error)
+
+
+def _compiled(function: Function, mode: str) -> Function:
+    """A function of arrays as one graph for each set of shapes."""
+    if mode == "eager":
+        return function
+    xla = mode == "xla"
+
+    def traced(*tensors: Any) -> Any:
+        with traced_for_xla(xla):
+            return _unwrapped(function(*[TensorArray(each) for each in tensors]))
+
+    graph = tf.function(traced, autograph=False, jit_compile=xla or None)
+    return lambda *arrays: _wrapped(graph(*[each.tensor for each in arrays]))
+
+
+class TensorFlowModel(Executor):
+    """A Keras model as a function of its variables' values: the trainable ones are parameters, the others buffers."""
+
+    network = None
+
+    def __init__(self, model: NativeModel, *, mode: str) -> None:
+        """``DefinitionError`` if it is no Keras model."""
+        if not isinstance(model.model, KerasFunction):
+            found = f"it is a {type(model.model).__name__}"
+            raise DefinitionError(f"the model {model.name!r} on tensorflow", found, "return a Keras model")
+        self.mode, self._model = mode, model
+        arrays = [{name: TensorArray(tf.identity(each)) for name, each in some.items()} for some in _kept(model)]
+        self.parameters = TensorArrays(arrays[0])
+        self.buffers = TensorArrays({f"state.{name}": each for name, each in arrays[1].items()})
+        self._counts = len(arrays[0]), len(arrays[0]) + len(arrays[1])
+        self._infer = _compiled(self._outputs, mode)
+        self._step = _compiled(self._loss_and_gradients, mode)
+        self._gradients: Sequence[Array] | None = None
+
+    def infer(self, *inputs: Array) -> tuple[Array, ...]:
+        """The tensors that the model returns, in the order of its tuples and dictionaries."""
+        found: tuple[Array, ...] = self._infer(*self.parameters.values(), *self.buffers.values(), *inputs)
+        return found
+
+    def forward(self, *inputs: Array) -> Array:
+        """The loss. Takes the model's inputs, then the loss's further arguments, such as labels."""
+        loss, fresh, self._gradients = self._step(*self.parameters.values(), *self.buffers.values(), *inputs)
+        for name, each in zip(self.buffers, fresh, strict=True):
+            self.buffers[name] = each
+        return loss
+
+    def backward(self) -> Mapping[str, Array]:
+        """The gradients of the last forward pass; zero for a parameter that the loss does not depend on."""
+        gradients, self._gradients = self._gradients, None
+        if gradients is None:
+            raise no_forward()
+        return dict(zip(self.parameters, gradients, strict=True))
+
+    def compile(self, *inputs: Array) -> None:
+        """Make the graph of :meth:`infer` for inputs of these shapes and types; in mode ``eager`` there is none."""
+        if self.mode != "eager":
+            self.infer(*inputs)
+
+    def _answer(self, tensors: Sequence[Any], inputs: Sequence[Any], *, training: bool) -> tuple[Any, list[Any]]:
+        first, second = self._counts
+        parts = zip(_kept(self._model), (tensors[:first], tensors[first:second]), strict=True)
+        values = [dict(zip(names, part, strict=True)) for names, part in parts]
+        found, fresh = self._model.model(*values, *inputs, training=training)
+        return found, list(fresh.values())
+
+    def _outputs(self, *arrays: Array) -> tuple[Array, ...]:
+        tensors = [each.tensor for each in arrays]
+        found, _ = self._answer(tensors, tensors[self._counts[1] :], training=False)
+        return tuple(TensorArray(each) for each in tf.nest.flatten(found))
+
+    def _loss_and_gradients(self, *arrays: Array) -> tuple[Array, Sequence[Array], Sequence[Array]]:
+        tensors, (first, second) = [each.tensor for each in arrays], self._counts
+        # A model that draws its own inputs does not declare their number: all but the labels.
+        given = second + (len(self._model.inputs) or len(tensors) - second - 1)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(tensors[:first])
+            found, fresh = self._answer(tensors, tensors[second:given], training=True)
+            loss = self._loss(found, tensors[given:])
+        return TensorArray(loss), [TensorArray(each) for each in fresh], gradients_of(tape, loss, tensors[:first])
+
+    def _loss(self, found: Any, rest: Sequence[Any]) -> Any:
+        if callable(self._model.loss):
+            loss = self._model.loss(found, *rest)
+        else:
+            logits, *labels = [TensorArray(each) for each in (tf.nest.flatten(found)[0], *rest)]
+            loss = cross_entropy(xp, on_tensors(tf.nn.log_softmax), logits, self._model.smoothing, *labels).tensor
+        if not tf.is_tensor(loss) or loss.shape.rank != 0:
+            raise DefinitionError(f"the loss of {self._model.name!r}", "it is not a scalar tensor", "return the mean")
+        return loss
+
+
+def _kept(model: NativeModel) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    return model.parameters or {}, model.state or {}
 
 
 def _unwrapped(found: Any) -> Any:

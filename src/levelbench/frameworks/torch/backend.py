@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from levelbench.errors import DataError, UnsupportedError
+from levelbench.frameworks import keras_on
 from levelbench.frameworks.torch import TorchFramework
 from levelbench.frameworks.torch.arrays import TorchPacker, from_numpy, to_numpy, view_of
 from levelbench.frameworks.torch.executor import Numerics, TorchExecutor, TorchModule
@@ -204,12 +205,12 @@ class TorchBackend(Backend):
     ) -> Executor:
         """A ``torch.nn.Module`` as an executor; moves it to the device."""
         numerics = Numerics(None, self._device, precision, channels_last)
-        return TorchModule(model, self._device, mode=self.chosen_mode(mode), numerics=numerics)
+        return TorchModule(model.on("torch"), self._device, mode=self.chosen_mode(mode), numerics=numerics)
 
     @contextmanager
     def building(self, seed: int) -> Iterator[None]:
         """Seeds PyTorch's generators, and restores their state afterwards."""
-        with torch.random.fork_rng():
+        with keras_on("torch"), torch.random.fork_rng():
             torch.manual_seed(seed)
             yield
 

@@ -38,7 +38,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from levelbench.errors import DefinitionError
-from levelbench.networks.native import NativeModel
+from levelbench.networks.native import NativeModel, is_keras
 
 
 class LiveTensors(CheckedArrays):
@@ -557,10 +557,12 @@ class TorchModule(LeafExecutor):
         self._module = model.model.to(device)
         if self._numerics.channels_last:
             self._module = self._module.to(memory_format=torch.channels_last)
-        self._call = self._module if mode == "eager" else compiled(self._module)
-        self._leaves = {name: each for name, each in self._module.named_parameters() if each.requires_grad}
+        called = partial(_keras_called, self._module) if is_keras(self._module) else self._module
+        self._call = called if mode == "eager" else compiled(called)
+        named = dict(_keras_tensors(self._module) if is_keras(self._module) else self._module.named_parameters())
+        self._leaves = {name: each for name, each in named.items() if each.requires_grad}
         self.trained = self._leaves
-        frozen = {name: each for name, each in self._module.named_parameters() if name not in self._leaves}
+        frozen = {name: each for name, each in named.items() if name not in self._leaves}
         self.parameters = LiveTensors({name: each.detach() for name, each in self._leaves.items()})
         self.buffers = LiveTensors({**frozen, **dict(self._module.named_buffers())})
 
@@ -616,6 +618,17 @@ class TorchModule(LeafExecutor):
             return found
 
         return module_step_times(self._module, loss, list(self.trained.values()), self._device, repeats)
+
+
+def _keras_tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """The variables of a Keras model, by the names that they have on other frameworks."""
+    for before, some in (("", model.trainable_variables), ("state.", model.non_trainable_variables)):
+        yield from ((f"{before}{at}/{each.name}", each.value) for at, each in enumerate(some))
+
+
+def _keras_called(module: Any, *inputs: Tensor) -> Any:
+    """A Keras model asks for the mode with each call, and does not look at the module's."""
+    return module(*inputs, training=module.training)
 
 
 def _fused(what: str, mode: str) -> UnsupportedError:

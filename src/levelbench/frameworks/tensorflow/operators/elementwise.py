@@ -20,10 +20,12 @@ from levelbench.frameworks.tensorflow.arrays import (
     DTYPES,
     Raw,
     TensorArray,
+    in_either_order,
     larger,
     matmul,
     no_type,
     numpy_dtype,
+    reduced_in_order,
     smaller,
     softmax,
     xp,
@@ -37,7 +39,7 @@ from levelbench.frameworks.tensorflow.operators.registry import (
     refuse,
     table,
 )
-from levelbench.frameworks.tensorflow.operators.shapes import in_either_order, padded
+from levelbench.frameworks.tensorflow.operators.shapes import padded
 from levelbench.operators.contract import Array, DType, Function
 from levelbench.operators.node import OperatorNode
 
@@ -64,7 +66,21 @@ def _modulo(a: Raw, b: Raw, *, fmod: int) -> Raw:
         return tf.math.floormod(a, b)
     kind = a.dtype
     widened = tf.float32 if kind.is_floating and kind.size < 4 else tf.int64 if kind.is_integer else kind
-    return tf.cast(tf.truncatemod(tf.cast(a, widened), tf.cast(b, widened)), kind)
+    return tf.cast(_remainder(tf.cast(a, widened), tf.cast(b, widened)), kind)
+
+
+def _remainder(a: Raw, b: Raw) -> Raw:
+    """With the sign of the dividend; TensorFlow's own has no gradient."""
+    if not a.dtype.is_floating:
+        return tf.truncatemod(a, b)
+
+    @tf.custom_gradient
+    def remainder(a: Raw, b: Raw) -> tuple[Raw, Function]:
+        found = tf.truncatemod(a, b)
+        return found, lambda upstream: (upstream, -upstream * tf.round((a - found) / b))
+
+    shape = tf.broadcast_static_shape(a.shape, b.shape)
+    return remainder(tf.broadcast_to(a, shape), tf.broadcast_to(b, shape))
 
 
 def _erf(x: Raw) -> Raw:
@@ -167,7 +183,7 @@ def _product(a: Array, b: Array, turn_a: bool, turn_b: bool) -> Array:
 
 
 def _moments(x: Array, axes: Sequence[int]) -> tuple[Array, Array]:
-    mean, variance = tf.nn.moments(x.tensor, list(axes))
+    mean, variance = tf.nn.moments(*reduced_in_order(x.tensor, axes))
     return TensorArray(mean), TensorArray(variance)
 
 

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from levelbench.frameworks.tensorflow.arrays import Raw, needs_value
 from levelbench.frameworks.tensorflow.operators.registry import operator, refuse, sizes_of, table
-from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
 
 
@@ -31,34 +30,11 @@ def padded(x: Raw, width: Sequence[tuple[int, int]], fill: Any) -> Raw:
     )
     x = x[cut] if any(min(each) < 0 for each in width) else x
     more = [(max(before, 0), max(behind, 0)) for before, behind in width]
-    return tf.pad(x, more, constant_values=tf.cast(fill, x.dtype)) if any(map(any, more)) else x
-
-
-# A graph keeps what it made with the channels last, so that no kernel transposes what another one has just transposed.
-
-
-def channels_last(x: Raw) -> Raw:
-    """(N, C, spatial...) as (N, spatial..., C), in which TensorFlow's kernels for the CPU compute."""
-    kept = getattr(x, "_channels_last", None)
-    return tf.transpose(x, [0, *range(2, len(x.shape)), 1]) if kept is None else kept
-
-
-def channels_first(x: Raw) -> Raw:
-    """The inverse."""
-    found = tf.transpose(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
-    if not tf.executing_eagerly():
-        found._channels_last = x
-    return found
-
-
-def in_either_order(function: Function) -> Function:
-    """An element-wise function that follows the order of its argument's channels."""
-
-    def call(x: Raw) -> Raw:
-        kept = getattr(x, "_channels_last", None)
-        return function(x) if kept is None else channels_first(function(kept))
-
-    return call
+    if not any(map(any, more)):
+        return x
+    # Without a value it is another kernel, which is faster.
+    given = {} if type(fill) is int and fill == 0 else {"constant_values": tf.cast(fill, x.dtype)}
+    return tf.pad(x, more, **given)
 
 
 # Gathering and scattering by index, NonZero, Unique.

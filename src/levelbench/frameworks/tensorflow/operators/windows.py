@@ -13,11 +13,11 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.shared.convolution import WINDOWED, Kernels, elements_of, lowest, windowed
 from levelbench.frameworks.shared.functional import Widths
 from levelbench.frameworks.shared.operators import Host
-from levelbench.frameworks.shared.windows import Window, Windows
-from levelbench.frameworks.tensorflow.arrays import Raw, TensorArray, by_xla, xp
+from levelbench.frameworks.shared.windows import Window, Windows, counts_of
+from levelbench.frameworks.tensorflow.arrays import Raw, TensorArray, by_xla, channels_first, channels_last, wide, xp
 from levelbench.frameworks.tensorflow.operators.elementwise import NATIVES
 from levelbench.frameworks.tensorflow.operators.registry import maker, on_arrays, operator, sizes_of
-from levelbench.frameworks.tensorflow.operators.shapes import channels_first, channels_last, padded
+from levelbench.frameworks.tensorflow.operators.shapes import padded
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
 
@@ -74,7 +74,7 @@ def _convolve(
     if kind.is_integer:
         last, *given = (None if each is None else tf.cast(each, tf.float64) for each in (last, *given))
     found = _convolved(padded(last, [(0, 0), *pads, (0, 0)], 0), _dilated(given[0], dilations), strides, group)
-    found = found if bias is None else tf.nn.bias_add(found, given[1])
+    found = found if bias is None else found + given[1]
     return TensorArray(channels_first(tf.cast(found, kind) if kind.is_integer else found))
 
 
@@ -91,6 +91,7 @@ def _pooled(kind: str, x: Array, windows: Windows) -> Array:
     # XLA has no gradient of a maximum that is the same each time.
     max_by_xla = kind == "MAX" and by_xla()
     gaps = any(stride > size for stride, size in zip(windows.strides, windows.kernel, strict=True))
+    gaps = gaps or not counts_of(windows, tuple(sizes), False).all()
     if gaps or set(windows.dilations) != {1} or len(sizes) > 3 or not tensor.dtype.is_floating or max_by_xla:
         elements = elements_of(NATIVES, x, windows, fill)
         return _largest(elements) if kind == "MAX" else xp.mean(elements, axis=-1)
@@ -98,7 +99,7 @@ def _pooled(kind: str, x: Array, windows: Windows) -> Array:
     ready = padded(last, [(0, 0), *windows.padding(sizes), (0, 0)], fill)
     found = tf.nn.pool(ready, list(windows.kernel), kind, list(windows.strides), "VALID")
     if kind == "MAX":
-        found = tf.ensure_shape(found + _lost(last, ready, found, windows), found.shape)
+        found = _complete(found, last, windows)
     return TensorArray(channels_first(found))
 
 
@@ -106,17 +107,19 @@ def _largest(elements: Array) -> Array:
     return xp.take_along_axis(elements, xp.argmax(elements, axis=-1, keepdims=True), axis=-1)[..., 0]
 
 
-def _lost(last: Raw, ready: Raw, found: Raw, windows: Windows) -> Raw:
-    """What TensorFlow's maximum loses, to be added: NaN, and minus infinity where a window has nothing else."""
-    nothing = tf.constant(-0.0, found.dtype)
+def _complete(found: Raw, last: Raw, windows: Windows) -> Raw:
+    """TensorFlow's maximum with what it loses: NaN, and minus infinity where a window has nothing else."""
 
     def exact() -> Raw:
         x = TensorArray(channels_first(last))
-        largest = channels_last(_largest(elements_of(NATIVES, x, windows, lowest(x.dtype))).tensor)
-        return tf.where(tf.math.is_nan(largest) | (largest == -np.inf), largest, nothing)
+        return channels_last(_largest(elements_of(NATIVES, x, windows, lowest(x.dtype))).tensor)
 
-    suspect = tf.math.is_nan(tf.reduce_sum(ready)) | (tf.reduce_min(found) <= found.dtype.min)
-    return tf.stop_gradient(tf.cond(suspect, exact, lambda: nothing))
+    @tf.custom_gradient
+    def complete(found: Raw) -> tuple[Raw, Function]:
+        # One pass over the input: a sum is cheaper than a search.
+        return tf.cond(tf.math.is_finite(tf.reduce_sum(wide(last))), lambda: found, exact), tf.identity
+
+    return tf.ensure_shape(complete(found), found.shape)
 
 
 _KERNELS = Kernels(

@@ -1,0 +1,182 @@
+"""Users' Keras models in recipes, on each of Keras's backends, in a process each, because Keras has one a process."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from itertools import chain, islice
+
+import numpy as np
+import pytest
+
+from levelbench.errors import DefinitionError, UsageError
+from levelbench.frameworks import keras_on
+from levelbench.networks import Draw, GraphBuilder
+from levelbench.networks.native import NativeNetwork, load_native
+from levelbench.operators.frameworks import load_framework
+from levelbench.training import datasets
+from levelbench.training.input import make_loader
+from levelbench.training.optimizers import Momentum
+from levelbench.training.samplers import Shuffled
+
+PROGRAM = """
+import json
+import sys
+from itertools import chain, islice
+
+import numpy as np
+
+from levelbench.operators.frameworks import load_framework
+from levelbench.training import datasets
+from levelbench.training.input import make_loader
+from levelbench.training.optimizers import Momentum
+from levelbench.training.samplers import Shuffled
+from levelbench.training.task import Recipe
+
+framework, mode = sys.argv[1:]
+
+
+def build(seed):
+    import keras
+
+    layers = [keras.layers.Dense(32), keras.layers.BatchNormalization(), keras.layers.ReLU(), keras.layers.Dense(10)]
+    model = keras.Sequential([keras.Input((64,)), *layers])
+    # The same seed gives other weights on another backend, unless NumPy draws them.
+    draw = np.random.default_rng(seed)
+    for each in model.trainable_variables:
+        if each.name == "kernel":
+            each.assign(draw.normal(0, 0.2, each.shape))
+    return model
+
+
+recipe = Recipe(build, Shuffled(64), Momentum(0.05, 0.9), epochs=3)
+backend, dataset = load_framework(framework).open(), datasets.digits.load()
+executor = backend.build(recipe.trained_network(), backend.initialise(recipe.network, 0), mode=mode)
+loader = make_loader(backend, dataset, dataset.train, recipe.sampler, seed=0)
+stepper, path = recipe.optimizer.start(backend, executor.parameters), []
+batches = chain.from_iterable(loader.batches(epoch) for epoch in range(10))
+for step, columns in enumerate(islice(batches, 50), 1):
+    loss, gradients = executor.infer_and_backprop(*columns)
+    stepper.step(gradients, step, 1.0)
+    path.append(backend.mean([loss]))
+(scores,) = executor.infer(backend.array(np.full((2, 64), 0.5, np.float32)))
+print(json.dumps([path, backend.host(scores).tolist(), len(executor.parameters), len(executor.buffers)]))
+"""
+
+
+def require(framework):
+    if not find_spec("keras"):
+        pytest.skip("Keras is not installed")
+    if lacking := load_framework(framework).lacks():
+        pytest.skip(lacking)
+
+
+@cache
+def trained(framework, mode):
+    """Losses, scores of a trained model, the numbers of parameters and buffers; in a process of its own."""
+    require(framework)
+    environment = {name: each for name, each in os.environ.items() if name != "KERAS_BACKEND"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, framework, mode],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def by_numpy():
+    """The losses of the same network and weights on NumPy."""
+    g, ones, zeros = GraphBuilder("dense"), Draw("constant", 1.0), Draw("constant", 0.0)
+    y = g.node("Gemm", g.input("x", ["batch", 64]), g.parameter("w", [64, 32], ones), g.parameter("b", [32], zeros))
+    rest = [g.parameter("scale", [32], ones), g.parameter("bias", [32], zeros)]
+    rest += [g.parameter(name, [32], kind, trainable=False) for name, kind in (("mean", zeros), ("variance", ones))]
+    y = g.node("Relu", g.node("BatchNormalization", y, *rest, epsilon=1e-3, momentum=0.99))
+    g.output(g.node("Gemm", y, g.parameter("v", [32, 10], ones), g.parameter("c", [10], zeros)), "logits")
+    network, draw = g.build().with_loss().training(), np.random.default_rng(0)
+    drawn = {name: draw.normal(0, 0.2, shape).astype("f4") for name, shape in (("w", (64, 32)), ("v", (32, 10)))}
+    backend, dataset = load_framework("numpy").open(), datasets.digits.load()
+    executor = backend.executor(network, network.initialise(0) | drawn)
+    loader = make_loader(backend, dataset, dataset.train, Shuffled(64), seed=0)
+    stepper, path = Momentum(0.05, 0.9).start(backend, executor.parameters), []
+    batches = chain.from_iterable(loader.batches(epoch) for epoch in range(10))
+    for step, columns in enumerate(islice(batches, 50), 1):
+        loss, gradients = executor.infer_and_backprop(*columns)
+        stepper.step(gradients, step, 1.0)
+        path.append(float(loss))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("framework", "mode"),
+    [("tensorflow", "compiled"), ("tensorflow", "eager"), ("tensorflow", "xla"), ("jax", "jit"), ("torch", "eager")],
+)
+def test_a_keras_model_follows_numpys_losses_on_each_of_its_backends(framework, mode):
+    path, _, *counts = trained(framework, mode)
+    assert np.abs(np.array(path) - by_numpy()).max() < 1e-4
+    # A trained variable each for two layers and the normalisation, and its running mean and variance.
+    assert counts == [6, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_a_trained_keras_model_gives_the_same_scores_on_each_backend(framework):
+    np.testing.assert_allclose(
+        trained(framework, "jit" if framework == "jax" else "eager")[1], trained("tensorflow", "compiled")[1], atol=1e-3
+    )
+
+
+class Model:
+    """What a recipe needs of a Keras model on JAX or TensorFlow."""
+
+    losses = ()
+    trainable_variables = non_trainable_variables = ()
+
+    def __call__(self, x):
+        return x
+
+    def stateless_call(self, trained, rest, x, training):
+        return x, rest
+
+
+def test_a_keras_model_of_another_backend_is_told_how_to_choose_it():
+    lacking = load_framework("torch").lacks()
+    if lacking:
+        pytest.skip(lacking)
+    with pytest.raises(UsageError, match=r"framework=jax; or import keras .* KERAS_BACKEND=torch"):
+        load_framework("torch").open().initialise(NativeNetwork(Model), 0)
+
+
+def test_losses_of_a_keras_models_layers_are_refused():
+    class Regularised(Model):
+        losses = (0.5,)
+
+    with pytest.raises(DefinitionError, match="regularizers"):
+        NativeNetwork(Regularised).model(0)
+
+
+def test_a_file_may_return_a_keras_model_with_its_inputs(tmp_path):
+    lines = ["from tests.training.test_keras_recipes import Model", "def build(): return Model(), {'x': ('batch', 2)}"]
+    (tmp_path / "file.py").write_text("\n".join(lines))
+    model = load_native(f"{tmp_path / 'file.py'}:build")
+    assert (model.framework, model.parameters, model.state) == ("jax", {}, {})
+
+
+def test_keras_as_a_framework_names_those_that_run_it():
+    with pytest.raises(UsageError, match="tensorflow, jax or torch: a recipe"):
+        load_framework("keras")
+
+
+def test_the_backend_that_a_user_chose_for_keras_stays(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with keras_on("torch"):
+        assert os.environ["KERAS_BACKEND"] == "jax"
+    monkeypatch.delenv("KERAS_BACKEND")
+    with keras_on("torch"):
+        assert os.environ["KERAS_BACKEND"] == "torch"
+    assert "KERAS_BACKEND" not in os.environ
