@@ -430,6 +430,27 @@ class BitsPerCharacter(_Unbounded):
         return surprisal(executor, held, self.ignored) / math.log(2.0)
 
 
+@dataclass(frozen=True)
+class BitsPerByte(_Unbounded):
+    """The surprisal in bits of all tokens over the number of bytes that they stand for: comparable between tokenisers.
+
+    The split's ``reference`` has the number of bytes of each row's labels.
+    """
+
+    metric: ClassVar[str] = "bits_per_byte"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Over all rows at once.
+
+        :raises DataError: when the split does not say how many bytes its rows have.
+        """
+        total = sum(held.split.reference or ())
+        if not total:
+            found = "the split has no bytes in its reference"
+            raise DataError(f"measuring {self.metric}", found, "give it the number of bytes of each row's labels")
+        return surprisal(executor, held) * math.prod(held.split.labels.shape) / total / math.log(2.0)
+
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
