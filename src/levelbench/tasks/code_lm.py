@@ -13,7 +13,7 @@ from levelbench.training.quality import BitsPerByte
 task = Task(
     "code-lm",
     data=PythonSources(),
-    quality=BitsPerByte(target=2.0),
+    quality=BitsPerByte(target=2.35),
     evaluate_every="100 steps",
     clock="wall",
     description="predict the tokens of the installed Python's own source code: a minute on a laptop",
@@ -22,7 +22,7 @@ task = Task(
 
 @task.recipe
 def gpt(
-    width: int = 128, layers: int = 2, heads: int = 4, batch: int = 32, lr: float = 0.003, epochs: int = 2
+    width: int = 64, layers: int = 2, heads: int = 4, batch: int = 8, lr: float = 0.0025, epochs: int = 1
 ) -> Recipe:
     """A two-layer GPT-2 without dropout, Adam at a constant rate; stops once the target is confirmed."""
     network = zoo.build(
@@ -39,14 +39,14 @@ def gpt(
 
 @task.recipe
 def llama(
-    width: int = 128,
+    width: int = 64,
     layers: int = 2,
     heads: int = 4,
     groups: int = 2,
-    inner: int = 344,
-    batch: int = 32,
-    lr: float = 0.003,
-    epochs: int = 2,
+    inner: int = 172,
+    batch: int = 8,
+    lr: float = 0.0025,
+    epochs: int = 1,
 ) -> Recipe:
     """LLaMA's decoder of two layers: RMSNorm, rotary positions, SwiGLU, grouped queries; otherwise as `gpt`."""
     network = zoo.build(
