@@ -72,7 +72,7 @@ class PythonSources(FileSource):
         "modules (a file or a package at the top of the library, those that share code as one) of at most 64 KiB "
         "ordered by the SHA-256 of their names: the first fifteenth is the test split, the next the validation split, "
         "all others for training; 512 byte pairs are learned from the training split; files follow in the order of "
-        "their names and are cut into rows of 128 tokens, what is left over dropped; of held-out rows every fifth is kept"
+        "their names, cut into rows of 128 tokens without the remainder; every fifth row of held-out modules is kept"
     )
     size = "about 550 files, 10 MB"
     home = "https://www.python.org/downloads/source/, or the folder that sysconfig.get_path('stdlib') names"
