@@ -1,6 +1,8 @@
-"""code-lm: the next token of Python's own library, in bits per byte; lower is better.
+"""code-lm: the next token of the source code of Python's own library, in bits per byte; lower is better.
 
-4.0 million byte-pair tokens to train on, other modules held out. Claim: none measured yet.
+4.0 million byte-pair tokens to train on, other modules held out. The files are those of the installed Python, and only
+runs on the same files are compared. Pairs of tokens give 2.53, lzma 1.96. The target is set by the knee rule from 10
+seeds of `llama`. docs/evidence/small-tasks.md has the table, the commands and the measurements.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from levelbench.training.quality import BitsPerByte
 task = Task(
     "code-lm",
     data=PythonSources(),
-    quality=BitsPerByte(target=2.35),
+    quality=BitsPerByte(target=2.37),
     evaluate_every="100 steps",
     clock="wall",
     description="predict the tokens of the installed Python's own source code: a minute on a laptop",

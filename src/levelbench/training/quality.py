@@ -444,11 +444,11 @@ class BitsPerByte(_Unbounded):
 
         :raises DataError: when the split does not say how many bytes its rows have.
         """
-        total = sum(held.split.reference or ())
-        if not total:
+        count: int = sum(held.split.reference or ())
+        if not count:
             found = "the split has no bytes in its reference"
             raise DataError(f"measuring {self.metric}", found, "give it the number of bytes of each row's labels")
-        return surprisal(executor, held) * math.prod(held.split.labels.shape) / total / math.log(2.0)
+        return surprisal(executor, held) / math.log(2.0) * math.prod(held.split.labels.shape) / count
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -234,7 +234,8 @@ class ByteTokens:
         lengths = np.diff(ends, prepend=-1) - 1
         starts, counts = (ends - lengths)[chosen], np.maximum(lengths, 1)[chosen]
         places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-        return np.where(ids < 0, self.END, ids)[places]
+        found: NDArray[np.int64] = np.where(ids < 0, self.END, ids)[places]
+        return found
 
     def decode(self, ids: Iterable[int]) -> bytes:
         """The bytes that ids stand for, one text after another."""
