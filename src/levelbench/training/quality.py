@@ -448,7 +448,8 @@ class BitsPerByte(_Unbounded):
         if not count:
             found = "the split has no bytes in its reference"
             raise DataError(f"measuring {self.metric}", found, "give it the number of bytes of each row's labels")
-        return surprisal(executor, held) / math.log(2.0) * math.prod(held.split.labels.shape) / count
+        tokens: int = math.prod(held.split.labels.shape)
+        return surprisal(executor, held) / math.log(2.0) * tokens / count
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
