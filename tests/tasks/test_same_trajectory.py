@@ -72,6 +72,15 @@ def test_voices_follows_numpys_losses(framework):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("recipe", ["gpt", "llama"])
+def test_code_lm_follows_numpys_losses(framework, recipe):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    ours = losses("numpy", "code-lm", recipe, steps=10)
+    np.testing.assert_allclose(losses(framework, "code-lm", recipe, steps=10), ours, rtol=1e-4)
+
+
+@pytest.mark.slow
 def test_the_autoencoder_follows_the_same_losses_on_numpy_and_torch(monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")  # a test downloads nothing

@@ -11,7 +11,7 @@ from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
 from levelbench.networks.losses import with_span_loss
 from levelbench.networks.zoo.reading import bidaf
-from levelbench.tasks import charlm, spam, squad, translation
+from levelbench.tasks import charlm, code_lm, spam, squad, translation
 from levelbench.training.datasets.bibles import ENGLISH, SPANISH
 from levelbench.training.datasets.places import DataFile
 from levelbench.training.datasets.questions import Squad
@@ -22,7 +22,7 @@ from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.task import Recipe
 from levelbench.training.trainer import Trainer
 
-TASKS = {each.task.name: each.task for each in (charlm, spam, squad, translation)}
+TASKS = {each.task.name: each.task for each in (charlm, code_lm, spam, squad, translation)}
 RECIPES = [(name, recipe) for name, task in TASKS.items() for recipe in task.recipes]
 
 needs_bibles = pytest.mark.skipif(
@@ -61,6 +61,7 @@ def test_each_task_has_two_or_more_described_recipes(task):
     [
         ("squad", 0.75, "higher"),
         ("charlm", 1.82, "lower"),
+        ("code-lm", 2.37, "lower"),
         ("spam", 0.979, "higher"),
         ("translation-en-es", 8.0, "higher"),
     ],
@@ -83,6 +84,7 @@ def test_bidaf_has_the_number_of_parameters_in_its_paper():
 
 COLUMNS = {
     "charlm": [(128,), (128,)],
+    "code-lm": [(128,), (128,)],
     "spam": [(256,), (256,), ()],
     "squad": [(400,), (400, 16), (400,), (50,), (50, 16), (50,), (), ()],
     "translation-en-es": [(40,)] * 4,
@@ -112,6 +114,8 @@ def test_the_vocabulary_covers_the_real_characters():
 SMALL = {
     ("charlm", "lstm"): {"width": 32},
     ("charlm", "gpt"): {"width": 32, "heads": 2},
+    ("code-lm", "gpt"): {"width": 32, "heads": 2},
+    ("code-lm", "llama"): {"width": 32, "inner": 64},
     ("spam", "bag"): {},
     ("spam", "onecycle"): {},
     ("squad", "bidaf"): {"hidden": 8, "dropout": 0.0},

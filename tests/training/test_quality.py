@@ -24,6 +24,7 @@ from levelbench.training.quality import (
     NDCG,
     RMSE,
     BalancedAccuracy,
+    BitsPerByte,
     BitsPerCharacter,
     Bleu,
     HitRate,
@@ -493,6 +494,18 @@ def test_surprisal_is_averaged_over_labels_not_batches():
 def test_ignored_labels_do_not_count():
     network, held = guesses([0.5, 0.25, 0.25], [[1, 0], [2, 0], [1, 1], [0, 0]])
     assert BitsPerCharacter(2.0, ignored=0).measure(network, held) == pytest.approx(2.0)
+
+
+def test_bits_per_byte_divides_by_the_bytes_that_the_labels_stand_for():
+    network, held = guesses([0.5, 0.25, 0.25], [[0, 0], [0, 1]])
+    held.split = Split(held.split.columns, reference=[3, 7])
+    assert BitsPerByte(2.0).measure(network, held) == pytest.approx((1 + 1 + 1 + 2) / (3 + 7))
+
+
+def test_bits_per_byte_of_rows_of_unknown_bytes_are_refused():
+    network, held = guesses([0.5, 0.5], [[0, 1]])
+    with pytest.raises(DataError, match="no bytes in its reference"):
+        BitsPerByte(2.0).measure(network, held)
 
 
 def test_large_logits_do_not_overflow():

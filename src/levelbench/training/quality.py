@@ -430,6 +430,28 @@ class BitsPerCharacter(_Unbounded):
         return surprisal(executor, held, self.ignored) / math.log(2.0)
 
 
+@dataclass(frozen=True)
+class BitsPerByte(_Unbounded):
+    """The surprisal in bits of all tokens over the number of bytes that they stand for: comparable between tokenisers.
+
+    The split's ``reference`` has the number of bytes of each row's labels.
+    """
+
+    metric: ClassVar[str] = "bits_per_byte"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Over all rows at once.
+
+        :raises DataError: when the split does not say how many bytes its rows have.
+        """
+        count: int = sum(held.split.reference or ())
+        if not count:
+            found = "the split has no bytes in its reference"
+            raise DataError(f"measuring {self.metric}", found, "give it the number of bytes of each row's labels")
+        tokens: int = math.prod(held.split.labels.shape)
+        return surprisal(executor, held) / math.log(2.0) * tokens / count
+
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 

@@ -15,5 +15,9 @@ def small_gpt2():
     return zoo.build("gpt2-tiny", vocabulary=29, width=16, positions=12)
 
 
+def small_llama():
+    return zoo.build("llama-tiny", vocabulary=29, width=16, inner=24, positions=12)
+
+
 def small_transformer():
     return zoo.build("transformer-tiny", vocabulary=29, width=16, inner=24, positions=12)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from tests.networks.zoo.compared import assert_close, shaken
-from tests.networks.zoo.languages import small_bert, small_gpt2, small_lstm_lm, small_transformer
+from tests.networks.zoo.languages import small_bert, small_gpt2, small_llama, small_lstm_lm, small_transformer
 
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import open_framework
@@ -159,6 +159,43 @@ def gpt2_twin(p, inputs, width=16, heads=2):
 
 def test_gpt2_equals_a_twin_with_pytorchs_causal_attention():
     assert_twins(small_gpt2(), gpt2_twin, sizes={"length": 9})
+
+
+def llama_twin(p, inputs, width=16, heads=4, groups=2):
+    """PyTorch's own RMSNorm and grouped attention; positions turn complex numbers, one for each pair of halves."""
+    ids = inputs["input_ids"]
+    batch, length = ids.shape
+    each = width // heads
+    rates = torch.tensor([10000.0 ** (-2 * k / each) for k in range(each // 2)])
+    turns = torch.polar(torch.ones(length, each // 2), torch.outer(torch.arange(length), rates))
+
+    def by_head(name, y, count):
+        return linear(p, name, y).view(batch, length, count, each).transpose(1, 2)
+
+    def turned(y):
+        z = torch.complex(*y.split(each // 2, dim=-1)) * turns
+        return torch.cat([z.real, z.imag], dim=-1)
+
+    def norm(name, y):
+        return F.rms_norm(y, (width,), p[f"{name}.scale"], 1e-5)
+
+    x = p["token.weight"][ids]
+    for layer in range(2):
+        prefix = f"block{layer}"
+        y = norm(f"{prefix}.attention.norm", x)
+        query = turned(by_head(f"{prefix}.attention.query", y, heads))
+        key = turned(by_head(f"{prefix}.attention.key", y, groups))
+        value = by_head(f"{prefix}.attention.value", y, groups)
+        y = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        x = x + linear(p, f"{prefix}.attention.output", y.transpose(1, 2).reshape(batch, length, width))
+        y = norm(f"{prefix}.mlp.norm", x)
+        y = F.silu(linear(p, f"{prefix}.mlp.gate", y)) * linear(p, f"{prefix}.mlp.up", y)
+        x = x + linear(p, f"{prefix}.mlp.output", y)
+    return norm("norm", x) @ p["token.weight"].T
+
+
+def test_llama_equals_a_twin_with_pytorchs_norm_and_grouped_attention():
+    assert_twins(small_llama(), llama_twin, sizes={"length": 9})
 
 
 def transformer_twin(p, inputs, width=16, heads=2):

@@ -13,6 +13,7 @@ SMALL = {
     "gnmt": {"width": 8, "vocabulary": 17, "layers": 3},
     "bert-tiny": {"vocabulary": 31, "width": 16, "layers": 1},
     "gpt2-tiny": {"vocabulary": 29, "width": 16, "layers": 1},
+    "llama-tiny": {"vocabulary": 29, "width": 16, "inner": 24, "layers": 1},
     "transformer-tiny": {"vocabulary": 29, "width": 16, "inner": 24, "layers": 1},
     "deepspeech2-tiny": {"hidden": 6, "channels": 2},
     "memnet": {"hops": 2},
@@ -28,7 +29,7 @@ SMALL = {
     "wgan-critic": {"features": 2},
 }
 SIZES = {"length": 7, "source": 6, "target": 5, "frames": 52, "steps": 11, "sentences": 9, "tokens": 3}
-TRAINED = ("bert-tiny", "deepspeech2-tiny", "gpt2-tiny", "lstm-lm-small", "memnet")
+TRAINED = ("bert-tiny", "deepspeech2-tiny", "gpt2-tiny", "llama-tiny", "lstm-lm-small", "memnet")
 """Networks whose gradients are compared, and thereby their outputs."""
 
 

@@ -13,6 +13,7 @@ from levelbench.training.datasets.text import (
     SPECIALS,
     UNKNOWN,
     BytePairs,
+    ByteTokens,
     Padded,
     RaggedRows,
     frequent,
@@ -37,6 +38,62 @@ def test_equally_frequent_pairs_are_merged_in_alphabetical_order():
 
 def test_a_pair_that_occurs_once_is_not_merged():
     assert BytePairs.learn(["xyz"], size=100).merges == ()
+
+
+def spelled(tokens, ids):
+    return [tokens.spelled[each] for each in ids.tolist()]
+
+
+def test_the_most_frequent_pair_of_bytes_is_merged_first_and_the_lowest_of_equals():
+    assert ByteTokens.learn([b"cd cd aab aab", b"ab ab"], 259).merges == ((97, 98), (32, 97))
+    assert ByteTokens.learn([b"cd", b"cd", b"ab", b"ab"], 300).merges == ((97, 98), (99, 100))
+
+
+def test_bytes_are_merged_within_words_numbers_signs_and_indentations():
+    tokens = ByteTokens.learn([b"x1 = f(a)\n        return x1;\n" * 3], 400)
+    parts = spelled(tokens, tokens.encode([b"x1 = f(a)\n        return x1;\n"]))
+    assert parts == [
+        b"x",
+        b"1",
+        b" =",
+        b" f",
+        b"(",
+        b"a",
+        b")",
+        b"\n        ",
+        b"return",
+        b" x",
+        b"1",
+        b";",
+        b"\n",
+        b"",
+    ]
+
+
+def test_a_run_of_equal_bytes_is_merged_from_the_left():
+    tokens = ByteTokens.learn([b"aaaaa aaaaa"], 258)
+    assert spelled(tokens, tokens.encode([b"aaaaa"])) == [b"aa", b"aa", b"a", b""]
+
+
+def test_each_text_ends_with_the_token_for_it():
+    tokens = ByteTokens.learn([b"ab ab"], 300)
+    assert tokens.encode([b"ab", b"", b"b"]).tolist() == [257, 256, 256, 98, 256]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=4), st.lists(st.binary(max_size=40), max_size=4))
+def test_any_bytes_are_restored_from_their_tokens(learned, texts):
+    tokens = ByteTokens.learn(learned, 300)
+    assert tokens.decode(tokens.encode(texts).tolist()) == b"".join(texts)
+
+
+@given(st.lists(st.text("ab", max_size=12), min_size=1, max_size=4))
+def test_byte_tokens_are_those_of_byte_pairs_for_the_same_merges(words):
+    ours = ByteTokens.learn([word.encode() for word in words], 300)
+    merges = [tuple(ours.spelled[each].decode() for each in merge) for merge in ours.merges]
+    other = BytePairs("ab", merges)
+    if len(set(merges)) == len({left + right for left, right in merges}):
+        for word in words:
+            assert spelled(ours, ours.encode([word.encode()]))[:-1] == [part.encode() for part in other._cut(word)]
 
 
 def test_learning_stops_at_the_size():

@@ -142,6 +142,7 @@ TITLES = {
     "bert": "BERT",
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",
+    "code-lm": "Code language model",
     "digits": "Digits",
     "dlrm": "DLRM",
     "dlrm_dcnv2": "DLRM DCNv2",

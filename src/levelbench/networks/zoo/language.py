@@ -1,4 +1,4 @@
-"""Language models: the Transformer, BERT with heads for its tasks, GPT-2, an LSTM, and a bag of words."""
+"""Language models: the Transformer, BERT with heads for its tasks, GPT-2, LLaMA, an LSTM, and a bag of words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from levelbench.errors import DefinitionError
 from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.network import Network
+from levelbench.networks.values import Draw
 from levelbench.networks.zoo.blocks import (
+    ONES,
     ZEROS,
     Attention,
     attend,
@@ -252,6 +254,107 @@ def _block(g: GraphBuilder, x: str, sizes: str, mask: str, how: Attention) -> st
         y = linear(g, "input", layer_norm(g, "norm", x, how.width, _GPT2_EPSILON), how.width, 4 * how.width, _DRAW)
         y = linear(g, "output", g.node("Gelu", y, approximate="tanh"), 4 * how.width, how.width, how.draw)
         return str(g.node("Add", x, dropout(g, y, how.dropout)))
+
+
+def llama(
+    *,
+    name: str = "llama",
+    layers: int = 30,
+    width: int = 576,
+    heads: int = 9,
+    groups: int = 3,
+    inner: int = 1536,
+    vocabulary: int = 49152,
+    positions: int = 2048,
+) -> Network:
+    """Token ids (batch, length), length up to ``positions``, to logits (batch, length, vocabulary).
+
+    RMSNorm before each part, rotary positions (base 10,000, on halves of a head, as in transformers), SwiGLU, and keys
+    and values shared by ``heads / groups`` heads (Ainslie et al. 2023, arXiv:2305.13245). The embedding is also the
+    output layer; no layer has a bias. Weights are normal with 0.02; those that write to the residual stream are divided
+    by the square root of their number, as in GPT-2.
+    """
+    if heads % groups or width % heads or width // heads % 2:
+        found = f"width {width}, {heads} heads and {groups} groups"
+        raise DefinitionError(f"the network {name}", found, "give equal groups of heads, each of an even width")
+    g = GraphBuilder(name)
+    g.size("length", min(128, positions))
+    ids = g.input("input_ids", ("batch", "length"), "int64", high=vocabulary)
+    table, x = embedding(g, "token", ids, vocabulary, width, _DRAW)
+    x, length = rows(g, x, width), shape_of(g, ids, 1, 2)
+    half = width // heads // 2
+    angles = np.arange(positions)[:, None] / 10000.0 ** (np.arange(half) / half)
+    turns = [
+        g.node("Slice", g.constant(each.astype(np.float32)), g.constant([0]), length, g.constant([0]))
+        for each in (np.cos(angles), np.sin(angles))
+    ]
+    decoder = _Llama(g, width, heads, groups, normal(0.02 / math.sqrt(2 * layers)))
+    sizes, mask = shape_of(g, ids, 0, 2), causal_mask(g, length)
+    for layer in range(layers):
+        with g.scope(f"block{layer}"):
+            x = g.node("Add", x, decoder.attention(decoder.norm("attention.norm", x), sizes, turns, mask))
+            x = g.node("Add", x, decoder.feed_forward(decoder.norm("mlp.norm", x), inner))
+    x = g.node("Gemm", decoder.norm("norm", x), table, transB=1)
+    g.output(sequences(g, x, sizes, vocabulary), "logits")
+    return g.build()
+
+
+class _Llama:
+    """The parts of a block; values are rows (batch * length, width)."""
+
+    def __init__(self, g: GraphBuilder, width: int, heads: int, groups: int, draw: Draw) -> None:
+        self._g, self._width, self._heads, self._groups, self._draw = g, width, heads, groups, draw
+
+    def norm(self, name: str, x: str) -> str:
+        """Each row over the root of its mean square, scaled (Zhang, Sennrich 2019, arXiv:1910.07467)."""
+        g = self._g
+        scale = g.parameter(f"{name}.scale", (self._width,), ONES)
+        mean = g.node("ReduceMean", g.node("Mul", x, x), g.constant([-1]), keepdims=1)
+        root = g.node("Sqrt", g.node("Add", mean, g.constant(1e-5)))
+        return str(g.node("Mul", g.node("Div", x, root), scale))
+
+    def attention(self, x: str, sizes: str, turns: list[str], mask: str) -> str:
+        """Causal attention, in which the heads of a group have the same keys and values."""
+        g, heads, groups = self._g, self._heads, self._groups
+        each = self._width // heads
+        with g.scope("attention"):
+            query = self._turned(self._by_head("query", x, sizes, heads), turns)
+            key = self._turned(self._by_head("key", x, sizes, groups), turns)
+            value = self._by_head("value", x, sizes, groups)
+            # (batch, groups, heads of a group, length, width of a head)
+            query = g.node("Reshape", query, g.constant([0, groups, heads // groups, -1, each]))
+            key = g.node("Unsqueeze", g.node("Transpose", key, perm=[0, 1, 3, 2]), g.constant([2]))
+            scores = g.node("MatMul", g.node("Mul", query, g.constant(each**-0.5)), key)
+            shares = g.node("Softmax", g.node("Add", scores, mask), axis=-1)
+            mixed = g.node("MatMul", shares, g.node("Unsqueeze", value, g.constant([2])))
+            mixed = g.node("Reshape", mixed, g.constant([0, heads, -1, each]))
+            mixed = rows(g, g.node("Transpose", mixed, perm=[0, 2, 1, 3]), self._width)
+            return self._linear("output", mixed, self._width, self._width, self._draw)
+
+    def feed_forward(self, x: str, inner: int) -> str:
+        """SwiGLU: output(silu(gate) * up) (Shazeer 2020, arXiv:2002.05202)."""
+        g = self._g
+        with g.scope("mlp"):
+            gate, up = (self._linear(name, x, self._width, inner) for name in ("gate", "up"))
+            y = g.node("Mul", g.node("Mul", gate, g.node("Sigmoid", gate)), up)
+            return self._linear("output", y, inner, self._width, self._draw)
+
+    def _linear(self, name: str, x: str, inputs: int, outputs: int, draw: Draw = _DRAW) -> str:
+        return linear(self._g, name, x, inputs, outputs, draw, None)
+
+    def _by_head(self, name: str, x: str, sizes: str, count: int) -> str:
+        """A linear layer's rows as (batch, count, length, width of a head)."""
+        g, each = self._g, self._width // self._heads
+        made = self._linear(name, x, self._width, count * each)
+        return str(g.node("Transpose", sequences(g, made, sizes, count, each), perm=[0, 2, 1, 3]))
+
+    def _turned(self, x: str, turns: list[str]) -> str:
+        """Each pair of a head's first and second half turned by its position's angle (Su et al., arXiv:2104.09864)."""
+        g, (cosine, sine) = self._g, turns
+        first, second = g.node("Split", x, outputs=2, axis=-1, num_outputs=2)
+        left = g.node("Sub", g.node("Mul", first, cosine), g.node("Mul", second, sine))
+        right = g.node("Add", g.node("Mul", second, cosine), g.node("Mul", first, sine))
+        return str(g.node("Concat", left, right, axis=-1))
 
 
 def lstm_lm(

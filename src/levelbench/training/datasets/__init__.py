@@ -25,6 +25,7 @@ _SOURCES = {
     "imagenet": ("images", "Imagenet"),
     "verses-en-es": ("bibles", "VersePairs"),
     "web-characters": ("bibles", "Characters"),
+    "python-sources": ("programs", "PythonSources"),
     "spam": ("mails", "Mails"),
     "squad": ("questions", "Squad"),
     "diabetes": ("tables", "Diabetes"),

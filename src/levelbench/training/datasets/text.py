@@ -14,7 +14,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -177,6 +177,87 @@ def _count(
         for pair in found:
             places[pair].add(at)
     return found
+
+
+# A word, a number or signs, each with the space before it; the end of a line with the indentation of the next.
+_CODE = re.compile(rb" ?[A-Za-z_]+| ?[0-9]+| ?[^A-Za-z0-9_\s]+|\n *|\s")
+
+
+@final
+class ByteTokens:
+    """Byte pairs of bytes instead of characters: every text has tokens, and they restore all of its bytes.
+
+    Ids below 256 are bytes, 256 is the end of a text, and 257 + i stands for the pair ``merges[i]``. Pairs are merged
+    within pieces of code: a word, a number, signs, or the end of a line with the indentation of the next.
+    """
+
+    END: Final = 256
+
+    def __init__(self, merges: Sequence[tuple[int, int]]) -> None:
+        self.merges = tuple(merges)
+        spelled = [*(bytes([each]) for each in range(256)), b""]
+        for left, right in self.merges:
+            spelled.append(spelled[left] + spelled[right])
+        self.spelled = tuple(spelled)
+
+    def __len__(self) -> int:
+        return len(self.spelled)
+
+    @classmethod
+    def learn(cls, texts: Iterable[bytes], size: int) -> ByteTokens:
+        """The merges of ``texts`` until there are ``size`` ids; among equally frequent pairs, that of the lowest."""
+        counts = Counter(piece for text in texts for piece in _CODE.findall(text))
+        ids = _laid_out(counts)
+        weights = np.repeat(np.fromiter(counts.values(), np.float64), [1 + len(piece) for piece in counts])
+        merges: list[tuple[int, int]] = []
+        for new in range(cls.END + 1, size):
+            inside = (ids[:-1] >= 0) & (ids[1:] >= 0)
+            # Whole numbers below 2 ** 53, whose sums are exact in any order.
+            totals = np.bincount((ids[:-1] * size + ids[1:])[inside], weights[:-1][inside], minlength=1)
+            best = int(totals.argmax())
+            if totals[best] < 2:
+                break
+            merges.append(divmod(best, size))
+            ids, kept = _joined(ids, merges[-1], new)
+            weights = weights[kept]
+        return cls(merges)
+
+    def encode(self, texts: Iterable[bytes]) -> NDArray[np.int64]:
+        """The ids of all texts, one after another, each with ``END``."""
+        known: dict[bytes, int] = {}
+        # The empty piece stands for the end of a text.
+        order = [known.setdefault(piece, len(known)) for text in texts for piece in (*_CODE.findall(text), b"")]
+        ids, chosen = _laid_out(known), np.array(order, np.int64)
+        for new, merge in enumerate(self.merges, self.END + 1):
+            ids, _ = _joined(ids, merge, new)
+        ends = np.flatnonzero(ids < 0)
+        lengths = np.diff(ends, prepend=-1) - 1
+        starts, counts = (ends - lengths)[chosen], np.maximum(lengths, 1)[chosen]
+        places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        found: NDArray[np.int64] = np.where(ids < 0, self.END, ids)[places]
+        return found
+
+    def decode(self, ids: Iterable[int]) -> bytes:
+        """The bytes that ids stand for, one text after another."""
+        return b"".join(self.spelled[each] for each in ids)
+
+
+def _laid_out(pieces: Collection[bytes]) -> NDArray[np.int64]:
+    """The bytes of all pieces, with -1 after each."""
+    values = np.frombuffer(b"".join(pieces), np.uint8).astype(np.int64)
+    return np.insert(values, np.cumsum([len(piece) for piece in pieces], dtype=np.int64), -1)
+
+
+def _joined(ids: NDArray[np.int64], pair: tuple[int, int], new: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """``ids`` with ``new`` for each ``pair``, from the left, and which of the old places are left."""
+    at = np.flatnonzero((ids[:-1] == pair[0]) & (ids[1:] == pair[1]))
+    if pair[0] == pair[1]:  # of a run of equal ids, every second pair
+        begins = np.where(np.diff(at, prepend=-2) != 1, at, 0)
+        at = at[(at - np.maximum.accumulate(begins)) % 2 == 0]
+    changed, kept = ids.copy(), np.ones(len(ids), np.bool_)
+    changed[at] = new
+    kept[at + 1] = False
+    return changed[kept], kept
 
 
 @final
