@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from levelbench.analysis.trajectory import trajectories
@@ -41,6 +42,8 @@ def test_the_evaluation_at_which_they_part_and_that_at_which_they_differ_on_aver
     assert (found.differ_at, found.differ_samples) == (3, 300)
     assert found.difference == pytest.approx(np.log(0.5), abs=0.02)
     assert found.difference in found.interval
+    # It goes into --json as it is.
+    assert to_builtins(found)["stays"] is True
 
 
 def test_a_difference_that_vanishes_is_not_said_to_last_and_a_loss_that_is_no_number_is_said():

@@ -144,7 +144,7 @@ def trajectories(a: Curves, b: Curves, target: Target) -> Trajectories:
         float(column.mean()),
         interval,
         diverged,
-        len(clear) == np.count_nonzero(known[:, where:].sum(axis=0) >= _LEAST_PAIRS),
+        len(clear) == int(np.count_nonzero(known[:, where:].sum(axis=0) >= _LEAST_PAIRS)),
     )
 
 

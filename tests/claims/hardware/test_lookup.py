@@ -247,6 +247,40 @@ def test_a_hostile_text_costs_no_more_than_its_length(text):
         ("32 x V100 (4 nodes of 8)", 32),
         ("(8 x V100) x 4", 32),
         ("V100 x16", 16),
+        ("p3.16xlarge, one V100", 1),
+        ("one A100 GPU in a DGX A100", 1),
+        ("single V100 GPU on p3.16xlarge", 1),
+        ("p3.8xlarge with a single V100 GPU", 1),
+        ("2-node cluster with 4 A100 each", 8),
+        ("2-node cluster, 4 A100 per node", 8),
+        ("16-node p3.16xlarge cluster", 128),
+        ("4-node DGX A100 cluster", 32),
+        ("1 TPU v3 device (8 cores)", 4),
+        ("1 TPUv2 (8 cores)", 4),
+        ("32 CPU nodes with 8 P100 each", 256),
+        ("8x V100 (p3.16xlarge) and 4 parameter servers", 8),
+        ("A100 (2020)", 1),
+        ("8x A100-SXM4-80GB, 2x AMD EPYC 7742", 8),
+        ("2x AMD EPYC 7742, 8x NVIDIA A100", 8),
+        ("2 AMD EPYC 7742 CPUs and 8 NVIDIA A100 GPUs", 8),
+        ("8xH100-SXM-80GB, 2xAMD EPYC 9654", 8),
+        ("V100 16GB x 8", 8),
+        ("V100 (16 GB) x8", 8),
+        ("A100 (80GB) x 8", 8),
+        ("V100-16GB x8", 8),
+        ("8 V100, Intel Xeon E5-2698 v4 x 2", 8),
+        ("8x H100, 2x Intel(R) Xeon(R) Platinum 8480C", 8),
+        ("128 V100s (8 per node)", 128),
+        ("4 nodes (8xV100)", 32),
+        ("TPU v3 2048 cores", 1024),
+        ("TPUv3 with 1024 cores", 512),
+        ("TPU v3 (8 cores)", 4),
+        ("8-GPU A100 server", 8),
+        ("TPU v3-32 pod slice", 16),
+        ("8 x H100 80GB, NVLink, 400 Gb/s InfiniBand, Ubuntu 20.04, CUDA 11.8", 8),
+        ("NVIDIA A100-SXM4-80GB (400W TDP) x 8", 8),
+        ("dual V100", 2),
+        ("8 NVIDIA Tesla V100 with 32 GB, two Xeon Gold 6148 with 20 cores each", 8),
         ("8 V100 on 2 nodes", 8),
         ("16 nodes, 128 V100, PCIe 3, CUDA 10.0", 128),
     ],
@@ -270,6 +304,20 @@ def test_accelerators_are_counted_as_their_hardware_is_looked_up(text, count):
         "96 DGX-2H, 16 V100 each",
         "1/4 TPU v2 pod",
         "4 nodes with V100",
+        "1 of 8 V100 GPUs",
+        "p3.16xlarge, 1 of 8 V100 used",
+        "8-16 V100",
+        "1–8 V100s",
+        "1-8 V100 GPUs",
+        "up to 8 V100 GPUs",
+        "at least 8 V100",
+        "from 1 to 8 V100 GPUs",
+        "between 8 and 64 V100",
+        "16 TPUv2 pods",
+        "2 TPU v4 pods",
+        "1 TPU v3 pod",
+        "8 A100 MIG slices",
+        "4 x NVIDIA A100 40GB SXM, 2 x 24-core Intel Xeon, 512 GB RAM, 4 x NVMe",
     ],
 )
 def test_what_may_be_several_numbers_of_accelerators_is_none_of_them(text):
@@ -279,6 +327,9 @@ def test_what_may_be_several_numbers_of_accelerators_is_none_of_them(text):
 
 def test_a_stated_number_of_accelerators_wins():
     assert accelerators_in("8 V100", accelerators=16) == 16
+    match = lookup("4 x V100, 4 x V100", accelerators=8)
+    assert match is not None
+    assert (match.units, match.count_stated) == (8, True)
 
 
 def test_a_description_is_that_of_a_node_if_the_number_of_accelerators_is_not_stated():

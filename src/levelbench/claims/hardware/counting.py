@@ -18,22 +18,33 @@ Named = tuple[int, int, float | None]
 """Start and end of a name in the text, and how many accelerators it has: ``None`` for a device, 0 for another thing."""
 
 _MOST_IN_A_NODE = 16
+_YEARS = range(1990, 2040)
 _TOKENS = re.compile(
-    r"""(?P<fraction>(?<![\w.])\d+/\d+(?=\s*(?:of\b|$)))
-    |(?P<other>(?<![\w.-])\d[\d.]*\s?-?(?:[kmgtp]i?b(?:it)?(?:/s|ps)?|gbe|[mg]hz|w|watts?|v?cpus?|threads?|sockets?|cores?
+    r"""(?P<space>\s+|\((?:r|tm)\))|(?P<fraction>(?<![\w.])\d+/\d+(?=\s*(?:of\b|$)))
+    |(?P<other>(?<![\w.-])\d[\d.]*\s?-?(?:[kmgtp]i?b(?:it)?(?:/s|ps)?|gbe|[mg]hz|w|watts?|v?cpus?(?!\s(?:nodes|servers|machines))|threads?|sockets?|cores?
         |processors?|epochs?|layers?|images?|samples?|classes|years?|hours?|minutes?|seconds?|steps?|%)(?![a-z0-9])
         |(?:python|cuda|cudnn|pytorch|tensorflow|jax|ubuntu|linux|driver|version|release)\s\d[\w.]*)
     |(?P<number>(?:(?<![\w.-])|(?<=[\s\w)][x×*]))\d+(?:\.\d+)?(?=[x×*]|(?!\w|\.\d|-[a-z])))
-    |(?P<cpu>(?:xeon|epyc|opteron|threadripper|power\d)\b)
-    |(?P<by>[×*]|(?<![a-z])x(?![a-z])(?!86\b))
+    |(?P<cpu>(?:xeon|epyc|opteron|threadripper|power\d|parameter\sservers?)\b)
+    |(?P<by>[×*]|(?<![a-z])x(?![a-z])(?!86\b)|(?<=\d)x(?=[a-z]))
+    |(?P<pod>pods?\b)
     |(?P<node>(?:nodes?|servers?|machines?|hosts?|racks?|boxes|systems?|instances?|vms?)\b)
     |(?P<device>gpus?\b|accelerators?\b|(?:tpu\s)?chips?\b|cards?\b)
     |(?P<each>each\b|per\s\w+)
     |(?P<of>of\b)|(?P<on>(?:on|across|over|in)\b)
     |(?P<open>[(\[])|(?P<close>[)\]])|(?P<and>[+&,]|and\b)
-    |(?P<word>[a-z][\w.-]*|-[\w.-]+)|(?P<space>\s+)|(?P<mark>.)""",
+    |(?P<word>[a-z][\w.-]*|-[\w.-]+)|(?P<mark>.)""",
     re.IGNORECASE | re.VERBOSE,
 )
+
+# Numbers that are no count of what was used: "8-16 V100", "up to 8 V100", "1 of 8 V100", a share of a device.
+_VAGUE = re.compile(
+    r"""(?<![\w.-])\d+\s?(?:[-–—~]|\.\.|to|or)\s?\d+(?=\s)|(?<![\w.-])\d+\sof\s(?:the\s)?\d|[~≈<>≥≤]\s?\d
+    |\b(?:up\sto|at\s(?:least|most)|(?:more|fewer|less)\sthan|(?:from|between|about|around|roughly|approximately)(?=\s\d)
+        |half|quarter|several|many|multiple|mig|v-?gpus?)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_OF_NODES = re.compile(r"(\d)-(?=(?:node|server|machine|host|gpu|card|chip|accelerator)s?\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,10 @@ class _Numbers:
 
 def counted_in(text: str, named: Iterable[Named]) -> Counted:
     """How many accelerators ``text`` counts, in which those of ``named`` are named."""
-    tokens = _read(text, sorted(named, key=lambda each: each[0]))
+    # Of equal length, so that names stay where they are.
+    tokens = _read(_OF_NODES.sub(r"\1 ", text), sorted(named, key=lambda each: each[0]))
+    if _VAGUE.search(text):
+        return _UNCLEAR
     numbers, held = _sorted(tokens), {token.value for token in tokens if token.kind == "machine"}
     if numbers is None or len(held) > 1 or _are_added(tokens):
         return _UNCLEAR
@@ -76,8 +90,11 @@ def counted_in(text: str, named: Iterable[Named]) -> Counted:
 def _agreed(numbers: _Numbers, held: float | None, tokens: Sequence[_Token]) -> Counted:
     """What the numbers amount to, if they agree; ``held`` is what a machine that is named has."""
     factors, apart = math.prod(numbers.factors), math.prod(numbers.apart)
-    are_of_each = any(token.kind == "each" for token in tokens)
+    # "16 nodes with 8 V100 each" and "16 nodes (8 x V100)"
+    are_of_each = "each" in (kinds := [token.kind for token in tokens]) or "node open number" in " ".join(kinds)
     counts = sorted({*numbers.devices})
+    if not counts and held is None and "device" not in kinds:
+        return Counted(None)
     if not counts and held is None:
         # "4 nodes with V100" does not say how many a node has.
         clear = apart == 1 or are_of_each
@@ -89,6 +106,8 @@ def _agreed(numbers: _Numbers, held: float | None, tokens: Sequence[_Token]) -> 
     if len(counts) > 1:
         # "128 x V100 (16 nodes, each 8 x V100)"
         clear = len(counts) == 2 and most == factors * apart * least
+        # "128 V100 (8 per node)"
+        clear |= len(counts) == 2 and factors * apart == 1 and are_of_each and most % least == 0
     elif len(numbers.apart) > 1 and apart == most:
         # "128 V100 (16 nodes x 8)"
         found, clear = most * factors, True
@@ -118,7 +137,7 @@ def _read(text: str, named: Sequence[Named]) -> list[_Token]:
             if kind != "space":
                 tokens.append(_Token(kind, float(found[0]) if kind == "number" else 0.0))
         if end > start:
-            tokens.append(_Token("device" if holds is None else "machine" if holds else "other", holds or 0.0))
+            tokens.append(_Token("device" if holds is None else "machine" if holds else "cpu", holds or 0.0))
         at = max(at, end)
     return tokens
 
@@ -147,8 +166,8 @@ def _sorted(tokens: Sequence[_Token]) -> _Numbers | None:
 
 def _counts(tokens: Sequence[_Token], at: int) -> str:
     """What the number at this place counts: device, machine, node or factor; empty for nothing, or else unknown."""
-    kinds = [token.kind for token in tokens[max(0, at - 4) : at]]
-    before = ["mark"] * (4 - len(kinds)) + kinds
+    kinds = " ".join(token.kind for token in tokens[max(0, at - 9) : at] if token.kind not in ("word", "other"))
+    before = ["mark", "mark", "mark", "mark", *kinds.replace("open close", "").split()]
     after = [token.kind for token in tokens[at + 1 : at + 6]] + ["mark"] * 5
     value, sign = tokens[at].value, after[0] == "by"
     if sign:
@@ -160,28 +179,28 @@ def _counts(tokens: Sequence[_Token], at: int) -> str:
     target = next((kind for kind in after[:3] if kind != "word"), "mark")
     if before[-1] == "by" and before[-2] in ("device", "machine") and target != "node":
         # "V100 x 8", but "8 x V100 x 4"
-        return "factor" if before[-2] == "device" and {"number"} & {*before[:2]} else before[-2]
+        return "factor" if before[-2] == "device" and "number" in before[-4:-2] else before[-2]
     if sign and after[0] in ("number", "open"):
         return "factor"
-    if sign and after[0] == "other":
+    if (sign and after[0] == "other") or target == "cpu" or before[-2:] == ["cpu", "by"]:
         return ""
     if before[-1] == "open" and after[0] == "close":
         # "(2) Tesla T4" and "V100 (8)"
         next_kind = next(kind for kind in after[1:] if kind != "word")
-        return "device" if "device" in (before[-2], next_kind) else "unknown"
-    if target in ("device", "machine", "node", "cpu"):
-        return target if target != "cpu" else ""
+        return "" if value in _YEARS else "device" if "device" in (before[-2], next_kind) else "unknown"
+    if target in ("device", "machine", "node"):
+        return "unknown" if after[after.index(target) + 1] == "pod" else target
     if after[0] == "each":
         return "device"
     if target == "other" and after[0] == "other":
         return ""
     if before[-1] == "by":
-        last = next((kind for kind in reversed(before[:-1]) if kind != "word"), "mark")
-        return {"device": "device", "machine": "machine", "mark": "unknown", "and": "unknown"}.get(last, "factor")
+        return {"device": "device", "machine": "machine", "mark": "unknown", "and": "unknown"}.get(before[-2], "factor")
     if before[-1] == "of" and before[-2] == "node":
         return "factor"
-    # "PCIe 3"
-    return "" if before[-1] == "word" or value == 1 else "unknown"
+    # "PCIe 3", or a year
+    after_word = at > 0 and tokens[at - 1].kind == "word"
+    return "" if after_word or value == 1 or value in _YEARS else "unknown"
 
 
 def _is_product(tokens: Sequence[_Token], first: int, second: int) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from levelbench.claims.hardware.counting import Named, counted_in, counts_nodes
+from levelbench.claims.hardware.counting import Counted, Named, counted_in, counts_nodes
 from levelbench.claims.hardware.table import Chip, Instance, table
 
 __all__ = [
@@ -48,7 +48,8 @@ _TIMES = re.compile(rf"\s*{_BY}\s*{_N}(?![\d.])(?!\s*[gt]i?b)", re.I)
 _IN_BRACKETS = re.compile(rf"\s*\(\s*{_N}\s*(?:\)|(?:{_BY}\s*)?(?:gpus?|accelerators|chips|cards|cores)\b)", re.I)
 _THOUSANDS = re.compile(r"(?:(?<![\w.,-])|(?<=v\d-))(\d{1,3})[,'’](\d{3})(?![\d,])")
 _MAY_PRECEDE = re.compile(r"(?:^|[,;:/|+(\[{&x×*]|\b(?:on|of|with|using|and|has|have|holds|by))\s*$", re.I)
-_WORDS = {"two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
+_WORDS = {"one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7}
+_WORDS |= {"eight": 8, "nine": 9, "ten": 10, "twelve": 12, "sixteen": 16}
 _WORD = re.compile(rf"(?<![\w-])({'|'.join(_WORDS)})(?=\s)", re.I)
 # "8 x GTX 980" or "H800 * 8": devices that are not in the table.
 _UNKNOWN = re.compile(r"(?<![\w.-])(?:(?:gtx|rtx)\s?\d{3,4}|tpu\s?v\d|[abhlmptv]\d{2,3})(?![a-z0-9])", re.I)
@@ -211,6 +212,7 @@ _MARK = re.compile(r"(?<![a-z0-9])(pcie|pci-?e|sxm\d?|hbm3|(\d{1,3})\s?gb)(?![a-
 _CONTEXT = re.compile(r"\b(?:nvidia|tesla|geforce|amd|google|gpus?|tpus?|accelerators?|instances?|aws|gcp)\b", re.I)
 _CORES = re.compile(r"[-.](\d{1,5})(?![\d.])")
 _CORES_AFTER = re.compile(r"\s*cores?\b", re.I)
+_CORES_STATED = re.compile(r"(?<![\w.])(\d{1,5})\s?cores\b", re.I)
 _ONE = "the number is not stated: one is assumed"
 
 
@@ -222,7 +224,7 @@ def lookup(description: str, accelerators: int | None = None, nodes: int | None 
     the description is then that of one node, unless it counts nodes or instances itself.
     """
     text = normalised(description)
-    found = _identified(text)
+    found = _identified(text, accelerators)
     if found is None or accelerators:
         return found.with_accelerators(accelerators) if found is not None and accelerators else found
     return replace(found, units=found.units * nodes) if nodes and _is_of_a_node(text) else found
@@ -253,7 +255,7 @@ def _is_of_a_node(text: str) -> bool:
     return not counts_nodes(text) and all((hit.count or 1) == 1 for hit in _rented(text))
 
 
-def _identified(text: str) -> Identification | None:
+def _identified(text: str, accelerators: int | None = None) -> Identification | None:
     rented = [(hit, _instance_names()[1][_key(hit.name)]) for hit in _rented(text)]
     inside = [range(hit.start, hit.end) for hit, _ in rented]
     named = [hit for hit in hits(text, _device_names()[0]) if not any(hit.start in each for each in inside)]
@@ -264,9 +266,9 @@ def _identified(text: str) -> Identification | None:
         return None
     instance = rented[0] if rented else None
     if chips:
-        return _accelerator(text, chips, instance, _family(sockets[0])[0] if sockets else None)
+        return _accelerator(text, chips, instance, _family(sockets[0])[0] if sockets else None, accelerators)
     if instance is not None:
-        return _instance(text, *instance)
+        return _instance(text, *instance, accelerators)
     return _processor(text, sockets[0], _family(sockets[0])[0]) if sockets else None
 
 
@@ -345,7 +347,11 @@ def _named(text: str, chips: list[Hit], rented: tuple[Hit, Instance] | None) -> 
 
 
 def _accelerator(
-    text: str, chips: list[Hit], rented: tuple[Hit, Instance] | None, processor: Chip | None
+    text: str,
+    chips: list[Hit],
+    rented: tuple[Hit, Instance] | None,
+    processor: Chip | None,
+    accelerators: int | None,
 ) -> Identification | None:
     variants = _variants(chips)
     if not variants:
@@ -355,12 +361,18 @@ def _accelerator(
     if instance is not None and instance.device and table().devices[instance.device].family != device.family:
         assumed.append(f"{instance.name} has no {device.name}: the price of the instance is left out")
         instance = rented = None
-    counted = counted_in(text, _named(text, chips, rented))
+    named = _named(text, chips, rented)
+    counted = Counted(accelerators) if accelerators else counted_in(text, named)
+    units, cores = counted.count, _CORES_STATED.search(text)
+    if not accelerators and device.vendor == "Google":
+        if units is not None and any(_CORES_AFTER.match(text, hit.end) for hit in chips):
+            units /= device.cores_in_names
+        elif cores is not None and all(holds is None for *_, holds in named):
+            # "1 TPU v3 device (8 cores)"
+            counted = counted if (units or 1) == 1 else replace(counted, is_clear=False)
+            units = int(cores[1]) / device.cores_in_names
     if not counted.is_clear:
         return None
-    units = counted.count
-    if units is not None and any(_CORES_AFTER.match(text, hit.end) for hit in chips):
-        units /= device.cores_in_names
     how = f"'{chips[0].name}'" if units is None else f"'{chips[0].name}', {units:g} of them"
     if instance is not None and rented is not None and instance.device:
         device = device if len(variants) == 1 else table().devices[instance.device]
@@ -374,12 +386,12 @@ def _accelerator(
     )
 
 
-def _instance(text: str, hit: Hit, instance: Instance) -> Identification | None:
+def _instance(text: str, hit: Hit, instance: Instance, accelerators: int | None) -> Identification | None:
     devices, many = table().devices, hit.count or 1
     processor = devices.get(instance.processor)
     how = f"instance '{hit.name}'"
     if instance.device:
-        counted = counted_in(text, _named(text, [], (hit, instance)))
+        counted = Counted(accelerators) if accelerators else counted_in(text, _named(text, [], (hit, instance)))
         if not counted.is_clear or counted.count is None:
             return None
         how += f" has {instance.count} x {instance.device}"
