@@ -3,6 +3,7 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 from tests.report.pages import needs_matplotlib
 
@@ -64,6 +65,19 @@ def test_tables_and_the_figure_are_written(call, made, tmp_path):
     assert float(rows[0]["quality"]) > float(rows[1]["quality"])
     assert "# Generalization" in (tmp_path / "g.md").read_text()
     assert "digits[hidden=64] (n = 3)" in (tmp_path / "g.svg").read_text()
+
+
+def test_arrays_on_another_scale_are_doubted_wherever_the_answer_goes(call, made, tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.random((40, 64), np.float32))
+    np.save(tmp_path / "y.npy", np.arange(40) % 10)
+    on = ("--on", f"{tmp_path}/x.npy,{tmp_path}/y.npy", "--store", made, "--markdown", tmp_path / "g.md")
+    _, text, _ = call("analyze", "generalization", *LARGE_FIRST, *on)
+    _, out, _ = call("analyze", "generalization", *LARGE_FIRST, *on, "--json")
+    said = "are they on the task's scale?"
+    assert said in " ".join(text.split())
+    assert any(said in each for each in json.loads(out)["lines"])
+    assert said in (tmp_path / "g.md").read_text()
 
 
 def test_models_alone_are_shown_and_tell_nothing(call, made):

@@ -151,7 +151,37 @@ def test_a_set_that_is_not_new_is_doubted(models, tmp_path, rows, words):
     np.save(tmp_path / "x.npy", rows(models.dataset, noise).astype(np.float32))
     np.save(tmp_path / "y.npy", np.arange(len(np.load(tmp_path / "x.npy"))) % 10)
     (_, found) = evaluation_sets(models, [f"{tmp_path}/x.npy,{tmp_path}/y.npy"])
-    assert re.search(words, found.doubt)
+    assert re.search(words, "; ".join(found.doubts))
+
+
+@pytest.mark.parametrize(
+    ("rows", "doubted"),
+    [
+        (lambda data: images_of(data, data.test).reshape(-1, 64), True),
+        (lambda data: 1000 * data.test.inputs, True),
+        (lambda data: data.test.inputs + np.float32(5), True),
+        (lambda data: np.rint(16 * images_of(data, data.test)).astype(np.uint8).reshape(-1, 64), True),
+        (lambda data: data.test.inputs, False),
+        (lambda data: np.rint(255 * images_of(data, data.test)).astype(np.uint8).reshape(-1, 64), False),
+    ],
+)
+def test_arrays_on_another_scale_than_the_tasks_rows_are_doubted(models, tmp_path, rows, doubted):
+    np.save(tmp_path / "x.npy", rows(models.dataset))
+    np.save(tmp_path / "y.npy", models.dataset.test.labels)
+    (_, found) = evaluation_sets(models, [f"{tmp_path}/x.npy,{tmp_path}/y.npy"])
+    said = [each for each in found.doubts if "task's scale?" in each]
+    assert len(said) == doubted
+    assert all(
+        re.match(r"doubt: values of x\.npy have mean .* those of the test split 0\.00206 and 1:", s) for s in said
+    )
+
+
+def test_corruptions_of_the_tasks_own_rows_are_on_its_scale(models, tmp_path):
+    np.save(tmp_path / "y.npy", models.dataset.test.labels)
+    for made in list(evaluation_sets(models, ["corruptions"]))[1:]:
+        np.save(tmp_path / "x.npy", made.split.inputs)
+        (_, found) = evaluation_sets(models, [f"{tmp_path}/x.npy,{tmp_path}/y.npy"])
+        assert not [each for each in found.doubts if "scale" in each], made.name
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from levelbench.report.studies import (
     _draw_stability,
     _draw_threshold,
     curve_points_table,
+    quantiles_table,
     shortened_table,
     stability_tables,
     sweep_points_table,
@@ -63,6 +64,14 @@ def test_it_is_said_where_runs_can_never_arrive_since_their_epochs_were_done(gro
     text = to_text(stability_tables([stability(dataclasses.replace(arrived, runs=runs))])[1])
     assert "so many runs did not reach the target" in text
     assert "can never arrive" in text
+
+
+def test_quantiles_of_few_runs_say_which_brackets_are_ranges(groups):
+    found = [stability(each) for each in groups("digits")]
+    (by,) = (each for each in stability_tables(found) if each.name == "reached_by")
+    assert by.notes == (f"Brackets: 95 % intervals; at 50 % {RANGES.format(4)}.",)
+    (row,) = to_json(quantiles_table(found, methods=True))["rows"]
+    assert (row["by_0.25_method"], row["by_0.5_method"]) == ("exact order statistics", "lowest to highest")
 
 
 def test_the_points_of_a_curve_are_its_steps(groups):

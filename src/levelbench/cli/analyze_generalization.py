@@ -111,7 +111,7 @@ def _scored(models: TaskModels, given: dict[str, Any]) -> tuple[Generalization, 
             line.say(f"scoring {sum(map(len, opened))} models on {each.name}")
             sets.append(ScoredSet(each.name, each.kind, each.what, len(each.split), each.corruption))
             scores.append([[each.score(models.task, backend, executor) for _, executor in arm] for arm in opened])
-            doubts += [each.doubt] * bool(each.doubt)
+            doubts += each.doubts
         for other in transfers:
             line.say(f"fitting {sum(map(len, opened))} last layers: {other.name}")
             sets.append(ScoredSet(other.name, "transfer", other.what, len(other.splits[2][1])))

@@ -531,7 +531,13 @@ def stability_verb(
     from levelbench.analysis.stability import EFFECTS, by_machine, stability
     from levelbench.cli.reporting import doubt_lines, group_json, require_sound
     from levelbench.records.summary import in_order
-    from levelbench.report.studies import MOST_DRAWN, curve_points_table, stability_tables, write_stability
+    from levelbench.report.studies import (
+        MOST_DRAWN,
+        curve_points_table,
+        quantiles_table,
+        stability_tables,
+        write_stability,
+    )
 
     shared.check_statistics(0.0, given["level"])
     shared.check_plot(given["plot"])
@@ -549,7 +555,7 @@ def stability_verb(
     lines = [*(line for each in found for line in each.lacks), *dict.fromkeys([*caveats, *doubt_lines(groups)])]
 
     def write() -> dict[str, str]:
-        csv = {each.name: each for each in [*tables, curve_points_table(found)]}
+        csv = {each.name: each for each in [*tables, curve_points_table(found), quantiles_table(found, methods=True)]}
         written = shared.write_tables(given, tables, lines, title="Stability", csv=csv)
         if given["plot"] is not None:
             drawn = write_stability(found, given["plot"])

@@ -61,6 +61,11 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 _MOST_FITTED = 20_000
 """Examples that a last layer is fitted to at most, evenly spaced."""
 _MOST_DISTURBED = 0.1
+_MOST_SPREAD = 1.5
+"""Standard deviations of a second set and the test split that differ by more are doubted."""
+_LEAST_CONTRAST = 1 / 8
+"""So much smaller may a standard deviation be around the same mean: blur and lost contrast do that to honest images."""
+_SAME_MEAN = 0.1
 _NAMED = 4
 """Seeds without a model that are named."""
 _ALL = "corruptions"
@@ -91,7 +96,7 @@ class EvaluationSet:
     dataset: Dataset
     split: Split
     corruption: str = ""
-    doubt: str = ""
+    doubts: tuple[str, ...] = ()
 
     def score(self, task: Task, backend: Backend, executor: Executor) -> float:
         """The task's quality on these examples."""
@@ -309,7 +314,8 @@ def _second_set(found: TaskModels, word: str, folder: Path | None) -> Evaluation
     if split.inputs.dtype != own.test.inputs.dtype and own.test.inputs.dtype == np.uint8:
         raise UsageError(asked, f"its rows are {split.inputs.dtype}, and those of {own.name} bytes", "give bytes")
     _refuse_known(asked, own, split)
-    return EvaluationSet(word, "set", what, dataset, split, doubt=_not_new(word, own, split))
+    doubts = (_not_new(word, own, split), _other_scale(word, own, split) if dataset is own else "")
+    return EvaluationSet(word, "set", what, dataset, split, doubts=tuple(filter(None, doubts)))
 
 
 def _not_new(word: str, own: Dataset, split: Split) -> str:
@@ -322,6 +328,26 @@ def _not_new(word: str, own: Dataset, split: Split) -> str:
     share = share_disturbed(parts[3], parts[:2], parts[2])
     said = f"doubt: about {100 * share:.0f} % of the rows of {word} are rows that {own.name} trains or is tuned on, a "
     return f"{said}little changed: a score on them says nothing about new data" if share > _MOST_DISTURBED else ""
+
+
+def _other_scale(word: str, own: Dataset, split: Split) -> str:
+    """A doubt if the values of these arrays have plainly another mean or spread than those of the test split."""
+    parts = [each.inputs for each in (split, own.test)]
+    if not all(map(is_resident, parts)) or not all(each.dtype.kind in "uf" for each in parts):
+        return ""
+    (mean, spread), (wanted, usual) = ((float(x.mean(dtype=float)), float(x.std(dtype=float))) for x in parts)
+    low, high = float(parts[1].min()), float(parts[1].max())
+    slack = 0.1 * (high - low)
+    outside = parts[0].min() < low - slack or parts[0].max() > high + slack
+    least = _LEAST_CONTRAST if abs(mean - wanted) <= _SAME_MEAN * usual else 1 / _MOST_SPREAD
+    # Brighter images have another mean, too, and stay between the same ends.
+    if least * usual <= spread <= _MOST_SPREAD * usual and not (outside and abs(mean - wanted) > usual):
+        return ""
+    name = word.split(",")[0].strip()
+    return (
+        f"doubt: values of {Path(name).name} have mean {mean:.3g} and standard deviation {spread:.3g}, those of the "
+        f"test split {wanted:.3g} and {usual:.3g}: are they on the task's scale?"
+    )
 
 
 def _arrays(word: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

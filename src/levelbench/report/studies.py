@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     from levelbench.analysis.stability import BestOf, SpreadPart, Stability
     from levelbench.analysis.threshold import Limit, RankFlip, TargetVerdicts, ThresholdCell, ThresholdSweep
-    from levelbench.measure.statistics import Interval
+    from levelbench.measure.statistics import Estimate, Interval
     from levelbench.records import RunGroup
     from levelbench.records.schema import Target
 
-__all__ = ["MOST_DRAWN", "curve_points_table", "established", "shortened_table", "stability_tables"]
+__all__ = ["MOST_DRAWN", "curve_points_table", "established", "quantiles_table", "shortened_table", "stability_tables"]
 __all__ += ["sweep_points_table", "threshold_tables", "verdicts_table", "write_stability", "write_threshold"]
 
 MOST_DRAWN = len(SERIES)
@@ -97,11 +97,13 @@ def stability_tables(found: Sequence[Stability], groups: Sequence[RunGroup] = ()
             *(f"Time to accuracy: {each}." for each in dict.fromkeys(filter(None, methods))),
         ),
     )
-    tables = [overview, _quantiles_table(found), _needed_table(found), _best_table(found), _parts_table(found)]
+    tables = [overview, quantiles_table(found), _needed_table(found), _best_table(found), _parts_table(found)]
     return [table.without_empty() for table in tables if table.rows]
 
 
-def _quantiles_table(found: Sequence[Stability]) -> Table:
+def quantiles_table(found: Sequence[Stability], *, methods: bool = False) -> Table:
+    """The times by which shares of the runs arrived; with ``methods``, how each interval was made, for machines."""
+
     def by(share: float) -> Callable[[Stability], CellValue]:
         def read(each: Stability) -> CellValue:
             estimate = each.curve.quantile(share, each.level)
@@ -111,21 +113,35 @@ def _quantiles_table(found: Sequence[Stability]) -> Table:
 
         return read
 
+    def method(share: float) -> Callable[[Stability], CellValue]:
+        def read(each: Stability) -> CellValue:
+            estimate = each.curve.quantile(share, each.level)
+            return estimate.interval.method if estimate.interval and math.isfinite(estimate.value) else None
+
+        return read
+
+    items = [each for each in found if each.reached > 1]
+    times = [each.curve.quantile(share, each.level) for each in items for share in _QUANTILES]
+    said = _brackets([time for time in times if math.isfinite(time.value)], found[0].level, "at 50 % ")
+    never = (
+        "Runs that missed the target when all their epochs were done can never arrive here; for the time to accuracy, "
+        "also of compare, they were given up at their last evaluation."
+    )
+    notes = [f"Brackets: {'; '.join(said)}."] * bool(said) + [never] * any(each.trained_out for each in found)
     return Table.of(
         "reached_by",
         "Time by which a share of the runs has reached the target (Kaplan-Meier)",
-        [each for each in found if each.reached > 1],
+        items,
         (Column("group", "runs of"), lambda each: each.label),
         *(
-            (Column(f"by_{share:g}_s", f"{share:.0%} of runs", ColumnKind.TIME_S, series="by"), by(share))
+            column
             for share in _QUANTILES
+            for column in (
+                (Column(f"by_{share:g}_s", f"{share:.0%} of runs", ColumnKind.TIME_S, series="by"), by(share)),
+                *(((Column(f"by_{share:g}_method", "interval"), method(share)),) * methods),
+            )
         ),
-        notes=(
-            "Runs that missed the target when all their epochs were done can never arrive here; for the time to "
-            "accuracy, also of compare, they were given up at their last evaluation.",
-        )
-        if any(each.trained_out for each in found)
-        else (),
+        notes=notes,
     )
 
 
@@ -319,15 +335,20 @@ def threshold_tables(
 def _times_notes(rows: Sequence[Sequence[ThresholdCell]], level: float) -> tuple[str, ...]:
     """Which statistic the times of a table are, and what their brackets are."""
     shown = [(cell, cell.time_s) for row in rows for cell in row if cell.time_s is not None]
-    known = [time for _, time in shown if time.interval is not None]
-    few = sorted({time.n for time in known if time.interval and time.interval.is_range})
-    said = [f"{level * 100:g} % intervals"] * any(time.interval and not time.interval.is_range for time in known)
-    said += [f"[lowest, highest], n = {', '.join(map(str, few))}: too few for an interval"] * bool(few)
+    said = _brackets([time for _, time in shown], level)
     partly = any(cell.reached < cell.n for cell, _ in shown)
     mixed = "(k/n): so many runs reached it, and the time is the Kaplan-Meier median; else the geometric mean."
     notes = [mixed] * partly
     notes += [f"{'Brackets' if partly else 'Geometric means; brackets'}: {'; '.join(said)}."] * bool(said)
     return tuple(notes)
+
+
+def _brackets(times: Sequence[Estimate], level: float, where: str = "") -> list[str]:
+    """What the brackets of these times are: intervals, or (``where``, if not everywhere) the ends of few runs."""
+    known = [time for time in times if time.interval is not None]
+    few = sorted({time.n for time in known if time.interval and time.interval.is_range})
+    said = [f"{level * 100:g} % intervals"] * any(time.interval and not time.interval.is_range for time in known)
+    return said + [f"{where}[lowest, highest], n = {', '.join(map(str, few))}: too few for an interval"] * bool(few)
 
 
 def _digits(found: ThresholdSweep) -> int:
