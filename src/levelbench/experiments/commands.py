@@ -654,14 +654,18 @@ def _is_failure_of_a_script(said: re.Match[str], command: Command) -> bool:
 def _is_caught(said: re.Match[str], command: Command) -> bool:
     """Whether a shell says that a builtin failed for which the script has an alternative: ``cd x || echo none``."""
     builtin = said["builtin"] or said["said"].partition(":")[0]
-    if not re.fullmatch(r"cd|\.|source|export|set|unset|ulimit|umask|pushd|popd|shopt", builtin):
+    named = re.escape(builtin)
+    if said["said"] == f"{builtin}: No such file or directory":
+        # So does bash say that there is no file to source.
+        named = r"(?:source|\.)"
+    elif not re.fullmatch(r"cd|\.|source|export|set|unset|ulimit|umask|pushd|popd|shopt", builtin):
         return False
     inline, _ = _shell_text(command)
     with suppress(OSError, ValueError, IndexError):
         in_command = inline if _SHELLS.fullmatch(Path(said["name"]).name) else None
         text = in_command[0] if in_command else (command.folder / said["name"]).read_text()
         line = text.splitlines()[int(said["line"] or said["zsh_line"]) - 1]
-        return re.search(rf"(?<![\w./-]){re.escape(builtin)}\s[^;&|]*\|\|", line) is not None
+        return re.search(rf"(?<![\w./-]){named}\s[^;&|]*\|\|", line) is not None
     return False
 
 
