@@ -259,6 +259,96 @@ def test_a_builtin_that_fails_before_the_program_is_a_doubt(tmp_path, shell, bef
         assert [doubted in each for each in told] == [True] * bool(doubted), text
 
 
+@pytest.mark.parametrize("start", ["bash run.sh", "set -e; ./plain", "./plain"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "./run.sh: line 2: [: -gt: unary operator expected",
+        "./env.sh: line 4: syntax error: unexpected end of file",
+        './run.sh: line 3: ((: 1000k: value too great for base (error token is "1000k")',
+        "./plain: line 2: X: readonly variable",
+        "run.sh: line 2: shopt: nosuch: invalid shell option name",
+        'bash: line 1: 1/0: division by 0 (error token is "0")',
+        "/opt/env/bin/activate: line 7: let: expression expected",
+        "./run.sh: 2: [: -gt: unexpected operator",
+        "/bin/sh: 2: [: -gt: unexpected operator",
+        "./run.sh:[:2: unknown condition: -gt",
+        "run.sh: line 2:   123 Bus error               ./train",
+        "zsh:1: bad math expression: operator expected at `k'",
+        "EnvironmentNameNotFound: Could not find conda environment: nosuch",
+        "Lmod has detected the following error: these modules are unknown",
+    ],
+)
+def test_what_a_shell_says_of_a_line_of_its_script_is_a_doubt(tmp_path, start, said):
+    told = _told_of_a_script_that_says(tmp_path, start, said)
+    assert [repr(said) in each for each in told] == [True]
+
+
+def test_a_file_that_a_script_sources_is_a_script_whatever_its_name(tmp_path):
+    (said,) = _told_of_a_script_that_says(tmp_path, "./plain", "cluster/settings: line 7: let: expression expected")
+    assert "let: expression expected" in said
+
+
+@pytest.mark.parametrize("start", ["bash run.sh train.log", "./plain"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "file.py:12: UserWarning: slow",
+        "x.c:3: warning: unused variable",
+        "x.c:12:5: note: declared here",
+        "run.sh:12:5: note: Double quote to prevent globbing",
+        "run.sh:3:    python train.py",
+        "run.sh:3:python train.py",
+        "10:32: step 5",
+        "train.log: 5: ok",
+        "train.log: line 5: ok",
+        "settings.yaml: line 5: unknown key",
+        "+ run.sh:3: python train.py",
+        "run.sh: step 5: done",
+        "bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)",
+        "run.sh: line 1: warning: setlocale: LC_ALL: cannot change locale (xx_YY)",
+        "run.sh: line 1: 12345 Terminated              sleep 60",
+        "run.sh: line 1:   123 Terminated              sleep 60",
+        "run.sh: line 1: kill: (12345) - No such process",
+        "run.sh:kill:1: kill 12345 failed: no such process",
+    ],
+)
+def test_a_line_that_resembles_what_a_shell_says_is_no_doubt(tmp_path, start, said):
+    assert _told_of_a_script_that_says(tmp_path, start, said) == []
+
+
+def _told_of_a_script_that_says(folder, start, said):
+    (folder / "says").write_text(said + "\n")
+    for name in ("run.sh", "plain"):
+        (folder / name).write_text("#!/bin/bash\n: || . cluster/settings\ncat says >&2\necho done\n")
+        (folder / name).chmod(0o755)
+    command = make_command(start, folder)
+    return [each for each in doubts_of(command, carry_out_command(command)) if "exit code 0" in each]
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh", "zsh"])
+@pytest.mark.parametrize(
+    ("line", "doubted"),
+    [
+        ("[ $NOT_SET_AT_ALL -gt 1 ]", True),
+        ("if [ a -gt 1 ]; then exit; fi", True),
+        ("cd /nonexistent; echo fallback", True),
+        ("[[ -e / || -e . ]]; cd /nonexistent", True),
+        ("cd /nonexistent || echo fallback", False),
+        ("ulimit -n 999999999999 || true", False),
+        ("source ./nofile || true", False),
+        ("source ./nofile; true || true", True),
+    ],
+)
+def test_a_builtin_with_an_alternative_may_fail(tmp_path, shell, line, doubted):
+    if shutil.which(shell) is None or (shell == "sh" and "[[" in line) or (shell != "bash" and "source" in line):
+        pytest.skip(f"this is not for {shell}, or there is none")
+    (tmp_path / "run.sh").write_text(f"# a comment\n\n{line}\ncd .\ntrue\n")
+    command = make_command(f"{shell} run.sh", tmp_path)
+    told = doubts_of(command, carry_out_command(command))
+    assert ["exit code 0" in each for each in told] == [True] * doubted
+
+
 def test_a_crash_that_ends_with_exit_code_0_is_a_doubt(tmp_path):
     script = tmp_path / "run.sh"
     script.write_text(f"{PYTHON} -c 'import nothing_of_this_name'\necho done\n")

@@ -75,6 +75,7 @@ _ENDS_THE_SHELL = re.compile(r"[^\n;|]*\|\|\s*(?:\{[^}]*?\s)?(?:exit|return)\b(?
 """``cd x || exit 1``, whose failure nobody misses."""
 _CRASHED = re.compile(
     r"^Traceback \(most recent call last\)|Segmentation fault|core dumped|: command not found$|^make: .*\(ignored\)$"
+    r"|^EnvironmentNameNotFound: .*|^Lmod has detected the following error:.*"
     # Shells go on after a builtin that failed: dash and bash write "run.sh: 1: cd: ", zsh "run.sh:cd:1: ", and bash
     # names no builtin where it lacks a file.
     r"|^[^:\n]+: (?:\w+ )?\d+: (?:cd|\.|source|export|set|unset|ulimit|umask|pushd|popd): .*"
@@ -82,6 +83,19 @@ _CRASHED = re.compile(
     r"|^[^:\n]+: line \d+: .*: No such file or directory$",
     re.MULTILINE,
 )
+_SHELL_SAYS = re.compile(
+    r"^(?P<name>[^\s:+][^\s:]*)(?:: (?:line )?(?P<line>\d+)|:(?:(?P<builtin>[\w.\[]*[a-z.\[]):)?(?P<zsh_line>\d+)): "
+    r"(?P<said>(?!\s+[^\s\d]).*)$",
+    re.MULTILINE,
+)
+"""What a shell says of a line of a script: "a.sh: line 1: x" is bash's, "a.sh: 1: x" dash's, "a.sh:cd:1: x" zsh's."""
+_NO_FAILURE = re.compile(
+    r"(?:[Ww]arning|note|info|kill|type|hash|unalias):|\d+:|\s*\d+\s+(?:Terminated|Killed|Hangup|Interrupt|Alarm|User)\b"
+)
+"""A warning, a question that has an answer, a column, or a process in the background (its number) that was ended."""
+_SHELL_FILE = re.compile(r"-?(?:ba|da|z|k)?sh|activate|environment|.*\.(?:ba|z|k)?sh")
+_SOURCED = re.compile(r"(?:^|[\s;&|(])(?:source|\.)\s+[\"']?([^\s;&|\"']+)")
+_SHEBANG = re.compile(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?([\w.-]+)((?:\s.*)?)$")
 _FAILED = re.compile(
     # Libraries that look for others say so (shared object file); a server that a script ends is Terminated.
     r"(?<!shared object file): No such file or directory$|: [Nn]ot found$|: cannot open (?!shared object).*"
@@ -554,12 +568,13 @@ def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
         found.append("the shell tells whether its last program failed: where one before it fails, nobody notices")
     # Most scripts have no set -e, and fail nowhere: of those it has to look as if something had failed.
     unheard = any(_fails_silently(*each, _RUNS_OTHERS) for each in (inline, script) if each is not None)
-    errors = _IGNORED.sub("", ended.errors)
+    errors = _SHELL_SAYS.sub(lambda said: "" if _is_caught(said, command) else said[0], _IGNORED.sub("", ended.errors))
+    of_a_shell = (said for said in _SHELL_SAYS.finditer(errors) if _is_failure_of_a_script(said, command))
     crash = _CRASHED.search(errors) or (_FAILED if unheard else _NOT_STARTED).search(errors)
     crash = crash or _GAVE_UP.match(errors.rstrip().rpartition("\n")[2])
-    if not ended.exit_code and crash is not None:
-        line = crash[crash.lastgroup or 0].strip(": ")
-        found.append(f"it ended with exit code 0 and printed {line!r}: look whether it did all of its work")
+    lines = [crash[crash.lastgroup or 0].strip(": ")] if crash else [said[0] for said in of_a_shell]
+    if lines and not ended.exit_code:
+        found.append(f"it ended with exit code 0 and printed {lines[0]!r}: look whether it did all of its work")
     return found
 
 
@@ -611,7 +626,7 @@ def _shell_text(command: Command) -> tuple[_Told | None, _Told | None]:
     if not _SHELLS.fullmatch(Path(words[0]).name):
         text = _script(command.folder / words[0])
         first, _, rest = text.partition("\n")
-        shebang = re.match(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?([\w.-]+)((?:\s.*)?)$", first)
+        shebang = _SHEBANG.match(first)
         return None, (rest, shebang[2].split()) if shebang and _SHELLS.fullmatch(shebang[1]) else None
     # sh -c TEXT, as we start it and as a user may.
     flags = [at for at, word in enumerate(words[:-1]) if re.fullmatch(r"-\w*c", word)]
@@ -619,6 +634,39 @@ def _shell_text(command: Command) -> tuple[_Told | None, _Told | None]:
         return (words[flags[0] + 1], words[1 : flags[0] + 1]), None
     at = next((at for at, word in enumerate(words[1:], 1) if not word.startswith(("-", "+"))), None)
     return None, None if at is None else (_script(command.folder / words[at]), words[1:at])
+
+
+def _is_failure_of_a_script(said: re.Match[str], command: Command) -> bool:
+    """Whether a line has not only the form of what a shell says, but also the name of a shell or of a script of one."""
+    if _NO_FAILURE.match(f"{said['builtin'] or ''}:{said['said']}".lstrip(":")):
+        return False
+    name = Path(said["name"]).name
+    started = next((word for word in command.words[1:] if not word.startswith(("-", "+"))), "")
+    if _SHELL_FILE.fullmatch(name) or (_SHELLS.fullmatch(Path(command.words[0]).name) and said["name"] == started):
+        return True
+    shebang = _SHEBANG.match(_script(command.folder / said["name"]).partition("\n")[0])
+    if shebang and _SHELLS.fullmatch(shebang[1]):
+        return True
+    texts = [each[0] for each in _shell_text(command) if each is not None]
+    return name in {Path(each).name for text in texts for each in _SOURCED.findall(text)}
+
+
+def _is_caught(said: re.Match[str], command: Command) -> bool:
+    """Whether a shell says that a builtin failed for which the script has an alternative: ``cd x || echo none``."""
+    builtin = said["builtin"] or said["said"].partition(":")[0]
+    named = re.escape(builtin)
+    if said["said"] == f"{builtin}: No such file or directory":
+        # So does bash say that there is no file to source.
+        named = r"(?:source|\.)"
+    elif not re.fullmatch(r"cd|\.|source|export|set|unset|ulimit|umask|pushd|popd|shopt", builtin):
+        return False
+    inline, _ = _shell_text(command)
+    with suppress(OSError, ValueError, IndexError):
+        in_command = inline if _SHELLS.fullmatch(Path(said["name"]).name) else None
+        text = in_command[0] if in_command else (command.folder / said["name"]).read_text()
+        line = text.splitlines()[int(said["line"] or said["zsh_line"]) - 1]
+        return re.search(rf"(?<![\w./-]){named}\s[^;&|]*\|\|", line) is not None
+    return False
 
 
 def _script(path: Path) -> str:
