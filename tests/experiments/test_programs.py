@@ -173,6 +173,39 @@ def test_other_commas_found_by_a_pattern_are_refused(text):
         Printed(LOSS, r"val_loss ([-\d.,]+)").read(f"val_loss {text}")
 
 
+PATTERN = r"val_loss ([-\d.,]+)"
+
+
+def test_a_comma_that_may_be_a_decimal_one_and_was_read_as_one_of_thousands_is_a_doubt():
+    for pattern in (None, PATTERN):
+        printed = Printed(LOSS, pattern)
+        assert [printed.read(f"val_loss {each}") for each in ("2,303", "1,404")] == [(2303, None), (1404, None)]
+        assert [each for each in printed.doubts() if "comma" in each] == [
+            "a comma in '2,303' was read as one of thousands: print a decimal point, or no comma"
+        ]
+
+
+def test_commas_that_can_only_be_of_thousands_are_no_doubt():
+    printed = Printed(LOSS, PATTERN)
+    assert [printed.read(f"val_loss {each}")[0] for each in ("1,234,567", "1,234.5")] == [1234567, 1234.5]
+    assert not printed.doubts()
+
+
+@pytest.mark.parametrize("pattern", [None, PATTERN])
+@pytest.mark.parametrize("texts", [("1,404", "0,987"), ("0,987", "1,404")])
+def test_commas_of_both_kinds_in_one_run_are_refused(pattern, texts):
+    printed = Printed(LOSS, pattern)
+    printed.read(f"val_loss {texts[0]}")
+    with pytest.raises(UsageError, match="'0,987' is a decimal one, that in '1,404'"):
+        printed.read(f"val_loss {texts[1]}")
+
+
+def test_a_line_with_a_decimal_comma_that_was_not_read_is_a_doubt_where_others_were():
+    printed = Printed(LOSS)
+    assert [printed.read(line) for line in ("val_loss 1.25", "val_loss 0,987")] == [(1.25, None), None]
+    assert any("'0,987' was not read" in each for each in printed.doubts())
+
+
 def test_minus_infinity_is_read_like_infinity():
     assert [Printed(LOSS).read(f"val_loss {each}") for each in ("inf", "-inf")] == [(math.inf, None), (-math.inf, None)]
 
