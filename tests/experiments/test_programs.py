@@ -22,7 +22,7 @@ from levelbench.errors import MissingError, UsageError
 from levelbench.experiments import file_events
 from levelbench.experiments.commands import make_command, refuse_missing
 from levelbench.experiments.off_clock import Spent, after_training
-from levelbench.experiments.programs import make_arm, program_name, read_target
+from levelbench.experiments.programs import HeldOut, make_arm, program_name, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.measure.clocks import HostClock
 from levelbench.records import group_runs, read_record, summarise
@@ -1170,6 +1170,32 @@ def test_the_predictions_of_a_program_are_scored_by_us_at_its_end(run, records):
     assert "given before training, public labels" in specification.held_out
     assert 0.8 < found.end.quality["validation"] < 0.95
     assert found.evaluations[-1].t_ns <= found.end.t_ns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("--reveal-inputs", "after"), ("--scale", "0,100")])
+def test_predictions_are_scored_in_per_cent_for_a_target_in_per_cent(run, records, words):
+    held = ("--target", "accuracy=80", *HELD[2:], *words)
+    program = predicts('print("accuracy: 91.00"); print("levelbench: trained", flush=True)')
+    code, out, err = run(program, *held)
+    assert code == 0, err
+    assert "1/1" in out
+    (found,) = records()
+    assert 80 < found.end.quality["validation"] < 95
+    assert not any("reports accuracy" in each for each in found.end.suspect)
+
+
+def test_a_program_that_prints_per_cent_it_did_not_reach_is_found(run, records):
+    _, out, _ = run(predicts('print("accuracy: 99.9")', "scores[:] = 0; " + SAVE), "--target", "accuracy=80", *HELD[2:])
+    assert "0/1" in out
+    assert any("reports accuracy 99.9, and its predictions have" in each for each in records()[0].end.suspect)
+
+
+@pytest.mark.parametrize(("target", "score"), [("error=30", 25), ("error=0.3", 0.25), ("accuracy=0.8", 0.75)])
+def test_an_error_rate_is_scored_in_per_cent_where_its_target_is(tmp_path, target, score):
+    (tmp_path / "predictions").write_text("1\n1\n1\n0\n")
+    held_out = HeldOut(np.zeros((4, 1)), np.ones(4, int))
+    assert held_out.score(tmp_path / "predictions", read_target(target)) == score
 
 
 @pytest.mark.slow
