@@ -22,7 +22,7 @@ from levelbench.errors import MissingError, UsageError
 from levelbench.experiments import file_events
 from levelbench.experiments.commands import make_command, refuse_missing
 from levelbench.experiments.off_clock import Spent, after_training
-from levelbench.experiments.programs import make_arm, program_name, read_target
+from levelbench.experiments.programs import HeldOut, make_arm, program_name, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.measure.clocks import HostClock
 from levelbench.records import group_runs, read_record, summarise
@@ -171,6 +171,39 @@ def test_a_comma_found_by_a_pattern_groups_thousands_or_is_a_decimal_comma(text,
 def test_other_commas_found_by_a_pattern_are_refused(text):
     with pytest.raises(UsageError, match="is no number"):
         Printed(LOSS, r"val_loss ([-\d.,]+)").read(f"val_loss {text}")
+
+
+PATTERN = r"val_loss ([-\d.,]+)"
+
+
+def test_a_comma_that_may_be_a_decimal_one_and_was_read_as_one_of_thousands_is_a_doubt():
+    for pattern in (None, PATTERN):
+        printed = Printed(LOSS, pattern)
+        assert [printed.read(f"val_loss {each}") for each in ("2,303", "1,404")] == [(2303, None), (1404, None)]
+        assert [each for each in printed.doubts() if "comma" in each] == [
+            "a comma in '2,303' was read as one of thousands: print a decimal point, or no comma"
+        ]
+
+
+def test_commas_that_can_only_be_of_thousands_are_no_doubt():
+    printed = Printed(LOSS, PATTERN)
+    assert [printed.read(f"val_loss {each}")[0] for each in ("1,234,567", "1,234.5")] == [1234567, 1234.5]
+    assert not printed.doubts()
+
+
+@pytest.mark.parametrize("pattern", [None, PATTERN])
+@pytest.mark.parametrize("texts", [("1,404", "0,987"), ("0,987", "1,404")])
+def test_commas_of_both_kinds_in_one_run_are_refused(pattern, texts):
+    printed = Printed(LOSS, pattern)
+    printed.read(f"val_loss {texts[0]}")
+    with pytest.raises(UsageError, match="'0,987' is a decimal one, that in '1,404'"):
+        printed.read(f"val_loss {texts[1]}")
+
+
+def test_a_line_with_a_decimal_comma_that_was_not_read_is_a_doubt_where_others_were():
+    printed = Printed(LOSS)
+    assert [printed.read(line) for line in ("val_loss 1.25", "val_loss 0,987")] == [(1.25, None), None]
+    assert any("'0,987' was not read" in each for each in printed.doubts())
 
 
 def test_minus_infinity_is_read_like_infinity():
@@ -1137,6 +1170,32 @@ def test_the_predictions_of_a_program_are_scored_by_us_at_its_end(run, records):
     assert "given before training, public labels" in specification.held_out
     assert 0.8 < found.end.quality["validation"] < 0.95
     assert found.evaluations[-1].t_ns <= found.end.t_ns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("--reveal-inputs", "after"), ("--scale", "0,100")])
+def test_predictions_are_scored_in_per_cent_for_a_target_in_per_cent(run, records, words):
+    held = ("--target", "accuracy=80", *HELD[2:], *words)
+    program = predicts('print("accuracy: 91.00"); print("levelbench: trained", flush=True)')
+    code, out, err = run(program, *held)
+    assert code == 0, err
+    assert "1/1" in out
+    (found,) = records()
+    assert 80 < found.end.quality["validation"] < 95
+    assert not any("reports accuracy" in each for each in found.end.suspect)
+
+
+def test_a_program_that_prints_per_cent_it_did_not_reach_is_found(run, records):
+    _, out, _ = run(predicts('print("accuracy: 99.9")', "scores[:] = 0; " + SAVE), "--target", "accuracy=80", *HELD[2:])
+    assert "0/1" in out
+    assert any("reports accuracy 99.9, and its predictions have" in each for each in records()[0].end.suspect)
+
+
+@pytest.mark.parametrize(("target", "score"), [("error=30", 25), ("error=0.3", 0.25), ("accuracy=0.8", 0.75)])
+def test_an_error_rate_is_scored_in_per_cent_where_its_target_is(tmp_path, target, score):
+    (tmp_path / "predictions").write_text("1\n1\n1\n0\n")
+    held_out = HeldOut(np.zeros((4, 1)), np.ones(4, int))
+    assert held_out.score(tmp_path / "predictions", read_target(target)) == score
 
 
 @pytest.mark.slow

@@ -310,6 +310,7 @@ def test_a_loss_that_is_no_function_is_refused(loss):
         ({"schedule": lambda progress: 1.0}, r"a recipe's schedule.*it is of type function.*derive from Schedule"),
         ({"augment": (abs,)}, r"a recipe's augment.*it is of type builtin"),
         ({"augment": None}, r"a recipe's augment.*it is of type NoneType.*\(\) is none"),
+        ({"label_smoothing": "0.1"}, r"a recipe's label_smoothing.*it is '0.1'.*Give a number"),
         ({"mix": Flip()}, r"a recipe's mix.*it is of type Flip"),
     ],
 )

@@ -80,7 +80,7 @@ class HeldOut:
         return f"{len(self.labels)} inputs ({digest}), given {when}, {'public' if self.public else 'private'} labels"
 
     def score(self, path: Path, target: Target) -> float:
-        """The accuracy of the predictions in ``path``, or the error rate for a target that is one.
+        """Accuracy of the predictions in ``path``, or error rate for a target that is one; in per cent if that is.
 
         They are classes (n,) or scores (n, classes), in NumPy's format or as text, a line an input. ``UsageError`` for
         anything else.
@@ -119,8 +119,14 @@ class HeldOut:
             odd = classes[classes != np.round(classes)]
             if len(odd):
                 raise UsageError(asked, f"they are one number each, such as {odd[0]:.4g}, and no classes", _PREDICT)
-        right = float(np.mean(classes == self.labels))
-        return right if target.direction == "higher" else 1.0 - right
+        right = int(np.sum(classes == self.labels))
+        counted = right if target.direction == "higher" else len(self.labels) - right
+        return _whole_of(target) * counted / len(self.labels)
+
+
+def _whole_of(target: Target) -> float:
+    """What a score of all examples is: 100 for a target in per cent, 1 for one that is a share."""
+    return 100.0 if target.high == 100 or target.threshold > 1 else 1.0
 
 
 _PREDICT = "write a class for each input, or a row of scores, to the file that LEVELBENCH_PREDICTIONS names"
@@ -334,10 +340,11 @@ class ProgramRuns(Kind[Arm, Record]):
             outside.failed = f"{error.asked}: {error.found}"
             return
         run.evaluate_held(found)
-        n = len(held_out.labels)
+        n, whole = len(held_out.labels), _whole_of(run.target)
+        share = found / whole
         # The standard error of a share, at least that of a single example.
-        deviation = math.sqrt(max(found * (1 - found), 1 / n) / n) if 0 <= found <= 1 else math.sqrt(0.25 / n)
-        if told is not None and abs(told - found) > _FAR + 3 * deviation:
+        deviation = math.sqrt(max(share * (1 - share), 1 / n) / n)
+        if told is not None and abs(told - found) > whole * (_FAR + 3 * deviation):
             metric = run.target.metric
             outside.suspect.append(
                 f"it reports {metric} {told:.3g}, and its predictions have {found:.3g} on held-out data"

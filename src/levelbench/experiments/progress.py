@@ -127,6 +127,7 @@ class Printed:
         default += rf"(?P<another>\s+(?:{_NUMBER})(?!\w))?"
         # As PyTorch's examples print it: 9825/10000 (98%).
         self._fraction = re.compile(rf"{start}(?P<quality>\d+)\s*/\s*(\d+)\s*\((\d+(?:\.\d+)?)\s*%\)", re.I)
+        self._with_comma = re.compile(rf"{start}{_WRAPPED}(?P<quality>[-+]?\d*,\d+(?:[eE][-+]?\d+)?)(?![\w.,])", re.I)
         self._held_out_value = re.compile(
             rf"({_HELD_OUT_WORDS}[_./-]{name})[\"']?\s*[:=]?\s*{_WRAPPED}(?:{_NUMBER})", re.I
         )
@@ -155,7 +156,7 @@ class Printed:
         self._guessed = pattern is None
         self._ranks: dict[str, None] = {}
         self._stood = self._below_training = self._own_lines = self._missed_held_out = False
-        self._beside = ""
+        self._beside = self._grouped = self._decimal = ""
         self.missed = ""
         """The first line that may have held a quality and was not read; one of held-out data, where there is one."""
         self.missed_name = ""
@@ -219,6 +220,12 @@ class Printed:
         if self._beside and self.forms and self.held_out is None:
             asked = f"--target {self._beside}={self._target.threshold:g}"
             found.append(f"other lines tell {self._beside}, so that it may be of training: {asked} reads that")
+        if self._grouped:
+            found.append(
+                f"a comma in {self._grouped!r} was read as one of thousands: print a decimal point, or no comma"
+            )
+        elif self._decimal and self._guessed and self.forms:
+            found.append(f"a line with {self._decimal!r} was not read, and others were: print a decimal point")
         if self._stood:
             found.append(
                 "its progress bar showed one quality for several epochs, which counts once, as it may not have been "
@@ -242,6 +249,8 @@ class Printed:
             found = [each for each in found if each[0].startswith(self._target.metric)] or found
         if not found:
             self._note_missed(line)
+            if self._guessed and (match := self._with_comma.search(line)) and not self._is_passed_over(line, match):
+                self._note_comma(match["quality"])
             if self._guessed and not self._beside and (named := self._held_out_value.search(line)):
                 self._beside = named[1]
             return None
@@ -251,7 +260,9 @@ class Printed:
         self._remember(line, match)
         groups = match.groupdict()
         try:
-            value = self._number(groups["quality"] if "quality" in groups else match[1])
+            text = groups["quality"] if "quality" in groups else match[1]
+            value = self._number(text)
+            self._note_comma(text)
         except (AttributeError, ValueError):
             return None
         if groups.get("percent") and self._target.high in (None, 1) and self._target.threshold <= 1:
@@ -328,6 +339,24 @@ class Printed:
             do = "write it without commas, or let the expression find a number"
             raise UsageError(f"the {self._target.metric} that a program prints", f"{text!r} is no number", do)
         return float(plain)
+
+    def _note_comma(self, text: str) -> None:
+        """``UsageError`` once a run has both a comma that was read as one of thousands and a decimal one.
+
+        Alone, ``1,404`` may be either.
+        """
+        plain = text.strip().rstrip(",")
+        if re.fullmatch(rf"[-+]?{_THOUSANDS}(?:[eE][-+]?\d+)?", plain):
+            if plain.count(",") == 1 and "." not in plain:
+                self._grouped = self._grouped or plain
+        elif _DECIMAL_COMMA.match(plain):
+            self._decimal = self._decimal or plain
+        if self._grouped and self._decimal:
+            raise UsageError(
+                f"the {self._target.metric} that a program prints",
+                f"the comma in {self._decimal!r} is a decimal one, that in {self._grouped!r} may be of thousands",
+                "print a decimal point",
+            )
 
     def _of_mllog(self, line: str) -> tuple[float, float | None, float | None] | None:
         try:

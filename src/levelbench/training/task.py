@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, overload
 
 from numpy.typing import NDArray
@@ -80,6 +80,9 @@ class Recipe:
         for name in ("epochs", "accumulate", "workers"):
             if isinstance(value := getattr(self, name), bool) or not isinstance(value, Integral):
                 raise DefinitionError(f"a recipe's {name}", f"it is {value!r}"[:200], "give a whole number")
+        smoothing: Any = self.label_smoothing
+        if not isinstance(smoothing, Real):
+            raise DefinitionError("a recipe's label_smoothing", f"it is {smoothing!r}"[:200], "give a number")
         for fault, found, do in (
             (self.epochs < 1, f"epochs={self.epochs} trains nothing", "choose epochs >= 1"),
             (self.accumulate < 1, f"accumulate={self.accumulate}", "choose accumulate >= 1"),
