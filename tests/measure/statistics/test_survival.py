@@ -292,6 +292,13 @@ def test_the_median_of_few_runs_has_their_lowest_and_highest_and_one_run_has_nei
     assert kaplan_meier([2.0], [True]).median().interval is None
 
 
+def test_runs_given_up_before_the_first_arrival_do_not_raise_the_low_end():
+    # Nine were at risk, and all of them lie above the first quartile in 0.75 ** 9 = 7.5 % of samples.
+    times, observed = [1.0] * 5 + [2.0 + at / 10 for at in range(9)], [False] * 5 + [True] * 3 + [False] * 6
+    assert kaplan_meier(times, observed).quantile(0.25).interval.low == 0.0
+    assert kaplan_meier([2.0 + at / 10 for at in range(14)], [True] * 3 + [False] * 11).quantile(0.25).interval.low > 0
+
+
 def test_of_few_runs_the_lowest_is_when_the_first_ended_and_the_highest_unknown_where_one_was_given_up():
     found = kaplan_meier([216.0, 245.0, 271.0], [False, True, True]).median()
     assert (found.interval.low, found.interval.high) == (216.0, math.inf)

@@ -21,16 +21,18 @@ _MOST_IN_A_NODE = 16
 _YEARS = range(1990, 2040)
 _TOKENS = re.compile(
     r"""(?P<space>\s+|\((?:r|tm)\))|(?P<fraction>(?<![\w.])\d+/\d+(?=\s*(?:of\b|$)))
-    |(?P<other>(?<![\w.-])\d[\d.]*\s?-?(?:[kmgtp]i?b(?:it)?(?:/s|ps)?|gbe|[mg]hz|w|watts?|v?cpus?(?!\s(?:nodes|servers|machines))|threads?|sockets?|cores?
-        |processors?|epochs?|layers?|images?|samples?|classes|years?|hours?|minutes?|seconds?|steps?|%)(?![a-z0-9])
+    |(?P<other>(?<![\w.-])\d[\d.]*\s?-?(?:[kmgtp]i?b(?:it)?(?:/s|ps)?|gbe|[mg]hz|w|watts?|threads?|sockets?|cores?
+        |v?cpus?(?!\s(?:nodes|servers|machines))|processors?|epochs?|layers?|images?|samples?|classes|runs?|trials?|seeds?
+        |months?|weeks?|days?|hours?|minutes?|seconds?|years?|steps?|%)(?![a-z0-9])
         |(?:python|cuda|cudnn|pytorch|tensorflow|jax|ubuntu|linux|driver|version|release)\s\d[\w.]*)
     |(?P<number>(?:(?<![\w.-])|(?<=[\s\w)][x×*]))\d+(?:\.\d+)?(?=[x×*]|(?!\w|\.\d|-[a-z])))
     |(?P<cpu>(?:xeon|epyc|opteron|threadripper|power\d|parameter\sservers?)\b)
     |(?P<by>[×*]|(?<![a-z])x(?![a-z])(?!86\b)|(?<=\d)x(?=[a-z]))
     |(?P<pod>pods?\b)
-    |(?P<node>(?:nodes?|servers?|machines?|hosts?|racks?|boxes|systems?|instances?|vms?)\b)
+    |(?P<node>(?:nodes?|servers?|machines?|hosts?|racks?|boxes|systems?|instances?|vms?|workers?)\b)
     |(?P<device>gpus?\b|accelerators?\b|(?:tpu\s)?chips?\b|cards?\b)
-    |(?P<each>each\b|per\s\w+)
+    |(?P<share>(?:per\s|/\s?)(?:gpu|device|accelerator|card|chip|core|cpu|socket|rank|process)\b)
+    |(?P<each>each\b|per\s\w+|/\s?(?:node|server|machine|host)\b)
     |(?P<of>of\b)|(?P<on>(?:on|across|over|in)\b)
     |(?P<open>[(\[])|(?P<close>[)\]])|(?P<and>[+&,]|and\b)
     |(?P<word>[a-z][\w.-]*|-[\w.-]+)|(?P<mark>.)""",
@@ -41,7 +43,10 @@ _TOKENS = re.compile(
 _VAGUE = re.compile(
     r"""(?<![\w.-])\d+\s?(?:[-–—~]|\.\.|to|or)\s?\d+(?=\s)|(?<![\w.-])\d+\sof\s(?:the\s)?\d|[~≈<>≥≤]\s?\d
     |\b(?:up\sto|at\s(?:least|most)|(?:more|fewer|less)\sthan|(?:from|between|about|around|roughly|approximately)(?=\s\d)
-        |half|quarter|several|many|multiple|mig|v-?gpus?)\b""",
+        |half|quarter|several|many|multiple|only|used|mig|v-?gpus?|(?:on|in)\san?\s\d+-gpu|\d+k(?=\s)
+        |eleven|thirteen|fourteen|(?:fif|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundreds?
+        |thousands?|dozens?)\b
+    |(?<![\w-])pci-?e(?:\s?gen)?\s?[\d.]*\s?x\s?\d|\bx\s?\d+\sgen""",
     re.IGNORECASE | re.VERBOSE,
 )
 _OF_NODES = re.compile(r"(\d)-(?=(?:node|server|machine|host|gpu|card|chip|accelerator)s?\b)", re.IGNORECASE)
@@ -82,7 +87,8 @@ def counted_in(text: str, named: Iterable[Named]) -> Counted:
     if _VAGUE.search(text):
         return _UNCLEAR
     numbers, held = _sorted(tokens), {token.value for token in tokens if token.kind == "machine"}
-    if numbers is None or len(held) > 1 or _are_added(tokens):
+    shared = any(a.kind == "device" and b.kind == "share" for a, b in pairwise(tokens))
+    if numbers is None or shared or len(held) > 1:
         return _UNCLEAR
     return _agreed(numbers, max(held, default=None), tokens)
 
@@ -137,7 +143,9 @@ def _read(text: str, named: Sequence[Named]) -> list[_Token]:
             if kind != "space":
                 tokens.append(_Token(kind, float(found[0]) if kind == "number" else 0.0))
         if end > start:
-            tokens.append(_Token("device" if holds is None else "machine" if holds else "cpu", holds or 0.0))
+            tokens.append(
+                _Token("device" if holds is None else "machine" if holds else "cpu", 1.0 if holds is None else holds)
+            )
         at = max(at, end)
     return tokens
 
@@ -154,6 +162,10 @@ def _sorted(tokens: Sequence[_Token]) -> _Numbers | None:
             products[-1].append((at, kind))
         else:
             products.append([(at, kind)])
+    own = [tokens[at].value for at, kind in places if kind == "device" and _is_of_a_name(tokens, at)]
+    # "4x V100 (16 GB) + 4x V100 (32 GB)" may be eight, or one cluster named twice.
+    if len(own) > len({*own}):
+        return None
     for product in products:
         kinds = {kind for _, kind in product}
         if "unknown" in kinds or kinds == {"factor"}:
@@ -188,10 +200,14 @@ def _counts(tokens: Sequence[_Token], at: int) -> str:
         # "(2) Tesla T4" and "V100 (8)"
         next_kind = next(kind for kind in after[1:] if kind != "word")
         return "" if value in _YEARS else "device" if "device" in (before[-2], next_kind) else "unknown"
+    if before[-1] == "by" and before[-2] not in ("number", "device", "machine", "node", "each", "close", "open"):
+        return "unknown"
     if target in ("device", "machine", "node"):
         return "unknown" if after[after.index(target) + 1] == "pod" else target
     if after[0] == "each":
         return "device"
+    if target == "share":
+        return ""
     if target == "other" and after[0] == "other":
         return ""
     if before[-1] == "by":
@@ -218,10 +234,9 @@ def _is_of_all(tokens: Sequence[_Token]) -> bool:
     return "on" in kinds and "node" in kinds and "device" in kinds[: kinds.index("on")]
 
 
-def _are_added(tokens: Sequence[_Token]) -> bool:
-    """Whether devices may be listed ("4 x V100, 4 x V100"), rather than counted twice."""
-    listed = re.compile(
-        r"(?:number (?:by )?device |device by number )(and )(?=number (?:by )?device |device by number )"
-    )
-    kinds = " ".join(token.kind for token in tokens if token.kind != "word") + " "
-    return listed.search(kinds) is not None
+def _is_of_a_name(tokens: Sequence[_Token], at: int) -> bool:
+    """Whether the number stands beside the name of a device, not only beside "GPUs"."""
+    after = [token for token in tokens[at + 1 : at + 5] if token.kind not in ("by", "word")]
+    before = [token for token in tokens[max(0, at - 3) : at] if token.kind not in ("word", "other")]
+    behind = len(before) > 1 and before[-1].kind == "by" and before[-2] == _Token("device", 1.0)
+    return behind or after[:1] == [_Token("device", 1.0)]

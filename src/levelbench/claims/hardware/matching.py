@@ -256,7 +256,7 @@ def _is_of_a_node(text: str) -> bool:
 
 
 def _identified(text: str, accelerators: int | None = None) -> Identification | None:
-    rented = [(hit, _instance_names()[1][_key(hit.name)]) for hit in _rented(text)]
+    rented = [(hit, _instance_of(hit)) for hit in _rented(text)]
     inside = [range(hit.start, hit.end) for hit, _ in rented]
     named = [hit for hit in hits(text, _device_names()[0]) if not any(hit.start in each for each in inside)]
     named = [hit for hit in named if _credible(hit, text)]
@@ -293,6 +293,11 @@ def _instance_names() -> tuple[re.Pattern[str], dict[str, Instance]]:
 def _rented(text: str) -> list[Hit]:
     """The instances. A number in brackets behind one is of what it holds: "DGX-1 (8 GPUs)"."""
     return hits(text, _instance_names()[0], in_brackets=False)
+
+
+def _instance_of(hit: Hit) -> Instance:
+    known, key = _instance_names()[1], _key(hit.name)
+    return known[key] if key in known else known[key[:-1]]  # "DGX-1s"
 
 
 def _plain(hit: Hit) -> str:

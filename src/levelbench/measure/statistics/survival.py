@@ -74,7 +74,8 @@ class KaplanMeier:
         else:
             bounds = [self._bounds(step, level) for step in range(len(self.times))]
             low, high = (self._first_below([bound[side] for bound in bounds], left) for side in (0, 1))
-            if not self.times or left**self.n > (1.0 - level) / 2:
+            # Those given up before the first event say nothing.
+            if not self.times or left ** self.at_risk[0] > (1.0 - level) / 2:
                 low = 0.0
             interval = Interval(low, high, level, "Brookmeyer-Crowley")
         if reached == 0.5 and self.n < INTERVAL_FROM and self.times:
