@@ -78,7 +78,8 @@ def fine(evaluation_ms, per_epoch=10, epochs=20, steps=10, threshold_at=30, n=1)
         (0.9, "20 steps", 20),
         (2.5, "50 steps", 50),
         (4.0, "1 epoch", 100),
-        (12.0, "3 epochs", 300),
+        (12.0, "250 steps", 250),
+        (14.0, "3 epochs", 300),
     ],
 )
 def test_the_interval_is_the_shortest_round_one_that_costs_a_twentieth(evaluation_ms, every, steps):
@@ -86,6 +87,24 @@ def test_the_interval_is_the_shortest_round_one_that_costs_a_twentieth(evaluatio
     assert (found.every, found.steps) == (every, steps)
     assert found.cost == pytest.approx(evaluation_ms / (evaluation_ms + steps))
     assert found.cost <= 0.05
+
+
+def test_an_interval_longer_than_an_epoch_need_not_be_whole_epochs():
+    # 17 steps an epoch, evaluated every 4: of the whole epochs, only every fourth is a multiple.
+    runs = [record([0.1] * 20 + [0.9] * 31, steps=4, every="4 steps", evaluation_ms=0.8, per_epoch=17 / 4)]
+    found = propose_cadence(runs)
+    assert (found.every, found.steps) == ("20 steps", 20)
+    assert found.coarse == ""
+
+
+def test_an_interval_that_is_a_large_part_of_the_way_to_the_target_is_said_to_be_coarse():
+    # Confirmed after 90 steps, of which 50 are more than a third; 20 steps cost 2.5 of 22.5.
+    found = propose_cadence(fine(2.5, threshold_at=8))
+    assert (found.every, found.reason) == ("50 steps", "")
+    assert found.coarse.startswith("50 steps is 56% of the 0.9 epochs")
+    assert "(--cost 0.12)" in found.coarse
+    assert propose_cadence(fine(2.5, threshold_at=8), cost=0.12).coarse == ""
+    assert "shorter --every" in propose_cadence(fine(2.5, threshold_at=1)).coarse
 
 
 def test_the_crossing_is_that_of_the_curves_at_the_proposed_interval():

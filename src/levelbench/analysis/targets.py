@@ -261,6 +261,8 @@ COST = 0.05
 """The share of a run that evaluations may take (MLPerf Training's advice to benchmark owners)."""
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 _MOST_RUNS = 1000
+_COARSE = 1 / 3
+"""The share of the way to the target that one interval may be."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,8 @@ class Cadence:
     of the recorded runs. ``shown`` is how many evaluations of the curves are one of this cadence: the curves are
     evaluated at the cadence by reading only every so many. ``crossing`` is the median crossing then (in epochs, as
     confirmed by two evaluations of the cadence; ``None`` if no run has one), and ``reached`` the number of runs.
-    ``reason`` says which cadence the curves cannot show; empty if the proposed one is as wanted.
+    ``reason`` says which cadence the curves cannot show; empty if the proposed one is as wanted. ``coarse`` says what
+    to do where one interval is more than a third of the median crossing of the curves as recorded; else it is empty.
     """
 
     every: str
@@ -287,6 +290,7 @@ class Cadence:
     crossing: float | None = None
     reached: int = 0
     reason: str = ""
+    coarse: str = ""
 
 
 @dataclass(frozen=True)
@@ -407,18 +411,37 @@ def propose_cadence(records: Sequence[Record], cost: float = COST, threshold: fl
         found = at(multiple)
         if found.reached < shown[0].reached:
             why = f"at {found.every} only {found.reached} of the {shown[0].reached} runs that reach it would confirm it"
-            return replace(shown[-1], reason=f"{why}, before the curves end: train longer (--epochs)")
+            why = f"{why}, before the curves end: train longer (--epochs)"
+            return replace(shown[-1], reason=why, coarse=_coarse(shown, per_epoch))
         shown.append(found)
     if shown[-1].cost > cost:
         why = f"a longer interval leaves fewer than two evaluations of the curves ({length} each)"
-        return replace(shown[-1], reason=f"{why}: train longer (--epochs)")
+        why = f"{why}: train longer (--epochs)"
+        return replace(shown[-1], reason=why, coarse=_coarse(shown, per_epoch))
     if len(shown) == 1 and shown[0].cost < cost / 2 and now > 1:
         # As short as its cost allows, e / (e + k s).
         least = min(now - 1, max(1, math.ceil(evaluation_s * (1 - cost) / (cost * step_s)))) if step_s > 0 else 1
         every = _interval_text(least, per_epoch)
         why = "the curves cannot show a shorter interval: evaluate them more often"
         return replace(shown[0], reason=f'{why} (--every "{every}")')
-    return shown[-1]
+    return replace(shown[-1], coarse=_coarse(shown, per_epoch))
+
+
+def _coarse(shown: Sequence[Cadence], per_epoch: float) -> str:
+    """What to do if the last interval is a large part of the way to the target; ``shown`` begins with the recorded."""
+    found, recorded = shown[-1], shown[0].crossing
+    if recorded is None or found.steps / per_epoch <= _COARSE * recorded:
+        return ""
+    finer = [each for each in shown if each.steps / per_epoch <= _COARSE * recorded]
+    # Rounded up, so that this share is enough.
+    percent = math.ceil(100 * finer[-1].cost) if finer else 100
+    option = f"--cost {percent / 100:g}" if percent < 100 else "--cost, and curves with a shorter --every"
+    # Nothing is finer than a step.
+    more = f"allow evaluations a larger share ({option}), make them cheaper or " * bool(finer or shown[0].steps > 1)
+    return (
+        f"{found.every} is {found.steps / per_epoch / recorded:.0%} of the {recorded:.3g} epochs (median) after which "
+        f"the curves confirm the target, so the crossing will be coarse: {more}choose a higher target"
+    )
 
 
 def _steps_between(record: Record) -> int:
@@ -427,13 +450,13 @@ def _steps_between(record: Record) -> int:
 
 
 def _multiples(now: int, per_epoch: float, most: int) -> list[int]:
-    """The multiples of ``now`` steps up to ``most`` that are round: 2, 5, 10, ... times, or whole epochs."""
+    """The multiples of ``now`` steps up to ``most`` that are round (2, 5, 10, 20, 25, 50, ...) or whole epochs."""
     found = []
     for multiple in range(2, most + 1):
         steps = multiple * now
         whole = abs(steps / per_epoch - round(steps / per_epoch)) < 1e-9
-        round_number = multiple / 10 ** math.floor(math.log10(multiple)) in (1, 2, 5)
-        if whole or (round_number and steps <= 0.5 * per_epoch):
+        round_number = multiple / 10 ** math.floor(math.log10(multiple)) in (1, 2, 2.5, 5)
+        if whole or round_number:
             found.append(multiple)
     return found
 

@@ -194,8 +194,8 @@ def _print_proposal(arm: Arm, tuning: TaskProposal, lines: list[str]) -> None:
     )
     if cadence.crossing is not None and cadence.shown > 1:
         click.echo(f"  then {cadence.reached} of {runs.n} runs confirm it, after {cadence.crossing:g} epochs (median)")
-    if cadence.reason:
-        click.echo(f"  {cadence.reason}")
+    for note in filter(None, (cadence.reason, cadence.coarse)):
+        click.echo(f"  {note}")
     click.echo(_runs_line(runs))
     click.echo(f"propose: {lines[0]}")
     for line in lines[1:]:
