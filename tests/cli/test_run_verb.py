@@ -438,6 +438,23 @@ def test_fewer_runs_than_another_command_asked_for_are_no_missing_runs(call, tmp
     assert "runs were asked for by one command" not in out
 
 
+@pytest.mark.parametrize("window", [("-n", "1"), ("--seed", "1", "-n", "1")])
+def test_a_part_of_the_runs_that_there_are_is_a_doubt(call, store, window):
+    words = ("run", "digits", "--framework", "numpy", "--store", store, "--no-report")
+    assert "1 of 2 runs of digits was selected: select all of them" in call(*words, *window)[1]
+    assert "selected" not in call(*words, "-n", "2")[1]
+
+
+@pytest.mark.slow
+def test_a_verdict_on_a_part_of_the_runs_that_there_are_carries_the_doubt(call, tmp_path):
+    words = ("run", "digits[lr=0.3]", "digits[lr=0.4]", "--framework", "numpy", "--store", tmp_path, "--no-report")
+    assert "selected" not in call(*words, "-n", "2")[1] + call(*words, "-n", "4")[1]
+    found = json.loads(call(*words, "--seed", "1", "-n", "3", "--json")[1])
+    assert found["plan"]["run"] == 0
+    (comparison,) = found["comparisons"]
+    assert "3 of 4 runs of digits[lr=0.3] were selected" in json.dumps(comparison)
+
+
 def test_epochs_in_brackets_and_others_as_an_option_are_refused(call, tmp_path):
     words = ("--epochs", "5", "--framework", "numpy", "-n", "1", "--store", tmp_path)
     code, _, err = call("run", "digits[epochs=1]", *words)

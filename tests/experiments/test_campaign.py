@@ -17,6 +17,7 @@ from levelbench.experiments.jobs import Job
 from levelbench.experiments.request import Options, resolve
 from levelbench.experiments.training import launch
 from levelbench.records import Evaluation, Store, comparable, group_runs, new_id, read_record, summarise
+from levelbench.records.locks import hold
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +161,29 @@ def test_two_concurrent_commands_make_each_run_once(arm, store):
     assert first.header.id == second.header.id
     assert len(store.records()) == 1
     assert not list((store.path / ".claims").iterdir())
+
+
+def test_a_run_that_was_in_progress_when_the_plan_was_made_and_is_done_in_its_turn_is_not_made_again(done):
+    task_file, store = done
+    (record,) = store.records()
+    text = record.path.read_text()
+    record.path.write_text("".join(text.splitlines(keepends=True)[:-1]))
+    with record.path.open("rb") as file:
+        hold(file.fileno())
+        plan = plan_of([resolve(str(task_file), {}, NUMPY)], range(1), store)
+    assert "another process is already running it" in plan.lines()[1]
+    record.path.write_text(text)
+    assert carry_out(plan, store, None, Quiet())[0, 0].header.id == record.header.id
+    assert len(store.records()) == 1
+
+
+def test_a_finished_run_of_another_seed_is_left_out_by_a_plan_unless_it_has_other_conditions(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    assert [record.header.seed for _, record in plan_of([arm], [7], store).left_out] == [0]
+    assert plan_of([arm], range(3), store).left_out == ()
+    changed = {**HERE, "malloc": {"MALLOC_ARENA_MAX": "1"}}
+    assert plan_of([arm], [7], store, environment=changed).left_out == ()
 
 
 @pytest.mark.slow

@@ -76,6 +76,15 @@ def test_processes_that_were_added_after_a_look_are_a_doubt():
     assert process_doubts(["a"], [arm(3, 4, 5, effect=0.05)]) == []
 
 
+def test_fewer_processes_than_were_asked_for_are_a_doubt():
+    every = {"planned_runs": 5, "planned_effect": None, "started": "", "environment": {}, "measured_before": 0}
+    arm = [SimpleNamespace(header=SimpleNamespace(seed=seed, **every), end=None) for seed in range(5)]
+    assert process_doubts(["a"], [arm]) == []
+    (doubt,) = process_doubts(["a"], [arm[:3]])
+    assert doubt.startswith("5 processes of a were asked for, and 3 of them count: choosing processes chooses")
+    assert doubt.endswith("-n 5 takes all of them")
+
+
 @pytest.mark.parametrize(
     ("blocks", "doubted"),
     [

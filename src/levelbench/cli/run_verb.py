@@ -146,7 +146,10 @@ def measured(
 def compared(
     plan: RunPlan, records: dict[tuple[int, int], Record], store: Store, given: dict[str, Any]
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
-    """The groups of a plan's records, each compared with the first, and what could not be compared."""
+    """The groups of a plan's records, each compared with the first, and what could not be compared.
+
+    The groups know of further runs in the store that would count: whoever asks for a part of them chooses the result.
+    """
     from msgspec import structs
 
     from levelbench.analysis.comparison import compare_all
@@ -162,11 +165,17 @@ def compared(
     runs = []
     for number, record in counted:
         run, chosen = summarise(record, clock=clocks[number]), plan.arms[number].chosen
-        # All that this command asks for are there, and none was left out by its result, whatever others have asked for.
+        # All that this command asks for are there; how many others have asked for says nothing about these.
         asked = given.get("runs") or len(counted)
         told = {} if chosen is None else {"chosen": list(chosen)}
         runs.append(structs.replace(run, planned_runs=min(run.planned_runs, asked), whole=True, **told))
-    groups = group_runs(runs)
+    left_out: dict[tuple[str, str], set[int]] = {}
+    for _, record in plan.left_out:
+        left_out.setdefault((record.header.key, record.header.source.whole), set()).add(record.header.seed)
+    groups = [
+        replace(group, unselected=tuple(sorted(left_out.get((group.key, group.source_digest), ()))))
+        for group in group_runs(runs)
+    ]
     groups = shared.priced(groups, shared.read_prices(given.get("prices", ())))
     earlier = partial(_all_groups, store)
     return groups, *compare_all(groups, given["margin"], given["level"], history=earlier)

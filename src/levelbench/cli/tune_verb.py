@@ -317,7 +317,8 @@ def _measured(
     plan, records = measure_runs(
         kind, distinct, given["runs"], folder=store.path, first_seed=study.fresh_seeds[0], as_json=as_json
     )
-    groups, comparisons, refusals = compared(plan, records, store, given)
+    # A rule chose these seeds, not somebody who saw the runs of others.
+    groups, comparisons, refusals = compared(dataclasses.replace(plan, left_out=()), records, store, given)
     by_key = {group.key: group for group in groups}
     if len(distinct) < len(arms):
         refusals = [*refusals, "no verdict: both searches chose the same settings"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,8 +91,9 @@ class Plan(Generic[W, R]):
 
     ``arms`` lists the arms of ``cases`` cases, one case after the other, each with the same arms. ``failed`` are
     earlier records of the same seeds that failed: they are repeated, but still count as failures. ``earlier`` are
-    finished records by arm that are not part of this plan, the newest last. ``known`` are the ids of all records that
-    were considered; ``environment`` is that of this machine.
+    finished records by arm that are not part of this plan, the newest last; those runs of other seeds among them that
+    would count are ``left_out``. ``known`` are the ids of all records that were
+    considered, without those in progress that may count once they are done; ``environment`` is that of this machine.
     """
 
     arms: tuple[W, ...]
@@ -106,6 +107,7 @@ class Plan(Generic[W, R]):
     environment: Mapping[str, Any] = field(default_factory=dict)
     processes: bool = False
     """Whether these are processes of a benchmark instead of runs."""
+    left_out: tuple[tuple[int, R], ...] = ()
 
     @property
     def wanted(self) -> int:
@@ -275,6 +277,8 @@ def make_plan(
                 if kind.is_replaced(record, wanted, environment):
                     replaced.setdefault(place, []).append(record)
                 continue
+            if record.status == "running":
+                known.discard(record.header.id)
             standing = kind.standing(record, wanted, environment)
             if not standing.why:
                 # As for who reads them: of several runs of a seed the earliest counts, of several processes the newest.
@@ -291,6 +295,7 @@ def make_plan(
         for place in _interleaved(len(arms), cases, seeds, kind.key(arms[0]) if arms else "")
         if place not in done
     )
+    ended = [(index, record) for index, record in earlier if record.status == "done"]
     return Plan(
         tuple(arms),
         tuple(seeds),
@@ -298,11 +303,25 @@ def make_plan(
         to_go,
         cases,
         tuple(failed),
-        tuple((index, record) for index, record in earlier if record.status == "done"),
+        tuple(ended),
         frozenset(known),
         environment,
         kind.processes,
+        () if kind.processes else tuple(_left_out(kind, arms, seeds, environment, ended)),
     )
+
+
+def _left_out(
+    kind: Kind[W, R],
+    arms: Sequence[W],
+    seeds: Sequence[int],
+    environment: Mapping[str, object],
+    ended: Sequence[tuple[int, R]],
+) -> Iterator[tuple[int, R]]:
+    """Those of the records that ended which would count if their seeds had been asked for."""
+    for index, record in ended:
+        if record.header.seed not in seeds and not kind.why_not(record, arms[index], environment):
+            yield index, record
 
 
 def measured_before(kind: Kind[W, Any], plan: Plan[W, Any]) -> Counter[int]:

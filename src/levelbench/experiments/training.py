@@ -266,7 +266,7 @@ class Training(Kind[Arm, Record]):
         return record, finished.error
 
     def _finished_meanwhile(self, plan: RunPlan, turn: Turn) -> Record | None:
-        """The record of this run that another process has made since the plan was made, if it counts as done.
+        """The record of this run that another process has finished since the plan was made, if it counts as done.
 
         Raises ``UsageError`` if one is in progress and this process cannot wait for it.
         """

@@ -204,9 +204,12 @@ def summarise_commands(
     headers = [[each.header for each in records] for records in arms]
     walls_s = [[_wall_s(each) for each in records] for records in arms]
     known = [{each.seed for each in arm if each.environment.get(AGAIN)} for arm in headers]
-    doubts = [*process_doubts(names, arms), *out_of_turn(names, "processes", headers, walls_s, known)]
+    doubts = [
+        *process_doubts(names, arms, "--resume makes the missing ones"),
+        *out_of_turn(names, "processes", headers, walls_s, known),
+    ]
     for name, records, walls in zip(names, arms, walls_s, strict=True):
-        doubts += [*_other_texts(name, records), *_missing(name, records)]
+        doubts += _other_texts(name, records)
         doubts += interrupted_processes(name, [each.header.environment for each in records], walls)
     doubts += [each for entry, times in zip(entries, starts, strict=True) for each in _after_the_first(entry, times)]
     doubts += [each for entry, records in zip(entries, arms, strict=True) for each in _after_a_trial(entry, records)]
@@ -254,19 +257,6 @@ def _other_texts(name: str, records: Sequence[CommandRecord]) -> list[str]:
     if not changed or records[0].header.specification.prepare:
         return []
     return [f"processes of {name} read different versions of {listed(changed)}: measure all of them again"]
-
-
-def _missing(name: str, records: Sequence[CommandRecord]) -> list[str]:
-    """A doubt if processes that were asked for are not among these: leaving out the slow ones chooses the result."""
-    heads = [each.header for each in records]
-    most = max((each.planned_runs for each in heads if not each.planned_effect), default=0)
-    # With --until-clear only the maximum is planned, but there are no gaps.
-    seeds = {each.seed for each in heads}
-    most = max(most, max(seeds) + 1 if any(each.planned_effect for each in heads) else 0)
-    if len(seeds) >= most:
-        return []
-    text = f"{most} processes of {name} were asked for, and {len(seeds)} of them count"
-    return [f"{text}: choosing processes chooses the result, and --resume makes the missing ones"]
 
 
 def _after_the_first(entry: CommandEntry, starts: Mapping[int, float]) -> list[str]:

@@ -280,13 +280,26 @@ def interrupted_processes(name: str, environments: Sequence[Mapping[str, Any]], 
     return found
 
 
-def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]]) -> list[str]:
-    """The doubts about the processes of each arm, given their records."""
+def _missing(name: str, headers: Sequence[Any], do: str) -> list[str]:
+    """A doubt if processes that were asked for are not among these: leaving out the slow ones chooses the result."""
+    most = max((each.planned_runs for each in headers if not each.planned_effect), default=0)
+    # With --until-clear only the maximum is planned, but there are no gaps.
+    seeds = {each.seed for each in headers}
+    most = max(most, max(seeds) + 1 if any(each.planned_effect for each in headers) else 0)
+    if len(seeds) >= most:
+        return []
+    text = f"{most} processes of {name} were asked for, and {len(seeds)} of them count"
+    return [f"{text}: choosing processes chooses the result, and {do or f'-n {most} takes all of them'}"]
+
+
+def process_doubts(names: Sequence[str], arms: Sequence[Sequence[Any]], do: str = "") -> list[str]:
+    """The doubts about the processes of each arm, given their records; ``do`` makes those that are missing."""
     suspects = [[[] if each.end is None else each.end.suspect for each in arm] for arm in arms]
     found = [*counted_doubts(names, suspects).values()]
     headers = [[each.header for each in arm] for arm in arms]
     known = [{each.seed for each in arm if each.environment.get(AGAIN)} for arm in headers]
     for name, arm, apart in zip(names, headers, known, strict=True):
         found += [*in_steps(name, "processes", arm), *made_again(name, "processes", arm, apart)]
+        found += _missing(name, arm, do)
     before = [max((each.measured_before for each in arm), default=0) for arm in headers]
     return [*found, *_measured_before(names, before)]
