@@ -206,6 +206,69 @@ def test_a_line_with_a_decimal_comma_that_was_not_read_is_a_doubt_where_others_w
     assert any("'0,987' was not read" in each for each in printed.doubts())
 
 
+@pytest.mark.parametrize(
+    ("values", "read", "doubts"),
+    [
+        (("0,93", "12,31"), [0.93, 12.31], 0),
+        (("2,303", "1,404"), [2303, 1404], 1),
+        (("1,404", "12,31"), None, 0),
+        (("12,31", "1,404"), None, 0),
+    ],
+)
+def test_commas_in_a_column_of_the_metric_are_doubted_and_refused_like_printed_ones(tmp_path, values, read, doubts):
+    printed = Printed(LOSS)
+    with ProgressFile(tmp_path / "metrics.csv") as written:
+        rows = [f'{epoch},"1,5","{value}"\n' for epoch, value in enumerate(values)]
+        (tmp_path / "metrics.csv").write_text("".join(["epoch,train_loss,val_loss\n", *rows]))
+        lines = written.lines()
+    if read is None:
+        with pytest.raises(UsageError, match="'12,31' is a decimal one, that in '1,404'"):
+            [printed.read(line) for line in lines]
+    else:
+        assert [printed.read(line) for line in lines] == [(value, epoch) for epoch, value in enumerate(read)]
+        assert len(printed.doubts()) == doubts
+
+
+@pytest.mark.parametrize(
+    "number", ["98 765", "98\u00a0765", "1\u202f234\u2009567", "1'404", "-1’404", "98 765.4", "98 765 lr: 0.1"]
+)
+def test_a_number_in_groups_of_thousands_without_commas_is_not_read_and_a_doubt(number):
+    printed = Printed(LOSS)
+    assert [printed.read(f"val_loss: {each}") for each in (number, 1.5)] == [None, (1.5, None)]
+    assert any("was not read: print the number without" in each for each in printed.doubts())
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("val_loss: 0.5 123 it/s", 0.5),
+        ("val_loss 0.93 100/200", 0.93),
+        ("step 12 345 val_loss 0.3", 0.3),
+        ("val_loss 2.30 150 ms", 2.3),
+        ("val_loss: 3 150 ms", 3),
+        ("val_loss: 3 100/200", 3),
+        ("val_loss: 0 150", 0),
+        ("val_loss: 3  150", 3),
+        ("{'val_loss': '3', 'lr': 0.1}", 3),
+    ],
+)
+def test_another_number_behind_a_quality_is_no_group_of_it(line, value):
+    printed = Printed(LOSS)
+    assert (printed.read(line)[0], printed.doubts()) == (value, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "doubted"),
+    [("0.96", "accuracy=93", True), ("0.96 %", "accuracy=93", False), ("0.96", "accuracy=0.93", False)],
+)
+def test_shares_of_a_target_in_per_cent_are_a_doubt(text, target, doubted):
+    printed = Printed(read_target(target))
+    printed.read(f"accuracy: {text}")
+    assert printed.doubts() == doubted * [
+        "its accuracy is at most 0.96 and the target 93 is in per cent: does it print shares? give the target as 0.93"
+    ]
+
+
 def test_minus_infinity_is_read_like_infinity():
     assert [Printed(LOSS).read(f"val_loss {each}") for each in ("inf", "-inf")] == [(math.inf, None), (-math.inf, None)]
 

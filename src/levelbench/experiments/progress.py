@@ -22,6 +22,12 @@ _THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?"
 
 _NUMBER = rf"[-+]?(?:{_THOUSANDS}|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|[-+]?inf"
 
+_IN_BLANKS = re.compile(
+    r"(?:[ \u00a0\u202f\u2009]\d{3})+(?![\d/:%])(?!\s?(?:%|[A-Za-zµ]+\b(?![\"']?\s*[:=]|\s+[-+.]?\d)))"
+    r"|(?:['’]\d{3})+(?!\d)"
+)
+"""What goes on with an integer of one to three digits: groups of thousands, if no unit follows as in ``3 150 ms``."""
+
 _SEPARATOR = re.compile(r"[\s_/-]")
 
 _BAR = re.compile(r"\d%\|")
@@ -156,7 +162,9 @@ class Printed:
         self._guessed = pattern is None
         self._ranks: dict[str, None] = {}
         self._stood = self._below_training = self._own_lines = self._missed_held_out = False
-        self._beside = self._grouped = self._decimal = ""
+        self._beside = self._grouped = self._decimal = self._unread = self._in_blanks = ""
+        self._commas: Mapping[str, str] = {}
+        self._highest, self._in_per_cent = 0.0, False
         self.missed = ""
         """The first line that may have held a quality and was not read; one of held-out data, where there is one."""
         self.missed_name = ""
@@ -178,6 +186,7 @@ class Printed:
             self._own_lines = True
         if self._own_lines and not line.startswith(OWN_LINE):
             return None
+        self._commas = line.commas if isinstance(line, _Row) else {}
         if self._guessed and len(line) > _MOST_BYTES and _MLLOG not in line:
             line = f"{line[: _MOST_BYTES // 2]} … {line[-_MOST_BYTES // 2 :]}"
         # Most lines are none, and to find that out takes a tenth of what an expression would.
@@ -195,6 +204,7 @@ class Printed:
             if again:
                 return None
         self._before = found
+        self._highest = max(self._highest, found[0])
         return found[0], found[1]
 
     def _is_of_another_rank(self, line: str) -> bool:
@@ -224,14 +234,27 @@ class Printed:
             found.append(
                 f"a comma in {self._grouped!r} was read as one of thousands: print a decimal point, or no comma"
             )
-        elif self._decimal and self._guessed and self.forms:
-            found.append(f"a line with {self._decimal!r} was not read, and others were: print a decimal point")
+        elif self._unread and self.forms:
+            found.append(f"a line with {self._unread!r} was not read, and others were: print a decimal point")
+        if self._in_blanks:
+            mark = "apostrophes" if re.search("['’]", self._in_blanks) else "blanks"
+            found.append(f"a line with {self._in_blanks!r} was not read: print the number without {mark}")
+        found += self._doubt_of_shares(self._target)
         if self._stood:
             found.append(
                 "its progress bar showed one quality for several epochs, which counts once, as it may not have been "
                 "measured again: print each evaluation on a line of its own"
             )
         return found
+
+    def _doubt_of_shares(self, target: Target) -> list[str]:
+        in_per_cent = target.high == 100 and target.direction == "higher" and target.threshold > 1
+        if not in_per_cent or self._in_per_cent or not 0 < self._highest <= 1:
+            return []
+        return [
+            f"its {target.metric} is at most {self._highest:g} and the target {target.threshold:g} is in per cent: "
+            f"does it print shares? give the target as {target.threshold / 100:g}"
+        ]
 
     def _of_text(self, line: str) -> tuple[float, float | None, float | None] | None:
         if self._guessed and len(line) < _HEADING_BYTES and (heading := _HEADING.fullmatch(line.strip())):
@@ -247,10 +270,12 @@ class Printed:
             found = [] if "Namespace(" in line else [each for each in found if not self._is_passed_over(line, each)]
             # One that is written as it was asked for is meant rather than one in another case.
             found = [each for each in found if each[0].startswith(self._target.metric)] or found
+            found = [each for each in found if not self._goes_on_in_blanks(line, each)]
         if not found:
             self._note_missed(line)
             if self._guessed and (match := self._with_comma.search(line)) and not self._is_passed_over(line, match):
                 self._note_comma(match["quality"])
+                self._unread = self._unread or match["quality"]
             if self._guessed and not self._beside and (named := self._held_out_value.search(line)):
                 self._beside = named[1]
             return None
@@ -262,9 +287,10 @@ class Printed:
         try:
             text = groups["quality"] if "quality" in groups else match[1]
             value = self._number(text)
-            self._note_comma(text)
+            self._note_comma(self._commas.get(text.strip().rstrip(","), text))
         except (AttributeError, ValueError):
             return None
+        self._in_per_cent = self._in_per_cent or bool(groups.get("percent"))
         if groups.get("percent") and self._target.high in (None, 1) and self._target.threshold <= 1:
             value /= 100
         return value, *self._marks_of(line, groups)
@@ -283,6 +309,17 @@ class Printed:
         # Short names are what training loops print, too.
         exact = _SEPARATOR.sub(" ", found[0].lower()).startswith(_SEPARATOR.sub(" ", self._target.metric.lower()))
         return (self._below_training or not exact) and not _HELD_OUT.search(line[: found.start("quality")])
+
+    def _goes_on_in_blanks(self, line: str, found: re.Match[str]) -> bool:
+        """Whether the number is the first group of one such as ``98 765`` or ``1'404``, which is not read."""
+        text = found["quality"]
+        # Two numbers after a name without a mark are refused.
+        if not re.fullmatch(r"[-+]?[1-9]\d{0,2}", text) or (found["bare"] and found["another"]):
+            return False
+        rest = _IN_BLANKS.match(line, found.end("quality"))
+        if rest is not None:
+            self._in_blanks = self._in_blanks or text + re.sub(r"\s", " ", rest[0])
+        return rest is not None
 
     def _need_clear(self, line: str, found: Sequence[re.Match[str]]) -> None:
         """``UsageError`` for an ambiguous line."""
@@ -489,7 +526,14 @@ class ProgressFile:
         ]
 
 
-def _row(asked: str, heading: str, line: str) -> str:
+class _Row(str):
+    """A row of a table as a line, and its numbers that had commas, by how they stand in the line."""
+
+    __slots__ = ("commas",)
+    commas: Mapping[str, str]
+
+
+def _row(asked: str, heading: str, line: str) -> _Row:
     """A row of a table with the names of its columns; ``UsageError`` where they do not fit together.
 
     The separator is the one of comma, semicolon and tab that splits the heading into most names, or blanks. Without
@@ -499,6 +543,9 @@ def _row(asked: str, heading: str, line: str) -> str:
     if len(_cells(heading, separator)) == 1 < len(_cells(heading, " ")) == len(_cells(line, " ")):
         separator = " "
     names, cells = _cells(heading, separator), _cells(line, separator)
+    commas: dict[str, str] = {}
+    if separator == ",":
+        commas = {plain: each for each in cells if (plain := _without_commas(each)) != each}
     cells = [_without_commas(each) if separator == "," else _DECIMAL_COMMA.sub(r"\1.\2", each) for each in cells]
     while len(cells) > len(names) and not cells[-1]:
         cells.pop()
@@ -507,7 +554,9 @@ def _row(asked: str, heading: str, line: str) -> str:
             f"its first row is {heading[:60]!r}, and a later one {line.strip()[:60]!r}: columns cannot be told apart"
         )
         raise UsageError(asked, found, "write one value for each name, with commas, semicolons or tabs between them")
-    return ", ".join(f"{name}: {cell}" for name, cell in zip(names, cells, strict=False) if cell)
+    row = _Row(", ".join(f"{name}: {cell}" for name, cell in zip(names, cells, strict=False) if cell))
+    row.commas = commas
+    return row
 
 
 def _cells(line: str, separator: str) -> list[str]:
