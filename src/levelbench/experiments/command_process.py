@@ -452,11 +452,13 @@ _TRACKER = re.compile(rb"\0-c\0from [\w.]+\.resource_tracker import main; ?main\
 def _runs(pid: str, group: int | None = None, *, trackers: bool = False) -> bool:
     """Whether a process, of this group, still runs; of Python's ``trackers`` of resources only if asked for."""
     with suppress(OSError):
+        # Before its state: a process that ends loses its command line first, and would be taken for no tracker.
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         # One that has given its memory back is about to be gone.
         if group not in (None, int(fields[2])) or fields[0] in "ZX" or not int(fields[20]):
             return False
-        return trackers or _TRACKER.search(Path(f"/proc/{pid}/cmdline").read_bytes()) is None
+        return trackers or _TRACKER.search(line) is None
     return False
 
 
