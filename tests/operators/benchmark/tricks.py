@@ -395,7 +395,7 @@ def trick(x):
         os._exit(0)
     return out
 """,
-        "overwritten|still changed|new contents|memory",
+        "overwritten|still changed|new contents|memory|wrong",
     ),
     "a finalizer that writes later": (
         """
