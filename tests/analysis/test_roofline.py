@@ -61,6 +61,14 @@ def test_above_the_roof_there_is_no_share_but_which_of_both_is_wrong(given, wron
     assert "by a factor of 2.82" in place.reason
 
 
+@pytest.mark.parametrize(("name", "why"), [("Conv", "Winograd"), ("Softmax", "left out")])
+def test_a_little_above_the_roof_its_products_may_not_reach_the_peak(name, why):
+    (place,) = place_under_roofs("x", profiles([each / 2.7 for each in ABOVE], name=name)).places
+    assert (place.share, place.wrong) == (None, "count or roof")
+    assert why in place.reason
+    assert "nearer to the machine's peak than the products of the roof" in place.reason
+
+
 def test_what_cannot_be_told_from_the_roof_is_at_the_roof():
     (place,) = place_under_roofs("x", profiles([0.9, 1.1, 1.0, 1.2, 0.8, 1.1])).places
     assert (place.share.value, place.share.interval.high) == (1.0, 1.0)

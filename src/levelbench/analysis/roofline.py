@@ -27,8 +27,10 @@ _SHORTEST_S = 2e-6
 """A call that takes less is mostly the clock's own reading and the call itself."""
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 _ALGORITHMS = frozenset({"Conv", "ConvTranspose"})
+_NEAR = 1.25
+"""The best matrix products reach at least four fifths of a machine's peak; so far above, theirs may not be the roof."""
 
-Wrong = Literal["", "roof", "count", "time"]
+Wrong = Literal["", "roof", "count", "time", "count or roof"]
 
 
 @dataclass(frozen=True)
@@ -245,11 +247,14 @@ def _which(place: RoofPlace, spreads: dict[str, float], refuted: dict[str, str])
         return "roof", "the step of now lies below it, so the machine was slower now than in those runs"
     if place.bound == "memory":
         return "count", "it moved fewer bytes than its definition needs, as a view or a fused operator does"
-    if place.name in _ALGORITHMS:
-        return "count", "its operations are those of the direct algorithm, and Winograd's or FFT does fewer"
     if place.name in _PRODUCTS:
         return "roof", "this product is faster than those that the roof was measured with: it is the better roof"
-    return "count", "fewer operations were done than are counted: some were left out, fused or simplified"
+    fewer = "fewer operations were done than are counted: some were left out, fused or simplified"
+    if place.name in _ALGORITHMS:
+        fewer = "its operations are those of the direct algorithm, and Winograd's or FFT does fewer"
+    if place.share is not None and place.share.value < _NEAR:
+        return "count or roof", f"{fewer}; or it comes nearer to the machine's peak than the products of the roof do"
+    return "count", fewer
 
 
 def _lacks(profiles: Sequence[RooflineProfile], roofs: Sequence[Roof]) -> list[str]:
