@@ -138,6 +138,16 @@ def test_the_dots_of_the_figure_are_where_the_runs_confirmed_the_proposed_target
     assert all(run.at(run.reached_at) >= threshold for run in curves.runs)
 
 
+def test_the_tables_and_what_is_proposed_can_be_written_to_files(call, climbing, tmp_path):
+    files = ("--csv", tmp_path / "t.csv", "--markdown", tmp_path / "t.md")
+    _, out, _ = call(*WORDS, "--store", tmp_path, *files, "--columns", "60")
+    assert (tmp_path / "t.csv").read_text().startswith("target,")
+    proposed = out.split("propose: ")[1].splitlines()
+    assert f"- propose: {proposed[0]}\n" in (tmp_path / "t.md").read_text()
+    assert any(len(line) > 60 for line in proposed)
+    assert all(len(line) <= 60 for line in out.split("\ncsv: ")[0].splitlines())
+
+
 def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(call, tmp_path, monkeypatch):
     # Curves that are at their end from the second evaluation on.
     qualities = [0.1, *[0.9 + 0.001 * at for at in range(7)]]

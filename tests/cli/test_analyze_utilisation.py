@@ -1,9 +1,11 @@
 """``levelbench analyze utilisation``: published entries against datasheets, and runs against measured peaks."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.competition.test_ceilings import head
 from tests.competition.test_ceilings import write as write_heads
@@ -12,7 +14,7 @@ from tests.report.pages import needs_matplotlib
 from levelbench.experiments.child import execute
 from levelbench.experiments.jobs import Job
 from levelbench.experiments.request import Options, resolve
-from levelbench.records import Store, new_id
+from levelbench.records import Store, group_runs, new_id
 
 TPU = {
     "version": "v1.0",
@@ -115,6 +117,19 @@ def test_runs_stand_against_the_peak_measured_in_their_store(call, made, tmp_pat
     assert "of the measured peak" in (tmp_path / "u.svg").read_text()
     assert (tmp_path / "u.csv").read_text().startswith("label,share")
     assert "# Utilisation" in (tmp_path / "u.md").read_text()
+
+
+def test_a_share_over_the_runs_that_reached_the_target_says_how_many(call, made, monkeypatch):
+    def with_a_miss(store, words):
+        (group,) = group_runs(store.summaries())
+        first, second = group.runs
+        missed = msgspec.structs.replace(second, reached=False, time_to_accuracy_s=None, samples_to_target=None)
+        return [dataclasses.replace(group, runs=(first, missed))]
+
+    write_heads(made, {**head(1e12), "environment": Store(made).summaries()[0].environment})
+    monkeypatch.setattr("levelbench.cli.options.selected_groups", with_a_miss)
+    _, out, _ = call("analyze", "utilisation", "--store", made, "--wide")
+    assert "digits: over the 1 of 2 runs that reached their target" in out
 
 
 def test_show_and_report_have_operations_and_reads(call, made, tmp_path):

@@ -245,11 +245,23 @@ def test_a_curve_ends_where_its_runs_were_given_up_and_says_how_many_would_arriv
     first, second = groups("digits", "late")
     axes = Figure().add_subplot()
     _draw_stability(axes, [stability(first), stability(missed(second, given_up_s=0.1))])
-    arrived, given_up = axes.lines
+    arrived, given_up, _ = axes.lines
     assert max(given_up.get_xdata()) == pytest.approx(
         max(arrived.get_xdata()) * 0.1 / stability(first).curve.last / 1.05
     )
     assert given_up.get_label() == "late: 0 of 4 reached it (at most 49 % would)"
+
+
+@needs_matplotlib
+def test_each_run_that_was_given_up_is_marked_on_its_curve(groups):
+    from matplotlib.figure import Figure
+
+    (one,) = groups("digits")
+    axes = Figure().add_subplot()
+    _draw_stability(axes, [stability(missed(one, given_up_s=0.1))])
+    _, marks = axes.lines
+    assert (marks.get_marker(), [*marks.get_ydata()]) == ("|", [0.0] * one.n)
+    assert axes.get_title(loc="left").endswith("; ticks: runs given up")
 
 
 def reaching(quality):

@@ -106,6 +106,8 @@ def _of_runs(words: tuple[str, ...], store_path: Path, level: float) -> tuple[li
         else:
             why = next((use.reason for _, use in uses if use.reason), None) or group.runs[0].operations_reason
         shares.append(replace(found, reason=why) if found.share is None and why else found)
+        if found.share is not None and group.reached < group.n:
+            caveats.append(f"{group.label}: over the {group.reached} of {group.n} runs that reached their target")
     return shares, [*dict.fromkeys([*caveats, *doubt_lines(groups)])]
 
 

@@ -56,6 +56,7 @@ def task() -> None:
 @click.option(
     "--plot", type=click.Path(path_type=Path), help="Draw the curves and the target to this .svg or .png file."
 )
+@shared.table_options
 @shared.store_option
 @shared.answer_options
 def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int:
@@ -76,6 +77,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
 
     check_shares(given["cost"], given["width"])
     shared.check_plot(given["plot"])
+    shared.check_writable(given["csv_path"], given["markdown_path"])
     arm = _arm_of_target(task, given)
     _check_evaluations(arm, given["data"])
     store = shared.open_store(store_path)
@@ -91,13 +93,20 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     records = [record for record in found.values() if record.evaluations]
     tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
     lines = _proposal(task, arm, tuning, given)
-    if as_json:
-        shared.emit_json({**asdict(tuning), "task": arm.specification.task, "propose": lines})
-    else:
+    table = _candidates_table(arm, tuning)
+    said = _target_lines(arm, tuning)
+
+    def write() -> dict[str, str]:
+        written = shared.write_tables(given, [table], [*said, *(f"propose: {line}" for line in lines)], title="Target")
+        return written | ({} if given["plot"] is None else {"plot": str(_draw_target(given["plot"], records, tuning))})
+
+    view = {**asdict(tuning), "task": arm.specification.task, "propose": lines}
+    shown = [table] if tuning.target.candidates else []
+    shared.present(shown, said, lambda: view, write, as_json=as_json, apart=False)
+    if lines and not as_json:
+        # Never folded, as they are to be copied.
         with shared.as_far_as_read():
-            _print_proposal(arm, tuning, lines)
-    if given["plot"] is not None:
-        _draw_target(given["plot"], records, tuning)
+            click.echo("propose: " + "\n         ".join(lines))
     return 4 if tuning.target.target is None else 0
 
 
@@ -172,36 +181,33 @@ def _limits(given: dict[str, Any]) -> list[str]:
     return epochs if given["data"] is None else [*epochs, "--data", str(given["data"])]
 
 
-def _print_proposal(arm: Arm, tuning: TaskProposal, lines: list[str]) -> None:
+def _target_lines(arm: Arm, tuning: TaskProposal) -> list[str]:
+    """The knee, the target, the interval between evaluations and the number of runs, with their reasons."""
+    said = []
     target, cadence, runs = tuning.target, tuning.cadence, tuning.runs
-    if target.candidates:
-        shared.print_tables(_candidates_table(arm, tuning))
     if target.knee_x is not None and target.knee_quality is not None:
-        click.echo(f"knee: {target.knee_x:g} epochs, {target.knee_quality:.4f}; the median ends at {tuning.final:.4f}")
-    click.echo(f"target: {'none' if target.target is None else f'{target.target:g}'}: {target.reason}")
+        said.append(f"knee: {target.knee_x:g} epochs, {target.knee_quality:.4f}; the median ends at {tuning.final:.4f}")
+    said.append(f"target: {'none' if target.target is None else f'{target.target:g}'}: {target.reason}")
     if cadence is None or runs is None:
         every, budget = arm.specification.evaluate_every, arm.specification.budget_epochs
-        click.echo(f"nothing is proposed; the runs were evaluated every {every} (--every) for {budget:g} (--epochs)")
-        return
+        said.append(f"nothing is proposed; the runs were evaluated every {every} (--every) for {budget:g} (--epochs)")
+        return said
     if tuning.metric in ("top1", "top5") and target.target is not None and target.target >= 1:
-        click.echo("  a target at the end of its scale leaves no room for improvement: make the task harder")
+        said.append("  a target at the end of its scale leaves no room for improvement: make the task harder")
     quantisation = (
         "" if cadence.quantisation is None else f"; one is {cadence.quantisation:.0%} of the way to the target"
     )
-    click.echo(
+    said.append(
         f"evaluate every {cadence.every}: {cadence.cost:.1%} of a run ({_time(cadence.evaluation_s)} an evaluation, "
         f"{_time(cadence.step_s)} a step){quantisation}; now {cadence.now}: {cadence.now_cost:.1%}"
     )
     if cadence.crossing is not None and cadence.shown > 1:
-        click.echo(f"  then {cadence.reached} of {runs.n} runs confirm it, after {cadence.crossing:g} epochs (median)")
-    for note in filter(None, (cadence.reason, cadence.coarse)):
-        click.echo(f"  {note}")
-    click.echo(_runs_line(runs))
-    click.echo(f"propose: {lines[0]}")
-    for line in lines[1:]:
-        click.echo(f"         {line}")
+        said.append(f"  then {cadence.reached} of {runs.n} runs confirm it, after {cadence.crossing:g} epochs (median)")
+    said += [f"  {note}" for note in (cadence.reason, cadence.coarse) if note]
+    said.append(_runs_line(runs))
     if runs.reached < runs.n:
-        click.echo(f"reached {runs.reached}/{runs.n}: the interval leaves out the other runs")
+        said.append(f"reached {runs.reached}/{runs.n}: the interval leaves out the other runs")
+    return said
 
 
 def _runs_line(runs: Runs) -> str:
@@ -253,7 +259,7 @@ def _time(seconds: float) -> str:
     return f"{seconds / unit.size:.3g} {unit.symbol}"
 
 
-def _draw_target(path: Path, records: list[Record], tuning: TaskProposal) -> None:
+def _draw_target(path: Path, records: list[Record], tuning: TaskProposal) -> Path:
     from levelbench.records import group_runs, summarise
     from levelbench.report.analyses import write_target
     from levelbench.report.run_figures import AXES, curves_of
@@ -263,7 +269,7 @@ def _draw_target(path: Path, records: list[Record], tuning: TaskProposal) -> Non
     (group,) = group_runs([summarise(record, crossing="confirmed", threshold=threshold) for record in records])
     curves = curves_of(group, records, AXES[1])
     whose = "the task's own" if threshold is None else "proposed"
-    click.echo(f"figure: {write_target(curves, group.specification, path, whose)}", err=True)
+    return write_target(curves, group.specification, path, whose)
 
 
 task.add_command(tune_target, "tune-target")

@@ -268,12 +268,17 @@ def _draw_stability(axes: Axes, found: Sequence[Stability]) -> None:
             x, [*reached, reached[-1]], where="post", color=colour, linestyle=dash, linewidth=2, label=clean(label)
         )
         axes.fill_between(x, [*low, low[-1]], [*high, high[-1]], step="post", color=colour, alpha=0.14, linewidth=0)
-    axes.set_ylim(0, 1.02)
+        left = [(time / unit.size, 1 - curve.at(time)) for time in curve.given_up if time <= seen]
+        if left:
+            axes.plot(*zip(*left, strict=True), "|", color=colour, markersize=9, markeredgewidth=1.5)
+    axes.set_ylim(-0.02, 1.02)
     axes.set_xlim(0, 1.05 * last / unit.size)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value * 100:.0f} %")
     axes.set_xlabel(f"time to accuracy, {unit.symbol}")
     axes.set_ylabel("runs that have reached the target")
-    axes.set_title(f"Kaplan-Meier curves with pointwise {found[0].level * 100:g} % intervals", fontsize=10, loc="left")
+    marked = "; ticks: runs given up" if any(each.curve.given_up for each in found) else ""
+    title = f"Kaplan-Meier curves with pointwise {found[0].level * 100:g} % intervals{marked}"
+    axes.set_title(title, fontsize=10, loc="left")
     _legend_below(axes, *axes.get_legend_handles_labels())
     plain_axes(axes)
 

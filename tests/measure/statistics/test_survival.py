@@ -77,13 +77,17 @@ def test_without_censoring_the_curve_is_the_empirical_one(times):
         assert curve.at(at) == pytest.approx(np.mean(np.array(times) > at), abs=1e-12)
 
 
+def test_times_at_which_runs_were_given_up_are_kept_ascending():
+    assert kaplan_meier([5, 1, 3], [False, True, False]).given_up == (3.0, 5.0)
+
+
 def test_half_of_the_runs_failing_leaves_the_median_open():
     assert kaplan_meier([1, 2, 9, 9, 9], [True, True, False, False, False]).median().value == math.inf
 
 
 def test_runs_that_could_never_arrive_are_at_risk_throughout_however_early_they_ended():
     curve = kaplan_meier([10.0] * 4 + [math.inf] * 6, [True] * 4 + [False] * 6)
-    assert (curve.at_risk, curve.at(10.0), curve.last) == ((10,), pytest.approx(0.6), math.inf)
+    assert (curve.at_risk, curve.at(10.0), curve.last, curve.given_up) == ((10,), pytest.approx(0.6), math.inf, ())
     assert curve.median().value == math.inf
     # Given up at 3 s they would have left the risk set, and half of all would seem to arrive by 10 s.
     assert kaplan_meier([10.0] * 4 + [3.0] * 6, [True] * 4 + [False] * 6).median().value == 10.0

@@ -31,7 +31,8 @@ class KaplanMeier:
 
     One entry for each time with an event, ascending: ``survival`` is S(t) from ``times`` on, ``variance`` is
     Greenwood's, ``at_risk`` and ``events`` are the counts there. There are ``n`` runs in total, the first seen until
-    ``first``, the last until ``last`` (infinite if a run could never have arrived).
+    ``first``, the last until ``last`` (infinite if a run could never have arrived). ``given_up`` are the finite times
+    of those without an event, ascending.
     """
 
     times: tuple[float, ...]
@@ -42,6 +43,7 @@ class KaplanMeier:
     n: int
     first: float
     last: float
+    given_up: tuple[float, ...] = ()
 
     def at(self, time: float) -> float:
         """S(time), in 0..1; beyond ``last`` the value there."""
@@ -147,6 +149,7 @@ def kaplan_meier(times: Sequence[float], observed: Sequence[bool]) -> KaplanMeie
         len(vector),
         float(vector.min()),
         float(vector.max()),
+        tuple(sorted(vector[~events & np.isfinite(vector)].tolist())),
     )
 
 
