@@ -456,6 +456,13 @@ def test_a_critical_size_from_two_sizes_is_said_to_be_untested(groups):
     assert "outside the sizes that were tried, 64 to 128" in lacks
 
 
+def test_a_size_that_never_reaches_the_target_was_tried_all_the_same(groups):
+    made = groups({64: [1000, 1050, 1020], 128: [1650, 1700, 1680], 1024: [None] * 3})
+    lacks = " ".join(study_batch_size(made).lacks)
+    assert "runs reached the target at two sizes alone, which fit every critical size" in lacks
+    assert "outside the sizes that reached the target, 64 to 128" in lacks
+
+
 def test_the_sentence_has_the_figures_of_the_table_where_runs_missed(groups):
     found = study_batch_size(groups({32: [2000, None, 2100, None, None, 2050], 64: [1000, 1010, 1020, 990, 995, 1005]}))
     slow, fast = found.points

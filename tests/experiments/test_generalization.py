@@ -161,7 +161,9 @@ def test_a_set_that_is_not_new_is_doubted(models, tmp_path, rows, words):
         (lambda data: 1000 * data.test.inputs, True),
         (lambda data: data.test.inputs + np.float32(5), True),
         (lambda data: np.rint(16 * images_of(data, data.test)).astype(np.uint8).reshape(-1, 64), True),
+        (lambda data: 2 * images_of(data, data.test).reshape(-1, 64) - 1, True),
         (lambda data: data.test.inputs, False),
+        (lambda data: np.clip(data.test.inputs + np.float32(0.4), None, data.test.inputs.max()), False),
         (lambda data: np.rint(255 * images_of(data, data.test)).astype(np.uint8).reshape(-1, 64), False),
     ],
 )

@@ -25,7 +25,7 @@ from levelbench.experiments.off_clock import Spent, after_training
 from levelbench.experiments.programs import HeldOut, make_arm, program_name, read_target
 from levelbench.experiments.progress import Printed, ProgressFile
 from levelbench.measure.clocks import HostClock
-from levelbench.records import group_runs, read_record, summarise
+from levelbench.records import Target, group_runs, read_record, summarise
 from levelbench.report.runs import curve_table, run_facts
 from levelbench.report.tables import to_text
 
@@ -1781,6 +1781,31 @@ def test_lines_of_several_forms_that_tell_the_quality_are_a_doubt(run, records):
     """
     run(program, "--target", "accuracy=0.9", "-n", 1)
     assert any("lines of 2 forms tell its quality" in each for each in records()[0].end.suspect)
+
+
+@pytest.mark.parametrize(
+    ("metric", "lines"),
+    [
+        ("val_accuracy", ["9/9 - 3s - 19ms/step - val_accuracy: 0.75", "9/9 - 0s - 322us/step - val_accuracy: 0.82"]),
+        ("val_loss", ["epoch 0 lr 0.0004 val_loss 1.0", "epoch 3 lr 5e-05 val_loss 0.25"]),
+        ("val_loss", ['{"lr": 0.001, "val_loss": 1.0}', '{"lr": 3.1e-05, "val_loss": 0.25}']),
+        ("val_acc", ["[00:02<00:30, 0.98it/s, val_acc=0.5]", "[00:02<00:30, 1.10s/it, val_acc=0.6]"]),
+        ("val_acc", ["58s val_acc=0.5", "1m 58s val_acc=0.6"]),
+        ("val_acc", ["23:59:58 val_acc=0.5", "1 day, 0:00:00 val_acc=0.6"]),
+        ("val_acc", ["Sun Nov 29 val_acc=0.5", "Tue Dec 1 val_acc=0.6"]),
+        ("val_acc", ["mem 980 MiB norm inf val_acc=0.5", "mem 1.1 GiB norm 3.1 val_acc=0.6"]),
+    ],
+)
+def test_another_unit_exponent_or_day_before_a_quality_is_no_other_form(metric, lines):
+    reading = Printed(Target(metric, 0.2 if metric == "val_loss" else 0.9))
+    assert all(reading.read(line) for line in lines)
+    assert reading.doubts() == []
+
+
+def test_a_number_of_images_with_a_comma_stands_between_a_name_and_its_number():
+    reading = Printed(Target("accuracy", 0.9))
+    quality, _ = reading.read("Accuracy of the network on the 10,000 test images: 55.3 %")
+    assert quality == pytest.approx(0.553)
 
 
 def test_predictions_that_are_written_after_the_program_has_ended_do_not_count(run, records):

@@ -465,14 +465,13 @@ def _critical(
         lacks.append(f"a size with one run cannot tell luck from size: make more runs of each ({more})")
     means = [point.mean_size for point in known]
     if len(means) == 2:
-        lacks.append(
-            "two sizes fit every critical size exactly, so the law is not tested: add sizes"
-            + " (--sizes)" * (not by_program)
-        )
+        only = "two sizes fit every critical size exactly"
+        if len(points) > len(known):
+            only = "runs reached the target at two sizes alone, which fit every critical size"
+        lacks.append(f"{only}, so the law is not tested: add sizes" + " (--sizes)" * (not by_program))
     if not min(means) <= 1 / fit.rates[0] <= max(means):
-        lacks.append(
-            f"the critical batch size is outside the sizes that were tried, {known[0].size} to {known[-1].size}"
-        )
+        tried = "were tried" if len(known) == len(points) else "reached the target"
+        lacks.append(f"the critical batch size is outside the sizes that {tried}, {known[0].size} to {known[-1].size}")
     critical = CriticalBatch(1 / fit.rates[0], interval, fit.base, fit.base * fit.rates[0], fit)
     return critical, [*lacks, *_fit_lines(critical), *_evaluation_lines(values, above, hidden)]
 

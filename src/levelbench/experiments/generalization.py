@@ -66,6 +66,8 @@ _MOST_SPREAD = 1.5
 _LEAST_CONTRAST = 1 / 8
 """So much smaller may a standard deviation be around the same mean: blur and lost contrast do that to honest images."""
 _SAME_MEAN = 0.1
+_OFTEN = 0.005
+"""At least this share of the values of images is the darkest, or the brightest, that there is."""
 _NAMED = 4
 """Seeds without a model that are named."""
 _ALL = "corruptions"
@@ -341,13 +343,24 @@ def _other_scale(word: str, own: Dataset, split: Split) -> str:
     outside = parts[0].min() < low - slack or parts[0].max() > high + slack
     least = _LEAST_CONTRAST if abs(mean - wanted) <= _SAME_MEAN * usual else 1 / _MOST_SPREAD
     # Brighter images have another mean, too, and stay between the same ends.
-    if least * usual <= spread <= _MOST_SPREAD * usual and not (outside and abs(mean - wanted) > usual):
+    elsewhere = (outside and abs(mean - wanted) > usual) or (
+        abs(mean - wanted) > _SAME_MEAN * usual and _ends_apart(*parts)
+    )
+    if least * usual <= spread <= _MOST_SPREAD * usual and not elsewhere:
         return ""
     name = word.split(",")[0].strip()
     return (
         f"doubt: values of {Path(name).name} have mean {mean:.3g} and standard deviation {spread:.3g}, those of the "
         f"test split {wanted:.3g} and {usual:.3g}: are they on the task's scale?"
     )
+
+
+def _ends_apart(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether the lowest and the highest values, which many of both have, both differ: [-1, 1] is not [-0.8, 1.8]."""
+    width = float(other.max()) - float(other.min())
+    pairs = [(end(one), end(other)) for end in (np.min, np.max)]
+    often = all(np.mean(x == end) > _OFTEN for pair in pairs for x, end in zip((one, other), pair, strict=True))
+    return often and all(abs(float(a) - float(b)) > 0.02 * width for a, b in pairs)
 
 
 def _arrays(word: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

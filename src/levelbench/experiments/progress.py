@@ -70,10 +70,20 @@ _HEADING_BYTES = 120
 _MOST_BYTES = 1 << 12
 """Of a longer line the first half of this and the last half is read."""
 
+_NO_FORM = re.compile(
+    r"(?<!\w)[-+]?\.?\d[\d.,:]*(?:e[-+]?\d+)?(?:[a-zµ]{1,5}(?:/[a-zµ]{1,6})?)?"
+    r"(?:\s(?:[nuµm]?s|secs?|seconds?|mins?|minutes?|h|hours?|days?|it/s|s/it|[kmgt]i?b)(?![\w/]))?(?!\w)"
+    r"|(?<!\w)(?:nan|[-+]?inf|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
+    r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)(?!\w)",
+    re.IGNORECASE,
+)
+"""Numbers with their units, and dates: ``3s``, ``9.3e-05``, ``1.1 GiB``, ``Nov``. They change, the form does not."""
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 _OF_WHAT = (
-    r"(?:\s*\([^()\d:=]*\)|\s+#?\d+(?=\s*:)|\s+(?:on|of|for|over|in|after|at)\s[^:=|,;()]{0,80}?(?:set|data(?:set)?|images?|examples?|samples?"
+    r"(?:\s*\([^()\d:=]*\)|\s+#?\d+(?=\s*:)|\s+(?:on|of|for|over|in|after|at)\s(?:[^:=|,;()]|(?<=\d),(?=\d{3}\b)){0,80}?(?:set|data(?:set)?|images?|examples?|samples?"
     r"|split|network|model|epochs?(?:\s*\d+)?|steps?(?:\s*\d+)?|test|val(?:id(?:ation)?)?|train(?:ing)?))"
 )
 """Between a metric's name and the mark after it: ``(val)``, ``of the network on the test images``, an index."""
@@ -354,7 +364,7 @@ class Printed:
             self.missed_name = named[1] if named is not None else ""
 
     def _remember(self, line: str, match: re.Match[str]) -> None:
-        before = line[: match.start()]
+        before = _NO_FORM.sub(" ", line[: match.start()])
         self.forms.setdefault(" ".join(re.findall(r"[^\W\d]+", before)), line.strip())
         if self._guessed and self.held_out is None and _HELD_OUT.search(line):
             self.held_out = line.strip()

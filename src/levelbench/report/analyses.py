@@ -19,7 +19,7 @@ from levelbench.analysis.composition import Lesion
 from levelbench.analysis.contrasts import Contrast
 from levelbench.errors import UsageError
 from levelbench.records.selection import format_value
-from levelbench.report.drawing import INK, check_ending, draw, plain_axes
+from levelbench.report.drawing import INK, check_ending, draw, label_ratios, plain_axes
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import number
 from levelbench.report.run_figures import draw_run, y_limits
@@ -273,8 +273,7 @@ def _draw_speed_ups(axes: Axes, found: Composition | Lesion, bars: Sequence[_Bar
             textcoords="offset points", va="center", fontsize=8.5,
         )  # fmt: skip
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:,g}" if f"{value:e}"[0] in "25" else "")
+    label_ratios(axes.xaxis, lambda value: f"{value:,g}")
     low, high = axes.get_xlim()
     # Room for the text next to the longest bar.
     axes.set_xlim(low, high * (high / low) ** 0.8)

@@ -162,7 +162,7 @@ def _draw(figure: Canvas, found: BatchSizeStudy) -> None:
     runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     values = (getattr(point, name) for point in found.points for name in ("samples", "samples_per_s", "time_s"))
     bars = bars_said(value.interval for value in values if value is not None)
-    said = f"n = {runs} runs a size; {bars}; hollow: some missed the target"
+    said = f"n = {runs} runs a size; {bars}; hollow: some or all missed the target"
     figure.suptitle(clean(f"{found.title}: {said}"), fontsize=9.5, x=0.01, ha="left")
 
 

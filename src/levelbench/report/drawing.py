@@ -38,6 +38,7 @@ __all__ = [
     "bars_said",
     "check_ending",
     "draw",
+    "label_ratios",
     "picture",
     "place_label",
     "plain_axes",
@@ -244,6 +245,18 @@ def time_unit(axis: PlotAxis, seconds: list[float]) -> Unit:
     axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axis.set_minor_formatter(lambda value, _: "")
     return choose_unit(seconds, TIME)
+
+
+def label_ratios(axis: PlotAxis, text: Callable[[float], str]) -> None:
+    """Label a logarithmic axis of ratios: between powers of ten as far as there is room."""
+
+    def between(value: float, _: object) -> str:
+        left, right = axis.get_view_interval()
+        most = ((2.5, "123456789"), (8, "2357"), (100, "25"), (math.inf, ""))
+        return text(value) if f"{value:e}"[0] in next(each for width, each in most if right / left < width) else ""
+
+    axis.set_major_formatter(lambda value, _: text(value))
+    axis.set_minor_formatter(between)
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:

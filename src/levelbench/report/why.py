@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from levelbench.analysis.why import FIXED, SAMPLES
 from levelbench.errors import UsageError
-from levelbench.report.drawing import INK, draw, plain_axes
+from levelbench.report.drawing import INK, draw, label_ratios, plain_axes
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import number, plural, with_interval
 from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
@@ -142,9 +142,7 @@ def _draw_why(axes: Axes, found: Why, finest: list[Factor]) -> None:
         axes.annotate(text, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=8)
     axes.set_yticks(range(last + 1), [*names, "whole time"])
     axes.set_ylim(last + 0.6, -0.6)
-    axes.xaxis.set_major_formatter(lambda value, _: number(value))
-    near = "123456789" if right / left < 2.5 else "2357" if right / left < 8 else "25"
-    axes.xaxis.set_minor_formatter(lambda value, _: number(value) if f"{value:e}"[0] in near else "")
+    label_ratios(axes.xaxis, number)
     known = any(each.interval is not None for each in found.factors)
     bars = f", intervals at {found.level * 100:g} %" if known else ""
     axes.set_xlabel(f"time over that of {clean(found.a)}\n{_counted(found)}{bars}", fontsize=9)

@@ -23,7 +23,7 @@ _TOKENS = re.compile(
     r"""(?P<space>\s+|\((?:r|tm)\))|(?P<fraction>(?<![\w.])\d+/\d+(?=\s*(?:of\b|$)))
     |(?P<other>(?<![\w.-])\d[\d.]*\s?-?(?:[kmgtp]i?b(?:it)?(?:/s|ps)?|gbe|[mg]hz|w|watts?|threads?|sockets?|cores?
         |v?cpus?(?!\s(?:nodes|servers|machines))|processors?|epochs?|layers?|images?|samples?|classes|runs?|trials?|seeds?
-        |months?|weeks?|days?|hours?|minutes?|seconds?|years?|steps?|%)(?![a-z0-9])
+        |months?|weeks?|days?|hours?|hrs?|h|minutes?|seconds?|years?|steps?|%)(?![a-z0-9])
         |(?:python|cuda|cudnn|pytorch|tensorflow|jax|ubuntu|linux|driver|version|release)\s\d[\w.]*)
     |(?P<number>(?:(?<![\w.-])|(?<=[\s\w)][x×*]))\d+(?:\.\d+)?(?=[x×*]|(?!\w|\.\d|-[a-z])))
     |(?P<cpu>(?:xeon|epyc|opteron|threadripper|power\d|parameter\sservers?)\b)
@@ -31,6 +31,7 @@ _TOKENS = re.compile(
     |(?P<pod>pods?\b)
     |(?P<node>(?:nodes?|servers?|machines?|hosts?|racks?|boxes|systems?|instances?|vms?|workers?)\b)
     |(?P<device>gpus?\b|accelerators?\b|(?:tpu\s)?chips?\b|cards?\b)
+    |(?P<total>(?:in\s|a\s)?total(?:\sof)?\b|altogether\b|overall\b)
     |(?P<share>(?:per\s|/\s?)(?:gpu|device|accelerator|card|chip|core|cpu|socket|rank|process)\b)
     |(?P<each>each\b|per\s\w+|/\s?(?:node|server|machine|host)\b)
     |(?P<of>of\b)|(?P<on>(?:on|across|over|in)\b)
@@ -41,7 +42,7 @@ _TOKENS = re.compile(
 
 # Numbers that are no count of what was used: "8-16 V100", "up to 8 V100", "1 of 8 V100", a share of a device.
 _VAGUE = re.compile(
-    r"""(?<![\w.-])\d+\s?(?:[-–—~]|\.\.|to|or)\s?\d+(?=\s)|(?<![\w.-])\d+\sof\s(?:the\s)?\d|[~≈<>≥≤]\s?\d
+    r"""(?<![\w.-])\d+\s?(?:[-–—~]|\.\.|to|or)\s?\d+(?=\s)|(?<![\w.-])\d+\s(?:out\s)?of\s(?:the\s)?\d|[~≈<>≥≤]\s?\d
     |\b(?:up\sto|at\s(?:least|most)|(?:more|fewer|less)\sthan|(?:from|between|about|around|roughly|approximately)(?=\s\d)
         |half|quarter|several|many|multiple|only|used|mig|v-?gpus?|(?:on|in)\san?\s\d+-gpu|\d+k(?=\s)
         |eleven|thirteen|fourteen|(?:fif|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundreds?
@@ -49,6 +50,11 @@ _VAGUE = re.compile(
     |(?<![\w-])pci-?e(?:\s?gen)?\s?[\d.]*\s?x\s?\d|\bx\s?\d+\sgen""",
     re.IGNORECASE | re.VERBOSE,
 )
+_HOURS = r"(?:h|hrs?|hours?|days?|weeks?|months?|years?)\b"
+_DEVICE_HOURS = re.compile(rf"\b(?:gpu|tpu|accelerator|chip|card|device|node|machine|core)s?[\s-]{_HOURS}", re.I)
+"""Hours of devices, such as "1000 GPU hours", count none of them."""
+_NAMED_HOURS = re.compile(rf"[\s-](?:(?:gpu|tpu|accelerator|chip)s?[\s-])?{_HOURS}", re.I)
+"""The same behind a name: "8 V100-days"."""
 _OF_NODES = re.compile(r"(\d)-(?=(?:node|server|machine|host|gpu|card|chip|accelerator)s?\b)", re.IGNORECASE)
 
 
@@ -82,9 +88,10 @@ class _Numbers:
 
 def counted_in(text: str, named: Iterable[Named]) -> Counted:
     """How many accelerators ``text`` counts, in which those of ``named`` are named."""
+    names = sorted(named, key=lambda each: each[0])
     # Of equal length, so that names stay where they are.
-    tokens = _read(_OF_NODES.sub(r"\1 ", text), sorted(named, key=lambda each: each[0]))
-    if _VAGUE.search(text):
+    tokens = _read(_OF_NODES.sub(r"\1 ", text), names)
+    if _VAGUE.search(text) or _DEVICE_HOURS.search(text) or any(_NAMED_HOURS.match(text, end) for _, end, _ in names):
         return _UNCLEAR
     numbers, held = _sorted(tokens), {token.value for token in tokens if token.kind == "machine"}
     shared = any(a.kind == "device" and b.kind == "share" for a, b in pairwise(tokens))
@@ -96,9 +103,17 @@ def counted_in(text: str, named: Iterable[Named]) -> Counted:
 def _agreed(numbers: _Numbers, held: float | None, tokens: Sequence[_Token]) -> Counted:
     """What the numbers amount to, if they agree; ``held`` is what a machine that is named has."""
     factors, apart = math.prod(numbers.factors), math.prod(numbers.apart)
-    # "16 nodes with 8 V100 each" and "16 nodes (8 x V100)"
-    are_of_each = "each" in (kinds := [token.kind for token in tokens]) or "node open number" in " ".join(kinds)
-    counts = sorted({*numbers.devices})
+    counts, kinds = sorted({*numbers.devices}), [token.kind for token in tokens]
+    if "total" in kinds and len(counts) == 1 and held is None:
+        # "4 nodes with a total of 32 V100"
+        return Counted(counts[0]) if counts[0] % (factors * apart) == 0 else _UNCLEAR
+    # "16 nodes with 8 V100 each"
+    are_of_each = "each" in kinds
+    if not are_of_each and "node open number" in (said := " ".join(kinds)) and len(counts) == 1:
+        # "16 nodes (8 x V100)" and "2 nodes (8 V100)", of which the second may be of both.
+        are_of_each = "node open number by" in said or counts[0] % apart != 0
+        if not are_of_each and counts[0] <= _MOST_IN_A_NODE:
+            return _UNCLEAR
     if not counts and held is None and "device" not in kinds:
         return Counted(None)
     if not counts and held is None:
@@ -225,7 +240,7 @@ def _is_product(tokens: Sequence[_Token], first: int, second: int) -> bool:
     if "close" in kinds and kinds[-1] == "by" and "open" in kinds:
         kinds = [*kinds[: kinds.index("open")], *kinds[len(kinds) - kinds[::-1].index("close") :]]
     opens = any(kind == "open" and (not at or kinds[at - 1] != "by") for at, kind in enumerate(kinds))
-    return bool({"by", "of"} & {*kinds}) and not {"and", "mark", "on"} & {*kinds} and not opens
+    return bool({"by", "of"} & {*kinds}) and not {"and", "mark", "on", "total"} & {*kinds} and not opens
 
 
 def _is_of_all(tokens: Sequence[_Token]) -> bool:

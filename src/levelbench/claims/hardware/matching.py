@@ -364,6 +364,9 @@ def _accelerator(
     device, assumed = variants[0], []
     instance = None if rented is None else rented[1]
     if instance is not None and instance.device and table().devices[instance.device].family != device.family:
+        if rented is not None and rented[0].count is not None:
+            # "4 DGX-1 with 8 P100 each": what a machine of that kind holds is not in the table.
+            return None
         assumed.append(f"{instance.name} has no {device.name}: the price of the instance is left out")
         instance = rented = None
     named = _named(text, chips, rented)
