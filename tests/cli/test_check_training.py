@@ -66,6 +66,21 @@ def test_a_task_of_ones_own_is_checked_with_its_recipes(check):
     assert "mine[recipe=small] on numpy: nothing found wrong" in out
 
 
+def test_a_recipe_that_is_refused_keeps_no_other_from_its_check(check):
+    refused = """
+
+@task.recipe
+def broken(lr: float = 0.05) -> Recipe:
+    \"\"\"With a loss that does not exist.\"\"\"
+    return Recipe(zoo.mlp(64, 16, 10), Shuffled(64), Momentum(lr), epochs=20, loss="no-such-loss")
+"""
+    first = TASK.index("\n\n@task.recipe")
+    code, out, err = check(TASK[:first] + refused + TASK[first:], *NUMPY)
+    assert code == 2
+    assert "mine[recipe=small] on numpy: nothing found wrong" in out
+    assert "no-such-loss" in err
+
+
 def test_a_finding_is_exit_code_1_with_what_to_do(check):
     code, out, _ = check(EASY, *NUMPY)
     assert code == 1

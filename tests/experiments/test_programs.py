@@ -269,6 +269,25 @@ def test_shares_of_a_target_in_per_cent_are_a_doubt(text, target, doubted):
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "target", "doubted"),
+    [
+        ("error: 0.9", "error=5", True),
+        ("WER: 0.3", "wer=10", True),
+        ("top1_error_rate: 0.3", "top1_error_rate=25", True),
+        ("error: 40.0", "error=5", False),
+        ("error: 0.9 %", "error=5", False),
+        ("error: 0.03", "error=0.05", False),
+        ("val_loss: 0.3", "val_loss=3", False),
+        ("mae: 0.3", "mae=3", False),
+    ],
+)
+def test_shares_of_an_error_rate_whose_target_may_be_in_per_cent_are_a_doubt(line, target, doubted):
+    printed = Printed(read_target(target))
+    printed.read(line)
+    assert any("does it print shares?" in each for each in printed.doubts()) == doubted
+
+
 def test_minus_infinity_is_read_like_infinity():
     assert [Printed(LOSS).read(f"val_loss {each}") for each in ("inf", "-inf")] == [(math.inf, None), (-math.inf, None)]
 

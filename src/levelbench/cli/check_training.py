@@ -12,7 +12,7 @@ import click
 from levelbench.cli import options as shared
 from levelbench.cli.findings import chosen, finish, installed, open_frameworks
 from levelbench.cli.progress_line import ProgressLine
-from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
+from levelbench.errors import LevelbenchError, UnknownNameError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.checks.findings import Report
@@ -129,11 +129,21 @@ def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
                 again=lambda: task.data.load(words.data),
             )
         ]
+        refused: list[LevelbenchError] = []
         for framework in names:
             backend = _opened(framework, words.device)
             for recipe in recipes:
-                reports.append(_checked(task, recipe, dataset, backend, framework, given, words, line))
-    return finish(reports, as_json)
+                try:
+                    reports.append(_checked(task, recipe, dataset, backend, framework, given, words, line))
+                except LevelbenchError as error:
+                    # The others are checked all the same.
+                    if len(names) * len(recipes) == 1:
+                        raise
+                    refused.append(error)
+    code = finish(reports, as_json)
+    for error in refused:
+        shared.say_error(error, debug=False)
+    return refused[0].exit_code if refused else code
 
 
 def _checked(

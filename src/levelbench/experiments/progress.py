@@ -103,6 +103,9 @@ _HEADING = re.compile(
 )
 """A line that says of those below it what they are of. One that ends in dots tells what begins."""
 
+_ERROR_RATE = re.compile(r"(?:^|[_/-])(?:err(?:or)?|(?:err(?:or)?|miss)[_-]?rate|[wcp]er)(?:@\d)?$", re.IGNORECASE)
+"""Metrics that are often given in per cent."""
+
 _MLLOG = ":::MLL"
 
 
@@ -258,12 +261,15 @@ class Printed:
         return found
 
     def _doubt_of_shares(self, target: Target) -> list[str]:
-        in_per_cent = target.high == 100 and target.direction == "higher" and target.threshold > 1
-        if not in_per_cent or self._in_per_cent or not 0 < self._highest <= 1:
+        in_per_cent = target.high == 100 and target.direction == "higher"
+        may_be = target.direction == "lower" and target.threshold <= 100 and _ERROR_RATE.search(target.metric)
+        shares = target.threshold > 1 and 0 < self._highest <= 1 and not self._in_per_cent
+        if not shares or not (in_per_cent or may_be):
             return []
         return [
-            f"its {target.metric} is at most {self._highest:g} and the target {target.threshold:g} is in per cent: "
-            f"does it print shares? give the target as {target.threshold / 100:g}"
+            f"its {target.metric} is at most {self._highest:g} and the target {target.threshold:g} "
+            f"{'is' if in_per_cent else 'may be'} in per cent: does it print shares? give the target as "
+            f"{target.threshold / 100:g}"
         ]
 
     def _of_text(self, line: str) -> tuple[float, float | None, float | None] | None:
