@@ -111,6 +111,12 @@ def test_a_file_that_the_recipe_of_one_side_reads_is_part_of_the_comparison(side
     assert sentence == "only b uses norm.txt: what it sets is part of the difference that was measured"
 
 
+def test_the_framework_that_the_other_side_runs_on_is_not_of_one_side_alone(sides):
+    framework = sides()[0].specification.framework
+    read = {"modules": {framework: "bb"}, "settings_read": [framework]}
+    assert said(sides(source_digest="t", **read, specification={"recipe": "mine"})) == []
+
+
 def test_a_file_of_settings_that_changed_within_a_side_is_a_doubt(run, group):
     a = [run(1.0 + seed / 10, seed=seed, source_digest="s", quality_digest="q") for seed in range(3)]
     more = [{**NORM, "modules": {"norm.txt": digest}} for digest in ("bb", "bb", "cc")]

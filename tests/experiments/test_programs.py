@@ -1813,12 +1813,52 @@ def test_lines_of_several_forms_that_tell_the_quality_are_a_doubt(run, records):
         ("val_acc", ["23:59:58 val_acc=0.5", "1 day, 0:00:00 val_acc=0.6"]),
         ("val_acc", ["Sun Nov 29 val_acc=0.5", "Tue Dec 1 val_acc=0.6"]),
         ("val_acc", ["mem 980 MiB norm inf val_acc=0.5", "mem 1.1 GiB norm 3.1 val_acc=0.6"]),
+        ("accuracy", ["25s accuracy 0.5", "1m15s accuracy 0.6"]),
+        ("accuracy", ["(50 s) accuracy: 0.5", "(1.2 min) accuracy: 0.6"]),
+        ("accuracy", ["11:59 AM loss None accuracy 0.5", "0:01 PM loss 0.3 accuracy 0.6"]),
     ],
 )
 def test_another_unit_exponent_or_day_before_a_quality_is_no_other_form(metric, lines):
     reading = Printed(Target(metric, 0.2 if metric == "val_loss" else 0.9))
     assert all(reading.read(line) for line in lines)
     assert reading.doubts() == []
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["epoch=1,ema accuracy=0.6", "epoch=1,raw accuracy=0.3"],
+        ["1view accuracy 0.6", "10crop accuracy 0.7"],
+        ["epoch 1 test accuracy: 0.5", "epoch 1 ema test accuracy: 0.6"],
+    ],
+)
+def test_another_word_before_a_quality_is_another_form(lines):
+    reading = Printed(ACCURACY)
+    assert all(reading.read(line) for line in lines)
+    assert any("lines of 2 forms" in each for each in reading.doubts())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "epoch 1 | 1.1 min | accuracy 0.5",
+        "2min accuracy: 0.5",
+        "elapsed (min): 2.1 | accuracy 0.5",
+        "batch time 0.3 accuracy 0.5",
+        "batch size 64 | accuracy 0.5",
+        "max lr 0.1, accuracy 0.5",
+        "norm (min 0.2, max 0.4) accuracy 0.5",
+        "accuracy (10,000 test images): 0.5",
+    ],
+)
+def test_minutes_sizes_and_ends_of_another_number_do_not_hide_a_quality(line):
+    quality, _ = Printed(ACCURACY).read(line)
+    assert quality == 0.5
+
+
+@pytest.mark.parametrize("word", ["max", "min", "minimum", "batch", "batch 5", "best", "train"])
+def test_the_quality_of_a_batch_or_the_best_so_far_is_not_read(word):
+    assert Printed(ACCURACY).read(f"{word} accuracy 0.5") is None
 
 
 def test_a_number_of_images_with_a_comma_stands_between_a_name_and_its_number():

@@ -298,6 +298,21 @@ def test_starting_a_loader_is_waiting_for_data(track, record):
     assert record().end.phases_ns["data"] > 0.045e9
 
 
+@pytest.mark.parametrize("raised", [TypeError, NotImplementedError])
+def test_a_loader_whose_length_raises_is_read_like_any_other(track, record, raised):
+    class Stream:
+        def __len__(self):
+            raise raised("object of type 'Stream' has no len()")
+
+        def __iter__(self):
+            return iter([[1, 2], [3, 4]])
+
+    with track() as run:
+        assert [*run.data(Stream())] == [[1, 2], [3, 4]]
+        run.evaluate(0.2)
+    assert (record().end.status, record().evaluations[0].step) == ("done", 2)
+
+
 def test_a_loop_that_is_left_early_counts_the_step_it_was_in(track, record):
     with track() as run:
         for number, _ in enumerate(run.data([[0]] * 9)):

@@ -141,8 +141,8 @@ def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
                         raise
                     refused.append(error)
     code = finish(reports, as_json)
-    for error in refused:
-        shared.say_error(error, debug=False)
+    for each in refused:
+        shared.say_error(each, debug=False)
     return refused[0].exit_code if refused else code
 
 

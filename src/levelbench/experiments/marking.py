@@ -25,7 +25,7 @@ from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments.told import TRAINED, Page, TellingTimeline, channel_of, open_channel, told_quality
 from levelbench.measure.timeline import Phase, Timeline
 
-__all__ = ["MarkedRun", "autophase", "callback", "examples_of", "phases", "place_of_rank", "predict"]
+__all__ = ["MarkedRun", "autophase", "callback", "examples_of", "length_of", "phases", "place_of_rank", "predict"]
 
 T = TypeVar("T")
 
@@ -567,4 +567,12 @@ def examples_of(batch: object) -> int:
     shape = getattr(batch, "shape", None)
     if shape is not None:
         return int(shape[0]) if len(shape) else 0
-    return len(batch) if isinstance(batch, Sized) and not isinstance(batch, str | bytes) else 0
+    return 0 if isinstance(batch, str | bytes) else length_of(batch)
+
+
+def length_of(found: object) -> int:
+    """Its length; 0 where it has none, as a loader of a stream, whose ``__len__`` raises."""
+    try:
+        return len(cast(Sized, found))
+    except (TypeError, NotImplementedError):
+        return 0

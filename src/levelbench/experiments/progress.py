@@ -48,7 +48,11 @@ _LOGGER = re.compile(
 """The name of a logger beside the level: ``INFO:train:``, ``train - INFO -``, ``[train][INFO]``."""
 
 _OTHER = re.compile(
-    r"(?<![a-z])(?:train(?:ing)?|best|target|goal|baseline|threshold|required|desired|expected|max(?:imum)?|min(?:imum)?|(?:mini)?batch|running|moving|stop(?:ping|ped)?|top[\s_-]?(?:[2-9]|k|\d\d))(?![a-z])"
+    r"(?<![a-z])(?:train(?:ing)?|best|target|goal|baseline|threshold|required|desired|expected|running|moving"
+    r"|stop(?:ping|ped)?|top[\s_-]?(?:[2-9]|k|\d\d)"
+    # Minutes, the learning rate's maximum and the time or size of a batch are no qualities.
+    rf"|(?:max(?:imum)?|(?<!\d)(?<!\d\s)min(?:imum)?(?!\)))(?!\s*[:=]?\s*(?:{_NUMBER}))(?!\s\w+\s*[:=]?\s*(?:{_NUMBER}))"
+    rf"|(?:mini)?batch(?!\s(?:time|size)\b))(?![a-z])"
     # A pair such as train_loss=0.3 is of itself, and the learning rate of training no quality.
     rf"(?![_/-]\w+[\"']?(?:\s*[:=]\s*|\s+)(?:{_NUMBER})){_NO_FILE}",
     re.IGNORECASE,
@@ -70,10 +74,14 @@ _HEADING_BYTES = 120
 _MOST_BYTES = 1 << 12
 """Of a longer line the first half of this and the last half is read."""
 
+_UNIT = (
+    r"(?:[nuµm]?s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?"
+    r"|it|steps?|samples?|tok(?:ens?)?|ex|[kmgt]?i?b|[ap]m)"
+)
+
 _NO_FORM = re.compile(
-    r"(?<!\w)[-+]?\.?\d[\d.,:]*(?:e[-+]?\d+)?(?:[a-zµ]{1,5}(?:/[a-zµ]{1,6})?)?"
-    r"(?:\s(?:[nuµm]?s|secs?|seconds?|mins?|minutes?|h|hours?|days?|it/s|s/it|[kmgt]i?b)(?![\w/]))?(?!\w)"
-    r"|(?<!\w)(?:nan|[-+]?inf|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
+    rf"(?<!\w)(?:(?:\d{{1,4}}{_UNIT}){{2,4}}|[-+]?\.?\d(?:[\d.,:]{{0,30}}\d)?(?:e[-+]?\d+)?%?(?:\s?{_UNIT}(?:/{_UNIT})?)?)(?!\w)"
+    r"|(?<!\w)(?:nan|none|[-+]?inf|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)(?!\w)",
     re.IGNORECASE,
@@ -83,7 +91,9 @@ _NO_FORM = re.compile(
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 _OF_WHAT = (
-    r"(?:\s*\([^()\d:=]*\)|\s+#?\d+(?=\s*:)|\s+(?:on|of|for|over|in|after|at)\s(?:[^:=|,;()]|(?<=\d),(?=\d{3}\b)){0,80}?(?:set|data(?:set)?|images?|examples?|samples?"
+    r"(?:\s*\((?:[^()\d:=]*|[\d,. ]+[a-z ]{0,12}(?:images?|examples?|samples?))\)|\s+#?\d+(?=\s*:)"
+    r"|\s+(?:on|of|for|over|in|after|at)\s(?:[^:=|,;()]|(?<=\d),(?=\d{3}\b)){0,80}?"
+    r"(?:set|data(?:set)?|images?|examples?|samples?"
     r"|split|network|model|epochs?(?:\s*\d+)?|steps?(?:\s*\d+)?|test|val(?:id(?:ation)?)?|train(?:ing)?))"
 )
 """Between a metric's name and the mark after it: ``(val)``, ``of the network on the test images``, an index."""

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +21,7 @@ from levelbench.errors import LevelbenchError, UsageError
 from levelbench.experiments.bystander import Bystander
 from levelbench.experiments.file_events import Earlier, LeftFiles
 from levelbench.experiments.jobs import Sights, Written
-from levelbench.experiments.marking import MarkedRun, examples_of
+from levelbench.experiments.marking import MarkedRun, examples_of, length_of
 from levelbench.experiments.off_clock import Spent, spent_doubts
 from levelbench.experiments.own_code import Uses, settings_of_a_run
 from levelbench.experiments.told import UNSEEN, Page, ToldTimeline
@@ -291,7 +291,7 @@ class TrackedRun(MarkedRun):
         self._begin_work()
         self._follow_device()
         self._counts_steps = True
-        length = len(batches) if isinstance(batches, Sized) else 0
+        length = length_of(batches)
         count, taken, back = examples or examples_of, 0, self._enclosing()
         # A loader starts its workers here.
         self._switch(Phase.DATA)

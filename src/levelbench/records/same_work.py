@@ -295,11 +295,12 @@ def _read_alone(sides: Sides) -> tuple[list[str], list[str]]:
     one, other = ([run for run in runs if run.status == "done"] for _, runs in sides.each)
     if not one or not other:
         return [], []
-    return _only_in(one, other), _only_in(other, one)
+    a, b = sides.a.specification.framework, sides.b.specification.framework
+    return _only_in(one, other, b), _only_in(other, one, a)
 
 
-def _only_in(own: Sequence[RunSummary], others: Sequence[RunSummary]) -> list[str]:
-    strange = {name for run in others for name in run.modules}
+def _only_in(own: Sequence[RunSummary], others: Sequence[RunSummary], framework: str) -> list[str]:
+    strange = {framework, *(name for run in others for name in run.modules)}
     alike = [name for name in own[0].settings_read if len({run.modules.get(name) for run in own}) == 1]
     return [name for name in alike if name not in strange]
 

@@ -111,7 +111,7 @@ def _agreed(numbers: _Numbers, held: float | None, tokens: Sequence[_Token]) -> 
     are_of_each = "each" in kinds
     if not are_of_each and "node open number" in (said := " ".join(kinds)) and len(counts) == 1:
         # "16 nodes (8 x V100)" and "2 nodes (8 V100)", of which the second may be of both.
-        are_of_each = "node open number by" in said or counts[0] % apart != 0
+        are_of_each = "node open number by" in said or counts[0] % apart != 0 or apart == 1
         if not are_of_each and counts[0] <= _MOST_IN_A_NODE:
             return _UNCLEAR
     if not counts and held is None and "device" not in kinds:

@@ -31,7 +31,7 @@ __all__ = [
 _LONGEST = 1000
 _BY = r"[x×*]"
 _BEGINS = r"(?:(?<![A-Za-z0-9.])|(?<=[0-9][xX]))"
-_FOLLOWS = r"(?![\s_-]{0,2}(?:ti|super|max[\s-]?q|mobile|laptop|nvl)\b)"
+_FOLLOWS = r"(?![\s_-]{0,2}(?:ti|super|max[\s-]?q|mobile|laptop|nvl)\b)(?!\s?\([^()]*\bnvl\b)"
 _NOT_A_DEVICE = re.compile(
     r"\s*(?:pixels?|images?|samples?|epochs?|steps?|layers?|classes|iterations?|parameters?|runs?|seconds?|tokens?|latency|percentile)\b",
     re.I,
@@ -46,6 +46,10 @@ _BRACKETED = re.compile(rf"\((?P<n>\d{{1,5}})\s?{_BY}?\)\s*{_MAKERS}$", re.I)
 _TIMES = re.compile(rf"\s*{_BY}\s*{_N}(?![\d.])(?!\s*[gt]i?b)", re.I)
 # "V100 (8 GPUs)", but "V100 (8 nodes)" does not count them.
 _IN_BRACKETS = re.compile(rf"\s*\(\s*{_N}\s*(?:\)|(?:{_BY}\s*)?(?:gpus?|accelerators|chips|cards|cores)\b)", re.I)
+# "V100 (16GB, PCIe)" says as much as "V100 16GB PCIe"; what a host has says nothing.
+_REST = re.compile(
+    r"(?:(?!\s-\s)[^,;/+()\[\]|&]|\((?![^()]*\b(?:ram|hosts?|nodes?|servers?|systems?|cpus?)\b)[^()]*\))*", re.I
+)
 _THOUSANDS = re.compile(r"(?:(?<![\w.,-])|(?<=v\d-))(\d{1,3})[,'’](\d{3})(?![\d,])")
 _MAY_PRECEDE = re.compile(r"(?:^|[,;:/|+(\[{&x×*]|\b(?:on|of|with|using|and|has|have|holds|by))\s*$", re.I)
 _WORDS = {"one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7}
@@ -64,7 +68,7 @@ class Hit:
     end: int
     count: int | None
     rest: str
-    """The text up to the next comma, slash, plus or bracket, which may name a variant ("-SXM2-16GB")."""
+    """The text up to the next comma, slash, plus or such bracket, which may name a variant ("-SXM2-16GB")."""
 
     weak: bool = False
 
@@ -102,9 +106,9 @@ def hits(text: str, pattern: re.Pattern[str], *, in_brackets: bool = True) -> li
     for match in pattern.finditer(text):
         if _NOT_A_DEVICE.match(text, match.end()):
             continue
-        rest = re.split(r"[,;/+()\[\]|&]|\s-\s", text[match.end() : match.end() + 40], maxsplit=1)[0]
+        rest = _REST.match(text[match.end() : match.end() + 60])
         count = _count(text, match.start(), match.end(), in_brackets)
-        found.append(Hit(match[0], match.start(), match.end(), count, rest))
+        found.append(Hit(match[0], match.start(), match.end(), count, rest[0] if rest else ""))
     return found
 
 
