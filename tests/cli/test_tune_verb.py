@@ -290,6 +290,7 @@ def test_a_failed_trial_is_an_outcome_and_is_not_repeated(study, call, monkeypat
         (("--space", "momentum=uniform(0,2)"), "does not accept momentum=2"),
         (("--space-against", "lr=log(1,2)"), "no other side"),
         (("--against", "digits"), "they aim at"),
+        (("--against", "digits", "--against", "charlm"), "name one: two sides are compared at a time"),
         (("--budget", "soon"), "impossible time"),
         (("--sampler", "grid"), "sampler"),
     ],

@@ -1815,6 +1815,8 @@ def test_lines_of_several_forms_that_tell_the_quality_are_a_doubt(run, records):
         ("val_acc", ["mem 980 MiB norm inf val_acc=0.5", "mem 1.1 GiB norm 3.1 val_acc=0.6"]),
         ("accuracy", ["25s accuracy 0.5", "1m15s accuracy 0.6"]),
         ("accuracy", ["(50 s) accuracy: 0.5", "(1.2 min) accuracy: 0.6"]),
+        ("accuracy", ["950k tokens 123 it/s accuracy 0.5", "1.3M tokens 1.3k it/s accuracy 0.6"]),
+        ("accuracy", ["epoch 1 accuracy 0.5", "epoch 2 accuracy 0.6epoch 2 accuracy 0.6"]),
         ("accuracy", ["11:59 AM loss None accuracy 0.5", "0:01 PM loss 0.3 accuracy 0.6"]),
     ],
 )
@@ -1822,6 +1824,19 @@ def test_another_unit_exponent_or_day_before_a_quality_is_no_other_form(metric, 
     reading = Printed(Target(metric, 0.2 if metric == "val_loss" else 0.9))
     assert all(reading.read(line) for line in lines)
     assert reading.doubts() == []
+
+
+@pytest.mark.parametrize("pattern", [None, "accuracy: ([0-9.]+)"])
+def test_lines_of_two_ranks_that_came_out_as_one_are_read_apart(pattern):
+    printed = Printed(ACCURACY, pattern)
+    lines = [
+        "[rank 0] epoch 1 accuracy: 0.5",
+        "[rank 0] epoch 2 accuracy: 0.65[rank 1] epoch 2 accuracy: 0.651",
+        "",
+        "[rank 1] epoch 3 accuracy: 0.71[rank 0] epoch 3 accuracy: 0.7",
+    ]
+    assert [printed.read(line) for line in lines] == [(0.5, 1), (0.65, 2), None, (0.7, 3)]
+    assert printed.doubts() == ["2 ranks tell their quality: that of rank 0 was read"]
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,31 @@ def test_starting_a_loader_is_waiting_for_data(track, record):
     assert record().end.phases_ns["data"] > 0.045e9
 
 
-@pytest.mark.parametrize("raised", [TypeError, NotImplementedError])
+@pytest.mark.parametrize("phase", ["prepare", "compile"])
+def test_what_is_marked_as_no_step_is_no_part_of_the_next(track, record, phase):
+    with track() as run:
+        with run.phase(phase):
+            time.sleep(0.1)
+        for _ in range(3):
+            with run.phase("forward"):
+                time.sleep(0.001)
+            run.step()
+        run.evaluate(0.2)
+    assert max(record().samples["step_time"].values) < 0.09e9
+    assert record().end.phases_ns[phase] > 0.095e9
+
+
+def test_a_step_that_ends_in_a_block_of_preparation_begins_no_later_one_in_the_future(track, record):
+    with track() as run:
+        with run.phase("prepare"):
+            time.sleep(0.01)
+            run.step()
+        run.step()
+        run.evaluate(0.2)
+    assert min(record().samples["step_time"].values) >= 0
+
+
+@pytest.mark.parametrize("raised", [TypeError, NotImplementedError, ValueError])
 def test_a_loader_whose_length_raises_is_read_like_any_other(track, record, raised):
     class Stream:
         def __len__(self):

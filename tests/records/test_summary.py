@@ -348,6 +348,15 @@ def test_steps_that_take_as_long_as_ever_have_no_warm_up(make_record, monkeypatc
     assert (run.warm_up_s, run.warm_up_evaluation_s) == ({}, 0.0)
 
 
+def test_what_a_first_step_spent_in_another_phase_is_no_warm_up_of_the_step(make_record):
+    events = compiling_events(evaluation_ms=0)
+    for each in events:
+        if isinstance(each, Evaluation | End):
+            each.phases_ns["forward"] -= sum(COMPILED.values()) * MS
+            each.phases_ns["compile"] = sum(COMPILED.values()) * MS
+    assert summarise(make_record(events=events)).warm_up_s == {}
+
+
 def test_a_long_step_later_on_is_no_warm_up(make_record, monkeypatch):
     monkeypatch.setattr("tests.records.test_summary.COMPILED", {25: 2000})
     assert summarise(make_record(events=compiling_events())).warm_up_s == {}

@@ -34,7 +34,7 @@ _FAILURES = 3
 @click.command("tune", cls=shared.Grouped)
 @click.argument("task", metavar="TASK")
 @click.option("--space", multiple=True, help="NAME=log(1e-4,1), NAME=uniform(0,0.99) or NAME=choice(32,64,128).")
-@click.option("--against", help="Another task with settings, tuned with the same budget and compared.")
+@click.option("--against", multiple=True, help="Another task with settings, tuned with the same budget and compared.")
 @click.option("--space-against", multiple=True, help="Space of --against.  [default: that of TASK]")
 @click.option("--trials", type=int, default=20, show_default=True, help="Trials of each side.")
 @click.option("--budget", help="Time for the trials of each side, such as 10min; no trial begins after it.")
@@ -123,11 +123,14 @@ def _sides(task: str, given: dict[str, Any]) -> list[_Side]:
     from levelbench.experiments.request import Options
     from levelbench.records.selection import parse_item
 
-    if given["space_against"] and given["against"] is None:
+    if len(given["against"]) > 1:
+        named = " and ".join(given["against"])
+        raise UsageError("--against", f"it names {named}", "name one: two sides are compared at a time")
+    if given["space_against"] and not given["against"]:
         raise UsageError("--space-against", "there is no other side", "name it: --against OTHER")
     words = [(task, given["space"])]
-    if given["against"] is not None:
-        words.append((given["against"], given["space_against"] or given["space"]))
+    if given["against"]:
+        words.append((given["against"][0], given["space_against"] or given["space"]))
     parsed = [parse_item(word) for word, _ in words]
     shared.refuse_overruled(parsed, given)
     options = Options(

@@ -29,6 +29,7 @@ __all__ = ["MarkedRun", "autophase", "callback", "examples_of", "length_of", "ph
 
 T = TypeVar("T")
 
+_NO_STEP = frozenset({Phase.PREPARE, Phase.COMPILE})
 _ASKS_AGAIN = 1000
 """Milliseconds."""
 
@@ -137,6 +138,9 @@ class MarkedRun(ABC):
             self._follow_device()
             self._switch(Phase.OTHER)
 
+    def _set_apart(self, *, begins: bool) -> None:  # noqa: B027
+        """What is no part of a step begins, or ends."""
+
     def _enclosing(self) -> int:
         """The phase to come back to after a batch: that of a block, but not what a step before has left."""
         return Phase.OTHER if self._phase in (Phase.FORWARD, Phase.BACKWARD) else self._phase
@@ -187,6 +191,8 @@ class _PhaseBlock:
         run._begin_work()
         run._open.append((self._phase, run._phase))
         run._switch(self._phase)
+        if self._phase in _NO_STEP:
+            run._set_apart(begins=True)
 
     def __exit__(self, *_: object) -> None:
         run = self._run
@@ -194,6 +200,8 @@ class _PhaseBlock:
         if phase != self._phase:
             run.disordered = True
         run._switch(outer)
+        if self._phase in _NO_STEP:
+            run._set_apart(begins=False)
 
 
 @final
@@ -574,5 +582,5 @@ def length_of(found: object) -> int:
     """Its length; 0 where it has none, as a loader of a stream, whose ``__len__`` raises."""
     try:
         return len(cast(Sized, found))
-    except (TypeError, NotImplementedError):
+    except (TypeError, ValueError, RuntimeError, AttributeError):
         return 0

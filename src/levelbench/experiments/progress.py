@@ -36,6 +36,9 @@ _BAR = re.compile(r"\d%\|")
 _RANK = re.compile(r"(?:(?<![a-z])rank[\s:=#_]*|^\[default|^\[\d+,)(\d+)", re.I)
 """As programs say it, and before lines torchrun (``[default0]:``) and mpirun (``[1,0]<stdout>:``)."""
 
+_GLUED = re.compile(r"(?<=[\w.%)\]])(?=[\[(<]?rank[\s:=#_]*\d)", re.I)
+"""Where the line of another rank begins on that of the first: Python writes the end of an unbuffered line apart."""
+
 _NO_FILE = r"(?![\w/-]*\.(?:py|pyx|ipynb|c|cc|cpp|cu|go|jl|rs|java)\b)"
 """A word that is part of a file's name, as in ``train.py:55``, says nothing of what is measured."""
 
@@ -80,7 +83,7 @@ _UNIT = (
 )
 
 _NO_FORM = re.compile(
-    rf"(?<!\w)(?:(?:\d{{1,4}}{_UNIT}){{2,4}}|[-+]?\.?\d(?:[\d.,:]{{0,30}}\d)?(?:e[-+]?\d+)?%?(?:\s?{_UNIT}(?:/{_UNIT})?)?)(?!\w)"
+    rf"(?<!\w)(?:(?:\d{{1,4}}{_UNIT}){{2,4}}|[-+]?\.?\d(?:[\d.,:]{{0,30}}\d)?(?:e[-+]?\d+)?[kmb%]?(?:\s?{_UNIT}(?:/{_UNIT})?)?)(?!\w)"
     r"|(?<!\w)(?:nan|none|[-+]?inf|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)(?!\w)",
@@ -209,6 +212,8 @@ class Printed:
             self._own_lines = True
         if self._own_lines and not line.startswith(OWN_LINE):
             return None
+        if "rank" in line.lower() and len(parts := _GLUED.split(line)) > 1 and self._quality.search(parts[0]):
+            return next((found for found in map(self.read, parts) if found is not None), None)
         self._commas = line.commas if isinstance(line, _Row) else {}
         if self._guessed and len(line) > _MOST_BYTES and _MLLOG not in line:
             line = f"{line[: _MOST_BYTES // 2]} … {line[-_MOST_BYTES // 2 :]}"
@@ -380,8 +385,10 @@ class Printed:
             self.missed_name = named[1] if named is not None else ""
 
     def _remember(self, line: str, match: re.Match[str]) -> None:
-        before = _NO_FORM.sub(" ", line[: match.start()])
-        self.forms.setdefault(" ".join(re.findall(r"[^\W\d]+", before)), line.strip())
+        form = " ".join(re.findall(r"[^\W\d]+", _NO_FORM.sub(" ", line[: match.start()])))
+        # Two ranks may have written the same on one line.
+        if not any(known and form.startswith(f"{known} ") and form.endswith(f" {known}") for known in self.forms):
+            self.forms.setdefault(form, line.strip())
         if self._guessed and self.held_out is None and _HELD_OUT.search(line):
             self.held_out = line.strip()
 

@@ -105,7 +105,7 @@ class TrackedRun(MarkedRun):
         self._specification, self._key, self._source, self._store = specification, key, source, store
         self._outside, self._uses = outside, uses or Uses()
         self._first, self._quiet = first, quiet
-        self._mark_ns = 0
+        self._mark_ns = self._apart_ns = 0
         self._step_open = False
         self._step_spans: list[tuple[int, int]] = []
         self._steps = self._steps_looked_at = self._samples = 0
@@ -488,6 +488,15 @@ class TrackedRun(MarkedRun):
         if self._phase == Phase.PREPARE:
             super()._begin_work()
             self._mark_ns = self._timeline.switched_ns if self._timeline is not None else 0
+
+    def _set_apart(self, *, begins: bool) -> None:
+        if self._state == "open":
+            now_ns = self._timeline.switched_ns
+            if begins:
+                self._apart_ns = now_ns
+            else:
+                # A step may have ended in it.
+                self._mark_ns = min(now_ns, self._mark_ns + now_ns - self._apart_ns)
 
     def _finish_step(self, now_ns: int | None = None) -> None:
         """The step that is open ends; the next begins now, or after what is not a step."""

@@ -352,6 +352,8 @@ def _warm_up(curve: Sequence[Evaluation], steps_s: Sequence[float]) -> dict[str,
     share = steps[1] / steps[0] if steps[0] else 0.0
     beyond = {name: max(0.0, ns - share * rest[name]) for name, ns in within.items()}
     whole = math.fsum(beyond.values())
+    # What a first step spent in other phases, such as a compilation that is marked, is counted there.
+    excess = min(excess, whole * 1e-9)
     return {name: min(excess * each / whole, within[name] * 1e-9) for name, each in beyond.items() if each and excess}
 
 
