@@ -24,6 +24,8 @@ __all__ = ["command", "report_lines", "rule_lines"]
 
 _SEVERITIES = ("error", "warning", "not-stated")
 _SETTINGS = ("pyproject.toml", "lint.toml")
+_QUESTIONS = 3
+"""Questions that are printed with the findings of one claim; the others are counted."""
 _FORMATS = ("text", "json", "sarif", "github")
 
 
@@ -253,12 +255,23 @@ def report_lines(report: LintReport, show: Severity) -> list[str]:
     lines: list[str] = []
     for linted in report.linted:
         found, caveats = linted.shown(show), linted.claim.caveats
-        if found or caveats:
+        questions = _first_questions(linted) if show == "warning" and len(report.linted) == 1 else []
+        if found or caveats or questions:
             lines += [_title(linted), *(f"  {each}" for each in caveats)]
-            lines += [*(line for each in found for line in _finding(report, each, linted)), ""]
+            lines += [*(line for each in found for line in _finding(report, each, linted)), *questions, ""]
     lines += [*_by_rule(report, show), *_ignored_lines(report)]
     # A line break in a title must not look like a line of the report.
     return [line.replace("\n", " ") for line in [*lines, _summary(report, show)]]
+
+
+def _first_questions(linted: Linted) -> list[str]:
+    """What to ask first about a claim that is read alone."""
+    questions = [each for each in linted.findings if each.severity == "not-stated"]
+    return [line for each in questions[:_QUESTIONS] for line in _folded(f"  ask {each.code}: ", _asked(each))]
+
+
+def _asked(finding: Diagnostic) -> str:
+    return finding.found.removeprefix("not stated: ")
 
 
 def rule_lines(rules: tuple[Rule, ...]) -> list[str]:
@@ -328,7 +341,8 @@ def _summary(report: LintReport, show: Severity) -> str:
         text += f", {plural(refusals, 'refusal')}"
     if unsaid := counts["not-stated"]:
         text += f", {unsaid} not stated"
-        text += "" if show == "not-stated" else " (--show not-stated lists them)"
+        all_ = " all" if show == "warning" and len(report.linted) == 1 and unsaid > _QUESTIONS else ""
+        text += "" if show == "not-stated" else f" (--show not-stated lists them{all_})"
     if suppressed := len(report.suppressed()):
         text += f", {suppressed} ignored"
     if report.unread:
