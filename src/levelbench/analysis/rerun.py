@@ -30,6 +30,8 @@ Kind = Literal["consistent", "inconsistent", "samples consistent", "cannot tell"
 Reached = tuple[float, bool]
 """A value, and whether the run had reached the target with it; else it had been given up."""
 _FEW = 3
+_ONE_SAMPLE = 1.0
+"""Samples are counted and not read from a clock: that all are multiples of an epoch is no rounding."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def reproduction(
     paired = sorted(each.seed for each in claimed) == sorted(each.seed for each in again)
     sides = [sorted(each, key=lambda run: run.seed) for each in (claimed, again)]
     reached = [sum(each.reached for each in side) for side in sides]
-    samples = _ratio(*([(each.samples, each.reached) for each in side] for side in sides), paired=paired)
+    counted = ([(each.samples, each.reached) for each in side] for side in sides)
+    samples = _ratio(*counted, paired=paired, resolution=_ONE_SAMPLE)
     pace = _ratio(*([(each.time_s / each.samples, True) for each in side] for side in sides), paired=paired)
     rarer = fisher_exact(reached[0], len(claimed), reached[1], len(again))
     fewer = reached[1] * len(claimed) < reached[0] * len(again) and rarer < 1 - LEVEL
@@ -146,7 +149,9 @@ def _answer(judged: Mapping[str, Ratio], fewer: bool) -> tuple[Kind, str]:
     return "consistent", f"re-runs need less than {FORGED:g} times as much: {' and '.join(judged)}"
 
 
-def _ratio(claimed: Sequence[Reached], again: Sequence[Reached], *, paired: bool) -> Ratio:
+def _ratio(
+    claimed: Sequence[Reached], again: Sequence[Reached], *, paired: bool, resolution: float | None = None
+) -> Ratio:
     sides = [[value if arrived else None for value, arrived in side] for side in (claimed, again)]
     given_up = [[value for value, arrived in side if not arrived] for side in (claimed, again)]
     ratio: float | None
@@ -156,7 +161,13 @@ def _ratio(claimed: Sequence[Reached], again: Sequence[Reached], *, paired: bool
         ratio, low, high = _of_few(*([math.log(each) for each in side if each] for side in sides))
     else:
         found = verdict(
-            sides[0], sides[1], level=LEVEL, paired=paired, censored_at_a=given_up[0], censored_at_b=given_up[1]
+            sides[0],
+            sides[1],
+            level=LEVEL,
+            paired=paired,
+            censored_at_a=given_up[0],
+            censored_at_b=given_up[1],
+            resolution=resolution,
         )
         ratio, low, high = found.ratio, found.low, found.high
     if low is not None and low > TOLERANCE:
