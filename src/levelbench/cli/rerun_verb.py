@@ -149,6 +149,8 @@ def verify(entry: Path, as_json: bool, **given: Any) -> int:
     Of a leaderboard's folder, the first of each ranking of training are verified, one after the other; one that cannot
     be run here is named, and exit code 1 means that one is inconsistent.
 
+    Where fresh seeds may have had other luck than the entry's own, those are run too: they need what is claimed.
+
     The entry names its task, recipe and settings; --task-file is where its author's own code is, which then runs as
     you: use a machine or container that holds no secrets. Decides as levelbench rerun does.
     """
