@@ -176,7 +176,8 @@ def _emit(report: LintReport, show: Severity, layout: str, code: int) -> None:
         lines = report_lines(report, show)
     with shared.as_far_as_read():
         if layout == "github":
-            click.echo("\n".join(map(shared.visible, lines)))
+            for line in lines:
+                click.echo(shared.visible(line))
         else:
             shared.say(*lines)
     return None
