@@ -58,8 +58,8 @@ _FORMATS = ("text", "json", "sarif", "github")
     "--template",
     is_flag=False,
     flag_value="toml",
-    type=click.Choice(["toml", "markdown"]),
-    help="Print a claim to fill in before publishing, or a reviewer's checklist.",
+    type=click.Choice(["toml", "page", "markdown"]),
+    help="Print a claim to fill in before publishing, its main fields on one page, or a reviewer's checklist.",
 )
 @click.option(
     "--propose",
@@ -208,9 +208,9 @@ def _list(layout: str) -> int:
 
 def _template(kind: str) -> str:
     from levelbench.claims.pages import checklist
-    from levelbench.claims.reading.template import template
+    from levelbench.claims.reading.template import one_page, template
 
-    return template() if kind == "toml" else checklist()
+    return {"toml": template, "page": one_page, "markdown": checklist}[kind]()
 
 
 def _propose(what: tuple[str, ...], folder: Path) -> int:
