@@ -131,6 +131,14 @@ def test_the_same_seeds_show_a_forgery_although_their_samples_are_whole_epochs()
     assert answer(again, again, same_machine=False) == "samples consistent"
 
 
+def test_runs_of_further_seeds_do_not_make_the_same_ones_unclear():
+    rng = np.random.default_rng(9)
+    claimed, further = outcomes(rng, range(5), spread=0.35), outcomes(rng, range(5, 20), spread=0.35)
+    found = reproduction(claimed, [*claimed, *further], same_machine=True)
+    assert (found.samples.kind, found.samples.ratio) == ("consistent", pytest.approx(1.0))
+    assert found.runs == (5, 20)
+
+
 @pytest.mark.slow
 def test_the_same_seeds_show_forgeries_that_the_luck_of_fresh_ones_hides():
     rng = np.random.default_rng(8)

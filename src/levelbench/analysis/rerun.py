@@ -23,7 +23,7 @@ from levelbench.measure.statistics import fisher_exact, t_quantile
 from levelbench.measure.verdict import verdict
 
 __all__ = ["FORGED", "LEVEL", "TOLERANCE", "ClaimedRun", "Ratio", "Reproduction", "SameSeed"]
-__all__ += ["reproduction", "same_seeds"]
+__all__ += ["of_claimed_seeds", "reproduction", "same_seeds"]
 
 TOLERANCE, FORGED, LEVEL = 1.25, 1.5, 0.99
 Kind = Literal["consistent", "inconsistent", "samples consistent", "cannot tell"]
@@ -102,11 +102,12 @@ def reproduction(
     if not claimed or not again:
         raise UsageError("a reproduction", "one of the sides has no runs", "run it again")
     # Runs of one seed have the same luck, so what is left is the machine.
-    paired = sorted(each.seed for each in claimed) == sorted(each.seed for each in again)
+    paired = _seeds(claimed) == _seeds(again)
     sides = [sorted(each, key=lambda run: run.seed) for each in (claimed, again)]
     reached = [sum(each.reached for each in side) for side in sides]
-    counted = ([(each.samples, each.reached) for each in side] for side in sides)
-    samples = _ratio(*counted, paired=paired, resolution=_ONE_SAMPLE)
+    own = of_claimed_seeds(*sides)
+    counted = ([(each.samples, each.reached) for each in side] for side in (sides[0], own))
+    samples = _ratio(*counted, paired=_seeds(own) == _seeds(sides[0]), resolution=_ONE_SAMPLE)
     pace = _ratio(*([(each.time_s / each.samples, True) for each in side] for side in sides), paired=paired)
     rarer = fisher_exact(reached[0], len(claimed), reached[1], len(again))
     fewer = reached[1] * len(claimed) < reached[0] * len(again) and rarer < 1 - LEVEL
@@ -124,6 +125,20 @@ def reproduction(
         reason += "; times are not judged, since the machines differ or are not known"
     counts = (reached[0], reached[1]), (len(claimed), len(again))
     return Reproduction(kind, reason, samples, pace if same_machine else None, *counts)
+
+
+def of_claimed_seeds(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun]) -> list[ClaimedRun]:
+    """The re-runs whose samples are compared: those of the claimed seeds if all are there, or else every one.
+
+    Runs of further seeds, made for the sake of times, have other luck.
+    """
+    seeds = _seeds(claimed)
+    own = [each for each in again if each.seed in seeds]
+    return own if len(own) >= _FEW and _seeds(own) == seeds else list(again)
+
+
+def _seeds(runs: Sequence[ClaimedRun]) -> list[int]:
+    return sorted(each.seed for each in runs)
 
 
 def _disturbed(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun]) -> str:

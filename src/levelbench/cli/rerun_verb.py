@@ -479,28 +479,32 @@ def _show(what: str, answer: _Answer, notes: Sequence[str], given: dict[str, Any
 
 
 def _table(answer: _Answer, level: float) -> Table:
+    from levelbench.analysis.rerun import of_claimed_seeds
     from levelbench.measure.statistics import geometric_mean
     from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text
 
     def mean(runs: Sequence[ClaimedRun], value: Callable[[ClaimedRun], float]) -> float:
         return geometric_mean([value(each) for each in runs])
 
+    own = of_claimed_seeds(answer.claimed, answer.again)
+    few = len(own) < len(answer.again)
     rows = []
-    for title, value, ratio in (
-        ("samples", lambda each: each.samples, answer.found.samples),
-        ("time per sample, us", lambda each: 1e6 * each.time_s / each.samples, answer.found.pace),
+    for title, runs, value, ratio in (
+        ("samples", own, lambda each: each.samples, answer.found.samples),
+        ("time per sample, us", answer.again, lambda each: 1e6 * each.time_s / each.samples, answer.found.pace),
     ):
         cell: Cell = Absent("not on one machine" if ratio is None else "too few runs")
         if ratio is not None and ratio.ratio is not None:
             cell = Number(ratio.ratio, ratio.low, ratio.high)
-        rows.append((Text(title), Number(mean(answer.claimed, value)), Number(mean(answer.again, value)), cell))
+        rows.append((Text(title), Number(mean(answer.claimed, value)), Number(mean(runs, value)), cell))
     columns = (
         Column("what", "geometric mean"),
         Column("claimed", "claimed", ColumnKind.NUMBER),
         Column("again", "again", ColumnKind.NUMBER),
         Column("ratio", "again / claimed", ColumnKind.NUMBER),
     )
-    return Table("rerun", "Re-run", columns, tuple(rows), (f"Intervals at {level:.0%}.",))
+    notes = [f"Intervals at {level:.0%}.", *(["The samples are those of the claimed seeds."] if few else [])]
+    return Table("rerun", "Re-run", columns, tuple(rows), tuple(notes))
 
 
 def _need_training(submission: Submission, entry: Path) -> None:
