@@ -12,7 +12,7 @@ from levelbench.claims.rule import Diagnostic, Severity
 from levelbench.claims.view import Claim, ComparisonView, QualityView, ScalingPoint, Side
 from levelbench.records.schema import better_of
 
-__all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "claimed", "direction_of", "guilty", "is_compared"]
+__all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "claimed", "compared", "direction_of", "guilty"]
 __all__ += ["is_training", "level_of", "misses", "not_stated", "number", "of_another", "pairs", "percent"]
 __all__ += ["quality_is_claimed", "seconds", "sides", "times"]
 
@@ -64,14 +64,14 @@ def pairs(claim: Claim) -> Iterator[ComparedPair]:
 
 def claimed(claim: Claim) -> Iterator[tuple[str, Side]]:
     """The sides whose own figures are claimed: all but those that others are only compared with."""
-    compared = list(pairs(claim))
-    opponents = {pair.base.name for pair in compared} - {pair.new.name for pair in compared}
+    rows = list(pairs(claim))
+    opponents = {pair.base.name for pair in rows} - {pair.new.name for pair in rows}
     return ((path, side) for path, side in sides(claim) if side.name not in opponents)
 
 
-def is_compared(claim: Claim, side: Side) -> bool:
-    """Whether a ratio is claimed of the side, rather than its own figure; what both sides share then cancels."""
-    return any(side.name in (pair.new.name, pair.base.name) for pair in pairs(claim))
+def compared(claim: Claim) -> frozenset[str]:
+    """The names of sides of which a ratio is claimed, rather than their own figures; what both share then cancels."""
+    return frozenset(side.name for pair in pairs(claim) for side in (pair.new, pair.base))
 
 
 def quality_is_claimed(claim: Claim, side: Side) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import claimed, guilty, is_compared, not_stated, quality_is_claimed, sides
+from levelbench.claims.rules._common import claimed, compared, guilty, not_stated, quality_is_claimed, sides
 from levelbench.claims.view import Claim, Side
 from levelbench.report.numbers import plural
 
@@ -19,12 +19,12 @@ _DO = "evaluate the final network once on data that was used for no decision, an
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
-    asked = {side.name for _, side in claimed(claim)}
+    asked, ratios = {side.name for _, side in claimed(claim)}, compared(claim)
     for field, side in sides(claim):
         if _has_quality(side):
             found = _judged(f"{field}.quality", side, claim)
             yield from (each for each in found if each.severity != "not-stated" or side.name in asked)
-        elif _needs_quality(side) and not is_compared(claim, side):
+        elif _needs_quality(side) and side.name not in ratios:
             what = f"the quality that '{side.name}' reached; its speed means nothing without it"
             yield not_stated(f"{field}.quality.value", what, _DO, side.where)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import claimed, guilty, is_compared, is_training, not_stated, percent, sides
+from levelbench.claims.rules._common import claimed, compared, guilty, is_training, not_stated, percent, sides
 from levelbench.claims.view import Claim, Side
 
 _INPUT = re.compile(
@@ -18,19 +18,20 @@ _DO = "start the clock at the first touch of the data and leave loading and prep
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     about_input = any(_INPUT.search(text) for text in (claim.title, *(side.name for side in claim.sides)))
-    asked = {side.name for _, side in claimed(claim) if about_input or _is_own_figure(claim, side)}
+    ratios = compared(claim)
+    asked = {side.name for _, side in claimed(claim) if about_input or _is_own_figure(side, ratios)}
     for field, side in sides(claim):
         if is_training(side) and side.time_s is not None and side.data.synthetic is not True:
             found = [*_clock(field, side), *(_before(field, side, about_input))]
             yield from (each for each in found if each.severity != "not-stated" or side.name in asked)
 
 
-def _is_own_figure(claim: Claim, side: Side) -> bool:
+def _is_own_figure(side: Side, ratios: frozenset[str]) -> bool:
     """Whether input could be missing from what is claimed.
 
     A ratio of two programs has it on both sides, a run is whole by its name, and a ruleset says what its clock covers.
     """
-    return side.time_of != "run" and side.clock.policy is None and not is_compared(claim, side)
+    return side.time_of != "run" and side.clock.policy is None and side.name not in ratios
 
 
 def _clock(field: str, side: Side) -> Iterator[Diagnostic]:
