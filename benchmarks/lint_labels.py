@@ -1,6 +1,7 @@
 """How often the linter agrees with two readers about published claims.
 
     python benchmarks/lint_labels.py [--details]
+    python benchmarks/lint_labels.py --questions    # of the fresh claims that say what a reviewer would ask
 
 Each claim of docs/evidence/published-claims was labelled by two readers, independently and before the linter saw it:
 the rules whose way a claim uses, as far as its file says. Where the two agree, that is the truth; what they disagree on
@@ -11,15 +12,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import tomllib
 from collections import Counter
 from pathlib import Path
+
+import msgspec
 
 from levelbench.claims.lint import findings_of
 from levelbench.claims.reading import read
 from levelbench.claims.rules import shipped_rules
+from levelbench.claims.view import Claim
 from levelbench.measure.statistics import wilson
 
-CLAIMS = Path(__file__).parents[1] / "docs" / "evidence" / "published-claims"
+ROOT = Path(__file__).parents[1]
+CLAIMS = ROOT / "docs" / "evidence" / "published-claims"
+FRESH = ROOT / "tests" / "claims" / "fresh.toml"
 
 COLUMNS = ("rule", "claims that use it", "found", "precision", "recall")
 COLUMNS += ("right, questions included", "recall, questions included", "readers disagree")
@@ -31,11 +38,33 @@ def findings(path: Path) -> tuple[set[str], set[str]]:
     return {each.code for each in findings if each.severity != "not-stated"}, {each.code for each in findings}
 
 
+def print_questions() -> None:
+    """A row for each wave of fresh claims: which rules' questions were wanted, asked, needless and missing."""
+    stated = tomllib.loads(FRESH.read_text(encoding="utf-8"))["questions"]
+    print("| Wave | claims | wanted | asked | needless | missing |\n|---|--:|--:|--:|--:|--:|")
+    for wave in (1, 2):
+        counts, claims = Counter[str](), [each for each in stated if each.get("wave", 1) == wave]
+        for each in claims:
+            claim = msgspec.convert({name: each[name] for name in each if name not in ("asks", "wave")}, Claim)
+            found = findings_of(claim)
+            told = {one.code for one in found if one.severity != "not-stated"}
+            asked, wanted = {one.code for one in found} - told, set(each["asks"]) - told
+            counts.update(wanted=len(wanted), asked=len(asked))
+            counts.update(needless=len(asked - wanted), missing=len(wanted - asked))
+        columns = (counts[name] for name in ("wanted", "asked", "needless", "missing"))
+        print(f"| {wave} | {len(claims)} | {' | '.join(map(str, columns))} |")
+
+
 def main() -> None:
     """Print the table, and with ``--details`` each claim on which linter and readers differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--details", action="store_true")
-    details = parser.parse_args().details
+    parser.add_argument("--questions", action="store_true")
+    chosen = parser.parse_args()
+    if chosen.questions:
+        print_questions()
+        return
+    details = chosen.details
     one, other = (json.loads((CLAIMS / f"reader-{name}.json").read_text()) for name in ("one", "two"))
     files = sorted(CLAIMS.glob("*.toml"))
     right, false, asked, spoken, both, apart = (Counter[str]() for _ in range(6))

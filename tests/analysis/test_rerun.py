@@ -124,6 +124,35 @@ def test_the_same_seeds_are_compared_to_the_last_digit():
     assert pair.bits is None
 
 
+def test_the_same_seeds_show_a_forgery_although_their_samples_are_whole_epochs():
+    claimed = [ClaimedRun(at, True, 1.0, epochs * 1079 / 1.5) for at, epochs in enumerate((6, 4, 6, 6, 4))]
+    again = [replace(each, samples=each.samples * 1.5) for each in claimed]
+    assert answer(claimed, again, same_machine=False) == "inconsistent"
+    assert answer(again, again, same_machine=False) == "samples consistent"
+
+
+def test_runs_of_further_seeds_do_not_make_the_same_ones_unclear():
+    rng = np.random.default_rng(9)
+    claimed, further = outcomes(rng, range(5), spread=0.35), outcomes(rng, range(5, 20), spread=0.35)
+    found = reproduction(claimed, [*claimed, *further], same_machine=True)
+    assert (found.samples.kind, found.samples.ratio) == ("consistent", pytest.approx(1.0))
+    assert found.runs == (5, 20)
+
+
+@pytest.mark.slow
+def test_the_same_seeds_show_forgeries_that_the_luck_of_fresh_ones_hides():
+    rng = np.random.default_rng(8)
+
+    def tried(forged, noise):
+        claimed = outcomes(rng, range(5), spread=0.35)
+        again = [replace(each, samples=each.samples * np.exp(rng.normal(0, noise))) for each in claimed]
+        return answer([replace(each, samples=each.samples / forged) for each in claimed], again, same_machine=False)
+
+    for noise in (0.0, 0.03):
+        assert [tried(1.5, noise) for _ in range(20)].count("inconsistent") == 20
+        assert [tried(1.0, noise) for _ in range(300)].count("inconsistent") == 0
+
+
 @pytest.mark.slow
 def test_forgeries_of_one_and_a_half_are_found_and_honest_claims_are_not_accused():
     rng = np.random.default_rng(7)

@@ -13,13 +13,24 @@ from levelbench.claims.reading.claim_file import hints
 from levelbench.claims.rule import SEVERITIES
 from levelbench.claims.rules import all_rules
 from levelbench.claims.rules._common import number, pairs, seconds
-from levelbench.claims.view import Claim, ComparisonView, Side
+from levelbench.claims.view import Claim, ComparisonView, Side, TimingView
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.report.numbers import plural
 
 
 def codes(findings):
     return [each.code for each in findings]
+
+
+def test_the_same_question_about_several_sides_is_asked_once():
+    three = [Side(name, time_s=1.0, time_of="call", timing=TimingView("a clock")) for name in ("a", "b", "c")]
+    (asked,) = findings_of(Claim("three calls", three))
+    assert asked.found.endswith("(and 2 more like it)")
+
+
+def test_what_can_change_most_is_asked_first():
+    asked = [each.code for each in findings_of(Claim("a run", [Side("a", time_s=9.0, time_of="run")]))]
+    assert asked == ["LB102", "LB204", "LB208"]
 
 
 def test_the_worst_comes_first():

@@ -7,7 +7,7 @@ from tests.claims.test_claim_file import uncommented
 
 from levelbench.claims.lint import findings_of
 from levelbench.claims.reading.claim_file import parse_claim
-from levelbench.claims.reading.template import template
+from levelbench.claims.reading.template import one_page, template
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim
 
@@ -47,3 +47,11 @@ def test_a_field_is_asked_for_with_the_rules_that_read_it():
 def test_no_line_is_too_long():
     assert max(len(line) for line in template().splitlines()) <= 120
     assert not re.search(r"[ \t]+\n", template())
+
+
+def test_a_transcription_fits_on_a_page_and_is_read_as_it_is_filled_in():
+    lines = one_page().splitlines()
+    assert (len(lines) <= 60, max(map(len, lines)) <= 120) == (True, True)
+    claim = parse_claim(uncommented(one_page()))
+    assert (claim.sides[0].quality.split, claim.comparisons[0].of) == ("train", "target")
+    assert {each.severity for each in findings_of(parse_claim(one_page()))} <= {"not-stated"}

@@ -172,6 +172,10 @@ def test_the_rankings_are_printed_and_say_by_which_rule(folder, tmp_path, call):
     assert "CIFAR-10: time" not in call("board", "build", folder, "-o", tmp_path / "site", "--top", "0")[1]
 
 
+def test_a_ranking_by_cost_where_no_entry_has_a_price_is_not_printed(folder, tmp_path, call):
+    assert "CIFAR-10: cost" not in call("board", "build", folder, "-o", tmp_path / "site")[1]
+
+
 def test_the_rankings_are_part_of_the_json(folder, tmp_path, call):
     _, out, _ = call("board", "build", folder, "-o", tmp_path / "site", "--json")
     (time, _) = json.loads(out)["rankings"]

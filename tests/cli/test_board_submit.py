@@ -212,6 +212,14 @@ def test_a_ruleset_of_a_file_comes_to_a_new_board_with_its_first_entry(submit, t
     assert (code, str(own) in out) == (0, False)
 
 
+def test_the_only_division_of_a_ruleset_needs_no_name(submit, tmp_path, club):
+    club = re.sub(r"\[\[divisions\]\].*?(?=\n\[\[tasks)", "", club, flags=re.DOTALL)
+    at = club.index("[[tasks]]")
+    (tmp_path / "mine.toml").write_text(f'{club[:at]}[[divisions]]\nname = "small models"\n\n{club[at:]}')
+    assert submit("digits[framework=numpy]", "--ruleset", tmp_path / "mine.toml")[0] == 0
+    assert [entry["division"] for entry in submit.entries().values()] == ["small models"]
+
+
 def test_a_ruleset_of_a_file_is_refused_where_the_board_has_another_of_its_id(submit, tmp_path, club):
     own = tmp_path / "board" / "rulesets" / "club.toml"
     own.parent.mkdir(parents=True)

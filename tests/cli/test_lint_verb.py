@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from tests.claims.made import RULES, claim
+from tests.claims.made import RULES, claim, rule
 
 from levelbench.claims.lint import lint
 from levelbench.claims.reading import kind_of
@@ -47,11 +47,18 @@ def test_findings_are_printed_by_claim_with_evidence_and_remedy(golden):
     golden("lint", "\n".join(report_lines(report, "not-stated")) + "\n")
 
 
-def test_what_is_not_stated_is_counted_and_not_printed_by_default():
-    lines = report_lines(lint([("claim.toml", claim())], RULES), "warning")
+def test_of_one_claim_the_first_three_questions_are_printed_and_the_others_counted():
+    unsaid = [("not-stated", f"not stated: fact {at}", "say it", f"fact{at}") for at in range(5)]
+    lines = report_lines(lint([("claim.toml", claim())], (rule("LB103", *unsaid),)), "warning")
+    assert [line for line in lines if "fact" in line] == [f"  ask LB103: fact {at}" for at in range(3)]
     said = "8-bit is 5 times faster (claim.toml): "
-    said += "1 claim checked against 3 rules: 1 error, 1 warning, 1 not stated (--show not-stated lists them)"
+    said += "1 claim checked against 1 rule: 0 errors, 0 warnings, 5 not stated (--show not-stated lists them all)"
     assert lines[-1] == said
+
+
+def test_of_several_claims_what_is_not_stated_is_only_counted():
+    lines = report_lines(lint([("claim.toml", claim())] * 2, RULES), "warning")
+    assert "2 not stated (--show not-stated lists them)" in lines[-1]
     assert not any("LB103" in line for line in lines)
 
 

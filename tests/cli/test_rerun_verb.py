@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,38 @@ def test_an_entry_whose_curves_rise_sooner_than_they_do_is_inconsistent(entry, r
     assert code == 1
     assert "INCONSISTENT" in out
     assert "re-runs need more than 1.25 times as much: samples to the target" in out
+
+
+@pytest.fixture
+def undecided(monkeypatch):
+    """Fresh seeds cannot tell, as where a few seeds need half as much again by luck."""
+    from levelbench.analysis import rerun
+
+    judge = rerun.reproduction
+
+    def judged(claimed, again, **more):
+        found = judge(claimed, again, **more)
+        if {each.seed for each in claimed} & {each.seed for each in again}:
+            return found
+        return replace(found, kind="cannot tell", samples=replace(found.samples, kind="cannot tell"))
+
+    monkeypatch.setattr(rerun, "reproduction", judged)
+
+
+@pytest.mark.slow
+def test_where_fresh_seeds_cannot_tell_an_entry_is_run_with_its_own(entry, recorded, undecided):
+    code, out, _ = recorded("board", "verify", entry, "--most", 3, "--seed", 100)
+    assert (code, "; its own seeds need what is claimed" in out) == (4, True)
+
+
+@pytest.mark.slow
+def test_samples_divided_by_one_and_a_half_are_found_where_fresh_seeds_cannot_tell(entry, recorded, undecided):
+    stated = json.loads(entry.read_text(encoding="utf-8"))
+    for run in stated["runs"]:
+        run["curve"]["samples"] = [round(each / 1.5) for each in run["curve"]["samples"]]
+    entry.write_text(json.dumps(stated), encoding="utf-8")
+    code, out, _ = recorded("board", "verify", entry, "--most", 3, "--seed", 100)
+    assert (code, "with its own seeds, re-runs need more than 1.25 times as much: samples" in out) == (1, True)
 
 
 def test_an_imported_entry_has_nothing_to_run(entry, recorded):

@@ -23,13 +23,15 @@ from levelbench.measure.statistics import fisher_exact, t_quantile
 from levelbench.measure.verdict import verdict
 
 __all__ = ["FORGED", "LEVEL", "TOLERANCE", "ClaimedRun", "Ratio", "Reproduction", "SameSeed"]
-__all__ += ["reproduction", "same_seeds"]
+__all__ += ["of_claimed_seeds", "reproduction", "same_seeds"]
 
 TOLERANCE, FORGED, LEVEL = 1.25, 1.5, 0.99
 Kind = Literal["consistent", "inconsistent", "samples consistent", "cannot tell"]
 Reached = tuple[float, bool]
 """A value, and whether the run had reached the target with it; else it had been given up."""
 _FEW = 3
+_ONE_SAMPLE = 1.0
+"""Samples are counted and not read from a clock: that all are multiples of an epoch is no rounding."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,12 @@ def reproduction(
     if not claimed or not again:
         raise UsageError("a reproduction", "one of the sides has no runs", "run it again")
     # Runs of one seed have the same luck, so what is left is the machine.
-    paired = sorted(each.seed for each in claimed) == sorted(each.seed for each in again)
+    paired = _seeds(claimed) == _seeds(again)
     sides = [sorted(each, key=lambda run: run.seed) for each in (claimed, again)]
     reached = [sum(each.reached for each in side) for side in sides]
-    samples = _ratio(*([(each.samples, each.reached) for each in side] for side in sides), paired=paired)
+    own = of_claimed_seeds(*sides)
+    counted = ([(each.samples, each.reached) for each in side] for side in (sides[0], own))
+    samples = _ratio(*counted, paired=_seeds(own) == _seeds(sides[0]), resolution=_ONE_SAMPLE)
     pace = _ratio(*([(each.time_s / each.samples, True) for each in side] for side in sides), paired=paired)
     rarer = fisher_exact(reached[0], len(claimed), reached[1], len(again))
     fewer = reached[1] * len(claimed) < reached[0] * len(again) and rarer < 1 - LEVEL
@@ -121,6 +125,20 @@ def reproduction(
         reason += "; times are not judged, since the machines differ or are not known"
     counts = (reached[0], reached[1]), (len(claimed), len(again))
     return Reproduction(kind, reason, samples, pace if same_machine else None, *counts)
+
+
+def of_claimed_seeds(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun]) -> list[ClaimedRun]:
+    """The re-runs whose samples are compared: those of the claimed seeds if all are there, or else every one.
+
+    Runs of further seeds, made for the sake of times, have other luck.
+    """
+    seeds = _seeds(claimed)
+    own = [each for each in again if each.seed in seeds]
+    return own if len(own) >= _FEW and _seeds(own) == seeds else list(again)
+
+
+def _seeds(runs: Sequence[ClaimedRun]) -> list[int]:
+    return sorted(each.seed for each in runs)
 
 
 def _disturbed(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun]) -> str:
@@ -146,7 +164,9 @@ def _answer(judged: Mapping[str, Ratio], fewer: bool) -> tuple[Kind, str]:
     return "consistent", f"re-runs need less than {FORGED:g} times as much: {' and '.join(judged)}"
 
 
-def _ratio(claimed: Sequence[Reached], again: Sequence[Reached], *, paired: bool) -> Ratio:
+def _ratio(
+    claimed: Sequence[Reached], again: Sequence[Reached], *, paired: bool, resolution: float | None = None
+) -> Ratio:
     sides = [[value if arrived else None for value, arrived in side] for side in (claimed, again)]
     given_up = [[value for value, arrived in side if not arrived] for side in (claimed, again)]
     ratio: float | None
@@ -156,7 +176,13 @@ def _ratio(claimed: Sequence[Reached], again: Sequence[Reached], *, paired: bool
         ratio, low, high = _of_few(*([math.log(each) for each in side if each] for side in sides))
     else:
         found = verdict(
-            sides[0], sides[1], level=LEVEL, paired=paired, censored_at_a=given_up[0], censored_at_b=given_up[1]
+            sides[0],
+            sides[1],
+            level=LEVEL,
+            paired=paired,
+            censored_at_a=given_up[0],
+            censored_at_b=given_up[1],
+            resolution=resolution,
         )
         ratio, low, high = found.ratio, found.low, found.high
     if low is not None and low > TOLERANCE:

@@ -7,6 +7,8 @@ is called, never from the claim's folder: an author must not silence a reviewer.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,10 +107,38 @@ def lint(
 
 
 def findings_of(claim: Claim, rules: Sequence[Rule] | None = None) -> list[Diagnostic]:
-    """What the rules find in one claim, worst first, then by code."""
+    """What the rules find in one claim, worst first, then by code; of questions, first what can change most."""
     chosen = all_rules() if rules is None else rules
-    found = [finding for rule in chosen for finding in rule.check(claim)]
-    return sorted(found, key=lambda each: (_rank(each.severity), each.code))
+    found = _asked_once([finding for rule in chosen for finding in rule.check(claim)])
+    return sorted(found, key=lambda each: (_rank(each.severity), _weight(each), each.code))
+
+
+_ASKED_FIRST = ("LB112", "LB102", "LB101", "LB204", "LB123", "LB132", "LB104", "LB105", "LB208", "LB103", "LB106")
+"""What is not stated, by how far its answer can change the judgement: quality and spread before how it was measured."""
+
+
+def _weight(finding: Diagnostic) -> int:
+    if finding.severity != "not-stated" or finding.code not in _ASKED_FIRST:
+        return len(_ASKED_FIRST)
+    return _ASKED_FIRST.index(finding.code)
+
+
+def _asked_once(found: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings, with the same question about several sides asked once, of the first."""
+    kept: list[Diagnostic] = []
+    alike: dict[tuple[str, str, str], int] = {}
+    asked: Counter[int] = Counter()
+    for each in found:
+        # The same fact is missing elsewhere: its path without indices, and what to do about it.
+        key = (each.code, re.sub(r"\[\d+\]", "", each.field), each.do)
+        if each.severity != "not-stated" or key not in alike:
+            alike.setdefault(key, len(kept)) if each.severity == "not-stated" else None
+            kept.append(each)
+        else:
+            asked[alike[key]] += 1
+    for at, more in asked.items():
+        kept[at] = dataclasses.replace(kept[at], found=f"{kept[at].found} (and {more:,} more like it)")
+    return kept
 
 
 def find_rule(name: str) -> Rule:

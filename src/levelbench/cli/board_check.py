@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from levelbench.competition.entries import Submission
     from levelbench.competition.rulesets import Ruleset
     from levelbench.competition.site import NotShown
+    from levelbench.competition.site.boards import BoardRanking
     from levelbench.competition.site.build import Built
 
 __all__ = [
@@ -355,7 +356,7 @@ def build_site(
         shared.emit_json(built)
     else:
         tell_of_site(built)
-        tables = [ranking_table(each, short=True) for each in built.rankings[:_MOST_RANKINGS]]
+        tables = [ranking_table(each, short=True) for each in _with_ranks(built.rankings)[:_MOST_RANKINGS]]
         if tables:
             click.echo()
             shared.print_tables(*tables)
@@ -364,6 +365,12 @@ def build_site(
                 shared.say(one_line(how))
     wrong = built.errors or built.not_shown or (strict and built.warnings)
     return 1 if wrong else 0
+
+
+def _with_ranks(rankings: list[BoardRanking]) -> list[BoardRanking]:
+    """The rankings without further ones of a board in which no entry has a rank, such as costs where no price is."""
+    first = {(each.board, each.division): each for each in reversed(rankings)}
+    return [each for each in rankings if each.rows[0].rank is not None or first[each.board, each.division] is each]
 
 
 def site_of(folder: Path, output: Path, *, jobs: int | None, top: int, **given: Any) -> Built:

@@ -35,7 +35,7 @@ _STATED = ("author", "price", "code", "tuning", "origin", "notes")
 @click.option("--not-on-demand", is_flag=True, help="The price is for spot or reserved use.")
 @click.option("--code-url", help="Link to the code, best with the commit in it.")
 @click.option("--ruleset", "ruleset_word", default="levelbench-1.0", show_default=True, help="Rules, or a .toml file.")
-@click.option("--division", default="open", show_default=True, help="Division of the ruleset.")
+@click.option("--division", help="Division of the ruleset.  [default: open, or the only one that it has]")
 @click.option(
     "--tuning-trials", type=click.IntRange(min=0), help="Earlier tuning trials.  [default: counted in the store]"
 )
@@ -290,12 +290,14 @@ def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
     if not given["author"].strip():
         raise UsageError("--author", "it is blank", "say who submits")
     flops = given["flops_per_sample"]
+    rules = ruleset_of(given["ruleset_word"], folder)
+    only = rules.division_names[0] if len(rules.division_names) == 1 else "open"
     return Terms(
         author=Author(given["author"].strip()[:200], given["email"], given["organisation"], key),
         submitted=today,
-        ruleset=ruleset_of(given["ruleset_word"], folder),
+        ruleset=rules,
         price=_price(given, today),
-        division=given["division"],
+        division=given["division"] or only,
         code_url=given["code_url"],
         hardware=given["hardware"],
         model=given["model"],

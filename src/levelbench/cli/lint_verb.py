@@ -24,6 +24,8 @@ __all__ = ["command", "report_lines", "rule_lines"]
 
 _SEVERITIES = ("error", "warning", "not-stated")
 _SETTINGS = ("pyproject.toml", "lint.toml")
+_QUESTIONS = 3
+"""Questions that are printed with the findings of one claim; the others are counted."""
 _FORMATS = ("text", "json", "sarif", "github")
 
 
@@ -56,8 +58,8 @@ _FORMATS = ("text", "json", "sarif", "github")
     "--template",
     is_flag=False,
     flag_value="toml",
-    type=click.Choice(["toml", "markdown"]),
-    help="Print a claim to fill in before publishing, or a reviewer's checklist.",
+    type=click.Choice(["toml", "page", "markdown"]),
+    help="Print a claim to fill in before publishing, its main fields on one page, or a reviewer's checklist.",
 )
 @click.option(
     "--propose",
@@ -174,7 +176,8 @@ def _emit(report: LintReport, show: Severity, layout: str, code: int) -> None:
         lines = report_lines(report, show)
     with shared.as_far_as_read():
         if layout == "github":
-            click.echo("\n".join(map(shared.visible, lines)))
+            for line in lines:
+                click.echo(shared.visible(line))
         else:
             shared.say(*lines)
     return None
@@ -205,9 +208,9 @@ def _list(layout: str) -> int:
 
 def _template(kind: str) -> str:
     from levelbench.claims.pages import checklist
-    from levelbench.claims.reading.template import template
+    from levelbench.claims.reading.template import one_page, template
 
-    return template() if kind == "toml" else checklist()
+    return {"toml": template, "page": one_page, "markdown": checklist}[kind]()
 
 
 def _propose(what: tuple[str, ...], folder: Path) -> int:
@@ -253,12 +256,23 @@ def report_lines(report: LintReport, show: Severity) -> list[str]:
     lines: list[str] = []
     for linted in report.linted:
         found, caveats = linted.shown(show), linted.claim.caveats
-        if found or caveats:
+        questions = _first_questions(linted) if show == "warning" and len(report.linted) == 1 else []
+        if found or caveats or questions:
             lines += [_title(linted), *(f"  {each}" for each in caveats)]
-            lines += [*(line for each in found for line in _finding(report, each, linted)), ""]
+            lines += [*(line for each in found for line in _finding(report, each, linted)), *questions, ""]
     lines += [*_by_rule(report, show), *_ignored_lines(report)]
     # A line break in a title must not look like a line of the report.
     return [line.replace("\n", " ") for line in [*lines, _summary(report, show)]]
+
+
+def _first_questions(linted: Linted) -> list[str]:
+    """What to ask first about a claim that is read alone."""
+    questions = [each for each in linted.findings if each.severity == "not-stated"]
+    return [line for each in questions[:_QUESTIONS] for line in _folded(f"  ask {each.code}: ", _asked(each))]
+
+
+def _asked(finding: Diagnostic) -> str:
+    return finding.found.removeprefix("not stated: ")
 
 
 def rule_lines(rules: tuple[Rule, ...]) -> list[str]:
@@ -328,7 +342,8 @@ def _summary(report: LintReport, show: Severity) -> str:
         text += f", {plural(refusals, 'refusal')}"
     if unsaid := counts["not-stated"]:
         text += f", {unsaid} not stated"
-        text += "" if show == "not-stated" else " (--show not-stated lists them)"
+        all_ = " all" if show == "warning" and len(report.linted) == 1 and unsaid > _QUESTIONS else ""
+        text += "" if show == "not-stated" else f" (--show not-stated lists them{all_})"
     if suppressed := len(report.suppressed()):
         text += f", {suppressed} ignored"
     if report.unread:

@@ -280,3 +280,11 @@ def test_a_pdf_is_refused_with_a_way_to_its_text(tmp_path):
     path.write_bytes(b"%PDF-1.5\n1 0 obj\n")
     with pytest.raises(UsageError, match=r"it is a PDF, which is not read[\s\S]*pdftotext"):
         read(path)
+
+
+def test_a_table_in_html_on_a_page_in_markdown_is_read_with_its_lines(page):
+    table = "<table>\n<tr><th>Model</th><th>Latency (ms)</th></tr>\n<tr><td>a</td><td>9.1</td></tr>\n</table>\n"
+    markdown, html = read_published(page(f"{PAGE}\nOf a call.\n\n{table}\n```\n{table}```\n"))
+    assert markdown.sides[0].name == "ours"
+    assert (html.title, html.sides[0].time_s) == ("Of a call.", 0.0091)
+    assert html.sides[0].where.endswith(":15")

@@ -37,15 +37,33 @@ INNOCENT = {
         f"{Q}.metric": "accuracy of strained gauges",
     },
     "a training accuracy by name that says it is of the test split": {f"{Q}.metric": "accuracy after training"},
+    "a time to a stated target": NO_QUALITY,
+    "an accuracy of a public task, whose split is custom": {f"{Q}.split": None, "sides[0].time_of": "run"},
     "inference without a quality": {**NO_QUALITY, "sides[0].time_of": "call"},
 }
 UNSTATED = {
-    "no split": ({f"{Q}.split": None}, f"{Q}.split"),
+    "no split, and no task that settles it": (
+        {f"{Q}.split": None, "sides[0].data.name": None, "task": None, "sides[0].time_of": "run"},
+        f"{Q}.split",
+    ),
+    "no split of a loss": (
+        {f"{Q}.split": None, f"{Q}.metric": "loss", f"{Q}.direction": "lower", "sides[0].time_of": "run"},
+        f"{Q}.split",
+    ),
     "a validation split, and nobody says what stopped it": (
-        {**VALIDATION, "sides[0].time_of": "run", f"{Q}.stopping_split": None, f"{Q}.tuning_split": None},
+        {
+            **VALIDATION,
+            "sides[0].time_of": "run",
+            "comparisons[0].of": "quality",
+            f"{Q}.stopping_split": None,
+            f"{Q}.tuning_split": None,
+        },
         f"{Q}.stopping_split",
     ),
-    "a time of training without a quality": (NO_QUALITY, f"{Q}.value"),
+    "the time of a run without a quality": (
+        {**NO_QUALITY, f"{Q}.target": None, "comparisons": [], "sides[1].baseline": None},
+        f"{Q}.value",
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 from tests.claims.run_store import write_run, write_runs
 
@@ -59,8 +60,22 @@ IN_RECORDS = "two more runs of the specification lie in the store", planted_in
 
 
 def test_a_side_that_claims_nothing_is_not_asked():
-    planted = {"sides[0].time_s": None, "sides[0].quality.value": None, "sides[0].tuning.trials": None}
+    nothing = {f"sides[0].{name}": None for name in ("time_s", "quality.value", "cost_usd", "tuning.trials")}
+    planted = {"comparisons": [], **nothing}
     assert found(rule, changes(clean_claim(), planted)) == []
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [{"sides[0].time_of": "step"}, {"sides[0].clock.policy": "mlperf"}],
+    ids=["a step's time", "a time by rules that limit the search"],
+)
+def test_a_figure_that_no_search_improves_is_not_asked_for_trials(figure):
+    assert found(rule, changes(clean_claim(), {"sides[0].tuning.trials": None, **figure})) == []
+
+
+def test_a_baseline_is_not_asked_how_often_it_was_tried():
+    assert found(rule, changes(clean_claim(), {"sides[1].tuning.trials": None})) == []
 
 
 def test_the_hours_of_the_search_are_named_with_those_that_are_shown():

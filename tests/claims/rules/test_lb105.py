@@ -53,8 +53,14 @@ def test_what_is_missing_is_asked_for():
         ("not-stated", f"{C}.claimed_for"),
         ("not-stated", f"{C}.part_share"),
     ]
+
+
+def test_a_step_may_be_a_part_and_a_run_is_whole_by_its_name():
     silent = {f"{CLOCK}.whole": None, f"{CLOCK}.policy": None}
-    assert found(rule, changes(clean_claim(), silent)) == [("not-stated", f"{CLOCK}.whole")]
+    assert found(rule, changes(clean_claim(), {**silent, "sides[0].time_of": "step"})) == [
+        ("not-stated", f"{CLOCK}.whole")
+    ]
+    assert found(rule, changes(clean_claim(), {**silent, "sides[0].time_of": "run"})) == []
 
 
 def test_amdahls_bound_is_printed():

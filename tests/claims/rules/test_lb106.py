@@ -1,6 +1,6 @@
 """LB106: input that is not on the clock, or was ready before it began."""
 
-from tests.claims.clean import changes, clean_claim, other_findings
+from tests.claims.clean import changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb106_no_input import rule
 
@@ -31,6 +31,18 @@ UNSTATED = {
     ),
     "what a cold start costs": ({f"{DATA}.cold": False, f"{DATA}.stall_share": None}, f"{DATA}.stall_share"),
 }
+
+
+OWN = {"title": "94 % of CIFAR-10 in 30 s", CLOCK: None, "sides[0].clock.policy": None}
+
+
+def test_input_is_asked_for_where_it_may_be_missing_from_an_own_figure():
+    alone = {**OWN, "comparisons": [], "sides[1].baseline": None}
+    assert found(rule, changes(clean_claim(), alone)) == [("not-stated", CLOCK)]
+
+
+def test_two_sides_with_one_input_are_not_asked_about_it():
+    assert found(rule, changes(clean_claim(), OWN)) == []
 
 
 PLANTED = "input is not on the clock", {"sides[0].clock.data": False, "sides[1].clock.data": False}

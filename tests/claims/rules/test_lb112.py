@@ -82,13 +82,20 @@ def planted_in(store: Path) -> str:
 IN_RECORDS = "the two groups trained on other data", planted_in
 
 
+UNKNOWN = {"sides[0].quality.value": None, "sides[0].quality.target": None}
+
+
+def test_exact_code_that_is_faster_is_not_asked_for_its_quality():
+    assert found(rule, changes(clean_claim(), {**RATE, "sides[0].quality.value": None})) == []
+
+
 @pytest.mark.parametrize(
     ("unknown", "field"),
     [
-        ({**RATE, "sides[0].quality.value": None}, QUALITY),
+        ({**RATE, "sides[0].quality.value": None, "title": "8 bits are faster"}, QUALITY),
         ({**ACCURACY, **UNTIMED}, SPEED),
         ({f"sides[{at}].quality.target": None for at in (0, 1)}, "sides[0].quality.target"),
-        ({"comparisons": [], "sides[0].quality.value": None}, "sides[0].quality.value"),
+        ({"comparisons": [], **UNKNOWN}, "sides[0].quality.value"),
     ],
     ids=["the quality", "the time", "the target", "the quality beside a side that is called the baseline"],
 )

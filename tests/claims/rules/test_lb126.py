@@ -52,8 +52,19 @@ IN_RECORDS = "the data is marked synthetic", planted_in
 
 @pytest.mark.parametrize("name", ["ImageNet", "photosynthetic leaves", "Randomised trials"])
 def test_a_name_alone_that_does_not_say_it_is_not_guilt(name):
-    claim = changes(clean_claim(), {f"{DATA}.synthetic": None, f"{DATA}.name": name})
-    assert found(rule, claim) == [("not-stated", f"{DATA}.synthetic")]
+    assert found(rule, changes(clean_claim(), {f"{DATA}.synthetic": None, f"{DATA}.name": name})) == []
+
+
+UNNAMED = {f"{DATA}.synthetic": None, f"{DATA}.name": None, "comparisons": [], "sides[1].baseline": None}
+
+
+def test_a_step_on_data_without_a_name_is_asked_whether_it_was_the_tasks():
+    step = {**UNNAMED, **{f"sides[0].quality.{name}": None for name in ("value", "target")}, "sides[0].time_of": "step"}
+    assert found(rule, changes(clean_claim(), step)) == [("not-stated", f"{DATA}.synthetic")]
+
+
+def test_what_has_learnt_is_not_asked_for_real_data():
+    assert found(rule, changes(clean_claim(), UNNAMED)) == []
 
 
 def test_the_fault_alone_is_found_by_no_other_rule():

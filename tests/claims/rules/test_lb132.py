@@ -85,11 +85,24 @@ def planted_in(store: Path) -> str:
 IN_RECORDS = "the settings of the base were found in 2 trials, those of the other side in 20", planted_in
 
 
+OTHER = {"comparisons[0].base_kind": "other-system"}
+
+
+def test_the_same_program_in_another_setting_needs_no_source():
+    assert found(rule, changes(clean_claim(), {f"{BASE}.source": None, f"{BASE}.year": None})) == []
+
+
+def test_the_speed_of_a_step_has_nothing_to_tune():
+    unsaid = {f"{BASE}.{name}": None for name in ("tuned", "tuning.trials", "reference")}
+    step = {**unsaid, "comparisons[0].of": "step"}
+    assert found(rule, changes(clean_claim(), step)) == []
+
+
 @pytest.mark.parametrize(
     ("unknown", "field"),
     [
-        ({f"{BASE}.source": None}, f"{BASE}.source"),
-        ({f"{BASE}.year": None, f"{BASE}.runs": []}, f"{BASE}.year"),
+        ({f"{BASE}.source": None, **OTHER}, f"{BASE}.source"),
+        ({f"{BASE}.year": None, f"{BASE}.runs": [], **OTHER}, f"{BASE}.year"),
         (
             {f"{BASE}.tuned": None, f"{BASE}.tuning.trials": None, f"{BASE}.reference": None},
             f"{BASE}.tuned",

@@ -61,9 +61,12 @@ def planted_in(store: Path) -> str:
 IN_RECORDS = "no run of the base reaches the target", planted_in
 
 
-@pytest.mark.parametrize("unknown", ["standard", "value"])
+OWN_RERUN = {f"{BASE}.quality.standard": None, f"{BASE}.source": None, "comparisons[0].base_kind": "other-system"}
+
+
+@pytest.mark.parametrize("unknown", [OWN_RERUN, {f"{BASE}.quality.value": None}], ids=["usual quality", "own quality"])
 def test_a_baseline_of_which_nobody_says_whether_it_is_right_is_asked_for(unknown):
-    claim = changes(clean_claim(), {**UNSAID, f"{BASE}.quality.{unknown}": None})
+    claim = changes(clean_claim(), {**UNSAID, **unknown})
     assert found(rule, claim) == [("not-stated", f"{BASE}.reference")]
 
 

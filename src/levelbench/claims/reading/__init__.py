@@ -33,6 +33,7 @@ Kind = str
 MOST_FILES = 100_000
 """A folder with more files is not a collection of claims."""
 
+_TRACKED = re.compile(r"\.tfevents\.|\.wandb$|^meta\.yaml$|^mlflow\.db$")
 _LOG = re.compile(r"result_\d{1,6}\.txt")
 _SIDES = re.compile(rb"^[ \t]*\[\[[ \t]*sides[ \t]*\]\]", re.MULTILINE)
 _LOOKED_AT = 1 << 20
@@ -279,7 +280,11 @@ def read_folder(path: str | Path, problems: list[LevelbenchError] | None = None)
     found = list(stream_folder(path, problems))
     if not found and not problems:
         do = "give a leaderboard, DAWNBench entries, MLPerf logs, records or claim files"
-        raise UsageError(f"levelbench lint {path}", "the folder has no claims", do)
+        said = "the folder has no claims"
+        if any(_TRACKED.search(name) for _, names in _walk(Path(path)) for name in names):
+            said = "it has logs of TensorBoard, MLflow or W&B, which do not say what is claimed"
+            do = f"make records of them, levelbench import {path} --target METRIC=VALUE --task NAME, and lint NAME"
+        raise UsageError(f"levelbench lint {path}", said, do)
     return found
 
 

@@ -124,10 +124,7 @@ def propose(path: Path) -> list[ProposedClaim]:
 
 def _tables(path: Path, text: str) -> Iterator[_Table]:
     if path.suffix.lower() in (".html", ".htm"):
-        parser = _Html()
-        parser.feed(text)
-        parser.close()
-        yield from (each for each in parser.tables if each.header and each.rows)
+        yield from _html(text)
     elif path.suffix.lower() == ".csv":
         yield from _csv(path, text)
     else:
@@ -146,6 +143,8 @@ def _csv(path: Path, text: str) -> Iterator[_Table]:
 
 
 _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
+_TABLE = re.compile(r"\s*<table\b", re.IGNORECASE)
+"""A table in HTML on a page in Markdown, where it begins a line."""
 _PIPE = re.compile(r"(?<!\\)\|")
 _MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}|</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>")
 _WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small", "span", "strong", "u"))
@@ -166,9 +165,23 @@ def _markdown(text: str) -> Iterator[_Table]:
                 at += 1
             yield table
             continue
+        if not fenced and _TABLE.match(line):
+            end = next((last for last in range(at, len(lines)) if "</table" in lines[last].lower()), len(lines) - 1)
+            # The lines before it are left empty, so that places are those of the page.
+            yield from _html("\n" * at + "\n".join(lines[at : end + 1]), said)
+            at = end + 1
+            continue
         if not fenced:
             said = _plain(line).lstrip("#> ").strip() or said
         at += 1
+
+
+def _html(text: str, said: str = "") -> Iterator[_Table]:
+    """The tables of HTML; ``said`` is what was said before it."""
+    parser = _Html(said)
+    parser.feed(text)
+    parser.close()
+    yield from (each for each in parser.tables if each.header and each.rows)
 
 
 def _cells(line: str, at: int) -> list[QuotedCell]:
@@ -188,10 +201,10 @@ def _parts(tag: str | None) -> bool:
 class _Html(html.parser.HTMLParser):
     """The tables of a page; a table in a table counts to the outer one's cell."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: str = "") -> None:
         super().__init__()
         self.tables: list[_Table] = []
-        self._said, self._depth, self._open, self._line = "", 0, "", 1
+        self._said, self._depth, self._open, self._line = said, 0, "", 1
         self._text: list[str] = []
         self._row: list[QuotedCell] = []
         self._tags: set[str] = set()

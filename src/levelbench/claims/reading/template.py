@@ -23,7 +23,7 @@ from levelbench.claims.rule import Rule
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim, ComparisonView, ScalingPoint, Side
 
-__all__ = ["template"]
+__all__ = ["one_page", "template"]
 
 _HEAD = """\
 # A performance claim, written down for `levelbench lint claim.toml`.
@@ -55,6 +55,55 @@ def template(rules: Sequence[Rule] | None = None) -> str:
         for path in dict.fromkeys(each.replace("[]", "") for each in rule.reads):
             asked.setdefault(path, []).append(rule.code)
     return "\n".join([_HEAD, *_struct(Claim, "", "", asked), ""])
+
+
+_MOSTLY = {
+    Side: (
+        "time_s time_of reported runs_made runs_reached interval cost_usd framework year source tuned quality.metric "
+        "quality.value quality.target quality.split quality.stopping_split data.name data.synthetic clock.policy "
+        "clock.whole clock.data clock.crossing timing.method timing.synchronised hardware.description "
+        "hardware.accelerators workload.global_batch workload.ranks operations.precisions tuning.trials"
+    ),
+    ComparisonView: (
+        "of ratio interval claimed_for part_share base_kind base_time_s p_value test quality_compared "
+        "performance_compared"
+    ),
+}
+"""What papers mostly state, or should: the fields of a transcription on one page."""
+
+
+def one_page() -> str:
+    """The text of a claim with the fields that decide most claims, each with its question on its line."""
+    lines = [
+        "# A claim of a paper, to transcribe for `levelbench lint claim.toml`: remove the # before what it states, and",
+        "# leave the rest. Seconds, rates per second, shares from 0 to 1. levelbench lint --template has every field.",
+        'title = "What is claimed, in its own words"',
+        "",
+        "[[sides]]",
+        'name = "ours"',
+        *_listed(Side),
+        "",
+        "[[sides]]  # the other side, if there is one: copy the lines above",
+        'name = "baseline"',
+        "",
+        "#[[comparisons]]",
+        '#new = "ours"',
+        '#base = "baseline"',
+        *_listed(ComparisonView),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _listed(kind: type[msgspec.Struct]) -> Iterator[str]:
+    for path in _MOSTLY[kind].split():
+        inner: type = kind
+        *tables, name = path.split(".")
+        for each in tables:
+            inner = _table(hints(inner)[each])[0] or inner
+        words = ", ".join(_words(hints(inner)[name])).replace('"', "")
+        question = (words or _question(inner, name)).replace("``", "`")
+        line = f"#{path} = {_sample(hints(inner)[name], name)}"
+        yield f"{line:<36} # {question}" if question else line
 
 
 def _struct(kind: type[msgspec.Struct], path: str, mark: str, asked: Mapping[str, list[str]]) -> Iterator[str]:

@@ -12,9 +12,9 @@ from levelbench.claims.rule import Diagnostic, Severity
 from levelbench.claims.view import Claim, ComparisonView, QualityView, ScalingPoint, Side
 from levelbench.records.schema import better_of
 
-__all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "direction_of", "guilty", "is_training", "level_of"]
-__all__ += ["misses", "not_stated", "number", "pairs", "percent", "seconds", "sides"]
-__all__ += ["times"]
+__all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "claimed", "compared", "direction_of", "guilty"]
+__all__ += ["is_training", "level_of", "misses", "not_stated", "number", "of_another", "pairs", "percent"]
+__all__ += ["quality_is_claimed", "seconds", "sides", "times"]
 
 
 class ComparedPair(NamedTuple):
@@ -60,6 +60,33 @@ def pairs(claim: Claim) -> Iterator[ComparedPair]:
         for path, side in sides(claim):
             if side is not base:
                 yield ComparedPair(ComparisonView(side.name, base.name), side, base, path, path, paths[base.name])
+
+
+def claimed(claim: Claim) -> Iterator[tuple[str, Side]]:
+    """The sides whose own figures are claimed: all but those that others are only compared with."""
+    rows = list(pairs(claim))
+    opponents = {pair.base.name for pair in rows} - {pair.new.name for pair in rows}
+    return ((path, side) for path, side in sides(claim) if side.name not in opponents)
+
+
+def compared(claim: Claim) -> frozenset[str]:
+    """The names of sides of which a ratio is claimed, rather than their own figures; what both share then cancels."""
+    return frozenset(side.name for pair in pairs(claim) for side in (pair.new, pair.base))
+
+
+def quality_is_claimed(claim: Claim, side: Side) -> bool:
+    """Whether the claim is about how good the side is, and not only about how fast."""
+    if side.time_s is None and not claim.comparisons:
+        return True
+    return any(each.of == "quality" and side.name in (each.new, each.base) for each in claim.comparisons)
+
+
+def of_another(pair: ComparedPair) -> bool:
+    """Whether the base is somebody else's system, and not the same program in another setting."""
+    if pair.comparison.base_kind is not None:
+        return pair.comparison.base_kind == "other-system"
+    ours, theirs = ((side.framework or "").lower().split() for side in (pair.new, pair.base))
+    return bool(ours and theirs and ours[0] != theirs[0])
 
 
 def guilty(field: str, found: str, do: str, where: str = "", severity: Severity = "error") -> Diagnostic:

@@ -7,19 +7,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, is_training, not_stated, sides
+from levelbench.claims.rules._common import claimed, compared, guilty, not_stated, quality_is_claimed, sides
 from levelbench.claims.view import Claim, Side
 from levelbench.report.numbers import plural
 
 _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
+_SAYS_SPLIT = re.compile(r"(?<![a-z])(val(idation)?|test|dev|held[- ]out)(?![a-z])")
+_OF_EITHER = re.compile(r"loss|perplexity|entropy|bits per")
+"""Metrics that are as often given of the training data; the split of a public task's accuracy is known."""
 _DO = "evaluate the final network once on data that was used for no decision, and report that figure with its split"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
+    asked, ratios = {side.name for _, side in claimed(claim)}, compared(claim)
     for field, side in sides(claim):
         if _has_quality(side):
-            yield from _judged(f"{field}.quality", side)
-        elif is_training(side):
+            found = _judged(f"{field}.quality", side, claim)
+            yield from (each for each in found if each.severity != "not-stated" or side.name in asked)
+        elif _needs_quality(side) and side.name not in ratios:
             what = f"the quality that '{side.name}' reached; its speed means nothing without it"
             yield not_stated(f"{field}.quality.value", what, _DO, side.where)
 
@@ -28,20 +33,34 @@ def _has_quality(side: Side) -> bool:
     return side.quality.value is not None or any(run.quality is not None for run in side.runs)
 
 
-def _judged(field: str, side: Side) -> Iterator[Diagnostic]:
+def _needs_quality(side: Side) -> bool:
+    """Whether its time is of a whole training: the speed of a step is one, whatever the network has learnt."""
+    return side.time_of in ("run", "target") and side.quality.target is None
+
+
+def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
     quality = side.quality
     metric = quality.metric or "quality"
     if quality.split == "train" or (quality.split is None and _ON_TRAINING.search(metric.lower())):
         found = f"the {metric} of '{side.name}' was measured on the training data"
         yield guilty(f"{field}.split", found, _DO, side.where)
     elif quality.split is None:
+        if not _is_open(metric.lower(), side, claim):
+            return
         what = f"on which data the {metric} of '{side.name}' was measured"
         yield not_stated(f"{field}.split", what, _DO, side.where)
     elif quality.split == "validation" and side.time_of != "target":
-        yield from _selected(field, side, metric)
+        yield from _selected(field, side, metric, claim)
 
 
-def _selected(field: str, side: Side, metric: str) -> Iterator[Diagnostic]:
+def _is_open(metric: str, side: Side, claim: Claim) -> bool:
+    """Whether the split would be news: the metric does not name it, and the task's custom does not settle it."""
+    if side.time_of == "target" or _SAYS_SPLIT.search(metric):
+        return False
+    return _OF_EITHER.search(metric) is not None or not (side.data.name or claim.task)
+
+
+def _selected(field: str, side: Side, metric: str, claim: Claim) -> Iterator[Diagnostic]:
     """A time to a target is defined on the data that it stops on; any other figure must not use that data."""
     uses = {"stopping_split": "when to stop", "tuning_split": "on the settings"}
     deciding = [what for name, what in uses.items() if getattr(side.quality, name) == side.quality.split]
@@ -50,7 +69,7 @@ def _selected(field: str, side: Side, metric: str) -> Iterator[Diagnostic]:
         often = f", looking {plural(looks, 'time')} in a run" if looks > 1 else ""
         found = f"the {metric} of '{side.name}' is from the split that decided {' and '.join(deciding)}{often}"
         yield guilty(f"{field}.split", found, _DO, side.where, "warning")
-    elif side.quality.stopping_split is None:
+    elif side.quality.stopping_split is None and quality_is_claimed(claim, side):
         what = f"whether the split of the {metric} of '{side.name}' also decided when to stop"
         yield not_stated(f"{field}.stopping_split", what, _DO, side.where)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, number, seconds, sides
+from levelbench.claims.rules._common import claimed, guilty, not_stated, number, seconds
 from levelbench.claims.view import Claim, Side, Uncounted
 from levelbench.report.numbers import plural
 
@@ -14,9 +14,23 @@ from levelbench.report.numbers import plural
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     yield from _left_out(claim)
     yield from _other_settings(claim)
-    for field, side in sides(claim):
-        if side.time_s is not None or side.quality.value is not None:
+    for field, side in claimed(claim):
+        if side.tuning.trials is not None or _gains_by_tuning(claim, side):
             yield from _unsaid(f"{field}.tuning", side)
+
+
+def _gains_by_tuning(claim: Claim, side: Side) -> bool:
+    """Whether its figure is one that a search improves: a quality, or what it takes to get there.
+
+    The time of a call, a step or an epoch is that of the program, whatever the rate that was chosen, and
+    the rules of MLPerf and AlgoPerf say what may be tuned, and how.
+    """
+    if side.time_of in ("call", "step", "epoch") or side.clock.policy in ("mlperf", "algoperf"):
+        return False
+    by = {each.of for each in claim.comparisons if each.new == side.name}
+    if by & {"target", "quality", "cost"} or (side.time_of == "target" and side.time_s is not None):
+        return True
+    return not by and (side.cost_usd is not None or (side.time_s is None and side.quality.value is not None))
 
 
 def _shown_h(claim: Claim) -> float:

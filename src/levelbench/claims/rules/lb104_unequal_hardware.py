@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, times
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, of_another, pairs, times
 from levelbench.claims.rules._machines import ResolvedHardware, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
 from levelbench.report.numbers import plural
@@ -38,6 +38,9 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     if new.part and new[:2] == base[:2]:
+        return
+    if pair.new.hardware == pair.base.hardware and not of_another(pair):
+        # One program in two settings: its author has timed both, and had no reason to do so on two machines.
         return
     for side, field, machine in ((pair.new, pair.new_field, new), (pair.base, pair.base_field, base)):
         if not machine.known:

@@ -9,6 +9,7 @@ from pathlib import Path
 from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import (
     ComparedPair,
+    claimed,
     guilty,
     is_training,
     not_stated,
@@ -29,9 +30,10 @@ _MARGIN = 1.01
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         yield from _compared(pair)
+    asked = {side.name for _, side in claimed(claim) if side.time_of == "step"}
     for field, side in sides(claim):
         if is_training(side) and side.time_s is not None:
-            yield from _timed(f"{field}.clock", side, _ranks(claim, side))
+            yield from _timed(f"{field}.clock", side, _ranks(claim, side), side.name in asked)
 
 
 def _ranks(claim: Claim, side: Side) -> int:
@@ -83,7 +85,8 @@ def _allowed(pair: ComparedPair) -> bool:
     return share == 1.0 or ratio <= _MARGIN * amdahl_bound(factor, 1.0 - share)
 
 
-def _timed(field: str, side: Side, ranks: int) -> Iterator[Diagnostic]:
+def _timed(field: str, side: Side, ranks: int, asked: bool) -> Iterator[Diagnostic]:
+    """``asked``: its name does not say that the whole is timed, as that of a run, an epoch or a time to a target."""
     clock = side.clock
     do = "put the whole step on the clock, with input, communication and update"
     if clock.whole is False:
@@ -91,7 +94,7 @@ def _timed(field: str, side: Side, ranks: int) -> Iterator[Diagnostic]:
         bound = "" if share is None else f"; {_bound(share, None)}"
         found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' covers only parts of the {side.time_of}{bound}"
         yield guilty(f"{field}.whole", found, do, side.where, "warning")
-    elif clock.whole is None and clock.policy is None:
+    elif clock.whole is None and clock.policy is None and asked:
         what = f"whether the time of '{side.name}' covers the whole {side.time_of} or only parts"
         yield not_stated(f"{field}.whole", what, do, side.where)
     if clock.communication is False and ranks > 1:

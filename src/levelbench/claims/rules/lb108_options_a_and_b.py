@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, pairs, sides
+from levelbench.claims.rules._common import claimed, guilty, not_stated, pairs, sides
 from levelbench.claims.view import Claim, Setup, Side
 from levelbench.report.numbers import plural
 
@@ -15,10 +15,12 @@ _SPEED = ("target", "epoch", "step", "throughput", "latency", "operations")
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
+    asked = {side.name for _, side in claimed(claim)}
     for field, side in sides(claim):
         yield from _runs(field, side)
         if side.quality.value is not None and _has_speed(claim, side):
-            yield from _setups(field, side)
+            found = _setups(field, side)
+            yield from (each for each in found if each.severity != "not-stated" or side.name in asked)
     yield from _split_between_sides(claim)
 
 
@@ -31,8 +33,8 @@ def _has_speed(claim: Claim, side: Side) -> bool:
 def _setups(field: str, side: Side) -> Iterator[Diagnostic]:
     speed, accuracy = side.performance, side.accuracy
     if speed == Setup() or accuracy == Setup():
-        # A time to the target is from runs that reached it, so the quality comes from the same runs.
-        if side.time_of != "target":
+        # What a whole run takes, and what it reaches, is of the same run.
+        if side.time_of not in ("target", "run"):
             what = f"whether the speed and the quality of '{side.name}' were measured with the same options"
             yield not_stated(f"{field}.accuracy", what, _DO, side.where)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from levelbench.claims.rules._common import (
     beyond,
     direction_of,
     guilty,
+    is_training,
     level_of,
     not_stated,
     number,
     pairs,
     seconds,
 )
+from levelbench.claims.rules._machines import precision_of
 from levelbench.claims.view import Claim, ComparisonView, Side, StandardView
 
 _BOTH = "give time and quality of both sides, each with its interval"
@@ -25,6 +28,14 @@ _SPEED = {"target", "epoch", "step", "kernel", "throughput", "cost", "latency", 
 _NEVER_ALONE = {"epoch", "step", "throughput", "latency", "operations", "cost"}
 """Figures that need a quality next to them: a time to a target includes it, and a kernel has none."""
 
+_LOSSY = re.compile(
+    r"quanti[sz]|\b(one|two|three|four|\d+)[- ]?bits?\b|\b[iu]?(int|fp|bf|float|bfloat)[- ]?(4|8|16)\b|"
+    r"half[- ]precision|mixed[- ]precision|prun|spars|distil|compress|approximat|low[- ]rank|adapter|\blora\b|"
+    r"early[- ]exit|skip|drop|stale|async|local (sgd|step|update)|(large|big)(r|st)? (mini)?-?batch|"
+    r"small(er)? (model|network)|student",
+    re.IGNORECASE,
+)
+"""Words for ways to be faster that can cost quality."""
 _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
 
@@ -88,18 +99,34 @@ def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     of = pair.comparison.of
     others = [each for each in claim.comparisons if each is not pair.comparison and each.base == pair.base.name]
     if of in _NEVER_ALONE:
-        yield from _speed_only(pair, any(each.of in {"quality", "target"} for each in others))
+        elsewhere = any(each.of in {"quality", "target"} for each in others)
+        yield from _speed_only(pair, elsewhere, _may_differ(pair, claim))
     elif of == "target" and pair.new.quality.target is None and pair.base.quality.target is None:
         what = f"the target of '{pair.new.name}' and of '{pair.base.name}'"
         yield not_stated(f"{pair.new_field}.quality.target", what, _ALIKE, pair.where)
     elif of == "quality" and not any(each.of in _SPEED for each in others):
         yield from _quality_only(pair)
-    elif of is None and pair.new.quality.value is None and pair.new.time_s is not None:
+    elif of is None and pair.new.quality.value is None and pair.new.time_s is not None and _may_differ(pair, claim):
         what = f"the quality of '{pair.new.name}' and of '{pair.base.name}'"
         yield not_stated(f"{pair.new_field}.quality.value", what, _BOTH, pair.where)
 
 
-def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
+def _may_differ(pair: ComparedPair, claim: Claim) -> bool:
+    """Whether what is compared can have another quality: not if a machine, a compiler or exact code made it faster."""
+    new, base = pair.new, pair.base
+    if pair.comparison.of is None and is_training(new):
+        return not (new.time_of == "target" and new.quality.target is not None)
+    ours, theirs = precision_of(new), precision_of(base)
+    if (pair.comparison.of == "cost" and is_training(new)) or (ours and theirs and ours != theirs):
+        return True
+    sizes = ("global_batch", "input_size", "flops_per_sample")
+    stated = ((getattr(new.workload, name), getattr(base.workload, name)) for name in sizes)
+    if any(one and other and one != other for one, other in stated):
+        return True
+    return _LOSSY.search(" ".join((claim.title, new.name, base.name))) is not None
+
+
+def _speed_only(pair: ComparedPair, elsewhere: bool, may_differ: bool) -> Iterator[Diagnostic]:
     """``elsewhere``: another comparison with the same baseline is about quality."""
     comparison, new, base = pair.comparison, pair.new.quality, pair.base.quality
     level, known, field = level_of(new), level_of(base), f"{pair.field}.quality_compared"
@@ -112,7 +139,7 @@ def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
     elif comparison.quality_compared is False and (level is None or known is None) and not elsewhere:
         found = f"'{pair.new.name}' and '{pair.base.name}' are compared in {comparison.of}, but not in quality"
         yield guilty(field, found, _BOTH, pair.where)
-    elif comparison.quality_compared is None and (level is None or known is None) and not elsewhere:
+    elif comparison.quality_compared is None and (level is None or known is None) and not elsewhere and may_differ:
         what = f"the quality of '{pair.new.name}' next to that of '{pair.base.name}', whose {comparison.of} is compared"
         yield not_stated(field, what, _BOTH, pair.where)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, sides
+from levelbench.claims.rules._common import claimed, guilty, not_stated, quality_is_claimed, sides
 from levelbench.claims.view import Claim, Side
 from levelbench.report.numbers import plural
 
@@ -14,9 +14,10 @@ _DO = "decide on a validation split that was cut from the training data, and ope
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
+    asked = {side.name for _, side in claimed(claim) if side.time_of == "target" or quality_is_claimed(claim, side)}
     for field, side in sides(claim):
         yield from _guilt(f"{field}.quality", side)
-        if side.quality.split == "test":
+        if side.quality.split == "test" and side.name in asked:
             yield from _unsaid(f"{field}.quality", side)
 
 

@@ -10,6 +10,7 @@ from statistics import fmean, median, stdev
 
 from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import (
+    claimed,
     direction_of,
     guilty,
     not_stated,
@@ -55,6 +56,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
     if upto is not None and not any(side.time_s is not None and side.reported for _, side in sides(claim)):
         found = f"the claim says '{upto[0]}': the best of several cases, which says nothing of the others"
         yield guilty("title", found, "give the median or all of the cases, and their number", claim.where, "warning")
+    asked = {side.name for _, side in claimed(claim)}
     for field, side in sides(claim):
         n = _made(side)
         if side.time_s is None and side.quality.value is None:
@@ -69,11 +71,18 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             if side.reported == "best":
                 found = f"the figure of '{side.name}' is the best of an unstated number of runs"
                 yield guilty(f"{field}.runs_made", found, f"give the number; {_DO}", side.where, "warning")
-            else:
+            elif _may_be_chosen(side) and side.name in asked:
                 yield not_stated(f"{field}.runs_made", what, _DO, side.where)
         elif n > 1:
             yield from _chosen(field, side, n)
             yield from _some(field, side, n)
+
+
+def _may_be_chosen(side: Side) -> bool:
+    """Whether it may be one of several. A mean, and what has an interval, is not; of other times LB204 asks."""
+    if side.reported == "single":
+        return True
+    return side.reported is None and side.time_s is None and side.quality.low is None
 
 
 def _made(side: Side) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, is_training, not_stated, sides
+from levelbench.claims.rules._common import compared, guilty, is_training, not_stated, sides
 from levelbench.claims.view import Claim, Side
 
 _MADE_UP = re.compile(r"(?<![a-z])(synthetic|dummy|fake|random|generated)(?![a-z])")
@@ -15,12 +15,13 @@ _DO = "measure with the task's own data, read from where a user would have it"
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
+    ratios = compared(claim)
     for field, side in sides(claim):
         if is_training(side) or (side.time_of == "call" and side.quality.value is not None):
-            yield from _judged(f"{field}.data", side, claim)
+            yield from _judged(f"{field}.data", side, claim, ratios)
 
 
-def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
+def _judged(field: str, side: Side, claim: Claim, ratios: frozenset[str]) -> Iterator[Diagnostic]:
     data = side.data
     if data.synthetic is True:
         if side.time_of in {"target", "run"} or side.quality.value is not None or _for_the_whole(claim, side):
@@ -35,9 +36,18 @@ def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
             found = f"the data of '{side.name}' is called '{data.name}'"
             do = f"{_DO}, or state that it is the task's own"
             yield guilty(f"{field}.name", found, do, side.where, "warning")
-        else:
+        elif _could_be_made_up(side, ratios):
             what = f"whether the data of '{side.name}' is the task's own"
             yield not_stated(f"{field}.synthetic", what, "name the data and its checksums", side.where)
+
+
+def _could_be_made_up(side: Side, ratios: frozenset[str]) -> bool:
+    """Whether made-up samples would give its figure: the own time of a step or an epoch on data that has no name.
+
+    Nothing that has a quality can be learnt from them, and a ratio has the same data on both sides.
+    """
+    learns = side.quality.value is not None or side.quality.target is not None
+    return side.time_of in ("step", "epoch") and not (learns or side.data.name or side.name in ratios)
 
 
 def _for_the_whole(claim: Claim, side: Side) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, of_another, pairs
 from levelbench.claims.view import Claim
 from levelbench.report.numbers import plural
 
@@ -37,6 +37,11 @@ def _itself(pair: ComparedPair) -> bool:
     return new is not None and new == base
 
 
+def _learns(pair: ComparedPair) -> bool:
+    """Whether settings of the baseline decide the comparison: how good it gets, or how soon."""
+    return pair.comparison.of in {"target", "quality"} or (pair.comparison.of is None and pair.base.time_of == "target")
+
+
 def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
     new, base = pair.new, pair.base
     field = f"{pair.base_field}.tuned"
@@ -55,7 +60,7 @@ def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
             at = pair.base_field if base.tuning.budget_equal is False else pair.new_field
             found = f"'{new.name}' and '{base.name}' were tuned with unequal budgets"
             yield guilty(f"{at}.tuning.budget_equal", found, _TUNE, pair.where, "warning")
-    elif base.tuned is None and not base.reference and base_trials is None:
+    elif base.tuned is None and not base.reference and base_trials is None and (of_another(pair) or _learns(pair)):
         what = f"whether the baseline '{base.name}' was tuned, and with which budget"
         yield not_stated(field, what, _TUNE, pair.where)
 
@@ -63,7 +68,7 @@ def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
 def _age(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     new, base = pair.new, pair.base
     if new.year is None or base.year is None:
-        if base.year is None and not base.runs:
+        if base.year is None and base.source is not None and not base.runs and of_another(pair):
             what = f"the year of the baseline '{base.name}'"
             yield not_stated(f"{pair.base_field}.year", what, _SOURCE, pair.where)
         return
@@ -78,7 +83,9 @@ def _age(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
 def _source(pair: ComparedPair) -> Iterator[Diagnostic]:
     base, field = pair.base, f"{pair.base_field}.source"
     if base.source is None:
-        yield not_stated(field, f"the source of the baseline '{base.name}'", _SOURCE, pair.where)
+        if of_another(pair):
+            what = f"the source of the baseline '{base.name}'{'' if base.year or base.runs else ', and its year'}"
+            yield not_stated(field, what, _SOURCE, pair.where)
     elif not _NAMED.match(base.source):
         found = f"the baseline '{base.name}' has no source: it is stated as '{base.source}'"
         yield guilty(field, found, _SOURCE, pair.where, "warning")

@@ -112,6 +112,8 @@ def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
         yield guilty(f"{field}.runs_made", found, _DO, side.where, "warning")
     elif not any(_is_of(summary, side) for summary in claim.summaries):
         what = f"an interval of the {seconds(side.time_s or 0.0)} of '{side.name}', or that they do not vary"
+        if side.runs_made is None and len(values) < 2:
+            what = f"of how many runs the {seconds(side.time_s or 0.0)} of '{side.name}' are, and their interval"
         yield not_stated(f"{field}.interval", what, _DO, side.where)
 
 

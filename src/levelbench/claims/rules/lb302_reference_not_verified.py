@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import direction_of, guilty, level_of, not_stated, number, pairs, sides
+from levelbench.claims.rules._common import (
+    ComparedPair,
+    direction_of,
+    guilty,
+    level_of,
+    not_stated,
+    number,
+    of_another,
+    pairs,
+    sides,
+)
 from levelbench.claims.view import Claim, Side
 
 _DO = "first show that the reference reaches what its source reports: same metric and split, with an interval"
@@ -25,9 +35,16 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         elif side.name in bases and side.reference is False:
             found = f"'{side.name}', which '{bases[side.name].new.name}' is compared with, is not a verified reference"
             yield guilty(f"{field}.reference", found, _DO, side.where, "warning")
-        elif side.name in bases and side.reference is None and not _shown(side):
+        elif side.name in bases and side.reference is None and not _shown(side) and _in_doubt(bases[side.name]):
             what = f"whether the baseline '{side.name}' reaches what its source reports"
             yield not_stated(f"{field}.reference", what, _DO, side.where)
+
+
+def _in_doubt(pair: ComparedPair) -> bool:
+    """Whether the base has a quality to reach, and was run by whoever compares: figures of its source need no proof."""
+    if pair.base.quality.standard is not None:
+        return True
+    return of_another(pair) and pair.comparison.of in {"target", "quality"} and pair.base.source is None
 
 
 def _short(side: Side) -> str:

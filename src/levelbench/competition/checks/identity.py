@@ -619,7 +619,27 @@ def _compared(entry: CheckedEntry, stated: SubmittedRun | Inference, path: Path,
         # An entry may leave out optional fields, but what it states must agree with the record.
         if name in _AUTHORS_OWN or (is_now is None and was is not None) or _is_same(was, is_now):
             continue
-        yield entry.error("B183", f"{at}.{name}", f"{shown(str(is_now))} in the entry, {shown(str(was))} in its record")
+        field, was, is_now = _apart(f"{at}.{name}", was, is_now)
+        yield entry.error("B183", field, f"{shown(str(is_now))} in the entry, {shown(str(was))} in its record")
+
+
+def _apart(field: str, was: object, is_now: object) -> tuple[str, object, object]:
+    """The first figure within two values that differs, with its path: of a curve its point, and not all of it."""
+    if isinstance(was, Struct) and isinstance(is_now, Struct):
+        was, is_now = (
+            {name: getattr(each, name) for name in each.__struct_fields__ if getattr(each, name) is not None}
+            for each in (was, is_now)
+        )
+    parts: list[tuple[str, object, object]] = []
+    if isinstance(was, Mapping) and isinstance(is_now, Mapping):
+        names = dict.fromkeys((*is_now, *was))
+        parts = [(f"{field}.{name}", was.get(name, "nothing"), is_now.get(name, "nothing")) for name in names]
+    elif isinstance(was, list) and isinstance(is_now, list):
+        if len(was) != len(is_now):
+            return field, f"{len(was)} values", f"{len(is_now)} values"
+        parts = [(f"{field}[{at}]", *pair) for at, pair in enumerate(zip(was, is_now, strict=True))]
+    first = next((each for each in parts if not _is_same(each[1], each[2])), None)
+    return (field, was, is_now) if first is None else _apart(*first)
 
 
 def _is_same(was: object, is_now: object) -> bool:
