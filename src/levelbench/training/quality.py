@@ -28,6 +28,7 @@ from levelbench.networks.shapes import infer_shapes
 from levelbench.records.schema import Target
 
 if TYPE_CHECKING:
+    from levelbench.training.datasets.episodes import Environment
     from levelbench.training.input import Held
 
 
@@ -450,6 +451,38 @@ class BitsPerByte(_Unbounded):
             raise DataError(f"measuring {self.metric}", found, "give it the number of bytes of each row's labels")
         tokens: int = math.prod(held.split.labels.shape)
         return surprisal(executor, held) / math.log(2.0) * tokens / count
+
+
+@dataclass(frozen=True)
+class MeanReturn(Quality):
+    """The mean return of episodes of ``environment`` in which the action of the highest logit is always taken.
+
+    Each row of a split is a state in which an episode begins. A run draws new ones for each evaluation, so that no
+    network is chosen for the states that it was measured in.
+    """
+
+    environment: Environment
+    metric: ClassVar[str] = "mean_return"
+    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    low: ClassVar[float] = 0.0
+
+    @property
+    def high(self) -> float:  # type: ignore[override]  # the environment's
+        """The highest return that is possible."""
+        return self.environment.highest
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Without a discount, over one episode a row; the action of the lowest number wins a tie."""
+        from levelbench.training.datasets.episodes import play
+
+        array, host = held.backend.array, held.backend.host
+
+        def act(states: NDArray[np.float32]) -> NDArray[np.int64]:
+            logits = np.asarray(host(executor.infer(array(states))[0]))
+            return np.asarray(logits.argmax(axis=1), np.int64)
+
+        batches = [np.asarray(host(columns[0]), np.float64) for columns in held.batches()]
+        return math.fsum(play(self.environment, act, each).sum() for each in batches) / len(held)
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
