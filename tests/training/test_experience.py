@@ -227,7 +227,7 @@ def test_each_evaluation_begins_in_new_states_that_training_never_draws():
     count = len(trainer_of(environment).run().evaluations)
     training = {each for each in environment.seeds if each[1] == 0}
     held = [each for each in environment.seeds if each[1] != 0]
-    assert held == [*((3, 2, number) for number in range(count)), (3, 3, count)]
+    assert held == [*((3, 1, number) for number in range(count)), (3, 2, count)]
     assert training == {(3, 0, number) for number in range(5)}
 
 

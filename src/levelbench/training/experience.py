@@ -19,7 +19,7 @@ from levelbench.errors import DataError, DefinitionError, UnsupportedError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.datasets.base import Split
-from levelbench.training.datasets.episodes import STREAMS, Environment, States
+from levelbench.training.datasets.episodes import TRAINING, Environment, States
 from levelbench.training.input import Loader, ResidentLoader
 from levelbench.training.samplers import Sampler
 
@@ -98,7 +98,7 @@ class ExperienceLoader(Loader):
         self._sampler, self._seed, self._executor = sampler, seed, executor
         self._timeline = timeline or Timeline()
         self._made = -1
-        self._states = environment.starts(rollouts.environments, (seed, STREAMS["train"], 0))
+        self._states = environment.starts(rollouts.environments, (seed, TRAINING, 0))
         self._lived = np.zeros(rollouts.environments, np.int64)
         rows = np.zeros(rollouts.steps)
         self._per_pass = sampler.steps(Split((rows, rows.astype(np.int64))))
@@ -153,7 +153,7 @@ class ExperienceLoader(Loader):
         seen = np.zeros((*shape, self._states.shape[1]), np.float32)
         draws = Generator(PCG64([self._seed, epoch, _ACTING])).random(shape)
         # Where each episode that ends in this rollout is followed by another; those of epoch 0 have begun already.
-        others = environment.starts(rollouts.steps, (self._seed, STREAMS["train"], epoch + 1))
+        others = environment.starts(rollouts.steps, (self._seed, TRAINING, epoch + 1))
         others = others.reshape(*shape, -1)
         for at in range(rollouts.length):
             seen[at] = self._states

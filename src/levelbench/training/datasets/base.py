@@ -166,7 +166,7 @@ class Dataset:
         split = self.splits()[name]
         if self.environment is None:
             return split
-        return self.environment.fresh(split, (seed, 1 + list(self.splits()).index(name), evaluation))
+        return self.environment.fresh(split, (seed, list(self.splits()).index(name), evaluation))
 
     def splits(self) -> dict[str, Split]:
         """The splits by name."""

@@ -24,8 +24,8 @@ from levelbench.training.datasets.places import refuse_folder
 States = NDArray[np.float64]
 Actions = NDArray[np.int64]
 
-STREAMS = {"train": 0, "validation": 1, "test": 2}
-"""The second word of each seed, so that no two splits draw the same states."""
+TRAINING, _FIXED = 0, 3
+"""The second word of a seed: 0 in training, 1 and 2 for the held-out splits of a run, 3 to 5 for splits as loaded."""
 
 
 class Environment(ABC):
@@ -118,7 +118,7 @@ class CartPoleStarts(DatasetSource):
     )
 
     def __init__(self, training: int = 2048, held_out: int = 100) -> None:
-        self._sizes = {"train": training, "validation": held_out, "test": held_out}
+        self._sizes = training, held_out, held_out
 
     def load(self, folder: Path | None = None) -> Dataset:
         refuse_folder(self.name, folder)
@@ -127,7 +127,7 @@ class CartPoleStarts(DatasetSource):
                 f"the dataset {self.name!r}", "Gymnasium is not installed", 'pip install "levelbench[rl]"'
             )
         environment = CartPole()
-        splits = [_at_random(environment, count, STREAMS[name]) for name, count in self._sizes.items()]
+        splits = [_at_random(environment, count, _FIXED + at) for at, count in enumerate(self._sizes)]
         from gymnasium import __version__
         from gymnasium.envs.classic_control import cartpole
 
