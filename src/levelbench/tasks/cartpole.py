@@ -22,7 +22,7 @@ task = Task(
     quality=MeanReturn(target=475.0, environment=CartPole()),
     evaluate_every="4000 samples",
     clock="wall",
-    description="balance a pole (reinforcement learning): half a minute on a laptop",
+    description="balance a pole (reinforcement learning): seconds on a laptop",
 )
 
 
