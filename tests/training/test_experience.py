@@ -13,6 +13,7 @@ from levelbench.training.checkpoints import Saving, load
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.datasets.episodes import Environment, play
 from levelbench.training.experience import ExperienceLoader, Rollouts, advantages
+from levelbench.training.input import Held
 from levelbench.training.quality import MeanReturn
 from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.trainer import Team
@@ -162,7 +163,8 @@ def test_the_draws_depend_on_the_seed_and_the_epoch():
 def network(outputs=2):
     g = GraphBuilder("small")
     state = g.input("state", ("batch", 1))
-    hidden = g.node("Tanh", g.node("MatMul", state, g.parameter("weight", (1, 8), Draw("normal", 1.0))))
+    weight, bias = (g.parameter(name, size, Draw("normal", 1.0)) for name, size in (("weight", (1, 8)), ("bias", (8,))))
+    hidden = g.node("Tanh", g.node("Gemm", state, weight, bias))
     g.output(g.node("MatMul", hidden, g.parameter("actor", (8, 2), Draw("normal", 0.1))), "logits")
     if outputs > 1:
         value = g.node("MatMul", hidden, g.parameter("critic", (8, 1), Draw("normal", 0.1)))
@@ -245,12 +247,26 @@ def test_the_bandit_is_learnt():
         network().with_policy_loss(), Shuffled(32), Adam(0.05), epochs=40, experience=Rollouts(16, 8, passes=4)
     )
     environment = Bandit()
-    quality = MeanReturn(target=0.99, environment=environment)
+    quality = MeanReturn(target=1.0, environment=environment)
     stopping = Stopping(quality.as_target(), "confirmed", Evaluate.parse("1 epoch"), 40)
     about = framework.open(), dataset_of(environment), recipe, quality, stopping
     outcome = Trainer(*about, seed=0, timeline=Timeline(FakeClock(tick_ns=1000))).run()
     assert outcome.stopped_by == "target reached"
     assert outcome.quality["test"] == 1.0
+
+
+def test_the_quality_is_that_of_actions_drawn_by_the_policy():
+    environment = Bandit()
+    states = environment.starts(4000, (0, 0, 0)).astype(np.float32)
+    # Each state is there many times, and the draws of an episode depend on its first state alone.
+    states += np.linspace(0, 0.4, len(states), dtype=np.float32)[:, None]
+    environment.step = lambda states, actions: (states, states[:, 0].round() == actions, np.ones(len(states), np.bool_))
+    held = Held(framework.open(), dataset_of(None), Split((states, np.zeros(len(states), np.int64))))
+    chance = np.e / (1 + np.e)
+    ones = states[:, 0].round().mean()
+    expected = ones * chance + (1 - ones) * (1 - chance)
+    found = MeanReturn(target=1.0, environment=environment).measure(Fixed(logits=(0.0, 1.0)), held)
+    assert abs(found - expected) < 5 * np.sqrt(0.25 / len(states))
 
 
 def test_play_gives_the_sum_of_rewards_up_to_the_end_or_the_limit():

@@ -19,7 +19,7 @@ from levelbench.errors import DataError, DefinitionError, UnsupportedError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.datasets.base import Split
-from levelbench.training.datasets.episodes import TRAINING, Environment, States
+from levelbench.training.datasets.episodes import TRAINING, Environment, States, drawn
 from levelbench.training.input import Loader, ResidentLoader
 from levelbench.training.samplers import Sampler
 
@@ -158,9 +158,7 @@ class ExperienceLoader(Loader):
         for at in range(rollouts.length):
             seen[at] = self._states
             logits, values[at] = self._judged(self._states)
-            chances = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-            below = np.exp(chances).cumsum(axis=1)[:, :-1] <= draws[at][:, None]
-            actions[at] = below.sum(axis=1)
+            actions[at], chances = drawn(logits, draws[at])
             likely[at] = np.take_along_axis(chances, actions[at][:, None], 1)[:, 0]
             switch(Phase.ENVIRONMENT)
             after, rewards[at], terminated = environment.step(self._states, actions[at])
@@ -180,10 +178,10 @@ class ExperienceLoader(Loader):
         return seen.reshape(rollouts.steps, -1), *numbers, actions.reshape(-1)
 
     def _judged(self, states: States) -> tuple[Table, NDArray[np.float64]]:
-        """The logits (n, actions), the highest of which is 0, and the values (n,) of these states."""
+        """The logits (n, actions) and the values (n,) of these states."""
         outputs = self._executor.infer(self._backend.array(states.astype(np.float32)))
         if len(outputs) < 2:
             found = f"the network has {len(outputs)} output"
             raise UnsupportedError("experience", found, "give it two: the logits of the actions, and the value")
         logits, values = (np.asarray(self._backend.host(each), np.float64) for each in outputs[:2])
-        return logits - logits.max(axis=1, keepdims=True), values.reshape(-1)
+        return logits, values.reshape(-1)

@@ -7,6 +7,7 @@ signature, with the version of sacrebleu that computed it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import string
@@ -455,10 +456,11 @@ class BitsPerByte(_Unbounded):
 
 @dataclass(frozen=True)
 class MeanReturn(Quality):
-    """The mean return of episodes of ``environment`` in which the action of the highest logit is always taken.
+    """The mean return of episodes of ``environment`` in which actions are drawn by the softmax of the logits.
 
     Each row of a split is a state in which an episode begins. A run draws new ones for each evaluation, so that no
-    network is chosen for the states that it was measured in.
+    network is chosen for the states that it was measured in. Actions are drawn, because the likeliest ones of a policy
+    that has hardly begun to learn may be good by luck. The draws of an episode depend on its first state alone.
     """
 
     environment: Environment
@@ -472,17 +474,25 @@ class MeanReturn(Quality):
         return self.environment.highest
 
     def measure(self, executor: Executor, held: Held) -> float:
-        """Without a discount, over one episode a row; the action of the lowest number wins a tie."""
-        from levelbench.training.datasets.episodes import play
+        """Without a discount, over one episode a row."""
+        from levelbench.training.datasets.episodes import drawn, play
+        from levelbench.training.pixels import words
 
         array, host = held.backend.array, held.backend.host
 
-        def act(states: NDArray[np.float32]) -> NDArray[np.int64]:
-            logits = np.asarray(host(executor.infer(array(states))[0]))
-            return np.asarray(logits.argmax(axis=1), np.int64)
+        def total(states: NDArray[np.float32]) -> float:
+            seeds, steps = np.zeros(len(states), np.uint64), itertools.count()
+            for at, bits in enumerate(np.ascontiguousarray(states).view(np.uint32).T):
+                seeds = words(seeds ^ bits, at)
 
-        batches = [np.asarray(host(columns[0]), np.float64) for columns in held.batches()]
-        return math.fsum(play(self.environment, act, each).sum() for each in batches) / len(held)
+            def act(now: NDArray[np.float32]) -> NDArray[np.int64]:
+                draws = (words(seeds, next(steps)) >> np.uint64(11)) * 2.0**-53
+                logits: NDArray[np.float64] = np.asarray(host(executor.infer(array(now))[0]), np.float64)
+                return drawn(logits, draws)[0]
+
+            return float(play(self.environment, act, states.astype(np.float64)).sum())
+
+        return math.fsum(total(np.asarray(host(columns[0]))) for columns in held.batches()) / len(held)
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

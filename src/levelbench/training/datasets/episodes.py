@@ -54,6 +54,13 @@ class Environment(ABC):
         return Split((states, *split.columns[1:]), split.targets)
 
 
+def drawn(logits: NDArray[Any], draws: NDArray[Any]) -> tuple[Actions, NDArray[np.float64]]:
+    """The actions (n,) that draws (n,) from [0, 1) choose by softmax(logits), and the logarithms of all chances."""
+    level = logits - logits.max(axis=1, keepdims=True)
+    chances = level - np.log(np.exp(level).sum(axis=1, keepdims=True))
+    return (np.exp(chances).cumsum(axis=1)[:, :-1] <= draws[:, None]).sum(axis=1), chances
+
+
 def play(environment: Environment, policy: Callable[[NDArray[np.float32]], Actions], states: States) -> States:
     """The return of an episode from each state, (n,), where ``policy`` acts; without a discount."""
     states, returns, alive = states.copy(), np.zeros(len(states)), np.ones(len(states), np.bool_)
