@@ -14,6 +14,7 @@ from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.datasets.episodes import Environment, play
 from levelbench.training.experience import ExperienceLoader, Rollouts, advantages
 from levelbench.training.input import Held
+from levelbench.training.observers.files import GradientNoise
 from levelbench.training.quality import MeanReturn
 from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.trainer import Team
@@ -283,6 +284,11 @@ def test_a_dataset_without_an_environment_is_refused():
 def test_several_processes_are_refused():
     with pytest.raises(UnsupportedError, match="without --ranks"):
         trainer_of(team=Team())
+
+
+def test_the_gradient_noise_of_examples_that_nothing_else_is_like_is_refused(tmp_path):
+    with pytest.raises(UnsupportedError, match="made by the network"):
+        trainer_of(observers=(GradientNoise(tmp_path, "run"),)).run()
 
 
 @pytest.mark.parametrize("more", [{"workers": 1}, {"augment": (Flip(),)}, {"network": network()}])
