@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from levelbench.errors import MissingError
+from levelbench.frameworks.numpy import framework
+from levelbench.measure.timeline import Timeline
 from levelbench.tasks import cartpole
+from levelbench.training import Trainer
 from levelbench.training.datasets import episodes
 from levelbench.training.datasets.episodes import CartPole, CartPoleStarts, play
+from levelbench.training.stopping import Evaluate, Stopping
 
 STATES = 1000
 
@@ -89,3 +93,13 @@ def test_without_gymnasium_one_line_says_how_to_get_it(monkeypatch):
     assert source.lacks() == 'Gymnasium is not installed: pip install "levelbench[rl]"'
     with pytest.raises(MissingError, match="Gymnasium is not installed"):
         source.load()
+
+
+def test_ppo_learns_in_four_rollouts(gymnasium):
+    task = cartpole.task
+    recipe = task.assemble("ppo", task.settings("ppo"))
+    stopping = Stopping(task.quality.as_target(), "sustained", Evaluate.parse("4 epochs"), 4)
+    about = framework.open(), task.data.load(), recipe, task.quality, stopping
+    evaluations = Trainer(*about, seed=0, timeline=Timeline()).run().evaluations
+    assert evaluations[-1].samples == 4 * 16 * 128
+    assert evaluations[-1].quality["validation"] > 100
