@@ -78,6 +78,7 @@ OPTIONS = {
         (("lenet5", "--data", "missing.npz"), 3, "no such file"),
         (("lenet5", "--labels", "l"), 2, "add --data"),
         (("translation-en-es",), 3, "token by token"),
+        (("cartpole",), 3, "actions, which decide"),
     ],
 )
 def test_a_command_that_cannot_be_meant_is_answered_in_three_parts(call, tmp_path, monkeypatch, words, code, says):

@@ -146,7 +146,7 @@ def test_switching_holds_no_more_memory_at_its_peak_than_a_few_integers():
 
 
 def test_labels_are_those_of_the_design():
-    labels = "prepare compile data forward backward communicate update evaluate checkpoint other train"
+    labels = "prepare compile data forward backward communicate update evaluate checkpoint other train environment"
     assert [phase.label for phase in Phase] == labels.split()
 
 

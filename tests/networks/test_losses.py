@@ -343,3 +343,62 @@ def test_an_opset_without_a_training_mode_is_refused():
     graph.output(graph.node("BatchNormalization", x, *given))
     with pytest.raises(DefinitionError, match="opset 13"):
         graph.build().training()
+
+
+def actor_critic():
+    """The logits are the first three numbers of a row, the value is the last."""
+    graph = GraphBuilder("actor-critic")
+    x = graph.node("Mul", graph.input("x", ("batch", 4)), graph.parameter("one", (1,), Draw("constant", 1.0)))
+    logits, value = graph.node("Split", x, graph.constant([3, 1]), outputs=2, axis=1)
+    graph.output(logits, "logits")
+    graph.output(graph.node("Reshape", value, graph.constant([-1])), "value")
+    return graph.build()
+
+
+def policy_inputs(rows=64):
+    """Rows, and what was taken there by a policy that is not quite theirs."""
+    x, actions = RANDOM.standard_normal((rows, 4), np.float32), RANDOM.integers(0, 3, rows)
+    likely, gains, returns = RANDOM.standard_normal((3, rows), np.float32)
+    chances = x[:, :3] - np.log(np.exp(x[:, :3].astype(np.float64)).sum(1, keepdims=True))
+    taken = chances[np.arange(rows), actions]
+    return x, (taken + 0.4 * likely).astype(np.float32), gains, returns, actions, chances, taken
+
+
+def test_the_policy_loss_is_that_of_ppo():
+    *inputs, chances, taken = policy_inputs()
+    x, likely, gains, returns, _ = inputs
+    ratio = np.exp(taken - likely)
+    assert (np.abs(ratio - 1) > 0.3).any()
+    assert (np.abs(ratio - 1) < 0.3).any()
+    expected = -np.minimum(ratio * gains, np.clip(ratio, 0.7, 1.3) * gains).mean()
+    expected += 0.25 * ((x[:, 3] - returns) ** 2).mean() + 0.1 * (np.exp(chances) * chances).sum(1).mean()
+    network = actor_critic().with_policy_loss(clip=0.3, value_weight=0.25, entropy_weight=0.1)
+    assert loss_of(network, *inputs) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_right_after_acting_the_policy_loss_has_the_gradient_of_a2c(framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    x, _, gains, returns, actions, chances, taken = policy_inputs()
+    network = actor_critic().with_policy_loss(entropy_weight=0.0)
+    backend = open_framework(framework)
+    inputs = x, taken.astype(np.float32), gains, returns, actions
+    _, gradients = backend.executor(network).infer_and_backprop(*(backend.array(each) for each in inputs))
+    # d(-A log p)/d(logits) = -A (one-hot - p), d(v - R)^2 / 2 = v - R, and all numbers are those of x times one.
+    rows = -gains[:, None] * (np.eye(3)[actions] - np.exp(chances))
+    expected = ((rows * x[:, :3]).sum(1) + (x[:, 3] - returns) * x[:, 3]).mean()
+    assert float(backend.host(gradients["one"])[0]) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "says"),
+    [({"clip": 0.0}, UsageError, "clip above 0"), ({"entropy_weight": -1.0}, UsageError, "weights of 0 or more")],
+)
+def test_an_impossible_policy_loss_is_refused(settings, error, says):
+    with pytest.raises(error, match=says):
+        actor_critic().with_policy_loss(**settings)
+
+
+def test_a_policy_loss_needs_a_value_of_one_number_a_row():
+    with pytest.raises(DefinitionError, match=r"the value \(batch,\)"):
+        identity(("batch", 7)).with_policy_loss()

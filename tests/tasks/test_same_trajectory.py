@@ -9,6 +9,7 @@ import pytest
 from levelbench import plugins
 from levelbench.training import datasets
 from levelbench.training.input import make_loader
+from levelbench.training.trainer import experience_of
 
 STEPS = 20
 
@@ -24,7 +25,10 @@ def losses(framework, task_name, recipe_name, steps=STEPS, **given):
     dataset = loaded(task_name)
     recipe = task.assemble(recipe_name, task.settings(recipe_name, given))
     executor = backend.executor(recipe.trained_network(), recipe.network.initialise(0))
-    loader = make_loader(backend, dataset, dataset.train, recipe.sampler, seed=0)
+    if recipe.experience is None:
+        loader = make_loader(backend, dataset, dataset.train, recipe.sampler, seed=0)
+    else:
+        loader = experience_of(recipe, backend, dataset, executor, 0)
     stepper, path = recipe.optimizer.start(backend, executor.parameters), []
     batches = chain.from_iterable(loader.batches(epoch) for epoch in range(10))
     for step, columns in enumerate(islice(batches, steps), 1):
@@ -104,3 +108,13 @@ def test_another_learning_rate_leaves_the_trajectory():
     """The check can fail: one percent more per step shows within twenty."""
     difference = np.abs(losses("numpy", "digits", "mlp") - losses("numpy", "digits", "mlp", lr=0.0505))
     assert difference.max() > 1e-4, difference.max()
+
+
+@pytest.mark.parametrize("framework", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("recipe", ["ppo", "a2c"])
+def test_cartpole_follows_numpys_losses(framework, recipe):
+    """As long as no action's chance is so near to its draw that rounding decides: what follows is another story."""
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    if lacking := datasets.cartpole.lacks():
+        pytest.skip(lacking)
+    np.testing.assert_allclose(losses(framework, "cartpole", recipe), losses("numpy", "cartpole", recipe), rtol=1e-4)

@@ -43,7 +43,7 @@ from levelbench.records.selection import format_item
 __all__ = ["BASE", "CROWDED", "Efficiency", "EntryRuns", "ScaledPoint", "Scaling", "ScalingLaws", "against"]
 __all__ += ["fit_scaling", "scaling", "scaling_of_entries", "threads_of"]
 
-_TRAINING = ("data", "forward", "backward", "communicate", "update")
+_TRAINING = ("data", "environment", "forward", "backward", "communicate", "update")
 _BOUNDS = {
     "communicate_share": (0.0, 1.0),
     "waiting_share": (0.0, 1.0),

@@ -259,7 +259,7 @@ def _reason(chosen: Candidate | None, candidates: Sequence[Candidate], study: _S
 
 COST = 0.05
 """The share of a run that evaluations may take (MLPerf Training's advice to benchmark owners)."""
-_TRAINING = ("data", "forward", "backward", "communicate", "update")
+_TRAINING = ("data", "environment", "forward", "backward", "communicate", "update")
 _MOST_RUNS = 1000
 _COARSE = 1 / 3
 """The share of the way to the target that one interval may be."""

@@ -49,6 +49,7 @@ _PARTS = {
     "checkpoint": "checkpoints",
     "other": "other",
     "train": "training step",
+    "environment": "environment",
 }
 """What the phases of a timeline are called as parts of a step; an unknown phase keeps its name."""
 _ONCE = ("prepare", "compile")

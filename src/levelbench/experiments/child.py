@@ -306,7 +306,8 @@ class _Run:
                 names = ", ".join(sorted(opened))
                 end.suspect.append(f"while it computed a step it opened data ({names}): it may have learned from them")
             if self.job.specification.distribution is None:
-                end.suspect.extend(quality_again(trainer, dataset.validation, self.task.quality, outcome))
+                held = dataset.held_out("validation", self.job.seed, trainer.evaluated - 1)
+                end.suspect.extend(quality_again(trainer, held, self.task.quality, outcome))
             if trainer.changed_by_evaluation:
                 end.suspect.append("measuring its quality changed its weights: that training is on no clock")
         self.writer.append(msgspec.structs.replace(end, witness=witness))

@@ -163,7 +163,9 @@ def operations(trainer: Trainer, specification: Specification) -> Measurement:
     if not found.forward:
         return unknown("it has no product")
     precision = _computed_in(recipe.precision, specification.device)
-    return Measurement(f"{OPERATIONS}{precision}", unit, found.forward + found.gradients, COUNTED)
+    # An example that the network made is visited several times; what acting took is not counted.
+    passes = 1 if recipe.experience is None else recipe.experience.passes
+    return Measurement(f"{OPERATIONS}{precision}", unit, passes * (found.forward + found.gradients), COUNTED)
 
 
 def _computed_in(precision: str, device: str) -> str:

@@ -29,6 +29,8 @@ class Phase(IntEnum):
     OTHER = 9
     TRAIN = 10
     """Forward, backward and update of a program in which they cannot be separated, or the whole program."""
+    ENVIRONMENT = 11
+    """Steps of the environments in which a network makes its own training examples."""
 
     @property
     def label(self) -> str:

@@ -109,6 +109,50 @@ def with_span_loss(network: Network) -> Network:
     return graph.network()
 
 
+def with_policy_loss(
+    network: Network, *, clip: float = 0.2, value_weight: float = 0.5, entropy_weight: float = 0.01
+) -> Network:
+    """The network with the loss of PPO (Schulman et al. 2017, equations 7 and 9), a mean over examples.
+
+    Its first output are the logits of actions (batch, actions), the second the value of a state (batch,). The new
+    inputs are (batch,): ``likely``, the logarithm of the probability that the action had when it was taken,
+    ``advantages``, ``returns``, which the values are for, and ``actions`` in int64. The loss is -min(r A, clip(r) A) +
+    value_weight (value - return)^2 - entropy_weight entropy, where r is the probability of the action over the one that
+    it had, and clip(r) is between 1 - clip and 1 + clip. In the first step after acting r is 1, and the gradient is
+    A2C's.
+    """
+    shapes = [each.shape or () for each in network.outputs[:2]]
+    count = shapes[0][-1] if shapes[0] else None
+    if [len(each) for each in shapes] != [2, 1] or not isinstance(count, int):
+        found = f"its outputs have the shapes {', '.join(map(str, shapes))}"
+        do = "give it the logits of the actions (batch, actions) and the value (batch,)"
+        raise DefinitionError(f"a policy loss for {network.name}", found, do)
+    if not clip > 0 or not value_weight >= 0 or not entropy_weight >= 0:
+        found = f"clip={clip:g}, value_weight={value_weight:g}, entropy_weight={entropy_weight:g}"
+        raise UsageError(f"a policy loss for {network.name}", found, "give a clip above 0, and weights of 0 or more")
+    graph, (logits, value) = LossSplice(network), network.outputs[:2]
+    shape, dtype = logits.shape or (), logits.dtype
+    old, gains, returns = (graph.input(name, dtype, shape[:1]) for name in ("likely", "advantages", "returns"))
+    actions = graph.input("actions", "int64", shape[:1], count)
+    chances = graph.node("LogSoftmax", [logits.name], "loss.log_softmax", axis=1)
+    unlikely = graph.node("NegativeLogLikelihoodLoss", [chances, actions], "loss.unlikely", reduction="none")
+    change = graph.node("Neg", [graph.node("Add", [unlikely, old], "loss.fall")], "loss.change")
+    ratio = graph.node("Exp", [change], "loss.ratio")
+    bounds = [graph.constant(1 + each, dtype, "loss.bound") for each in (-clip, clip)]
+    sides = [ratio, graph.node("Clip", [ratio, *bounds], "loss.clipped")]
+    gained = graph.node("Min", [graph.node("Mul", [each, gains], "loss.side") for each in sides], "loss.gained")
+    error = graph.node("Sub", [value.name, returns], "loss.error")
+    square = graph.scaled(graph.node("Mul", [error, error], "loss.square"), value_weight, dtype, "loss.value")
+    each = graph.node("Sub", [square, gained], "loss.each")
+    shares = graph.node("Mul", [graph.node("Exp", [chances], "loss.chances"), chances], "loss.shares")
+    # The mean over rows of the sum over actions, which is minus the entropy.
+    order = graph.scaled(
+        graph.node("ReduceMean", [shares], "loss.order", keepdims=0), entropy_weight * count, dtype, "loss.even"
+    )
+    graph.node("Add", [graph.node("ReduceMean", [each], "loss.mean", keepdims=0), order], graph.loss)
+    return graph.network(dtype)
+
+
 class LossSplice:
     """A copy of a network's model, to which a loss is added under unused names."""
 

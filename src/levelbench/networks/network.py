@@ -189,6 +189,14 @@ class Network:
 
         return with_loss(self, kind, output, axis, smoothing, delta=delta, gamma=gamma, targets=targets)
 
+    def with_policy_loss(
+        self, *, clip: float = 0.2, value_weight: float = 0.5, entropy_weight: float = 0.01
+    ) -> Network:
+        """The same with the loss of PPO; see :func:`levelbench.networks.losses.with_policy_loss`."""
+        from levelbench.networks.losses import with_policy_loss
+
+        return with_policy_loss(self, clip=clip, value_weight=value_weight, entropy_weight=entropy_weight)
+
     def training(self) -> Network:
         """The same in training mode; see :func:`levelbench.networks.losses.training`."""
         from levelbench.networks.losses import training

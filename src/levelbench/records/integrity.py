@@ -31,11 +31,11 @@ _CONTINUED = ("it resumed from", "its ranks were restarted", "went on from", "it
 """Doubts that say that a run continues an earlier process; the last two are those of older records."""
 _UNTRAINED = ("untrained_quality", "chance_quality")
 _NS = 1e-9
-_TRAINING = ("data", "forward", "backward", "communicate", "update")
+_TRAINING = ("data", "environment", "forward", "backward", "communicate", "update")
 """The phases of training steps."""
 _COMPUTING = ("forward", "backward", "update")
 """The phases that a single process is only in during steps."""
-_NOT_AFTER_TRAINING = ("prepare", "compile", "data", "forward", "backward", "update", "checkpoint")
+_NOT_AFTER_TRAINING = ("prepare", "compile", "data", "environment", "forward", "backward", "update", "checkpoint")
 """The phases that a single process is not in after its last evaluation."""
 _LOADER_END_NS = 1_000_000_000
 """Before each evaluation the loader's workers are stopped, which takes time outside of steps."""

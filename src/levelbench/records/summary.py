@@ -46,7 +46,7 @@ __all__ += ["refuse_contradictory", "summarise"]
 _SHOWN = 3
 
 
-_STEP_PHASES = frozenset({"data", "forward", "backward", "communicate", "update", "train"})
+_STEP_PHASES = frozenset({"data", "environment", "forward", "backward", "communicate", "update", "train"})
 """The phases that a step goes through."""
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}

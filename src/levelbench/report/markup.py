@@ -46,6 +46,7 @@ PHASES = {
     "checkpoint": ("#999933", "#bdbd55"),
     "other": ("#a0a0a0", "#8a8a8a"),
     "train": ("#4b5fb0", "#8f9fe8"),
+    "environment": ("#7a6a53", "#b3a188"),
 }
 
 LIGHT = {

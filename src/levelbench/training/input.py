@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice, pairwise
@@ -47,6 +47,13 @@ class Loader(ABC):
     @abstractmethod
     def sizes(self, epoch: int) -> NDArray[np.int64]:
         """Examples in each step, shape (steps,)."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What the next batch depends on besides seed, epoch and step; :meth:`restore` takes it."""
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:  # noqa: B027
+        """Continue from a state of :meth:`state`."""
 
     def close(self) -> None:  # noqa: B027
         """Release threads and files, if there are any."""

@@ -7,6 +7,7 @@ signature, with the version of sacrebleu that computed it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import string
@@ -28,6 +29,7 @@ from levelbench.networks.shapes import infer_shapes
 from levelbench.records.schema import Target
 
 if TYPE_CHECKING:
+    from levelbench.training.datasets.episodes import Environment
     from levelbench.training.input import Held
 
 
@@ -450,6 +452,47 @@ class BitsPerByte(_Unbounded):
             raise DataError(f"measuring {self.metric}", found, "give it the number of bytes of each row's labels")
         tokens: int = math.prod(held.split.labels.shape)
         return surprisal(executor, held) / math.log(2.0) * tokens / count
+
+
+@dataclass(frozen=True)
+class MeanReturn(Quality):
+    """The mean return of episodes of ``environment`` in which actions are drawn by the softmax of the logits.
+
+    Each row of a split is a state in which an episode begins. A run draws new ones for each evaluation, so that no
+    network is chosen for the states that it was measured in. Actions are drawn, because the likeliest ones of a policy
+    that has hardly begun to learn may be good by luck. The draws of an episode depend on its first state alone.
+    """
+
+    environment: Environment
+    metric: ClassVar[str] = "mean_return"
+    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    low: ClassVar[float] = 0.0
+
+    @property
+    def high(self) -> float:  # type: ignore[override]  # the environment's
+        """The highest return that is possible."""
+        return self.environment.highest
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Without a discount, over one episode a row."""
+        from levelbench.training.datasets.episodes import drawn, play
+        from levelbench.training.pixels import words
+
+        array, host = held.backend.array, held.backend.host
+
+        def total(states: NDArray[np.float32]) -> float:
+            seeds, steps = np.zeros(len(states), np.uint64), itertools.count()
+            for at, bits in enumerate(np.ascontiguousarray(states).view(np.uint32).T):
+                seeds = words(seeds ^ bits, at)
+
+            def act(now: NDArray[np.float32]) -> NDArray[np.int64]:
+                draws = (words(seeds, next(steps)) >> np.uint64(11)) * 2.0**-53
+                logits: NDArray[np.float64] = np.asarray(host(executor.infer(array(now))[0]), np.float64)
+                return drawn(logits, draws)[0]
+
+            return float(play(self.environment, act, states.astype(np.float64)).sum())
+
+        return math.fsum(total(np.asarray(host(columns[0]))) for columns in held.batches()) / len(held)
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

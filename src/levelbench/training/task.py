@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from numpy.typing import NDArray
 
@@ -33,6 +33,9 @@ from levelbench.training.samplers import Sampler
 from levelbench.training.schedules import Constant, Schedule
 from levelbench.training.stopping import Evaluate
 
+if TYPE_CHECKING:
+    from levelbench.training.experience import Rollouts
+
 _PRECISIONS = ("float32", "bfloat16")
 _STATED = ("name", "licence", "attribution")
 _SCHEDULE = (
@@ -51,7 +54,8 @@ class Recipe:
     ``label_smoothing`` is the share of each label that is spread over all classes. ``precision="bfloat16"`` uses it
     where it helps and keeps parameters in float32; ``channels_last`` is a memory layout of images; ``mode`` is the
     executor's (eager, compiled, jit). ``accumulate`` batches of the sampler make one update of the optimizer.
-    ``workers`` threads make batches ahead if they need work on the host.
+    ``workers`` threads make batches ahead if they need work on the host. With ``experience`` an epoch is what the
+    network has just done in the dataset's environment, and the training split is not used.
 
     ``network`` may also be a function that builds a ``torch.nn.Module``, or for JAX ``(f, parameters)`` as in
     :class:`levelbench.networks.native.NativeNetwork`, with ``loss``, a function of its outputs and the labels, instead
@@ -73,6 +77,7 @@ class Recipe:
     accumulate: int = 1
     workers: int = 0
     loss: Callable[..., Any] | None = None
+    experience: Rollouts | None = None
 
     def __post_init__(self) -> None:
         self._wrap_native_parts()
@@ -88,6 +93,11 @@ class Recipe:
             (self.accumulate < 1, f"accumulate={self.accumulate}", "choose accumulate >= 1"),
             (self.workers < 0, f"workers={self.workers}", "choose workers >= 0"),
             (not 0 <= self.label_smoothing < 1, f"label_smoothing={self.label_smoothing}", "choose 0 <= share < 1"),
+            (
+                self.experience is not None and bool(self.augment or self.workers or not self.network.has_loss),
+                "with experience, augment, workers or a loss of classes has no meaning",
+                "leave out augment and workers, and give the network network.with_policy_loss()",
+            ),
             (self.precision not in _PRECISIONS, f"precision={self.precision!r}", f"one of {', '.join(_PRECISIONS)}"),
         ):
             if fault:

@@ -15,13 +15,13 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import DataError
+from levelbench.errors import DataError, UnsupportedError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.records.schema import Evaluation
 from levelbench.training.checkpoints import RunPosition, Saving, Snapshot
 from levelbench.training.datasets.base import Dataset
-from levelbench.training.input import Held, make_loader
+from levelbench.training.input import Held, Loader, make_loader
 from levelbench.training.observers import Context, Observer, Progress, Pulse, overridden
 from levelbench.training.optimizers.arrays import copy
 from levelbench.training.optimizers.base import Stepper
@@ -178,16 +178,19 @@ class Trainer:
         self._quality, self._also, self._stopping, self._saving = quality, tuple(also), stopping, saving
         self.observers, self.pulse = observers, pulse or Pulse()
         backend.seed(team.seed(seed))
-        self.loader = make_loader(
-            backend,
-            dataset,
-            dataset.train,
-            team.sampler(recipe.sampler),
-            seed=seed,
-            augment=recipe.augment,
-            mix=recipe.mix,
-            workers=recipe.workers,
-        )
+        if recipe.experience is not None:
+            _refuse_team(recipe, team)
+        else:
+            self.loader = make_loader(
+                backend,
+                dataset,
+                dataset.train,
+                team.sampler(recipe.sampler),
+                seed=seed,
+                augment=recipe.augment,
+                mix=recipe.mix,
+                workers=recipe.workers,
+            )
         self._validation = Held(backend, dataset, dataset.validation)
         self._test = Held(backend, dataset, dataset.test)
         drawn = backend.initialise(recipe.network, seed)
@@ -196,6 +199,8 @@ class Trainer:
         self.stepper: Stepper
         self.executor: Executor
         self.stepper, self.executor = team.start(recipe, backend, executor, seed, timeline)
+        if recipe.experience is not None:
+            self.loader = experience_of(recipe, backend, dataset, executor, seed, timeline)
         # Catches an optimizer that replaces the weights with trained ones. Sharded parameters cannot be read.
         self.started_with = self.fingerprint_of(executor) if self.executor is executor else None
         self.steps_per_epoch = -(-self.loader.steps // recipe.accumulate)
@@ -238,7 +243,7 @@ class Trainer:
             self._notify("on_end")
             before = self.fingerprint_of(self.executor)
             self.timeline.switch(Phase.EVALUATE)
-            test = self._team.decide(lambda: self._measure(self._test, "test"))
+            test = self._team.decide(lambda: self._measure("test"))
             self.timeline.switch(Phase.OTHER)
             self.changed_by_evaluation = self.fingerprint_of(self.executor) != before
         diverged = stopped_by if stopped_by.startswith("diverged") else None
@@ -338,7 +343,7 @@ class Trainer:
         # Observers see the weights that were evaluated.
         with self._evaluated_weights(averaged):
             self.pulse.counts[3] = 1
-            quality = self._team.decide(lambda: self._measure(self._validation, "validation"))
+            quality = self._team.decide(lambda: self._measure("validation"))
             self.pulse.counts[3] = 0
             loss = self._team.mean(self.backend, self.losses)
             timeline.switch(Phase.OTHER)
@@ -359,8 +364,11 @@ class Trainer:
         fixed = self._fixed_length
         return self._team.decide(lambda: self._stopping.reason(self._evaluations, loss, fixed, last))
 
-    def _measure(self, held: Held, split: str) -> dict[str, float]:
+    def _measure(self, split: str) -> dict[str, float]:
         """The quality under the split's name, and the further ones as ``SPLIT.METRIC``."""
+        held = self._test if split == "test" else self._validation
+        if self.dataset.environment is not None:
+            held = Held(self.backend, self.dataset, self.dataset.held_out(split, self.seed, self.evaluated))
         result = {split: self._quality.measure(self.executor, held)}
         return result | {f"{split}.{each.metric}": each.measure(self.executor, held) for each in self._also}
 
@@ -389,6 +397,7 @@ class Trainer:
         arrays = {f"parameter/{name}": host(value) for name, value in executor.parameters.items()}
         arrays |= {f"buffer/{name}": host(value) for name, value in executor.buffers.items()}
         arrays |= {f"optimizer/{name}": value for name, value in state.items()}
+        arrays |= {f"loader/{name}": value for name, value in self.loader.state().items()}
         arrays["draws/"] = self.backend.draws()
         facts = RunPosition(
             key=self._saving.key,
@@ -419,6 +428,7 @@ class Trainer:
                 )
             live.update({name: array(value) for name, value in kept.items()})
         self.stepper.restore(snapshot.of("optimizer"))
+        self.loader.restore(snapshot.of("loader"))
         self.progress.step, self.progress.samples = facts.step, facts.samples
         self.progress.epoch = facts.step / self.steps_per_epoch
         self._evaluations = list(facts.evaluations)
@@ -430,6 +440,23 @@ class Trainer:
         hooks: tuple[Callable[[Progress], None], ...] = overridden(self.observers, hook)
         for each in hooks:
             each(self.progress)
+
+
+def experience_of(
+    recipe: Recipe, backend: Backend, dataset: Dataset, executor: Executor, seed: int, timeline: Timeline | None = None
+) -> Loader:
+    """The batches of what the network of a recipe with experience does."""
+    from levelbench.training.experience import ExperienceLoader
+
+    assert recipe.experience is not None
+    about = dataset.environment, recipe.experience, recipe.sampler
+    return ExperienceLoader(backend, *about, seed=seed, executor=executor, timeline=timeline)
+
+
+def _refuse_team(recipe: Recipe, team: Team) -> None:
+    if not isinstance(team, Alone):
+        found, do = "its examples are made by the process that trains", "run it without --ranks"
+        raise UnsupportedError(f"several processes for {recipe.network.name} with experience", found, do)
 
 
 def fingerprint(parameters: Mapping[str, NDArray[Any]]) -> int:

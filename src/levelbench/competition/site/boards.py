@@ -140,6 +140,7 @@ TITLES = {
     # The display names of tasks; others keep their own.
     "autoencoder": "Autoencoder",
     "bert": "BERT",
+    "cartpole": "CartPole",
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",
     "code-lm": "Code language model",

@@ -33,7 +33,7 @@ from levelbench.operators.frameworks import load_framework, open_framework
 from levelbench.records.inference import Accuracy, Data, InferenceSpecification
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import normaliser
-from levelbench.training.quality import Bleu
+from levelbench.training.quality import Bleu, MeanReturn
 
 if TYPE_CHECKING:
     from levelbench.networks.executor import Executor
@@ -351,6 +351,12 @@ def refuse_quality(name: str, quality: Quality) -> None:
         raise UnsupportedError(
             f"inference of task {name!r}",
             "its answers are decoded token by token, so a query is not a single pass through the network",
+            "measure one pass: levelbench network, or levelbench infer model.onnx --data FILE.npz",
+        )
+    if isinstance(quality, MeanReturn):
+        raise UnsupportedError(
+            f"inference of task {name!r}",
+            "its answers are actions, which decide what the next query is, so there is no list of queries",
             "measure one pass: levelbench network, or levelbench infer model.onnx --data FILE.npz",
         )
 

@@ -31,6 +31,7 @@ _SOURCES = {
     "diabetes": ("tables", "Diabetes"),
     "movielens": ("ratings", "MovieLens"),
     "voices": ("sounds", "Voices"),
+    "cartpole": ("episodes", "CartPoleStarts"),
     "synthetic": ("generated", "Synthetic"),
 }
 

@@ -12,12 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import DataError, DefinitionError
+
+if TYPE_CHECKING:
+    from levelbench.training.datasets.episodes import Environment
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes received and the total (``None`` if unknown)."""
@@ -152,6 +155,18 @@ class Dataset:
     source: str
     synthetic: bool = False
     normalisation: Normalisation | None = None
+    environment: Environment | None = None
+    """What examples come from that a network makes itself; held-out ones are then states in which episodes begin."""
+
+    def held_out(self, name: str, seed: int, evaluation: int) -> Split:
+        """A split as evaluation number ``evaluation`` of a run measures it: with an environment, drawn anew each time.
+
+        Such a draw depends on the two numbers and the split's name, and on nothing that a run trains on.
+        """
+        split = self.splits()[name]
+        if self.environment is None:
+            return split
+        return self.environment.fresh(split, (seed, list(self.splits()).index(name), evaluation))
 
     def splits(self) -> dict[str, Split]:
         """The splits by name."""
@@ -262,6 +277,7 @@ class DatasetSource(ABC):
         *,
         normalisation: Normalisation | None = None,
         synthetic: bool = False,
+        environment: Environment | None = None,
     ) -> Dataset:
         """The dataset of a training, a validation and a test split; ``found`` says where the bytes were read from.
 
@@ -283,6 +299,7 @@ class DatasetSource(ABC):
             source=f"{found}; {self.attribution}",
             synthetic=synthetic,
             normalisation=normalisation,
+            environment=environment,
         )
 
     def checked(self, folder: Path | None = None) -> Dataset:

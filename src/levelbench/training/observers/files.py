@@ -205,6 +205,9 @@ class GradientNoise(Observer):
 
     def on_prepared(self, context: Context) -> None:
         self._context, self._rows = context, [_NOISE]
+        if context.recipe.experience is not None:
+            found = "its examples are made by the network, and no others are like them"
+            raise UnsupportedError("the gradient noise scale", found, "leave out this observer")
         if len(context.dataset.train) < 2 * self._examples:
             found = f"the training split has {len(context.dataset.train)} examples"
             raise UnsupportedError("the gradient noise scale", found, f"it needs {2 * self._examples} or more")

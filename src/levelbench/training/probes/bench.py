@@ -27,6 +27,7 @@ from levelbench.training.input import Held, Loader, make_loader
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.quality import Quality
 from levelbench.training.task import Recipe
+from levelbench.training.trainer import experience_of
 
 # Numbers of training examples, of examples in each other split, and in a batch, by the operations per example: a step
 # takes a second or so.
@@ -140,8 +141,10 @@ class Bench:
         """The network to train, built as by the trainer."""
         return recipe.build(self.backend, self.backend.initialise(recipe.network, seed))
 
-    def loader(self, recipe: Recipe, seed: int, workers: int = 0) -> Loader:
-        """The batches of the training split."""
+    def loader(self, recipe: Recipe, seed: int, workers: int = 0, executor: Executor | None = None) -> Loader:
+        """The batches of the training split, or of what ``executor`` does if the recipe trains on that."""
+        if recipe.experience is not None and executor is not None:
+            return experience_of(recipe, self.backend, self.dataset, executor, seed)
         loader: Loader = make_loader(
             self.backend,
             self.dataset,
@@ -218,7 +221,7 @@ class ShortTraining:
         }
 
     def _forever(self) -> Iterator[tuple[Array, ...]]:
-        loader = self._bench.loader(self._recipe, self._seed)
+        loader = self._bench.loader(self._recipe, self._seed, executor=self.executor)
         epoch = 0
         try:
             while loader.steps:

@@ -126,6 +126,9 @@ def means_quality(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]
     """As the loss of some examples falls, the quality on these very examples does not get worse."""
     if not bench.recipe.network.has_loss:
         return
+    if bench.recipe.experience is not None:
+        yield not_tried("what the network did before says little about what it would do now")
+        return
     part = part_of(bench.dataset.train, min(_LEARNT_FROM, 4 * len(bench.rows(_EXAMPLES)[-1])))
     held = bench.held(part)
     quality, sign = bench.quality, sign_of(bench.quality.direction)
