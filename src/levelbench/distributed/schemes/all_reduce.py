@@ -223,6 +223,7 @@ class AllReduce(Scheme):
             )
         if self.algorithm and self.algorithm not in (known := traffic.ALGORITHMS["all_reduce"]):
             raise UnknownNameError("algorithm of all-reduce", self.algorithm, known)
+        object.__setattr__(self, "messages", bool(self.algorithm))
 
     def start(self, worker: Worker) -> SchemeStepper:
         return _AllReduceStepper(self, worker)

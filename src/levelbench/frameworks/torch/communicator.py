@@ -230,15 +230,30 @@ class TorchCommunicator(Communicator):
         return self._start("broadcast", lambda: self._group.broadcast([_moved(cargo.flat)], options), cargo.result)
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """Posted immediately."""
+        """Posted immediately; not over NCCL."""
+        self._require_posted("start_send")
+        return self._send(array, to, tag)
+
+    def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
+        """Posted immediately; not over NCCL."""
+        self._require_posted("start_receive")
+        return self._receive(like, source, tag)
+
+    def send(self, array: Array, to: int, tag: int = 0) -> None:
+        """Over NCCL ``to`` must be receiving: of two ranks that both send first, each waits for the other."""
+        self._send(array, to, tag).wait()
+
+    def receive(self, like: Array, source: int, tag: int = 0) -> Array:
+        return self._receive(like, source, tag).wait()
+
+    def _send(self, array: Array, to: int, tag: int) -> Handle:
         self._require_other("send", to, tag)
         cargo = Cargo(array, self.device)
         return self._start(
             f"send to {to}", lambda: self._group.send([_moved(cargo.flat)], to, tag), lambda: array, polled=False
         )
 
-    def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
-        """Posted immediately."""
+    def _receive(self, like: Array, source: int, tag: int) -> Handle:
         self._require_other("receive", source, tag)
         cargo = Cargo(like, self.device, reads=False)
         return self._start(
@@ -422,6 +437,12 @@ class TorchCommunicator(Communicator):
             raise UsageError(f"{what} of rank {rank} with itself", "the library cannot do this", "use the array itself")
         if tag and not self._gloo:
             raise UnsupportedError(f"tag {tag} over {self.name}", "its messages have no tags", "use tag 0, or gloo")
+
+    def _require_posted(self, what: str) -> None:
+        """Over NCCL messages block the stream in the order in which they are started, unless they are one group."""
+        if not self._gloo:
+            found = "a message waits there for those started before it, and of two ranks each would wait for the other"
+            raise UnsupportedError(f"{what} over {self.name}", found, "use exchange, or gloo or mpi")
 
     def _require_gloo(self, what: str) -> None:
         if not self._gloo:
