@@ -64,8 +64,10 @@ def test_an_engines_options_are_part_of_the_run():
 
 @pytest.mark.parametrize(
     "scheme",
-    ["gossip", "neighbours", "parameter-server", "async-parameter-server", "stale-synchronous"]
-    + ["all-reduce[algorithm=ring]", "top-k[exchange_by=doubling]"],
+    [
+        *("gossip", "neighbours", "parameter-server", "async-parameter-server", "stale-synchronous"),
+        *("all-reduce[algorithm=ring]", "top-k[exchange_by=doubling]"),
+    ],
 )
 def test_schemes_whose_messages_cross_are_refused_over_nccl(scheme):
     assert resolved(ranks=4, scheme=scheme).communicator == "gloo"

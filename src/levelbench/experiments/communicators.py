@@ -19,7 +19,7 @@ import msgspec
 from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob
-from levelbench.distributed.launching.environment import PATIENCE, RankPlace, StopWatch, place_of
+from levelbench.distributed.launching.environment import PATIENCE, RankPlace, StopWatch, accelerator_of, place_of
 from levelbench.distributed.sweep import How, SweepPoint, rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.experiments.processes import reported_error
@@ -169,7 +169,9 @@ def _measure(job: SweepJob, place: RankPlace, points: Path) -> None:
     framework, device = _DEVICES[job.communicator]
     communicator = open_communicator(job.communicator, place, job.timeout_s)
     try:
-        backend = cast("Backend", open_framework(framework, f"cuda:{place.local_rank}" if device == "cuda" else device))
+        if device == "cuda":
+            device = f"cuda:{accelerator_of(place.local_rank, os.environ)}"
+        backend = cast("Backend", open_framework(framework, device))
         until = rule_for(job.seconds, len(job.operations) * len(job.sizes))
         for point in sweep(communicator, backend, job.operations, job.sizes, until, backend.clock(), job.how):
             if place.rank == 0:

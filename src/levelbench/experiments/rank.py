@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.finding import named_scheme, open_communicator
 from levelbench.distributed.launching.base import PEER_LOST
-from levelbench.distributed.launching.environment import RankPlace, place_of
+from levelbench.distributed.launching.environment import RankPlace, accelerator_of, place_of
 from levelbench.distributed.launching.launchers import RESTARTS
 from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DataError, DefinitionError, LevelbenchError, UsageError
@@ -351,7 +351,7 @@ class RankMember(Member):
                 "all of them would share one accelerator",
                 f"use --device {kind}: each rank then uses the accelerator with its local number",
             )
-        return f"{kind}:{self._local_rank}"
+        return f"{kind}:{accelerator_of(self._local_rank, os.environ)}"
 
     def lost(self, error: LevelbenchError) -> bool:
         """Whether the communicator itself raised it: a scheme may raise the same class for other reasons."""

@@ -34,6 +34,7 @@ from levelbench.distributed.communicator import (
     checked_rank,
     checked_tag,
 )
+from levelbench.distributed.launching.environment import accelerator_of
 from levelbench.distributed.packing import pieces
 from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
@@ -526,12 +527,12 @@ def _device(kind: str, place: RankPlace) -> torch.device:
     if not dist.is_nccl_available() or not torch.cuda.is_available():
         found = "this build of PyTorch does not have it" if not dist.is_nccl_available() else "PyTorch sees no GPU here"
         raise MissingError("a communicator over nccl", found, "use gloo")
-    count = torch.cuda.device_count()
-    if place.local_rank >= count:
+    count, own = torch.cuda.device_count(), accelerator_of(place.local_rank, os.environ)
+    if own >= count:
         asked = f"rank {place.rank} over nccl, number {place.local_rank} on its machine"
         found = f"PyTorch sees {count} GPU{'s' * (count != 1)}, and each rank needs its own"
         raise UsageError(asked, found, "start as many ranks a machine as it has GPUs, or use gloo")
-    device = torch.device("cuda", place.local_rank)
+    device = torch.device("cuda", own)
     torch.cuda.set_device(device)
     return device
 
