@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError, UsageError, nearest
+from levelbench.measure.clocks import Clock
 from levelbench.measure.meters.base import Meter, NullMeter
 from levelbench.networks.codegen import LoweredStep
 from levelbench.networks.native import NativeModel, NativeNetwork
@@ -178,6 +179,10 @@ class Backend(OperatorBackend):
     @abstractmethod
     def mean(self, scalars: Sequence[Array]) -> float:
         """The mean of at least one scalar array, on the host."""
+
+    def stream_clock(self) -> Clock:
+        """A clock for phases on several ranks: it waits for the stream that computes, while others may communicate."""
+        return self.clock()
 
     def draws(self) -> NDArray[Any]:
         """The state of the random number generator, as bytes (uint8) for :meth:`restore_draws`."""
