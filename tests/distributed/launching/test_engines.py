@@ -84,6 +84,7 @@ def test_an_option_that_is_not_a_number_is_refused(engine, option, value, tmp_pa
         ("torchrun", 2, {"nodes": 2}, "no rendezvous for their launchers"),
         ("torchrun", 2, {"max_restarts": -1}, "not a whole number of at least 0"),
         ("torchrun", 2, {"restarts": 1}, "option 'restarts'"),
+        ("torchrun", 2, {"numa": "cpu"}, "it is node, socket, exclusive, core-complex"),
         ("slurm", 2, {"nodes": 3}, "2 ranks on 3 nodes"),
         ("slurm", 2, {"cluster": "lokal"}, "slurm or local"),
         ("hosts", 2, {"rate": "abc"}, "its unit must be"),
