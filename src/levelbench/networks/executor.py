@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,8 @@ class Executor(ABC):
     (``parameters[name] = array``) changes what the network computes."""
     buffers: MutableMapping[str, Array]
     """The live arrays that are not trained: running statistics."""
+    collective: ClassVar[bool] = False
+    """Whether forward and backward wait for other ranks, which must make the same calls."""
 
     @abstractmethod
     def infer(self, *inputs: Array) -> tuple[Array, ...]:

@@ -107,6 +107,8 @@ class WrappedExecutor(Executor):
     its gradient to the tensor that the optimizer works on. ``whole``: parameters that training passes do without.
     """
 
+    collective = True
+
     def __init__(
         self,
         executor: Executor,
