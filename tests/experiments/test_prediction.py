@@ -52,15 +52,26 @@ def test_the_fixed_part_is_never_more_than_the_step_nor_less_than_nothing():
     assert _with_fixed_part(ONE, [team(2, 100)]).fixed_s == 0
 
 
+def alone(step_ns):
+    """A run of one process, whose steps are all forward and backward."""
+    return SimpleNamespace(
+        header=SimpleNamespace(specification=SimpleNamespace(distribution=None)),
+        status="done",
+        samples={"step_time": Samples("step_time", "ns", [step_ns] * 5)},
+        evaluations=[SimpleNamespace(phases_ns={"forward": 1, "backward": 2})],
+    )
+
+
 def measured_by_two_ranks(monkeypatch, factor):
     """What is asked of two ranks, and the network and times that follow from their collectives.
 
-    A collective of n bytes takes 2 or 1 times alpha + n / 2 / beta, times ``factor(operation, nbytes)``; a scheme 5 ms.
+    A collective of n bytes takes 2 or 1 times alpha + n / 2 / beta, times ``factor(operation, nbytes)``; a scheme 5 ms,
+    and a step of one process 8 ms, of which each of 8 ranks computes an eighth before it.
     """
     asked = []
 
     def measure(job, engine, ranks, on_point, options):
-        asked.append((job.communicator, engine.name, ranks, options))
+        asked.append((job.communicator, engine.name, ranks, options, [each.before_s for each in job.encodings]))
         messages = {"all-reduce": 2, "all-gather": 1, "all-to-all": 1}
         points = [
             SweepPoint(each, nbytes, (factor(each, nbytes) * messages[each] * (1e-4 + nbytes / 2e8),) * 10, 0, "", "")
@@ -74,12 +85,12 @@ def measured_by_two_ranks(monkeypatch, factor):
     arm = resolve("digits", {}, Options(framework="numpy"))
     distribution = Distribution(4, "all-reduce", {}, "hosts[rate=1gbit]", "gloo")
     wanted = ToPredict([("top-k", {"ratio": 0.1})], [8], Interconnect(1.0, 1.0, topology="ring"))
-    return asked, with_measured_links(wanted, arm, distribution, 60.0)
+    return asked, with_measured_links(wanted, arm, distribution, [alone(8_000_000)], 60.0)
 
 
 def test_links_are_those_that_two_ranks_measure(monkeypatch):
     asked, found = measured_by_two_ranks(monkeypatch, lambda operation, nbytes: 1.0)
-    assert asked == [("gloo", "hosts", 2, {"rate": "1gbit"})]
+    assert asked == [("gloo", "hosts", 2, {"rate": "1gbit"}, [pytest.approx(1e-3)])]
     assert (found.network.alpha_s, found.network.beta) == (pytest.approx(1e-4), pytest.approx(1e8))
     assert found.network.topology == "ring"
     assert found.links[1].low <= found.network.beta <= found.links[1].high

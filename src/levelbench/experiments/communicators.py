@@ -12,7 +12,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -25,9 +24,10 @@ from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob
 from levelbench.distributed.launching.environment import PATIENCE, RankPlace, StopWatch, accelerator_of, place_of
 from levelbench.distributed.simulation.encoding import encoding_s
-from levelbench.distributed.sweep import How, SweepPoint, rule_for, sweep
+from levelbench.distributed.sweep import How, SweepPoint, computing, rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.experiments.processes import reported_error
+from levelbench.measure.clocks import HOST
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
@@ -139,6 +139,8 @@ class Encoding(msgspec.Struct, frozen=True):
     shapes: dict[str, tuple[int, ...]]
     framework: str
     device: str
+    before_s: float = 0.0
+    """How long a rank computes before it, in the forward and backward pass."""
 
     @property
     def operation(self) -> str:
@@ -231,8 +233,15 @@ def _encoded(wanted: Encoding, communicator: Communicator, waits_s: float) -> Sw
         return list(np.max(every, axis=0).tolist())
 
     communicator.barrier()
-    scheme, pause = named_scheme(wanted.scheme, wanted.settings), partial(time.sleep, waits_s)
-    found = encoding_s(scheme, wanted.shapes, wanted.ranks, backend, pause=pause, slowest=slowest)
+    compute = computing(wanted.before_s, HOST)
+
+    def before() -> None:
+        # As in a run: where other programs wait, a process that has slept runs at once, and that has computed does not.
+        time.sleep(waits_s)
+        compute()
+
+    scheme = named_scheme(wanted.scheme, wanted.settings)
+    found = encoding_s(scheme, wanted.shapes, wanted.ranks, backend, before=before, slowest=slowest)
     if found is None:
         return None
     return SweepPoint(wanted.operation, wanted.ranks, (found.value, found.low, found.high), 0, "", "")

@@ -56,17 +56,23 @@ _LINKS_S = 20.0
 _COLLECTIVES = ("all-reduce", "all-gather", "all-to-all")
 
 
-def with_measured_links(wanted: ToPredict, arm: Arm, team: Distribution, timeout_s: float) -> ToPredict:
+def with_measured_links(
+    wanted: ToPredict, arm: Arm, team: Distribution, records: Sequence[Record], timeout_s: float
+) -> ToPredict:
     """The same on links as measured: by collectives of two ranks, started and connected like the runs of ``team``.
 
     Latency and bandwidth are those of the all-reduce; how each collective differs from them at each size is measured,
-    too, and what the schemes compute where both ranks compute. ``arm`` is that of one process.
+    too, and what the schemes compute where both ranks compute. ``arm`` is that of one process, ``records`` are all
+    that were made.
     """
     name, options = parse_item(team.engine)
-    shapes = _shapes(_recipe(arm))
+    recipe = _recipe(arm)
+    shapes, compute = _shapes(recipe), _compute(_alone(records), _batch(recipe))
     place = arm.specification.framework, arm.specification.device
     both = [(scheme, ranks) for scheme in wanted.schemes for ranks in wanted.ranks]
-    encodings = tuple(Encoding(*scheme, ranks, shapes, *place) for scheme, ranks in both)
+    encodings = tuple(
+        Encoding(*scheme, ranks, shapes, *place, _part(compute, ranks, wanted.scaling)) for scheme, ranks in both
+    )
     sizes = _sizes(ModelShape(shapes).nbytes)
     job = SweepJob(team.communicator, _COLLECTIVES, sizes, _LINKS_S, timeout_s, encodings=encodings)
     points = measure_communicator(job, ENGINES[name], 2, lambda _: None, options)
@@ -131,13 +137,7 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[
 
     ``UsageError`` where no run of one process has come to an end.
     """
-    alone = [each for each in records if each.header.specification.distribution is None and each.status == "done"]
-    if not alone:
-        raise UsageError(
-            "predictions for more ranks",
-            "they are calibrated on runs of one process, and there is none",
-            "measure that point, too: --ranks 1,...",
-        )
+    alone = _alone(records)
     recipe = _recipe(arm)
     shapes = _shapes(recipe)
     batch = _batch(recipe)
@@ -167,6 +167,23 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[
                 )
             )
     return found
+
+
+def _alone(records: Sequence[Record]) -> list[Record]:
+    """Those of one process that came to an end; ``UsageError`` where there is none."""
+    found = [each for each in records if each.header.specification.distribution is None and each.status == "done"]
+    if not found:
+        raise UsageError(
+            "predictions for more ranks",
+            "they are calibrated on runs of one process, and there is none",
+            "measure that point, too: --ranks 1,...",
+        )
+    return found
+
+
+def _part(compute: Compute, ranks: int, scaling: str) -> float:
+    """The seconds that a rank computes in a usual step."""
+    return float(np.median(compute.samples_s)) / (ranks if scaling == "strong" else 1)
 
 
 def _recipe(arm: Arm) -> Recipe:

@@ -59,9 +59,9 @@ def test_a_scheme_that_needs_real_partners_is_unknown(name):
     assert encoding_s(named_scheme(name), SHAPES, 4, BACKEND) is None
 
 
-def test_a_pause_before_each_step_does_not_count():
+def test_what_comes_before_a_step_does_not_count():
     scheme, clock = scheme_that(lambda clock, _: clock.advance(5_000_000))
-    found = encoding_s(scheme, SHAPES, 4, BACKEND, clock=clock, pause=lambda: clock.advance(10**9))
+    found = encoding_s(scheme, SHAPES, 4, BACKEND, clock=clock, before=lambda: clock.advance(10**9))
     assert found.value == pytest.approx(5e-3)
 
 

@@ -41,25 +41,25 @@ def encoding_s(
     *,
     clock: Clock = HOST,
     seed: int = 0,
-    pause: Callable[[], None] = lambda: None,
+    before: Callable[[], None] = lambda: None,
     slowest: Callable[[list[float]], list[float]] = lambda times_s: times_s,
 ) -> Calibrated | None:
     """The seconds that a step of ``scheme`` takes on each of ``ranks`` ranks besides communication and update.
 
     It is the mean of some steps, as a run's time is that of its mean step, with its 95 % interval. ``None`` for a
     scheme that cannot do without real other ranks, or takes no time. With more than 64 ranks the time is that of 64,
-    and a straight line from 32 on. ``pause`` is called before each step: where other programs run, work goes faster
-    after a wait, such as that for messages, since the system prefers a process that has slept. ``slowest`` maps the
-    times of this rank's steps to those of the slowest rank, for which the others wait.
+    and a straight line from 32 on. ``before`` is called before each step, as the rest of a step would be: where other
+    programs run, how fast work is depends on whether a process has waited or computed. ``slowest`` maps the times of
+    this rank's steps to those of the slowest rank, for which the others wait.
     """
     few = min(ranks, _MOST_RANKS)
-    found = _measured(scheme, shapes, few, backend, clock, seed, pause)
+    found = _measured(scheme, shapes, few, backend, clock, seed, before)
     if found is None:
         return None
     found = slowest(found)
     value, factor = statistics.fmean(found), 1.0
     if ranks > few and value > 0:
-        half = _measured(scheme, shapes, few // 2, backend, clock, seed, pause)
+        half = _measured(scheme, shapes, few // 2, backend, clock, seed, before)
         if half is None:
             return None
         each = max(0.0, value - statistics.fmean(slowest(half))) / (few - few // 2)
@@ -79,7 +79,7 @@ def _measured(
     backend: Backend,
     clock: Clock,
     seed: int,
-    pause: Callable[[], None],
+    before: Callable[[], None],
 ) -> list[float] | None:
     """The times of the steps after the first ones."""
     draws = np.random.default_rng(seed)
@@ -96,15 +96,15 @@ def _measured(
         for step in range(1, _WARM_UP + _STEPS + 1):
             gradients = {name: copy(each) for name, each in executor.parameters.items()}
             backend.finish(list(gradients.values()))
-            pause()
-            before, within = timeline.totals_ns().get("update", 0), echo.spent_ns
+            before()
+            update_ns, within = timeline.totals_ns().get("update", 0), echo.spent_ns
             start_ns = clock.now_ns()
             timeline.switch(Phase.BACKWARD)
             stepper.step(gradients, step, 1.0)
             backend.finish(list(executor.parameters.values()))
             timeline.switch(Phase.OTHER)
             took_ns = clock.now_ns() - start_ns
-            updated_ns = timeline.totals_ns().get("update", 0) - before
+            updated_ns = timeline.totals_ns().get("update", 0) - update_ns
             times_s.append((took_ns - updated_ns - (echo.spent_ns - within)) * 1e-9)
             if len(times_s) > _WARM_UP and (clock.now_ns() - began_ns) * 1e-9 > _LIMIT_S:
                 break
