@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from levelbench.distributed.launching import PEER_LOST
+from levelbench.distributed.launching import ENGINES, PEER_LOST
 from levelbench.distributed.launching.base import Failure
 from levelbench.distributed.sweep import SweepPoint
 from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UnsupportedError
@@ -14,6 +14,7 @@ from levelbench.experiments.communicators import (
     ERRORS,
     JOB,
     POINTS,
+    Encoding,
     RankError,
     SweepJob,
     default_communicator,
@@ -130,3 +131,13 @@ def test_a_line_that_is_written_in_two_parts_is_one_point(tmp_path):
 @pytest.mark.parametrize(("engine", "communicator"), [(None, "gloo"), ("mpi", "mpi"), ("torchrun", "gloo")])
 def test_the_default_communicator_is_the_engines_own(engine, communicator):
     assert default_communicator(engine) == communicator
+
+
+@pytest.mark.slow
+def test_two_ranks_measure_what_a_scheme_computes():
+    scheme = Encoding("top-k", {"ratio": 0.1}, 8, {"weight": (64, 32)}, "numpy", "cpu")
+    job = SweepJob("gloo", ("all-reduce",), (1024,), 0.5, 60.0, encodings=(scheme,))
+    *_, found = measure_communicator(job, ENGINES["process"], 2, lambda point: None)
+    assert (found.operation, found.nbytes) == ("encoding top-k[ratio=0.1]", 8)
+    mean, low, high = found.times_s
+    assert 0 < low <= mean <= high

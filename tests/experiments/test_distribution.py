@@ -62,6 +62,24 @@ def test_an_engines_options_are_part_of_the_run():
     assert resolved(ranks=2, engine="hosts[delay=5ms,rate=10mbit]") == found
 
 
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        *("gossip", "neighbours", "parameter-server", "async-parameter-server", "stale-synchronous"),
+        *("all-reduce[algorithm=ring]", "top-k[exchange_by=doubling]"),
+    ],
+)
+def test_schemes_whose_messages_cross_are_refused_over_nccl(scheme):
+    assert resolved(ranks=4, scheme=scheme).communicator == "gloo"
+    with pytest.raises(UnsupportedError, match="over nccl"):
+        resolved(ranks=4, scheme=scheme, communicator="nccl")
+
+
+def test_schemes_of_collectives_run_over_nccl():
+    for scheme in ("all-reduce", "top-k", "local-sgd", "fp16", "qsgd", "power-sgd", "model-averaging"):
+        assert resolved(ranks=4, scheme=scheme, communicator="nccl").communicator == "nccl"
+
+
 def test_an_alias_is_resolved_to_the_scheme():
     assert resolved(ranks=2, scheme="dsgd") == resolved(ranks=2, scheme="all-reduce") == resolved(ranks=2)
 

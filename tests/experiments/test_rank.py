@@ -8,7 +8,9 @@ from tests.experiments.team_jobs import job
 
 from levelbench.distributed.launching.environment import RankPlace
 from levelbench.errors import CommunicationError, LevelbenchError, UsageError
+from levelbench.experiments.jobs import AloneMember
 from levelbench.experiments.rank import RankMember, _take_part
+from levelbench.operators.frameworks import open_framework
 
 
 def member(size=2):
@@ -47,3 +49,16 @@ def test_a_wrong_number_of_ranks_does_not_train(tmp_path):
     code = _take_part(job(tmp_path), RankPlace(0, 2, 0, "127.0.0.1", 29500, "torchrun"), told.append, tmp_path, 0)
     (message,) = told
     assert (code, message.error[:2]) == (2, ("a run on 3 ranks", "its launcher started 2"))
+
+
+def test_the_phases_of_a_rank_do_not_wait_for_messages_on_other_streams(monkeypatch):
+    torch = pytest.importorskip("torch")
+    waited = []
+    stream = SimpleNamespace(synchronize=lambda: waited.append("stream"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: waited.append("device"))
+    backend = open_framework("torch", "cpu")
+    backend._device = torch.device("cuda", 1)
+    member().clock(backend).now_ns()
+    AloneMember().clock(backend).now_ns()
+    assert waited == ["stream", "device"]

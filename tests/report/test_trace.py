@@ -113,3 +113,13 @@ def test_runs_are_processes_of_their_own(record):
 def test_a_run_without_an_evaluation_has_its_steps_all_the_same(record):
     begun = dataclasses.replace(record, evaluations=(), end=None, status="interrupted")
     assert len(slices(trace(begun), tid=2)) == record.evaluations[-1].step
+
+
+def test_ranks_that_do_not_step_together_are_placed_by_when_they_came_to_an_evaluation(team):
+    met = [each.t_ns - 4_000_000 for each in team.evaluations]
+    apart = {"lockstep": Samples("lockstep", "1", [0])}
+    ranks = {rank: each | apart for rank, each in team.ranks.items()}
+    ranks[1] = ranks[1] | {"met_at": Samples("met_at", "ns", met)}
+    found = slices(trace(dataclasses.replace(team, ranks=ranks)), tid=3)
+    ends = {each["name"]: each["ts"] + each["dur"] for each in found if each["name"].startswith("step")}
+    assert [ends[f"step {each.step}"] for each in team.evaluations] == pytest.approx([ns / 1e3 for ns in met])

@@ -184,7 +184,7 @@ def _predict(
 
     if measures_links(given):
         team = next(each for arm in plan.arms if (each := arm.specification.distribution) is not None)
-        wanted = with_measured_links(wanted, team, given["timeout"])
+        wanted = with_measured_links(wanted, plan.arms[0], team, list(records.values()), given["timeout"])
     return predictions(plan.arms[0], list(records.values()), wanted)
 
 

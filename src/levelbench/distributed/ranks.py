@@ -305,7 +305,10 @@ class Ranks(Team):
 
     def meet(self, trainer: Trainer) -> None:
         """Finish what is in progress, then average the running statistics."""
-        trainer.timeline.switch(Phase.COMMUNICATE)
+        timeline = trainer.timeline
+        timeline.switch(Phase.COMMUNICATE)
+        # For traces: the clocks of all ranks start together, after a barrier.
+        self.ledger.note("met_at", timeline.switched_ns - timeline.started_ns, "ns")
         self._stepper.meet()
         self._average(trainer.executor.buffers)
         self._count("_between")

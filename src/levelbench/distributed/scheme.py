@@ -183,6 +183,8 @@ class Scheme(ABC):
     """The frameworks that it runs on; empty: all."""
     communicators: ClassVar[tuple[str, ...]] = ()
     """The communicators that it supports; empty: all."""
+    messages: ClassVar[bool] = False
+    """Whether messages between two ranks are on their way in both directions at once, which NCCL cannot do."""
     counted: ClassVar[bool] = True
     """Whether everything it sends goes through the communicator; a framework's own scheme may send by itself."""
 

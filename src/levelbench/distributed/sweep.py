@@ -334,7 +334,7 @@ def sweep(
                 work = _on_a_copy(work)
             point = replace(_point(operation, communicator, work, until, clock), nbytes=moved)
             if how.overlap and operation.start is not None:
-                compute = _computing(float(np.median(point.times_s)), clock)
+                compute = computing(float(np.median(point.times_s)), clock)
                 shares = overlap(communicator, operation.start(communicator, make), compute, clock)
                 point = replace(point, overlap=shares)
             yield point
@@ -351,7 +351,7 @@ def _on_a_copy(work: Callable[[], object]) -> Callable[[], object]:
 _OVERLAP_TURNS = 30
 
 
-def _computing(seconds: float, clock: Clock) -> Callable[[], None]:
+def computing(seconds: float, clock: Clock) -> Callable[[], None]:
     """Work of the processor that takes about so long."""
     block = np.full((32, 32), 1e-3, np.float32)
     once_s = max(1e-7, float(np.median([time_ns(lambda: block @ block, clock) for _ in range(50)])) * 1e-9)

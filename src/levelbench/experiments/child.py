@@ -142,7 +142,7 @@ def execute(
         # Otherwise the garbage of imports would be collected at some moment on the clock.
         _collect()
         _freeze()
-        clock = backend.clock()
+        clock = member.clock(backend)
         sights = Sights(clock, tell, hear) if member.first else None
         if sights is not None:
             sights.begin(len(resume.facts.evaluations) if resume else 0)

@@ -9,25 +9,31 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 import msgspec
+import numpy as np
 
-from levelbench.distributed.finding import open_communicator
+from levelbench.distributed.communicator import Communicator
+from levelbench.distributed.finding import named_scheme, open_communicator
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob
-from levelbench.distributed.launching.environment import PATIENCE, RankPlace, StopWatch, place_of
-from levelbench.distributed.sweep import How, SweepPoint, rule_for, sweep
+from levelbench.distributed.launching.environment import PATIENCE, RankPlace, StopWatch, accelerator_of, place_of
+from levelbench.distributed.simulation.encoding import encoding_s
+from levelbench.distributed.sweep import How, SweepPoint, computing, rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.experiments.processes import reported_error
+from levelbench.measure.clocks import HOST
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
+from levelbench.records import format_item
 
-__all__ = ["ERRORS", "JOB", "POINTS", "RankError", "SweepJob", "default_communicator", "engine_for", "main"]
+__all__ = ["ERRORS", "JOB", "POINTS", "Encoding", "RankError", "SweepJob", "default_communicator", "engine_for", "main"]
 __all__ += ["measure_communicator"]
 
 
@@ -124,8 +130,29 @@ _DEVICES = {"gloo": ("torch", "cpu"), "nccl": ("torch", "cuda"), "mpi": ("numpy"
 """The framework and device of the arrays that are sent: those that the library sends without a copy."""
 
 
+class Encoding(msgspec.Struct, frozen=True):
+    """A scheme whose own work in a step is measured for a number of ranks, on parameters of these shapes."""
+
+    scheme: str
+    settings: dict[str, int | float | str | bool]
+    ranks: int
+    shapes: dict[str, tuple[int, ...]]
+    framework: str
+    device: str
+    before_s: float = 0.0
+    """How long a rank computes before it, in the forward and backward pass."""
+
+    @property
+    def operation(self) -> str:
+        """The name of its point: ``nbytes`` is then the number of ranks, and the times are a mean and its interval."""
+        return f"encoding {format_item(self.scheme, self.settings)}"
+
+
 class SweepJob(msgspec.Struct, frozen=True):
-    """Which operations to measure, at which sizes in bytes, for about ``seconds`` in total, and how."""
+    """Which operations to measure, at which sizes in bytes, for about ``seconds`` in total, and how.
+
+    After them the own work of schemes, on all ranks at the same time.
+    """
 
     communicator: str
     operations: tuple[str, ...]
@@ -133,6 +160,7 @@ class SweepJob(msgspec.Struct, frozen=True):
     seconds: float
     timeout_s: float
     how: How = How()
+    encodings: tuple[Encoding, ...] = ()
 
 
 class RankError(msgspec.Struct, frozen=True):
@@ -169,16 +197,54 @@ def _measure(job: SweepJob, place: RankPlace, points: Path) -> None:
     framework, device = _DEVICES[job.communicator]
     communicator = open_communicator(job.communicator, place, job.timeout_s)
     try:
-        backend = cast("Backend", open_framework(framework, f"cuda:{place.local_rank}" if device == "cuda" else device))
+        if device == "cuda":
+            device = f"cuda:{accelerator_of(place.local_rank, os.environ)}"
+        backend = cast("Backend", open_framework(framework, device))
         until = rule_for(job.seconds, len(job.operations) * len(job.sizes))
+        waits_s = 0.0
         for point in sweep(communicator, backend, job.operations, job.sizes, until, backend.clock(), job.how):
-            if place.rank == 0:
-                with points.open("ab", buffering=0) as file:
-                    file.write(msgspec.json.encode(point) + b"\n")
+            _show(point, place, points)
+            waits_s = max(waits_s, min(_LONGEST_PAUSE_S, float(np.median(point.times_s))))
+        for each in job.encodings:
+            if (encoded := _encoded(each, communicator, waits_s)) is not None:
+                _show(encoded, place, points)
     except BaseException:
         communicator.abort()
         raise
     communicator.close()
+
+
+def _show(point: SweepPoint, place: RankPlace, points: Path) -> None:
+    if place.rank == 0:
+        with points.open("ab", buffering=0) as file:
+            file.write(msgspec.json.encode(point) + b"\n")
+
+
+_LONGEST_PAUSE_S = 0.05
+
+
+def _encoded(wanted: Encoding, communicator: Communicator, waits_s: float) -> SweepPoint | None:
+    """The time of the slowest rank, where the others compute, too; ``None`` if it cannot be measured. Collective."""
+    backend = cast("Backend", open_framework(wanted.framework, wanted.device))
+
+    def slowest(times_s: list[float]) -> list[float]:
+        count = min(int(each[0]) for each in communicator.all_gather(np.array([len(times_s)])))
+        every = communicator.all_gather(np.array(times_s[:count]))
+        return list(np.max(every, axis=0).tolist())
+
+    communicator.barrier()
+    compute = computing(wanted.before_s, HOST)
+
+    def before() -> None:
+        # As in a run: where other programs wait, a process that has slept runs at once, and that has computed does not.
+        time.sleep(waits_s)
+        compute()
+
+    scheme = named_scheme(wanted.scheme, wanted.settings)
+    found = encoding_s(scheme, wanted.shapes, wanted.ranks, backend, before=before, slowest=slowest)
+    if found is None:
+        return None
+    return SweepPoint(wanted.operation, wanted.ranks, (found.value, found.low, found.high), 0, "", "")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import SECOND, Clock, uptime_ns
 from levelbench.measure.meters import Meter, Reading
 from levelbench.measure.timeline import Timeline
+from levelbench.networks.executor import Backend
 from levelbench.records import Evaluation, Event, Header, RecordWriter, Samples, Specification
 from levelbench.records.schema import Between, Sight, Witness
 from levelbench.training.checkpoints import Saving, Snapshot, load
@@ -319,6 +320,10 @@ class Member(ABC):
     def device(self, asked: str) -> str:
         """The device that this member opens if the run's device is ``asked``."""
         return asked
+
+    def clock(self, backend: Backend) -> Clock:
+        """The clock of the run's phases."""
+        return backend.clock()
 
     def lost(self, error: LevelbenchError) -> bool:
         """Whether the error is the loss of another member."""

@@ -8,7 +8,7 @@ scheme's own runs, and where there are none no time to the target is predicted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -18,11 +18,11 @@ from levelbench.distributed.finding import named_scheme
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.simulation.encoding import encoding_s
 from levelbench.distributed.simulation.model import Calibrated, Compute, ModelShape, Uncertain, link_of, of_samples
-from levelbench.distributed.simulation.networks import Interconnect
+from levelbench.distributed.simulation.networks import Interconnect, collective_s, message_bytes
 from levelbench.distributed.simulation.predict import Prediction, predict
-from levelbench.distributed.sweep import fit, fit_points, rounds_of
+from levelbench.distributed.sweep import Timed, fit, rounds_of
 from levelbench.errors import UnsupportedError, UsageError
-from levelbench.experiments.communicators import SweepJob, measure_communicator
+from levelbench.experiments.communicators import Encoding, SweepJob, measure_communicator
 from levelbench.experiments.request import Arm, load_task
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
@@ -40,7 +40,8 @@ _WARM_UP = 0.1
 class ToPredict:
     """What is to be predicted: schemes by name with their settings, numbers of ranks, on which network.
 
-    ``links`` are the latency and bandwidth of the network's links with their intervals, where they were measured.
+    ``links`` are the latency and bandwidth of the network's links with their intervals, where they were measured, and
+    ``encodings`` then the time of the schemes' own work, by scheme and number of ranks.
     """
 
     schemes: Sequence[tuple[str, dict[str, Setting]]]
@@ -48,29 +49,65 @@ class ToPredict:
     network: Interconnect
     scaling: str = "strong"
     links: tuple[Calibrated, Calibrated] | None = None
+    encodings: Mapping[tuple[str, int], Calibrated] | None = None
 
 
-_SIZES = tuple(1 << at for at in (10, 13, 16, 18, 20, 22))
 _LINKS_S = 20.0
 _COLLECTIVES = ("all-reduce", "all-gather", "all-to-all")
 
 
-def with_measured_links(wanted: ToPredict, team: Distribution, timeout_s: float) -> ToPredict:
+def with_measured_links(
+    wanted: ToPredict, arm: Arm, team: Distribution, records: Sequence[Record], timeout_s: float
+) -> ToPredict:
     """The same on links as measured: by collectives of two ranks, started and connected like the runs of ``team``.
 
-    Latency and bandwidth are those of the all-reduce; libraries reach less with others.
+    Latency and bandwidth are those of the all-reduce; how each collective differs from them at each size is measured,
+    too, and what the schemes compute where both ranks compute. ``arm`` is that of one process, ``records`` are all
+    that were made.
     """
     name, options = parse_item(team.engine)
-    job = SweepJob(team.communicator, _COLLECTIVES, _SIZES, _LINKS_S, timeout_s)
+    recipe = _recipe(arm)
+    shapes, compute = _shapes(recipe), _compute(_alone(records), _batch(recipe))
+    place = arm.specification.framework, arm.specification.device
+    both = [(scheme, ranks) for scheme in wanted.schemes for ranks in wanted.ranks]
+    encodings = tuple(
+        Encoding(*scheme, ranks, shapes, *place, _part(compute, ranks, wanted.scaling)) for scheme, ranks in both
+    )
+    sizes = _sizes(ModelShape(shapes).nbytes)
+    job = SweepJob(team.communicator, _COLLECTIVES, sizes, _LINKS_S, timeout_s, encodings=encodings)
     points = measure_communicator(job, ENGINES[name], 2, lambda _: None, options)
-    links = {}
-    for operation in _COLLECTIVES:
-        estimates = [(each.nbytes, each.estimate()) for each in points if each.operation == operation]
-        links[operation] = link_of(fit(fit_points(estimates)), rounds_of(operation, 2))
-    alpha, beta = links[_COLLECTIVES[0]]
-    shares = [(each.replace("-", "_"), links[each][1].value / beta.value) for each in _COLLECTIVES[1:]]
-    network = replace(wanted.network, alpha_s=alpha.value, beta=beta.value, reached=tuple(shares))
-    return replace(wanted, network=network, links=(alpha, beta))
+    means = {each: [(at.nbytes, at.times_s) for at in points if at.operation == each] for each in _COLLECTIVES}
+    alpha, beta = link_of(fit([_mean(*each) for each in means[_COLLECTIVES[0]]]), rounds_of(_COLLECTIVES[0], 2))
+    network = replace(wanted.network, alpha_s=alpha.value, beta=beta.value)
+    network = replace(network, measured=tuple(_factors(network, each, means[each]) for each in _COLLECTIVES))
+    found = {(at.operation, at.nbytes): Calibrated(*at.times_s) for at in points if at.operation not in _COLLECTIVES}
+    return replace(wanted, network=network, links=(alpha, beta), encodings=found)
+
+
+def _sizes(nbytes: int) -> tuple[int, ...]:
+    """Sizes of what schemes send: up to all gradients, where that is not too much to measure."""
+    most = min(max(nbytes, 1 << 16), 1 << 22)
+    return (1 << 10, *(most // part for part in (32, 8, 4, 2, 1)))
+
+
+def _mean(nbytes: int, times_s: Sequence[float]) -> Timed:
+    """The mean, as a run's time is that of its mean step; with its error, of at least one per cent."""
+    mean = float(np.mean(times_s))
+    error = float(np.std(times_s, ddof=1)) / len(times_s) ** 0.5 if len(times_s) > 1 else mean / 10
+    return Timed(nbytes, mean, max(error, mean / 100))
+
+
+def _factors(
+    network: Interconnect, operation: str, means: Sequence[tuple[int, Sequence[float]]]
+) -> tuple[str, tuple[tuple[float, float], ...]]:
+    """How many times as long as on these links a collective of two ranks takes, at messages of which size."""
+    own = operation.replace("-", "_")
+    factors = []
+    for nbytes, times_s in means:
+        # A point's size is that of the whole buffer, which for all but an all-reduce has a part for each rank.
+        given = nbytes if operation == _COLLECTIVES[0] else nbytes / 2
+        factors.append((message_bytes(own, given, 2), float(np.mean(times_s)) / collective_s(network, own, given, 2)))
+    return own, tuple(factors)
 
 
 def check_simulable(arm: Arm, wanted: ToPredict) -> None:
@@ -100,16 +137,9 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[
 
     ``UsageError`` where no run of one process has come to an end.
     """
-    alone = [each for each in records if each.header.specification.distribution is None and each.status == "done"]
-    if not alone:
-        raise UsageError(
-            "predictions for more ranks",
-            "they are calibrated on runs of one process, and there is none",
-            "measure that point, too: --ranks 1,...",
-        )
+    alone = _alone(records)
     recipe = _recipe(arm)
-    network = recipe.onnx_network("predictions for more ranks")
-    shapes = {each.name: each.shape for each in network.parameters if each.trainable}
+    shapes = _shapes(recipe)
     batch = _batch(recipe)
     compute = _with_fixed_part(_compute(alone, batch), records)
     backend = cast("Backend", open_framework(arm.specification.framework, arm.specification.device))
@@ -117,7 +147,10 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[
     for name, settings in wanted.schemes:
         scheme = named_scheme(name, settings)
         for ranks in wanted.ranks:
-            encode = encoding_s(scheme, shapes, ranks, backend)
+            if wanted.encodings is None:
+                encode = encoding_s(scheme, shapes, ranks, backend)
+            else:
+                encode = wanted.encodings.get((Encoding(name, settings, ranks, {}, "", "").operation, ranks))
             alpha, beta = wanted.links or (None, None)
             found.append(
                 predict(
@@ -136,8 +169,31 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: ToPredict) -> list[
     return found
 
 
+def _alone(records: Sequence[Record]) -> list[Record]:
+    """Those of one process that came to an end; ``UsageError`` where there is none."""
+    found = [each for each in records if each.header.specification.distribution is None and each.status == "done"]
+    if not found:
+        raise UsageError(
+            "predictions for more ranks",
+            "they are calibrated on runs of one process, and there is none",
+            "measure that point, too: --ranks 1,...",
+        )
+    return found
+
+
+def _part(compute: Compute, ranks: int, scaling: str) -> float:
+    """The seconds that a rank computes in a usual step."""
+    return float(np.median(compute.samples_s)) / (ranks if scaling == "strong" else 1)
+
+
 def _recipe(arm: Arm) -> Recipe:
     return load_task(arm.reference).assemble(arm.specification.recipe, arm.specification.settings)
+
+
+def _shapes(recipe: Recipe) -> dict[str, tuple[int, ...]]:
+    """Those of the parameters that are trained."""
+    network = recipe.onnx_network("predictions for more ranks")
+    return {each.name: each.shape for each in network.parameters if each.trainable}
 
 
 def _batch(recipe: Recipe) -> int:

@@ -37,19 +37,20 @@ from numpy.typing import NDArray
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.finding import named_scheme, open_communicator
 from levelbench.distributed.launching.base import PEER_LOST
-from levelbench.distributed.launching.environment import RankPlace, place_of
+from levelbench.distributed.launching.environment import RankPlace, accelerator_of, place_of
 from levelbench.distributed.launching.launchers import RESTARTS
 from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DataError, DefinitionError, LevelbenchError, UsageError
 from levelbench.experiments.child import boundary, message_of
 from levelbench.experiments.jobfolder import ANSWERS, JOB, PULSE, mark, messages_of, record_paths
 from levelbench.experiments.jobs import Hear, Job, Member, Message, Tell, Together, Written
-from levelbench.measure.clocks import HOST
+from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.forking import die_with_parent, end_on_interrupt
 from levelbench.measure.meters import Reading
 from levelbench.measure.meters.resources import NAME as PEAK_MEMORY
 from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Backend
 from levelbench.records import Evaluation, Header, RecordWriter, new_id
 from levelbench.records.ranks import RankWriter, merge_ranks, remove_old_rank_files, remove_rank_files
 from levelbench.records.schema import Between
@@ -351,7 +352,11 @@ class RankMember(Member):
                 "all of them would share one accelerator",
                 f"use --device {kind}: each rank then uses the accelerator with its local number",
             )
-        return f"{kind}:{self._local_rank}"
+        return f"{kind}:{accelerator_of(self._local_rank, os.environ)}"
+
+    def clock(self, backend: Backend) -> Clock:
+        """One that does not wait for messages: those that hide behind a phase would count as part of it."""
+        return backend.stream_clock()
 
     def lost(self, error: LevelbenchError) -> bool:
         """Whether the communicator itself raised it: a scheme may raise the same class for other reasons."""

@@ -67,7 +67,7 @@ def resolve_distribution(
         raise UsageError(f"ranks={ranks}", "that is not a number of processes", "give a whole number of at least 1")
     scheme, settings, digest = _scheme(str(words["scheme"] or "all-reduce"), ranks, framework)
     engine, communicator = _engine(str(words["engine"] or "process"), words["communicator"], ranks, device)
-    _check_scheme_communicator(scheme, communicator)
+    _check_scheme_communicator(scheme, settings, communicator)
     scaling, lr_scale = _scaling(words)
     if ranks == 1:
         return None
@@ -101,10 +101,16 @@ def _scheme(text: str, ranks: int, framework: str) -> tuple[str, dict[str, Setti
     return place, settings_of(scheme), digest
 
 
-def _check_scheme_communicator(name: str, communicator: str) -> None:
+def _check_scheme_communicator(name: str, settings: dict[str, Setting], communicator: str) -> None:
     from levelbench.distributed.finding import named_scheme
 
-    scheme = named_scheme(name)
+    scheme = named_scheme(name, settings)
+    if scheme.messages and communicator == "nccl":
+        raise UnsupportedError(
+            f"scheme {scheme.name!r} over nccl",
+            "its ranks send to each other at the same time, and over NCCL would wait for each other for ever",
+            "use --communicator gloo, or another scheme",
+        )
     if scheme.communicators and communicator not in scheme.communicators:
         raise UnsupportedError(
             f"scheme {scheme.name!r} over {communicator}",

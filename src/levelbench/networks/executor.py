@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError, UsageError, nearest
+from levelbench.measure.clocks import Clock
 from levelbench.measure.meters.base import Meter, NullMeter
 from levelbench.networks.codegen import LoweredStep
 from levelbench.networks.native import NativeModel, NativeNetwork
@@ -67,6 +68,8 @@ class Executor(ABC):
     (``parameters[name] = array``) changes what the network computes."""
     buffers: MutableMapping[str, Array]
     """The live arrays that are not trained: running statistics."""
+    collective: ClassVar[bool] = False
+    """Whether forward and backward wait for other ranks, which must make the same calls."""
 
     @abstractmethod
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
@@ -178,6 +181,10 @@ class Backend(OperatorBackend):
     @abstractmethod
     def mean(self, scalars: Sequence[Array]) -> float:
         """The mean of at least one scalar array, on the host."""
+
+    def stream_clock(self) -> Clock:
+        """A clock for phases on several ranks: it waits for the stream that computes, while others may communicate."""
+        return self.clock()
 
     def draws(self) -> NDArray[Any]:
         """The state of the random number generator, as bytes (uint8) for :meth:`restore_draws`."""

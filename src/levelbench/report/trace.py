@@ -92,11 +92,17 @@ def _steps(
 ) -> Iterator[dict[str, object]]:
     """Its steps; the last of each interval ends where the evaluation begins, and each ends in communication.
 
-    Clocks of ranks are not compared: where all leave a step together, its end is the first rank's (``ends_ns``).
+    Clocks of ranks are not compared where all leave a step together: its end is the first rank's (``ends_ns``). Else
+    the last step of an interval ends when its rank came to the evaluation, by its own clock, which began with the
+    others'.
     """
     took_ns = samples["step_time"].values
     communicated = samples["communicate_time"].values if "communicate_time" in samples else ()
-    for first, last, end_ns in _blocks(len(took_ns), record):
+    blocks = list(_blocks(len(took_ns), record))
+    met_ns = samples["met_at"].values if "met_at" in samples else ()
+    if len(met_ns) == len(blocks):
+        blocks = [(first, last, float(end_ns)) for (first, last, _), end_ns in zip(blocks, met_ns, strict=True)]
+    for first, last, end_ns in blocks:
         own = took_ns[first:last]
         begins: Iterable[float] = accumulate(own, initial=end_ns - sum(own))
         if ends_ns:

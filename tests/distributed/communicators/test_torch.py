@@ -236,3 +236,55 @@ def test_a_closed_communicator_says_so():
             communicator.barrier()
 
     gloo_ranks(2, work)
+
+
+class _Work:
+    def wait(self):
+        return True
+
+
+class _NcclGroup:
+    """Records the calls that a communicator makes of a process group over NCCL."""
+
+    def __init__(self):
+        self.calls = []
+
+    def rank(self):
+        return 0
+
+    def size(self):
+        return 3
+
+    def __getattr__(self, name):
+        def call(*_):
+            self.calls.append(name)
+            return _Work()
+
+        return call
+
+
+def over_nccl():
+    from levelbench.frameworks.torch.communicator import TorchCommunicator
+
+    group = _NcclGroup()
+    return TorchCommunicator(group, "nccl", torch.device("cpu"), 5.0), group
+
+
+@pytest.mark.parametrize("name", ["start_send", "start_receive"])
+def test_messages_that_would_wait_for_each_other_are_refused_over_nccl(name):
+    communicator, group = over_nccl()
+    with pytest.raises(UnsupportedError, match="over nccl"):
+        getattr(communicator, name)(torch.zeros(3), 1)
+    assert group.calls == []
+
+
+def test_an_exchange_over_nccl_is_one_group():
+    communicator, group = over_nccl()
+    communicator.exchange(torch.zeros(3), [1, 2])
+    assert group.calls == ["_start_coalescing", "send", "send", "recv", "recv", "_end_coalescing"]
+
+
+def test_a_rank_can_send_over_nccl_to_one_that_receives():
+    communicator, group = over_nccl()
+    communicator.send(torch.zeros(3), 1)
+    assert group.calls == ["send"]

@@ -84,6 +84,7 @@ def test_an_option_that_is_not_a_number_is_refused(engine, option, value, tmp_pa
         ("torchrun", 2, {"nodes": 2}, "no rendezvous for their launchers"),
         ("torchrun", 2, {"max_restarts": -1}, "not a whole number of at least 0"),
         ("torchrun", 2, {"restarts": 1}, "option 'restarts'"),
+        ("torchrun", 2, {"numa": "cpu"}, "it is node, socket, exclusive, core-complex"),
         ("slurm", 2, {"nodes": 3}, "2 ranks on 3 nodes"),
         ("slurm", 2, {"cluster": "lokal"}, "slurm or local"),
         ("hosts", 2, {"rate": "abc"}, "its unit must be"),
@@ -243,3 +244,27 @@ def test_a_killed_supervisor_takes_its_rank_along_and_is_reported(start):
     running._processes[0].kill()
     assert running.wait(120)
     assert running.failure().signal == signal.SIGKILL
+
+
+WATCHDOG = "[PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated with exception: "
+LATE = WATCHDOG + "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=ALLREDUCE)"
+GONE = WATCHDOG + "NCCL error: remote process exited or there was a network error, NCCL version 2.27"
+OWN = WATCHDOG + "CUDA error: an illegal memory access was encountered"
+
+
+@pytest.mark.parametrize(("said", "named"), [(LATE, 1), (GONE, 1), (OWN, 0)])
+def test_a_rank_that_nccls_watchdog_ends_is_named_only_for_an_error_of_its_own(start, tmp_path, said, named):
+    program = """
+import os, pathlib, sys, time
+if os.environ["RANK"] == "0":
+    print(sys.argv[2], "frame #0: c10::Error::Error", sep=chr(10), flush=True)
+    pathlib.Path(sys.argv[1]).touch()
+    os.abort()
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+time.sleep(0.5)
+sys.exit(3)
+"""
+    running = start("process", [sys.executable, "-I", "-S", "-c", program, str(tmp_path / "ended"), said], 2)
+    assert running.wait(60)
+    assert running.failure().rank == named

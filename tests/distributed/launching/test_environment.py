@@ -2,7 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.launching.environment import RankPlace, place_of, variables_of, without_place
+from levelbench.distributed.launching.environment import (
+    RankPlace,
+    accelerator_of,
+    place_of,
+    variables_of,
+    without_place,
+)
 from levelbench.distributed.launching.local import environment_of_ranks
 from levelbench.errors import UsageError
 
@@ -94,3 +100,18 @@ def test_the_users_number_of_threads_is_kept(monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     made = environment_of_ranks({"OMP_NUM_THREADS": "5"}, "process", 8, cores=8)
     assert (made["OMP_NUM_THREADS"], made["OPENBLAS_NUM_THREADS"]) == ("5", "5")
+
+
+@pytest.mark.parametrize(
+    ("environment", "number"),
+    [
+        ({}, 1),
+        ({"CUDA_VISIBLE_DEVICES": "4,5", "SLURM_LOCALID": "1"}, 1),
+        ({"CUDA_VISIBLE_DEVICES": "5", "SLURM_LOCALID": "1"}, 0),
+        # One task a node, whose ranks share its accelerator.
+        ({"CUDA_VISIBLE_DEVICES": "5", "SLURM_LOCALID": "0"}, 1),
+        ({"CUDA_VISIBLE_DEVICES": "5"}, 1),
+    ],
+)
+def test_a_rank_that_slurm_shows_one_accelerator_takes_that_one(environment, number):
+    assert accelerator_of(1, environment) == number

@@ -184,3 +184,9 @@ def test_a_variable_number_of_nodes_is_refused(monkeypatch):
     with pytest.raises(UsageError, match="there would be fewer ranks"):
         ENGINES["torchrun"].check(4, {})
     ENGINES["torchrun"].check(4, {"nodes": 2})
+
+
+def test_ranks_can_be_bound_to_the_cores_near_their_accelerators():
+    for options, binding in (({}, []), ({"numa": "node"}, ["--numa-binding=node"])):
+        _, words = ENGINES["torchrun"]._command(2, options, {})
+        assert [each for each in words if "numa" in each] == binding

@@ -331,3 +331,12 @@ def test_mixed_dtypes_are_preserved(dtypes):
             f"{name}{dtype}": dtype for name in "ab" for dtype in dtypes
         }
         assert all((array == 2).all() for array in each.values())
+
+
+def test_no_overlap_is_noted_over_nccl_whose_waits_return_at_once(training):
+    def as_nccl(communicator):
+        communicator.name = "nccl"
+        return communicator
+
+    found = training.together("numpy", training.network("mlp"), Momentum(0.1), 2, SMALL, 2, wrap=as_nccl)
+    assert all("overlap" not in each.noted for each in found)

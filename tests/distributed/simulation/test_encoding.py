@@ -57,3 +57,20 @@ def test_every_compressed_scheme_can_be_measured(name, framework):
 @pytest.mark.parametrize("name", ["gossip", "parameter-server"])
 def test_a_scheme_that_needs_real_partners_is_unknown(name):
     assert encoding_s(named_scheme(name), SHAPES, 4, BACKEND) is None
+
+
+def test_what_comes_before_a_step_does_not_count():
+    scheme, clock = scheme_that(lambda clock, _: clock.advance(5_000_000))
+    found = encoding_s(scheme, SHAPES, 4, BACKEND, clock=clock, before=lambda: clock.advance(10**9))
+    assert found.value == pytest.approx(5e-3)
+
+
+def test_the_time_is_that_of_the_slowest_rank():
+    scheme, clock = scheme_that(lambda clock, _: clock.advance(5_000_000))
+
+    def slowest(times_s):
+        return [each + at * 1e-3 for at, each in enumerate(times_s[:3])]
+
+    found = encoding_s(scheme, SHAPES, 4, BACKEND, clock=clock, slowest=slowest)
+    assert found.value == pytest.approx(6e-3)
+    assert found.low < found.value < found.high

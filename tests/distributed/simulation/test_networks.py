@@ -31,9 +31,10 @@ def test_on_a_ring_the_load_of_a_cable_is_the_distance(distance, load):
     assert ring.round_s(distance, 1e6, 64) == pytest.approx(ALPHA + (load - 1) * 1e-6 + load * MEGABYTE)
 
 
-def test_a_collective_takes_longer_where_a_library_reaches_a_share_of_the_bandwidth():
-    network = Interconnect(1e-5, 1e9, reached=(("all_gather", 0.5),))
-    assert collective_s(network, "all_gather", 1e6, 4) == pytest.approx(3 * (1e-5 + 1e6 / 0.5e9))
+def test_a_collective_takes_as_much_longer_as_was_measured_at_its_size():
+    network = Interconnect(1e-5, 1e9, measured=(("all_gather", ((1e4, 2.0), (1e6, 3.0))),))
+    for nbytes, factor in ((1e3, 2.0), (1e4, 2.0), (1e5, 2.5), (1e6, 3.0), (1e8, 3.0)):
+        assert collective_s(network, "all_gather", nbytes, 4) == pytest.approx(factor * 3 * (1e-5 + nbytes / 1e9))
     assert collective_s(network, "all_reduce", 1e6, 4, "ring") == pytest.approx(6 * (1e-5 + 0.25e6 / 1e9))
 
 

@@ -15,6 +15,7 @@ from levelbench.errors import (
     DefinitionError,
     UnknownNameError,
     UnsupportedError,
+    UsageError,
 )
 from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
 from levelbench.networks import zoo
@@ -135,6 +136,28 @@ def test_only_what_the_library_says_of_its_peers_is_a_lost_rank(said, kind):
     with pytest.raises(kind) as raised:
         executor.forward()
     assert said in str(raised.value)
+
+
+def test_whole_parameters_have_no_memory_while_ranks_train_on_shards():
+    from levelbench.frameworks.torch.distributed.steppers import WholeArrays, WrappedExecutor
+
+    inner = open_framework("torch").executor(NETWORK, NETWORK.initialise(0))
+    whole = WholeArrays(inner.parameters, inner.trained)
+    shapes = [each.shape for each in inner.parameters.values()]
+    # A tensor of whose memory NumPy has a view cannot be resized.
+    views = [each.numpy() for each in inner.parameters.values()]
+    executor = WrappedExecutor(inner, lambda: torch.zeros(()), {}, lambda: 1.0, whole=whole)
+    executor.forward()
+    assert {each.untyped_storage().nbytes() for each in inner.parameters.values()} == {0}
+    with pytest.raises(UsageError, match="between evaluations"):
+        dict(executor.parameters)
+    with pytest.raises(UsageError, match="between evaluations"):
+        executor.infer(torch.zeros(1, 3))
+    whole.hold()
+    executor.parameters.update({name: torch.ones(each.shape) for name, each in executor.parameters.items()})
+    assert [each.shape for each in inner.trained.values()] == shapes
+    assert all(torch.equal(each, torch.ones_like(each)) for each in inner.trained.values())
+    assert len(views) == len(shapes)
 
 
 @pytest.mark.parametrize("scheme", [DistributedDataParallel(), FullyShardedDataParallel()])

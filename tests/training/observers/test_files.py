@@ -2,6 +2,7 @@
 
 import csv
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -146,7 +147,6 @@ def test_anything_but_classification_is_refused():
 
 @pytest.mark.parametrize("labels", [np.zeros((4, 3), np.int64), np.zeros(4, np.float32)], ids=["tokens", "numbers"])
 def test_labels_that_are_not_classes_are_refused_before_the_first_step(labels, tmp_path):
-    from types import SimpleNamespace
 
     context = SimpleNamespace(executor=Answers(), validation=held_of(np.zeros((4, 3)), labels))
     with pytest.raises(UnsupportedError, match=r"labels of shape \(4"):
@@ -169,7 +169,6 @@ def test_a_run_leaves_arrays_a_picture_and_a_page(trained, tmp_path):
 
 
 def test_text_of_an_example_cannot_become_markup(tmp_path, dataset):
-    from types import SimpleNamespace
 
     held = held_of([[0, 1, 0]], [0], reference=["<script>alert('x')</script>"])
     watcher = Mistakes(tmp_path, "a<b")
@@ -182,7 +181,6 @@ def test_text_of_an_example_cannot_become_markup(tmp_path, dataset):
 
 
 def test_no_mistakes_are_an_empty_page_and_no_picture(tmp_path):
-    from types import SimpleNamespace
 
     watcher = Mistakes(tmp_path, "run")
     watcher.on_prepared(SimpleNamespace(executor=Answers(), validation=held_of([[1, 0, 0]], [0])))
@@ -228,7 +226,6 @@ def test_data_shaped_like_pictures_is_shown_as_pictures(shape, dtype, expected):
 
 
 def written(tmp_path, held):
-    from types import SimpleNamespace
 
     watcher = Mistakes(tmp_path, "run")
     watcher.on_prepared(SimpleNamespace(executor=Answers(), validation=held))
@@ -277,7 +274,6 @@ def test_anything_but_classification_is_detected_at_the_first_batch():
 
 
 def test_several_columns_of_labels_are_refused_before_the_run(tmp_path):
-    from types import SimpleNamespace
 
     labels = np.zeros(2, np.int64)
     split = Split((np.zeros((2, 3), np.float32), labels, labels), targets=2)
@@ -327,3 +323,9 @@ def test_noise_from_few_batches_is_right_on_average(trained, tmp_path, monkeypat
 def test_noise_needs_two_batches(trained, tmp_path):
     with pytest.raises(UnsupportedError, match="96 examples"):
         trained(GradientNoise(tmp_path, "run", examples=64))
+
+
+def test_noise_is_refused_where_passes_wait_for_ranks_that_do_not_observe(tmp_path):
+    dataset, executor = SimpleNamespace(train=range(96)), SimpleNamespace(collective=True)
+    with pytest.raises(UnsupportedError, match="all-reduce"):
+        GradientNoise(tmp_path, "run").on_prepared(SimpleNamespace(dataset=dataset, executor=executor))

@@ -295,10 +295,27 @@ def _failure(report: ExitReport, folder: Path) -> Failure:
 
 def last_lines(log: Path) -> tuple[str, ...]:
     """The last lines of a log; empty if there is none."""
+    return tuple(_tail(log).splitlines()[-_LINES:])
+
+
+def _tail(log: Path) -> str:
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
+            return file.read().decode(errors="replace")
     except FileNotFoundError:
-        return ()
-    return tuple(text.splitlines()[-_LINES:])
+        return ""
+
+
+_WATCHDOG = re.compile(
+    "watchdog thread terminated with exception:.*?"
+    "(?:collective operation timeout|remote process exited|ncclRemoteError)"
+)
+
+
+def ended_by_watchdog(log: Path) -> bool:
+    """Whether NCCL's watchdog ended the process because another rank was lost or late, and not for an error of its own.
+
+    PyTorch then aborts the process (SIGABRT), which looks like a failure of that rank.
+    """
+    return _WATCHDOG.search(_tail(log)) is not None

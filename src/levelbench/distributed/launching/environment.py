@@ -105,6 +105,19 @@ def place_of(environment: Mapping[str, str]) -> RankPlace:
     )
 
 
+def accelerator_of(local_rank: int, environment: Mapping[str, str]) -> int:
+    """The number of the accelerator of a rank among those that it sees: its local rank.
+
+    0 if SLURM shows this very task a single one (``--gpus-per-task=1``), since ranks that share one are not meant.
+    """
+    own_task = environment.get("SLURM_LOCALID") == str(local_rank)
+    seen = next((environment[name] for name in _VISIBLE if name in environment), "")
+    return 0 if own_task and seen and "," not in seen else local_rank
+
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
 def _place(environment: Mapping[str, str], launcher: _Launcher) -> RankPlace:
     rank = _number(environment, launcher.rank)
     size = _number(environment, launcher.size)

@@ -423,6 +423,9 @@ RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 """How often torchrun has restarted a rank; in the rank's environment."""
 
 
+_NUMA = ("node", "socket", "exclusive", "core-complex")
+
+
 @final
 class Torchrun(Engine):
     """``python -m torch.distributed.run``.
@@ -431,12 +434,13 @@ class Torchrun(Engine):
     the same command is started on each node, and ``ranks`` is the total number. ``address`` is the node's address for
     the others, if its name does not resolve to it. torchrun's own variables (``PET_NNODES``, ``PET_RDZV_ENDPOINT``,
     ``PET_MASTER_ADDR``, ...), which clusters set, replace options that are not given. After a failure torchrun restarts
-    all ranks up to ``max_restarts`` times (0): the program must be able to resume.
+    all ranks up to ``max_restarts`` times (0): the program must be able to resume. ``numa`` (``node``, ``socket``,
+    ``exclusive``, ``core-complex``) binds each rank to the cores near its accelerator.
     """
 
     name: ClassVar[str] = "torchrun"
     communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
-    options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address", "max_restarts")
+    options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address", "max_restarts", "numa")
 
     def lacks(self, options: Mapping[str, object] | None = None) -> str | None:
         return None if find_spec("torch") is not None else "PyTorch is not installed: pip install 'levelbench[torch]'"
@@ -458,6 +462,10 @@ class Torchrun(Engine):
         here = str(ranks_per_node(ranks, nodes))
         words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", here, "--no-python"]
         restarts = str(self.number(options, "max_restarts", 0, least=0))
+        if (numa := options.get("numa")) is not None:
+            if numa not in _NUMA:
+                raise self.refused("numa", numa, f"it is {', '.join(_NUMA)}", "choose one, or leave it out")
+            words.append(f"--numa-binding={numa}")
         return nodes, [*words, "--max-restarts", restarts, *_meeting(nodes, options, seen)]
 
     def start(

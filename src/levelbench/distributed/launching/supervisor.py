@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from levelbench.distributed.launching.base import LINGER_S, PEER_LOST, ExitReport
+from levelbench.distributed.launching.base import LINGER_S, PEER_LOST, ExitReport, ended_by_watchdog
 from levelbench.distributed.launching.environment import descendants, place_of, state_of, variables_of
 from levelbench.measure.clocks import HOST
 
@@ -63,6 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     end = _keep(child)
     assert end.status is not None
     status = os.waitstatus_to_exitcode(end.status)
+    if status == -signal.SIGABRT and ended_by_watchdog(log):
+        status = PEER_LOST
     code, number = (status, None) if status >= 0 else (None, -status)
     ExitReport(rank, code, number, end.asked, end.stopped, end.time_ns).write(folder)
     if code == PEER_LOST and not end.asked:

@@ -230,6 +230,7 @@ class SparseTopK(Compressed):
     def __post_init__(self) -> None:
         _check_ratio(self)
         checks.one_of(self, ("gather", "doubling"), "exchange_by")
+        object.__setattr__(self, "messages", self.exchange_by == "doubling")
         checks.at_least(self, 0, "warmup_steps")
         checks.share(self, "momentum")
         if self.momentum and not self.error_feedback:

@@ -182,6 +182,7 @@ class Gossip(Scheme):
     consistent: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
     lockstep: ClassVar[bool] = False
+    messages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.one_of(self, ("exponential", "random"), "peers")

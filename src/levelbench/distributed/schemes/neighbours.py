@@ -320,6 +320,7 @@ class Neighbours(Scheme):
     source: ClassVar[str] = "Lian et al. 2017, Can Decentralized Algorithms Outperform Centralized Algorithms?"
     consistent: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
+    messages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.graph not in GRAPHS:

@@ -104,6 +104,8 @@ class _Served(Scheme):
 
     servers: int = 1
 
+    messages: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         checks.at_least(self, 1, "servers")
 
@@ -334,6 +336,7 @@ class AsynchronousParameterServer(Preset):
     aliases: ClassVar[tuple[str, ...]] = ("asgd", "downpour")
     source: ClassVar[str] = "Dean et al. 2012, Large Scale Distributed Deep Networks"
     lockstep: ClassVar[bool] = False
+    messages: ClassVar[bool] = True
 
     @property
     def meant(self) -> StaleSynchronous:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import final
 
 import numpy as np
@@ -19,6 +19,7 @@ from levelbench.distributed.packing import pieces
 from levelbench.distributed.scheme import Scheme, Worker
 from levelbench.distributed.simulation.model import Calibrated
 from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.statistics import t_quantile
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.arrays import copy
@@ -29,7 +30,7 @@ __all__ = ["encoding_s"]
 
 _MOST_RANKS = 64
 """Beyond, time is extrapolated: each further rank's payload takes as long as those before."""
-_WARM_UP, _STEPS, _LIMIT_S = 2, 7, 4.0
+_WARM_UP, _STEPS, _LIMIT_S = 2, 20, 4.0
 
 
 def encoding_s(
@@ -40,30 +41,45 @@ def encoding_s(
     *,
     clock: Clock = HOST,
     seed: int = 0,
+    before: Callable[[], None] = lambda: None,
+    slowest: Callable[[list[float]], list[float]] = lambda times_s: times_s,
 ) -> Calibrated | None:
     """The seconds that a step of ``scheme`` takes on each of ``ranks`` ranks besides communication and update.
 
-    It is the median of a few steps, with their lowest and highest: of seven, that is a 98 % interval of the median.
-    ``None`` for a scheme that cannot do without real other ranks, or takes no time. With more than 64 ranks the time is
-    that of 64, and a straight line from 32 on.
+    It is the mean of some steps, as a run's time is that of its mean step, with its 95 % interval. ``None`` for a
+    scheme that cannot do without real other ranks, or takes no time. With more than 64 ranks the time is that of 64,
+    and a straight line from 32 on. ``before`` is called before each step, as the rest of a step would be: where other
+    programs run, how fast work is depends on whether a process has waited or computed. ``slowest`` maps the times of
+    this rank's steps to those of the slowest rank, for which the others wait.
     """
     few = min(ranks, _MOST_RANKS)
-    found = _measured(scheme, shapes, few, backend, clock, seed)
+    found = _measured(scheme, shapes, few, backend, clock, seed, before)
     if found is None:
         return None
-    value, factor = statistics.median(found), 1.0
+    found = slowest(found)
+    value, factor = statistics.fmean(found), 1.0
     if ranks > few and value > 0:
-        half = _measured(scheme, shapes, few // 2, backend, clock, seed)
+        half = _measured(scheme, shapes, few // 2, backend, clock, seed, before)
         if half is None:
             return None
-        each = max(0.0, value - statistics.median(half)) / (few - few // 2)
+        each = max(0.0, value - statistics.fmean(slowest(half))) / (few - few // 2)
         factor = 1 + each * (ranks - few) / value
-    least = value / 100
-    return Calibrated(value * factor, max(min(found), least) * factor, max(found) * factor) if value > 0 else None
+    if value <= 0:
+        return None
+    reach = 0.0
+    if len(found) > 1:
+        reach = t_quantile(0.975, len(found) - 1) * statistics.stdev(found) / len(found) ** 0.5
+    return Calibrated(value * factor, max(value - reach, value / 100) * factor, (value + reach) * factor)
 
 
 def _measured(
-    scheme: Scheme, shapes: Mapping[str, tuple[int, ...]], ranks: int, backend: Backend, clock: Clock, seed: int
+    scheme: Scheme,
+    shapes: Mapping[str, tuple[int, ...]],
+    ranks: int,
+    backend: Backend,
+    clock: Clock,
+    seed: int,
+    before: Callable[[], None],
 ) -> list[float] | None:
     """The times of the steps after the first ones."""
     draws = np.random.default_rng(seed)
@@ -80,14 +96,15 @@ def _measured(
         for step in range(1, _WARM_UP + _STEPS + 1):
             gradients = {name: copy(each) for name, each in executor.parameters.items()}
             backend.finish(list(gradients.values()))
-            before, within = timeline.totals_ns().get("update", 0), echo.spent_ns
+            before()
+            update_ns, within = timeline.totals_ns().get("update", 0), echo.spent_ns
             start_ns = clock.now_ns()
             timeline.switch(Phase.BACKWARD)
             stepper.step(gradients, step, 1.0)
             backend.finish(list(executor.parameters.values()))
             timeline.switch(Phase.OTHER)
             took_ns = clock.now_ns() - start_ns
-            updated_ns = timeline.totals_ns().get("update", 0) - before
+            updated_ns = timeline.totals_ns().get("update", 0) - update_ns
             times_s.append((took_ns - updated_ns - (echo.spent_ns - within)) * 1e-9)
             if len(times_s) > _WARM_UP and (clock.now_ns() - began_ns) * 1e-9 > _LIMIT_S:
                 break

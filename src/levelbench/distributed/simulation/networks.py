@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil, log, prod
 from typing import Any, NamedTuple, final
+
+import numpy as np
 
 from levelbench.errors import UnknownNameError, UsageError
 
@@ -50,8 +52,8 @@ class Interconnect:
 
     ``alpha_s`` is the latency of a message between neighbours, ``hop_s`` that of each further switch or host on the
     route, ``beta`` the bandwidth of a host's link in bytes per second and direction; ``local_*`` are those within a
-    host, for each rank separately. ``reached`` has the share of a link's bandwidth that a library's collectives reach,
-    by operation, where that is not all of it.
+    host, for each rank separately. ``measured`` has, by operation, how many times as long as this model says a
+    library's collectives take, at messages of some sizes in bytes: it is interpolated between them.
     """
 
     alpha_s: float
@@ -64,7 +66,7 @@ class Interconnect:
     per_host: int = 1
     local_alpha_s: float = 0.0
     local_beta: float = 1e12
-    reached: tuple[tuple[str, float], ...] = ()
+    measured: tuple[tuple[str, tuple[tuple[float, float], ...]], ...] = ()
 
     def blocks(self, size: int) -> bool:
         """Whether messages between different pairs of hosts can share a link."""
@@ -188,12 +190,24 @@ def collective_s(network: Interconnect, operation: str, nbytes: float, size: int
     """
     if size == 1:
         return 0.0
-    share = dict(network.reached).get(operation, 1.0)
-    if share != 1.0:
-        network = replace(network, beta=network.beta * share, local_beta=network.local_beta * share)
+    factor = measured_factor(network, operation, message_bytes(operation, nbytes, size))
     if operation == "all_reduce":
-        return _all_reduce(network, nbytes, size, algorithm)
-    return _OTHERS[operation](network, nbytes, size)
+        return factor * _all_reduce(network, nbytes, size, algorithm)
+    return factor * _OTHERS[operation](network, nbytes, size)
+
+
+def message_bytes(operation: str, nbytes: float, size: int) -> float:
+    """The bytes of one message of a ring, or of pairs."""
+    return nbytes / size if operation in ("all_reduce", "reduce_scatter") else nbytes
+
+
+def measured_factor(network: Interconnect, operation: str, nbytes: float) -> float:
+    """How many times as long as modelled it takes with such messages, on lines over the logarithms of sizes."""
+    points = dict(network.measured).get(operation)
+    if not points:
+        return 1.0
+    sizes, factors = zip(*points, strict=True)
+    return float(np.interp(log(max(nbytes, 1.0)), [log(each) for each in sizes], factors))
 
 
 def _all_reduce(network: Interconnect, nbytes: float, size: int, algorithm: str) -> float:

@@ -314,14 +314,21 @@ class TorchBackend(Backend):
         """The host's clock on the CPU, otherwise one that waits for the device."""
         return host if self._device.type == "cpu" else DeviceClock(_Cuda(self._device), host)
 
+    def stream_clock(self) -> Clock:
+        """On CUDA one that waits for the current stream; NCCL's collectives run on streams of their own."""
+        return HOST if self._device.type == "cpu" else DeviceClock(_Cuda(self._device, whole=False), HOST)
+
 
 class _Cuda:
-    """A CUDA device for a :class:`DeviceClock`."""
+    """A CUDA device for a :class:`DeviceClock`: all of its streams, or only the current one."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, whole: bool = True) -> None:
         self.name = str(device)
-        self._device = device
+        self._device, self._whole = device, whole
 
     def synchronise(self) -> None:
-        """Wait for all streams of the device."""
-        torch.cuda.synchronize(self._device)
+        """Wait for the launched work."""
+        if self._whole:
+            torch.cuda.synchronize(self._device)
+        else:
+            torch.cuda.current_stream(self._device).synchronize()

@@ -34,6 +34,7 @@ from levelbench.distributed.communicator import (
     checked_rank,
     checked_tag,
 )
+from levelbench.distributed.launching.environment import accelerator_of
 from levelbench.distributed.packing import pieces
 from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
@@ -230,15 +231,30 @@ class TorchCommunicator(Communicator):
         return self._start("broadcast", lambda: self._group.broadcast([_moved(cargo.flat)], options), cargo.result)
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """Posted immediately."""
+        """Posted immediately; not over NCCL."""
+        self._require_posted("start_send")
+        return self._send(array, to, tag)
+
+    def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
+        """Posted immediately; not over NCCL."""
+        self._require_posted("start_receive")
+        return self._receive(like, source, tag)
+
+    def send(self, array: Array, to: int, tag: int = 0) -> None:
+        """Over NCCL ``to`` must be receiving: of two ranks that both send first, each waits for the other."""
+        self._send(array, to, tag).wait()
+
+    def receive(self, like: Array, source: int, tag: int = 0) -> Array:
+        return self._receive(like, source, tag).wait()
+
+    def _send(self, array: Array, to: int, tag: int) -> Handle:
         self._require_other("send", to, tag)
         cargo = Cargo(array, self.device)
         return self._start(
             f"send to {to}", lambda: self._group.send([_moved(cargo.flat)], to, tag), lambda: array, polled=False
         )
 
-    def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
-        """Posted immediately."""
+    def _receive(self, like: Array, source: int, tag: int) -> Handle:
         self._require_other("receive", source, tag)
         cargo = Cargo(like, self.device, reads=False)
         return self._start(
@@ -423,6 +439,12 @@ class TorchCommunicator(Communicator):
         if tag and not self._gloo:
             raise UnsupportedError(f"tag {tag} over {self.name}", "its messages have no tags", "use tag 0, or gloo")
 
+    def _require_posted(self, what: str) -> None:
+        """Over NCCL messages block the stream in the order in which they are started, unless they are one group."""
+        if not self._gloo:
+            found = "a message waits there for those started before it, and of two ranks each would wait for the other"
+            raise UnsupportedError(f"{what} over {self.name}", found, "use exchange, or gloo or mpi")
+
     def _require_gloo(self, what: str) -> None:
         if not self._gloo:
             raise UnsupportedError(f"{what} over {self.name}", "the library does not support it", "use gloo or mpi")
@@ -505,12 +527,12 @@ def _device(kind: str, place: RankPlace) -> torch.device:
     if not dist.is_nccl_available() or not torch.cuda.is_available():
         found = "this build of PyTorch does not have it" if not dist.is_nccl_available() else "PyTorch sees no GPU here"
         raise MissingError("a communicator over nccl", found, "use gloo")
-    count = torch.cuda.device_count()
-    if place.local_rank >= count:
+    count, own = torch.cuda.device_count(), accelerator_of(place.local_rank, os.environ)
+    if own >= count:
         asked = f"rank {place.rank} over nccl, number {place.local_rank} on its machine"
         found = f"PyTorch sees {count} GPU{'s' * (count != 1)}, and each rank needs its own"
         raise UsageError(asked, found, "start as many ranks a machine as it has GPUs, or use gloo")
-    device = torch.device("cuda", place.local_rank)
+    device = torch.device("cuda", own)
     torch.cuda.set_device(device)
     return device
 

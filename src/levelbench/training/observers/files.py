@@ -211,6 +211,9 @@ class GradientNoise(Observer):
         if len(context.dataset.train) < 2 * self._examples:
             found = f"the training split has {len(context.dataset.train)} examples"
             raise UnsupportedError("the gradient noise scale", found, f"it needs {2 * self._examples} or more")
+        if context.executor.collective:
+            found = "this scheme's passes wait for all ranks, and only the first one observes"
+            raise UnsupportedError("the gradient noise scale", found, "use --scheme all-reduce, or one rank")
         ready(self._folder)
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:

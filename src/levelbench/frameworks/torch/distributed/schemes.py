@@ -101,9 +101,8 @@ class FullyShardedDataParallel(Scheme):
     reduced and scattered. Our optimizer works on this rank's shards, so it must be elementwise: one that needs a whole
     parameter (Muon, LARS, clipping by a norm) is refused, and so is one that averages.
 
-    The executor's own parameters are kept as well and filled before an evaluation, where all ranks
-    :meth:`~levelbench.distributed.scheme.SchemeStepper.meet`: this measures FSDP's time and traffic, not its memory
-    savings. Loss and shares are as in DDP.
+    The executor's own parameters have no memory while it trains. They are filled for an evaluation and a checkpoint,
+    where all ranks :meth:`~levelbench.distributed.scheme.SchemeStepper.meet`. Loss and shares are as in DDP.
     """
 
     reshard: bool = False

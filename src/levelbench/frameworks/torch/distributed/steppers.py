@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 import torch._dynamo  # Otherwise imported when the first module is wrapped, which is timed.
@@ -22,7 +22,7 @@ from levelbench.distributed.schemes.base import (
     those_under,
     under,
 )
-from levelbench.errors import UnsupportedError
+from levelbench.errors import UnsupportedError, UsageError
 from levelbench.frameworks import no_forward
 from levelbench.frameworks.torch.communicator import raise_lost
 from levelbench.frameworks.torch.executor import LeafExecutor, TorchExecutor
@@ -47,12 +47,67 @@ def leaf_executor(executor: Executor, scheme: str) -> LeafExecutor:
     return executor
 
 
+@final
+class WholeArrays(MutableMapping[str, Tensor]):
+    """An executor's own parameters; those of ``leaves`` have no memory while ranks train on shards of them."""
+
+    def __init__(self, arrays: MutableMapping[str, Tensor], leaves: Mapping[str, Tensor]) -> None:
+        self._arrays, self._held = arrays, True
+        # An executor has two tensors of each parameter, which share its memory.
+        self._pairs = [(leaf, arrays[name], leaf.shape, leaf.stride()) for name, leaf in leaves.items()]
+
+    def release(self) -> None:
+        """Give the memory back."""
+        if self._held:
+            self._held = False
+            with torch.no_grad():
+                for leaf, live, _, _ in self._pairs:
+                    leaf.set_()
+                    live.set_()
+
+    def hold(self) -> None:
+        """Take the memory again; values are undefined."""
+        if not self._held:
+            with torch.no_grad():
+                for leaf, live, shape, stride in self._pairs:
+                    storage = torch.empty_strided(shape, stride, dtype=leaf.dtype, device=leaf.device).untyped_storage()
+                    leaf.set_(storage, 0, shape, stride)
+                    live.set_(storage, 0, shape, stride)
+            self._held = True
+
+    def require(self) -> None:
+        """``UsageError`` if they have no memory now."""
+        if not self._held:
+            raise UsageError(
+                "whole parameters under fsdp2", "between evaluations each rank has a part", "read them at an evaluation"
+            )
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.require()
+        return self._arrays[name]
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self.require()
+        self._arrays[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
 class WrappedExecutor(Executor):
     """``executor`` whose training passes go through ``module``, which returns the loss with its graph.
 
     ``weight()`` is the weight of the loss in the mean over ranks, called at each forward pass. ``local`` maps a leaf or
-    its gradient to the tensor that the optimizer works on.
+    its gradient to the tensor that the optimizer works on. ``whole``: parameters that training passes do without.
     """
+
+    collective = True
 
     def __init__(
         self,
@@ -61,19 +116,24 @@ class WrappedExecutor(Executor):
         leaves: Mapping[str, Any],
         weight: Callable[[], float],
         local: Callable[[Any], Tensor] = Tensor.detach,
+        whole: WholeArrays | None = None,
     ) -> None:
         self._executor, self._module, self._leaves = executor, module, leaves
-        self._weight, self._local = weight, local
+        self._weight, self._local, self._released = weight, local, whole
         self.network, self.mode = executor.network, executor.mode
-        self.parameters, self.buffers = executor.parameters, executor.buffers
+        self.parameters, self.buffers = executor.parameters if whole is None else whole, executor.buffers
         self._loss: Tensor | None = None
 
     def infer(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        if self._released is not None:
+            self._released.require()
         found: tuple[Tensor, ...] = self._executor.infer(*inputs)
         return found
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The loss of this rank's part."""
+        if self._released is not None:
+            self._released.release()
         try:
             loss = self._module(*inputs)
         except RuntimeError as error:
@@ -103,6 +163,8 @@ class WrappedExecutor(Executor):
         }
 
     def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
+        if self._released is not None:
+            self._released.require()
         return self._executor.operator_times(*inputs, repeats=repeats)
 
 
@@ -233,8 +295,8 @@ class FsdpStepper(SchemeStepper):
             raise UnsupportedError(f"scheme {scheme.name!r}", found, "use ddp")
         _require_elementwise(worker.optimizer)
         begin_as_rank_zero(worker)
-        self._worker, self._whole = worker, executor.parameters
         leaves = executor.trained
+        self._worker, self._whole = worker, WholeArrays(executor.parameters, leaves)
         module = _ShardedNetwork(executor, leaves)
         device = next(iter(leaves.values())).device.type
         mesh = init_device_mesh(device, (communicator.size,))
@@ -244,14 +306,17 @@ class FsdpStepper(SchemeStepper):
         self._parts = {name: _part(each) for name, each in self._sharded.items()}
         self.inner = worker.optimizer.start(worker.backend, self._parts)
         weight = communicator.size
-        self.executor = WrappedExecutor(executor, module, self._sharded, lambda: self.share * weight, _part)
+        self.executor = WrappedExecutor(
+            executor, module, self._sharded, lambda: self.share * weight, _part, self._whole
+        )
 
     def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
         self._worker.switch(Phase.UPDATE)
         self.inner.step(gradients, step, factor)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The rank's shards and the optimizer's state of them."""
+        """The rank's shards and the optimizer's state of them; a checkpoint has the whole parameters, too."""
+        self._gather()
         return kept_arrays("part", self._worker.backend, self._parts) | under("optimizer", self.inner.state())
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -263,6 +328,10 @@ class FsdpStepper(SchemeStepper):
     def meet(self) -> None:
         """Gather all shards into the executor's parameters for an evaluation."""
         self._worker.switch(Phase.COMMUNICATE)
+        self._gather()
+
+    def _gather(self) -> None:
+        self._whole.hold()
         try:
             with torch.no_grad():
                 for name, each in self._sharded.items():
