@@ -99,8 +99,8 @@ def test_a_plan_that_takes_more_than_its_limit_is_made_again_for_less():
 
 def test_what_was_planned_is_said_as_it_was_seen_to_be_taken():
     assert room_of(lambda spare: 90_000, lambda spare: 80_000)[3][-1] == (
-        "numpy + microbatch;memory=102400000: planned 87.89 MiB of at most 97.66 MiB: 78.12 MiB of tensors and 9.77 MiB "
-        "that numpy took besides in a trial"
+        "numpy + microbatch;memory=102400000: planned 87.89 MiB of at most 97.66 MiB: 78.12 MiB of tensors and "
+        "9.77 MiB that numpy took besides in a trial"
     )
 
 

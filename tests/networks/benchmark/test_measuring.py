@@ -324,9 +324,9 @@ def test_a_peak_below_the_start_is_zero():
     assert Footprint(Meter(100.0, 90.0)).of(lambda: None).value == 0.0
 
 
-def test_a_peak_is_at_least_that_of_the_preparation_if_this_counts():
+def test_a_peak_is_at_least_that_of_what_came_before_if_this_counts():
     footprint = Footprint(Meter(100.0, 400.0, 350.0))
-    footprint.count_preparation()
+    footprint.count_until_now()
     assert footprint.of(lambda: None).value == 300.0
 
 

@@ -8,9 +8,9 @@ only once in a process (imports, compilation, a peak) comes first, followed by w
   the kernel counts resident memory, independent of the framework's allocator, and its high-water mark can be reset
   before the calls: a few, as what an allocator keeps may grow. So the difference includes parameters, inputs,
   activations, workspaces and library code that runs for the first time, but not the compiler's own peak. Under a
-  memory limit it is at least what making the executor and its inputs takes. Freed memory
-  that an allocator keeps counts, as no other process can use it; what the C library keeps is returned first, and under
-  a memory limit as soon as it is freed. On an accelerator the framework's own counter is read.
+  memory limit it is at least what making the executor and its inputs and, without a compiler, the first call take.
+  Freed memory that an allocator keeps counts, as no other process can use it; what the C library keeps is returned
+  first, and under a memory limit as soon as it is freed. On an accelerator the framework's own counter is read.
 - Our clock runs around each operator. If the framework has a profiler, its shares are recorded too, for comparison.
 """
 
@@ -149,8 +149,8 @@ class Footprint:
         self._before = self._peak(lambda: None)
         self._least = 0.0
 
-    def count_preparation(self) -> None:
-        """Let peaks be at least what was taken since this was created; to be called before any call is measured."""
+    def count_until_now(self) -> None:
+        """Let peaks be at least what was taken since this was created; to be called before any other is measured."""
         self._least = self._meter.stop().value or 0.0
 
     def of(self, work: Callable[[], object]) -> Measurement:
@@ -478,14 +478,14 @@ def _measured(
     footprint = Footprint(meter_of(backend, arm.device))
     with phase("prepare"):
         trial = PreparedCase(backend, made, specification, mode)
-    if made.memory is not None:
-        footprint.count_preparation()
     if made.native is not None:
         # Only its executor knows the parameters; readers take the last facts.
         known = replace(known, facts=structs.replace(known.facts, parameters=trial.parameter_count()))
         record(known.facts)
     with phase("first"):
         trial.first()
+    if made.memory is not None and mode == "eager":
+        footprint.count_until_now()
     trial.keep(reference)
     on_stage("memory")
     record(footprint.of(lambda: _few(trial.work)))
@@ -539,9 +539,11 @@ def peak_of(
     _return_when_freed(made)
     footprint = Footprint(meter_of(backend, arm.device))
     on_stage("prepare")
-    trial = PreparedCase(backend, made, specification, backend.chosen_mode(arm.mode or None))
-    footprint.count_preparation()
+    mode = backend.chosen_mode(arm.mode or None)
+    trial = PreparedCase(backend, made, specification, mode)
     trial.work()
+    if mode == "eager":
+        footprint.count_until_now()
     on_stage("memory")
     found = footprint.of(lambda: _few(trial.work))
     return found, 0 if made.memory is None else made.memory.memory
