@@ -41,6 +41,7 @@ from levelbench.networks import zoo
 from levelbench.training import Constant, Momentum, Observer, Recipe, Shuffled, Top1, Trainer, datasets
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.stopping import Evaluate, Stopping
+from ratios import clock_of
 
 BATCH, LR, MU = 256, 0.01, 0.9
 
@@ -163,7 +164,7 @@ def under_levelbench(framework, network, dataset, observers):
     return Trainer(backend, dataset, recipe, quality, stopping, seed=0, timeline=timeline, observers=observers), backend
 
 
-def case(framework, network, data, seconds, against, chunk):
+def case(framework, network, data, seconds, against, chunk, clock):
     """The ratio of a step under levelbench to one without, with its interval and both medians.
 
     A turn is ``chunk`` steps: a trainer is called once an epoch, not once a step.
@@ -193,7 +194,7 @@ def case(framework, network, data, seconds, against, chunk):
         turn["ours"] += 1
         trainer.steps(0, start, start + chunk, 10**9)
 
-    a, b = sample_interleaved(hand, ours, until=Budget(seconds=seconds))
+    a, b = sample_interleaved(hand, ours, until=Budget(seconds=seconds), clock=clock)
     first, same = float(losses[0]), float(trainer.losses[0])
     if against != "bare" and abs(first - same) > 1e-4 * abs(first):
         raise SystemExit(f"the two sides do not train the same network: first losses {first} and {same}")
@@ -437,9 +438,11 @@ def main() -> None:
         "--channels", type=int, default=16, help="of the convolutional network: 4 is a step of 5 ms or so"
     )
     parser.add_argument("--only-cnn", action="store_true", help="leave the small network out")
+    parser.add_argument("--processor", action="store_true", help="in processor time, on a busy machine")
     parser.add_argument("--track", action="store_true", help="measure levelbench.track instead")
     parser.add_argument("--output", action="store_true", help="measure reading 100 MB of a program's output instead")
     options = parser.parse_args()
+    clock = clock_of(options.processor)
     if options.output:
         alone_s, spent_s, ratio, interval = output_ratio(options.seconds)
         between = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval else "(too few pairs for an interval)"
@@ -473,7 +476,7 @@ def main() -> None:
             (zoo.mlp(64, 128, 10), digit_data, 32),
             (zoo.cnn((1, 28, 28), options.channels, 64, 10), image_data, 1),
         )[options.only_cnn :]:
-            found = case(framework, network, data, options.seconds, against, chunk)
+            found = case(framework, network, data, options.seconds, against, chunk, clock)
             cases.append(found)
             print(
                 f"| {framework} | {network.name} | {against} | {found['by_hand_ms']:.3f} "

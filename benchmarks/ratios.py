@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.statistics import estimate
 
-__all__ = ["compared", "of_neighbours", "verdict", "write_json"]
+__all__ = ["clock_of", "compared", "of_neighbours", "verdict", "write_json"]
+
+
+class _Processor:
+    now_ns = staticmethod(time.process_time_ns)
+
+
+def clock_of(processor: bool) -> Clock:
+    """The host's clock, or the processor time of this process: for a machine that does other things, too."""
+    return _Processor() if processor else HOST
 
 
 def of_neighbours(first: Sequence[float], second: Sequence[float]) -> float:

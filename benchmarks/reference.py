@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 
 from levelbench.errors import UnsupportedError
+from levelbench.measure.clocks import Clock
 from levelbench.measure.sampling import sample_interleaved
 from levelbench.measure.stopping import Budget, FixedCount
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import load_framework
 from levelbench.operators.node import operator_node, structural
 from operator_overhead import paired, with_interval
+from ratios import clock_of
 from resnet20 import in_torch, resnet20
 
 BATCH, LEAST_SPEED_UP, MOST_SLOWER = 32, 3.0, 4.0
@@ -137,9 +139,11 @@ CASES = (
 )
 
 
-def side_by_side(a: Callable[[], object], b: Callable[[], object], seconds: float, title: str) -> dict[str, Any]:
+def side_by_side(
+    a: Callable[[], object], b: Callable[[], object], seconds: float, title: str, clock: Clock
+) -> dict[str, Any]:
     """Medians of both, and the ratio b / a with its interval."""
-    first, second = sample_interleaved(a, b, until=Budget(seconds=seconds) & FixedCount(16))
+    first, second = sample_interleaved(a, b, until=Budget(seconds=seconds) & FixedCount(16), clock=clock)
     ratio = with_interval(paired(first.values, second.values)[0], title)
     return {"a_s": float(np.median(first.values)), "b_s": float(np.median(second.values)), "ratio": ratio}
 
@@ -151,7 +155,7 @@ def agree(what: str, found: Any, expected: Any) -> None:
         raise SystemExit(f"{what}: the two sides do not compute the same")
 
 
-def whole_network(seconds: float) -> list[dict[str, Any]]:
+def whole_network(seconds: float, clock: Clock) -> list[dict[str, Any]]:
     """ResNet-20 forward on each side that is here, pair by pair."""
     import torch
     from onnx.reference import ReferenceEvaluator
@@ -179,7 +183,7 @@ def whole_network(seconds: float) -> list[dict[str, Any]]:
     pairs = [(ours, "onnx.reference"), (ours, "torch by hand"), ("torch by hand", "onnx.reference")]
     pairs += [("torch by hand", name) for name in sides if name.startswith("levelbench") and name != ours]
     for a, b in pairs:
-        found = {"a": a, "b": b, **side_by_side(sides[a], sides[b], seconds, f"{a} and {b}")}
+        found = {"a": a, "b": b, **side_by_side(sides[a], sides[b], seconds, f"{a} and {b}", clock)}
         ratio = found["ratio"]
         print(
             f"| {a} | {b} | {found['a_s'] * 1e3:.2f} | {found['b_s'] * 1e3:.2f} | {ratio['median']:.2f} "
@@ -231,7 +235,7 @@ class Side:
         return [self._backend.host(each) for each in arrays if each is not None]
 
 
-def measure(case: Case, seconds: float) -> dict[str, Any]:
+def measure(case: Case, seconds: float, clock: Clock) -> dict[str, Any]:
     """NumPy's time over PyTorch's, forward and with gradients; what is not supported is said in their place."""
     sides = [Side(name, case) for name in ("torch", "numpy")]
     row: dict[str, Any] = {"case": case.title}
@@ -243,7 +247,7 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
             continue
         for found, expected in zip(*answers, strict=True):
             agree(f"{case.title}, {what}", found, expected)
-        row[what] = side_by_side(*(getattr(side, what) for side in sides), seconds, case.title)
+        row[what] = side_by_side(*(getattr(side, what) for side in sides), seconds, case.title, clock)
     return row
 
 
@@ -255,7 +259,7 @@ def cells(found: dict[str, Any]) -> str:
     return f" {found['a_s'] * 1e3:.3f} | {found['b_s'] * 1e3:.3f} | {interval}{mark} |"
 
 
-def operators(seconds: float, match: str) -> list[dict[str, Any]]:
+def operators(seconds: float, match: str, clock: Clock) -> list[dict[str, Any]]:
     """Each case of the zoo whose title contains ``match``."""
     print("\nNumPy beside PyTorch, operator by operator: forward, then forward with gradients\n")
     print("| operator | torch, ms | numpy, ms | numpy / torch | torch, ms | numpy, ms | numpy / torch |")
@@ -263,7 +267,7 @@ def operators(seconds: float, match: str) -> list[dict[str, Any]]:
     rows = []
     for case in (each for each in CASES if match in each.title):
         try:
-            rows.append(measure(case, seconds))
+            rows.append(measure(case, seconds, clock))
         except UnsupportedError as error:
             print(f"| {case.title} | unsupported: {error} |", flush=True)
             continue
@@ -285,10 +289,12 @@ def main() -> None:
     )
     parser.add_argument("--operator-seconds", type=float, default=3.0, help="for each operator, forward and gradients")
     parser.add_argument("--match", default="", help="only operators whose title contains this")
+    parser.add_argument("--processor", action="store_true", help="in processor time, on a busy machine")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     options = parser.parse_args()
-    network = whole_network(options.seconds) if options.seconds else []
-    rows = operators(options.operator_seconds, options.match)
+    clock = clock_of(options.processor)
+    network = whole_network(options.seconds, clock) if options.seconds else []
+    rows = operators(options.operator_seconds, options.match, clock)
     if options.json:
         with tempfile.NamedTemporaryFile("w", dir=options.json.parent, delete=False) as file:
             file.write(json.dumps({"resnet20": network, "operators": rows}, indent=2))

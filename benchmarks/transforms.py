@@ -6,6 +6,11 @@ framework's workspaces, and neither an import nor code that comes in as it is fi
 takes unsplit to the smallest that can be met.
 
     python benchmarks/transforms.py --out docs/evidence/microbatch.csv --plot docs/evidence/microbatch.svg
+
+Whether limits hold as ``levelbench network`` plans for them, with trials, is seen from outside: a process forked for
+each trial waits while its resident memory is read, and its mark reset, by the process that started it.
+
+    OMP_NUM_THREADS=1 python benchmarks/transforms.py --outside 5
 """
 
 from __future__ import annotations
@@ -19,16 +24,25 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
-from levelbench.errors import UsageError
-from levelbench.networks import zoo
+from levelbench.cli.network_words import make_cases, name_network
+from levelbench.errors import LevelbenchError, UsageError
+from levelbench.experiments.networks import NetworkJob, NetworkNote, find_room
+from levelbench.networks import save, zoo
+from levelbench.networks.benchmark.measuring import peak_of
 from levelbench.networks.transforms.microbatch import RESERVE, Microbatch
 from levelbench.operators.frameworks import open_framework
+from levelbench.records.networks import NetworkArm, NetworkSpecification
 
 HERE = Path(__file__).resolve().parent
 # Freed memory goes back at once, so that the peak is that of what is held, not of what the allocator keeps for later.
@@ -37,11 +51,21 @@ FIELDS = (
     "network", "batch", "framework", "limit", "predicted", "measured", "inside", "segments", "nodes", "time_s", "cpu_s",
     "predicted_time", "worst_difference",
 )  # fmt: skip
+CASES = (
+    "alexnet:4:size=128,width=256", "alexnet-owt:8:size=96,width=256", "vgg16:2:size=64,width=256",
+    "squeezenet:8:size=96", "inceptionv1:8:size=64", "mobilenetv2:8:size=96", "densenet121:8:size=64",
+    "resnet18:8:size=96", "resnet34:8:size=64", "resnet50:8:size=64", "resnet50-v1:8:size=96", "preresnet18:8:size=96",
+    "preresnet50:8:size=64", "resnet101:8:size=64",
+    "resnet20:128", "resnet32:64", "resnet44:64", "resnet56:128", "resnet110:64", "lenet5:1024", "lenet5-dense:2048",
+    "dqn:128", "a3c:256", "alphago-zero-tiny:512", "autoencoder:2048", "vae:4096", "unet-tiny:64", "bert-tiny:16",
+    "transformer-tiny:64", "gpt2-tiny:64",
+)  # fmt: skip
+"""Networks of the zoo, as ``name:batch:options``, small enough to be measured many times."""
 
 
-def resident(what: str) -> int:
-    """Bytes of ``VmRSS``, ``VmHWM`` or ``RssFile``."""
-    found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+def resident(what: str, pid: object = "self") -> int:
+    """Bytes of ``VmRSS``, ``VmHWM`` or ``RssFile`` of a process."""
+    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
 
@@ -150,9 +174,171 @@ def plot(rows: list[dict[str, Any]], path: Path, clock: str) -> None:
     figure.savefig(path)
 
 
+def written(folder: Path) -> list[str]:
+    """Cases of files: networks built here, and modules of PyTorch that it exports itself."""
+    import torch
+    from torch import nn
+
+    cases = []
+    for at, (batch, widths) in enumerate([(8192, (64, 256, 10)), (4096, (784, 512, 100)), (2048, (32, 2048, 8))]):
+        network = zoo.mlp(*widths)
+        save(network, folder / f"mlp-{at}.onnx", network.initialise(at))
+        cases.append(f"{folder}/mlp-{at}.onnx:{batch}")
+    for at, (batch, shape, widths) in enumerate(
+        [(256, (3, 32, 32), (16, 64, 10)), (64, (1, 96, 96), (8, 32, 5)), (16, (3, 128, 128), (24, 64, 100)),
+         (512, (1, 28, 28), (8, 32, 10)), (32, (12, 64, 48), (32, 64, 20))]
+    ):  # fmt: skip
+        network = zoo.cnn(shape, *widths)
+        save(network, folder / f"cnn-{at}.onnx", network.initialise(at))
+        cases.append(f"{folder}/cnn-{at}.onnx:{batch}")
+    relu, conv = nn.ReLU(), nn.Conv2d
+    modules: dict[str, tuple[int, tuple[int, ...], Sequence[nn.Module]]] = {
+        "plain": (64, (3, 48, 48), [conv(3, 32, 3), relu, conv(32, 16, 3), relu]),
+        "pooled": (64, (3, 64, 64), [conv(3, 24, 5), relu, nn.MaxPool2d(2), conv(24, 48, 3)]),
+        "strided": (64, (3, 96, 96), [conv(3, 32, 3, 2), relu, conv(32, 64, 3, 2), relu]),
+        "normed": (64, (8, 40, 40), [conv(8, 32, 3), nn.BatchNorm2d(32), relu, conv(32, 8, 1)]),
+        "depthwise": (64, (32, 48, 48), [conv(32, 32, 3, groups=32), relu, conv(32, 16, 1)]),
+        "upward": (64, (16, 20, 20), [nn.ConvTranspose2d(16, 24, 4, 2), relu, conv(24, 3, 3)]),
+        "one-dimensional": (256, (8, 512), [nn.Conv1d(8, 32, 5), relu, nn.Conv1d(32, 16, 5), relu]),
+        "three-dimensional": (16, (2, 16, 24, 24), [nn.Conv3d(2, 16, 3), relu, nn.Conv3d(16, 8, 3)]),
+        "dense": (4096, (256,), [nn.Linear(256, 768), nn.GELU(), nn.Linear(768, 256), nn.LayerNorm(256)]),
+        "sigmoids": (8192, (96,), [nn.Linear(96, 384), nn.Sigmoid(), nn.Linear(384, 384), nn.Tanh()]),
+        "averaged": (64, (3, 64, 64), [conv(3, 32, 3), nn.ELU(), nn.AvgPool2d(2), nn.Flatten()]),
+        "leaky": (128, (4, 40, 40), [conv(4, 32, 3), nn.LeakyReLU(), nn.AdaptiveAvgPool2d(1)]),
+    }
+    for name, (batch, shape, layers) in modules.items():
+        path = folder / f"torch-{name}.onnx"
+        torch.onnx.export(
+            nn.Sequential(*layers).eval(), (torch.zeros(2, *shape),), str(path), dynamo=False, input_names=["x"],
+            output_names=["y"], dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}},
+        )  # fmt: skip
+        cases.append(f"{path}:{batch}")
+    return cases
+
+
+class Outside:
+    """Carries out trials in forked processes, and reads their resident memory from here."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+
+    def __call__(self, job: NetworkJob) -> list[NetworkNote]:
+        """The note of a trial; ``peak`` is what its process took, from before its executor was made to its end."""
+        here, there = Pipe()
+        child = get_context("fork").Process(target=_trial, args=(job, there))
+        child.start()
+        there.close()
+        base, peak, answer = 0, 0, None
+        try:
+            while answer is None:
+                said = here.recv()
+                if said == "prepare":
+                    base = resident("VmRSS", child.pid)
+                    Path(f"/proc/{child.pid}/clear_refs").write_text("5")
+                peak = max(peak, resident("VmHWM", child.pid))
+                if said == "prepare":
+                    peak = base
+                answer = said if not isinstance(said, str) else None
+                here.send("go on")
+        except EOFError:
+            raise SystemExit(f"the process of {job.specification.case.title} died") from None
+        finally:
+            child.join()
+        if isinstance(answer, Exception):
+            raise answer
+        self.peak = peak - base
+        return [answer]
+
+
+def _trial(job: NetworkJob, there: Connection) -> None:
+    def say(what: object) -> None:
+        there.send(what)
+        there.recv()
+
+    try:
+        found, tensors = peak_of(job.specification, job.room.spare, say)
+        say(NetworkNote(peak_b=found.value, tensors_b=tensors))
+    except LevelbenchError as error:
+        say(error)
+
+
+def of_case(case: str, points: int) -> Iterator[dict[str, Any]]:
+    """A case under ``points`` limits: from what it takes unsplit to the smallest that can be met."""
+    word, batch, options = (*case.split(":"), "")[:3]
+    named = name_network(word, [each for each in options.split(",") if each])
+    [found] = make_cases(named, batch, [], [])
+    outside = Outside()
+
+    def job(limit: int) -> NetworkJob:
+        arm = NetworkArm("torch", transforms=(f"microbatch;memory={limit}",))
+        return NetworkJob(NetworkSpecification(named.name, found, arm), "", "memory")
+
+    [whole] = outside(job(1 << 40))
+    most, smallest = outside.peak, 0
+    try:
+        outside(job(1))
+    except UsageError as error:
+        smallest = int(re.search(r"possible limit is (\d+) bytes", error.found)[1])
+    least = smallest + max(0, round(whole.peak_b) - whole.tensors_b)
+    for limit in np.geomspace(1.02 * most, min(max(1.1 * least, 0.5 * most), 0.95 * most), points).round():
+        lines: list[str] = []
+        wanted = job(int(limit))
+        room = find_room(wanted, lines.append, outside)
+        [note] = outside(structs.replace(wanted, room=room))
+        planned = note.tensors_b + room.beside
+        yield {
+            "network": f"{named.name}, {batch}", "limit": int(limit), "planned": planned, "outside": outside.peak,
+            "inside": round(note.peak_b), "trials": sum(line.startswith("looking") for line in lines),
+            "said": "BEYOND" if note.peak_b > limit else "within",
+        }  # fmt: skip
+
+
+def outside_table(rows: Sequence[dict[str, Any]]) -> str:
+    """A row a network: its limits, the most that was taken of one, how far plans were off, and what was said."""
+    lines = [
+        "| network, batch | limits, MiB | taken / limit | planned / taken | beyond | said to be |",
+        "|---|---|---|---|--:|--:|",
+    ]
+    for name in dict.fromkeys(row["network"] for row in rows):
+        mine = [row for row in rows if row["network"] == name]
+        limits = [row["limit"] / (1 << 20) for row in mine]
+        held = [row["outside"] / row["limit"] for row in mine]
+        plans = [row["planned"] / row["outside"] for row in mine]
+        beyond = sum(each > 1 for each in held)
+        lines.append(
+            f"| {name} | {min(limits):.1f} to {max(limits):.1f} | {min(held):.3f} to {max(held):.3f} | "
+            f"{min(plans):.3f} to {max(plans):.3f} | {beyond} | {sum(row['said'] == 'BEYOND' for row in mine)} |"
+        )
+    return "\n".join(lines)
+
+
+def see_from_outside(only: Sequence[str], points: int, out: Path | None) -> None:
+    """Measure and print; ``out`` gets every point."""
+    rows: list[dict[str, Any]] = []
+    open_framework("torch")
+    with tempfile.TemporaryDirectory() as folder:
+        for case in only or (*written(Path(folder)), *CASES):
+            for row in of_case(case, points):
+                rows.append(row)
+                print(row, file=sys.stderr, flush=True)
+            if out:
+                out.write_text(json.dumps(rows, indent=1) + "\n")
+    print(outside_table(rows))
+    off = [abs(row["planned"] / row["outside"] - 1) for row in rows]
+    beyond = [row for row in rows if row["outside"] > row["limit"]]
+    silent = [row for row in beyond if row["said"] == "within"]
+    print(
+        f"\n{len(rows)} points: {len(beyond)} beyond their limit, {len(silent)} of them in silence; plans off by "
+        f"{100 * max(off):.1f} % at most, by over 5 % in {sum(each > 0.05 for each in off)}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", nargs="+", default=["alexnet:64", "vgg16:16"], help="network:batch")
+    parser.add_argument("--case", nargs="+", help="network:batch; with --outside also :options")
+    parser.add_argument(
+        "--outside", type=int, metavar="N", help="N limits a network, planned with trials, from outside"
+    )
     parser.add_argument("--framework", default="torch")
     parser.add_argument("--workspace", default="reorder")
     parser.add_argument("--points", type=int, default=6)
@@ -163,8 +349,11 @@ def main() -> None:
     parser.add_argument("--clock", choices=("time_s", "cpu_s"), default="time_s", help="of the figure")
     parser.add_argument("--one", type=int, help="measure one limit in this process, in bytes; prints JSON")
     options = parser.parse_args()
+    if options.outside:
+        see_from_outside(options.case or (), options.outside, options.out)
+        return
     rows = []
-    for case in options.case:
+    for case in options.case or ("alexnet:64", "vgg16:16"):
         name, _, batch = case.partition(":")
         if options.one is not None:
             settings = (options.framework, options.workspace, options.repeats)

@@ -19,7 +19,15 @@ from levelbench.experiments.processes import CrashError
 from levelbench.networks.files import save
 from levelbench.networks.zoo import cnn
 from levelbench.records.network_summary import summarise_networks
-from levelbench.records.networks import FOLDER, PHASES, NetworkArm, NetworkCase, NetworkFacts, NetworkRecord
+from levelbench.records.networks import (
+    FOLDER,
+    PHASES,
+    MemoryRoom,
+    NetworkArm,
+    NetworkCase,
+    NetworkFacts,
+    NetworkRecord,
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,49 +66,66 @@ def test_a_crash_is_recorded_by_the_next_process_and_the_others_continue(monkeyp
     assert notes[0].path == "y"
 
 
-LIMITED = specification(arm=NetworkArm("numpy", transforms=("microbatch;memory=1000",)))
+KIB, LIMIT = 1 << 10, 100_000
+LIMITED = specification(arm=NetworkArm("numpy", transforms=(f"microbatch;memory={LIMIT * KIB}",)))
 
 
-def spare_of(monkeypatch, tmp_path, peak, done=()):
-    """What an arm with a limit of 1,000 bytes leaves of it, where a plan that leaves ``spare`` bytes takes ``peak``."""
-    asked = []
+def room_of(peak, tensors=lambda spare: 98_000 - spare):
+    """What an arm leaves of its limit of 100,000 KiB, what it was asked for and what was said; all in KiB.
 
-    def process(job):
-        asked.append(job.spare)
-        return [NetworkNote(peak_b=peak(job.spare))]
+    A plan that leaves ``spare`` of it has so many ``tensors``, and takes ``peak``.
+    """
+    asked, said = [], []
 
-    monkeypatch.setattr(networks, "_process", process)
-    plan = replace(plan_of([[LIMITED]], 3, tmp_path), done=dict(done))
-    kind = NetworkBenchmarks(tmp_path)
-    return kind._spare(plan, plan.to_go[0], NetworkJob(LIMITED, str(tmp_path)), kernel.Watcher()), asked
+    def trial(job):
+        spare = job.room.spare // KIB
+        asked.append(spare)
+        return [NetworkNote(peak_b=float(peak(spare) * KIB), tensors_b=tensors(spare) * KIB)]
 
-
-def test_a_plan_that_stays_within_its_memory_limit_is_kept(monkeypatch, tmp_path):
-    assert spare_of(monkeypatch, tmp_path, lambda spare: 900.0 - spare) == (0, [0])
+    room = networks.find_room(NetworkJob(LIMITED, "."), said.append, trial)
+    return room.spare // KIB, room.beside // KIB, asked, said
 
 
-def test_a_plan_that_takes_more_than_its_limit_is_made_again_for_less(monkeypatch, tmp_path):
-    spare, asked = spare_of(monkeypatch, tmp_path, lambda spare: 1200.0 - 0.8 * spare)
-    assert 1200 - 0.8 * spare <= 990
+def test_a_plan_that_stays_within_its_memory_limit_is_kept():
+    assert room_of(lambda spare: 90_000)[:3] == (0, -8_000, [0])
+
+
+def test_a_plan_that_takes_more_than_its_limit_is_made_again_for_less():
+    spare, beside, asked, _ = room_of(lambda spare: 98_000 - spare + 20_000 + spare // 10)
+    assert 118_000 - spare * 9 // 10 <= 99_000
+    assert beside == 20_000 + spare // 10
     assert asked == sorted(asked)
 
 
-def test_where_no_plan_stays_within_the_limit_the_one_that_takes_least_is_measured(monkeypatch, tmp_path):
-    spare, asked = spare_of(monkeypatch, tmp_path, lambda spare: max(1100.0, 1200.0 - spare))
-    assert max(1100, 1200 - spare) == 1100
+def test_what_was_planned_is_said_as_it_was_seen_to_be_taken():
+    assert room_of(lambda spare: 90_000, lambda spare: 80_000)[3][-1] == (
+        "numpy + microbatch;memory=102400000: planned 87.89 MiB of at most 97.66 MiB: 78.12 MiB of tensors and "
+        "9.77 MiB that numpy took besides in a trial"
+    )
+
+
+def test_where_no_plan_stays_within_the_limit_the_one_that_takes_least_is_measured():
+    spare, _, asked, said = room_of(lambda spare: max(110_000, 120_000 - spare))
+    assert max(110_000, 120_000 - spare) == 110_000
     assert len(asked) < 6
+    assert "BEYOND" in said[-1]
 
     def refused(spare):
         if spare:
             raise UsageError("small in 800 B", "no split of the batch needs so little", "raise the limit")
-        return 1200.0
+        return 120_000
 
-    assert spare_of(monkeypatch, tmp_path, refused)[0] == 0
+    spare, _, _, said = room_of(refused)
+    assert spare == 0
+    assert said[-1].endswith("this is BEYOND it, but no split of the batch needs so little")
 
 
-def test_what_earlier_processes_left_of_a_limit_is_left_again(monkeypatch, tmp_path):
-    record = SimpleNamespace(facts=NetworkFacts(spare_bytes=77))
-    assert spare_of(monkeypatch, tmp_path, lambda spare: 1.0, {(0, 0): record}) == (77, [])
+def test_what_earlier_processes_left_of_a_limit_is_left_again(tmp_path):
+    room = MemoryRoom(77, 5)
+    done = {(0, 0): SimpleNamespace(facts=NetworkFacts(room=room))}
+    plan = replace(plan_of([[LIMITED]], 3, tmp_path), done=done)
+    kind = NetworkBenchmarks(tmp_path)
+    assert kind._room(plan, plan.to_go[0], NetworkJob(LIMITED, "."), kernel.Watcher()) == room
 
 
 def test_a_killed_process_is_not_a_crash(monkeypatch):

@@ -38,10 +38,17 @@ from levelbench.experiments.processes import (
     survived,
 )
 from levelbench.records import key_of, new_id
-from levelbench.records.networks import FOLDER, NetworkArm, NetworkOutcome, NetworkRecord, NetworkSpecification
+from levelbench.records.networks import (
+    FOLDER,
+    MemoryRoom,
+    NetworkArm,
+    NetworkOutcome,
+    NetworkRecord,
+    NetworkSpecification,
+)
 from levelbench.records.processes import Planned
 
-__all__ = ["NetworkBenchmarks", "NetworkJob", "NetworkNote", "main"]
+__all__ = ["NetworkBenchmarks", "NetworkJob", "NetworkNote", "find_room", "main"]
 
 NetworkPlan = Plan[NetworkSpecification, NetworkRecord]
 _CHILD = "levelbench.experiments.networks"
@@ -52,7 +59,7 @@ class NetworkJob(msgspec.Struct, frozen=True):
 
     ``reference`` is the file of the reference, to be written or read; if it is empty, ``no_reference`` says why.
     ``crashed`` says how an earlier process crashed: that is recorded, and the measurement is not tried again.
-    ``planned`` is for the header; the plan leaves ``spare`` bytes of the arm's memory limit.
+    ``planned`` is for the header, ``room`` for the plan of the arm's memory limit.
     """
 
     specification: NetworkSpecification
@@ -66,15 +73,16 @@ class NetworkJob(msgspec.Struct, frozen=True):
     no_reference: str = "there is no reference"
     crashed: str = ""
     planned: Planned = Planned()
-    spare: int = 0
+    room: MemoryRoom = MemoryRoom()
 
 
 class NetworkNote(ProcessNote, frozen=True, kw_only=True):
-    """A line to the parent: also a stage that begins, the outcome, or the peak memory in bytes."""
+    """A line to the parent: also a stage that begins, the outcome, or the peak memory and what a plan has of it."""
 
     stage: str = ""
     outcome: NetworkOutcome | None = None
     peak_b: float | None = None
+    tensors_b: int = 0
 
 
 def main(arguments: list[str]) -> int:
@@ -93,7 +101,8 @@ def _carry_out(job: NetworkJob, tell: Callable[[ProcessNote], None]) -> None:
     elif job.purpose == "memory":
         from levelbench.networks.benchmark.measuring import peak_of
 
-        tell(NetworkNote(peak_b=peak_of(job.specification, job.spare).value))
+        found, tensors = peak_of(job.specification, job.room.spare, lambda stage: tell(NetworkNote(stage=stage)))
+        tell(NetworkNote(peak_b=found.value, tensors_b=tensors))
     else:
         from levelbench.networks.benchmark.measuring import make_record
 
@@ -107,7 +116,7 @@ def _carry_out(job: NetworkJob, tell: Callable[[ProcessNote], None]) -> None:
             lambda path, stage, outcome: tell(NetworkNote(path=str(path), stage=stage, outcome=outcome)),
             job.crashed,
             job.planned,
-            job.spare,
+            job.room,
         )
 
 
@@ -121,7 +130,7 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
 
     def __init__(self, store: Path, *, effect: float | None = None) -> None:
         self._store, self._effect = store, effect
-        self._spares: dict[str, int] = {}
+        self._rooms: dict[str, MemoryRoom] = {}
 
     def check(self, arms: Sequence[NetworkSpecification]) -> None:
         """Raise ``MissingError`` for a framework or device that is not available."""
@@ -158,8 +167,8 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
             before = measured_before(self, plan)
             for turn in plan.to_go:
                 wanted = plan.arms[turn.arm]
-                if wanted.arm.memory_limit is not None and self.key(wanted) not in self._spares:
-                    self._spares[self.key(wanted)] = self._spare(plan, turn, references[plan.case_of(turn)], watcher)
+                if wanted.arm.memory_limit is not None and self.key(wanted) not in self._rooms:
+                    self._rooms[self.key(wanted)] = self._room(plan, turn, references[plan.case_of(turn)], watcher)
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[NetworkRecord, None]:
                 job = structs.replace(
@@ -167,7 +176,7 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
                     specification=plan.arms[turn.arm],
                     seed=turn.seed,
                     ceilings=ceilings,
-                    spare=self._spares.get(self.key(plan.arms[turn.arm]), 0),
+                    room=self._rooms.get(self.key(plan.arms[turn.arm]), MemoryRoom()),
                     planned=Planned(self._effect, len(plan.seeds), before[turn.arm]),
                 )
 
@@ -180,34 +189,61 @@ class NetworkBenchmarks(Kind[NetworkSpecification, NetworkRecord]):
 
             yield make
 
-    def _spare(self, plan: NetworkPlan, turn: Turn, job: NetworkJob, watcher: Watcher[NetworkRecord]) -> int:
-        """How many bytes of its limit an arm has to leave to stay within it: as before, or as measured."""
-        known = [record.facts.spare_bytes for (arm, _), record in plan.done.items() if arm == turn.arm and record.facts]
-        if known:
-            return max(known)
+    def _room(self, plan: NetworkPlan, turn: Turn, job: NetworkJob, watcher: Watcher[NetworkRecord]) -> MemoryRoom:
+        """What an arm has to leave of its limit to stay within it: as before, or as found by trials."""
+        for (arm, _), record in plan.done.items():
+            if arm == turn.arm and record.facts is not None:
+                return record.facts.room
         wanted = plan.arms[turn.arm]
-        limit, best, spare = wanted.arm.memory_limit or 0, (math.inf, 0), 0
-        for _ in range(_TRIES):
-            watcher.preparing(f"looking whether {wanted.arm.title} stays within its memory")
-            try:
-                notes = _process(structs.replace(job, purpose="memory", specification=wanted, spare=spare))
-            except LevelbenchError:
-                # No plan needs so little, or the framework cannot do it: the measurement itself says so.
-                break
-            peak = next((note.peak_b for note in notes if note.peak_b is not None), None)
-            if peak is None or peak >= best[0]:
-                break
-            best = peak, spare
-            if peak <= limit * (1 - _NOISE):
-                break
-            spare += math.ceil(peak - limit * (1 - 2 * _NOISE))
-        return best[1]
+        return find_room(structs.replace(job, specification=wanted), watcher.preparing)
+
+
+def find_room(
+    job: NetworkJob,
+    say: Callable[[str], None] = lambda line: None,
+    carry_out: Callable[[NetworkJob], list[NetworkNote]] | None = None,
+) -> MemoryRoom:
+    """What the plan of a job's arm has to leave of its memory limit, found by trials; ``say`` gets what they show.
+
+    Where no plan stays within the limit, it is what the one leaves that takes least. A trial is a job that is carried
+    out in a process of its own.
+    """
+    from levelbench.networks.transforms.microbatch import format_bytes
+
+    arm = job.specification.arm
+    limit, spare, why = arm.memory_limit or 0, 0, ""
+    best, room = math.inf, MemoryRoom()
+    most = limit - max(_NOISE * limit, _NOISE_BYTES)
+    for _ in range(_TRIES):
+        say(f"looking whether {arm.title} stays within its memory")
+        try:
+            notes = (carry_out or _process)(structs.replace(job, purpose="memory", room=MemoryRoom(spare)))
+        except LevelbenchError as error:
+            # No plan needs so little, or the framework cannot do it: the measurement itself says so.
+            why = error.found
+            break
+        note = next((note for note in reversed(notes) if note.peak_b is not None), None)
+        if note is None or note.peak_b is None or note.peak_b >= best:
+            break
+        beside = round(note.peak_b) - note.tensors_b
+        best, room = note.peak_b, MemoryRoom(spare, beside)
+        if best <= most:
+            break
+        spare = math.ceil(beside + limit - most)
+    if best < math.inf:
+        tensors = best - room.beside
+        held = "" if best <= limit else f"; this is BEYOND it{f', but {why}' if why else ''}"
+        say(
+            f"{arm.title}: planned {format_bytes(best)} of at most {format_bytes(limit)}: {format_bytes(tensors)} of "
+            f"tensors and {format_bytes(room.beside)} that {arm.framework} took besides in a trial{held}"
+        )
+    return room
 
 
 _TRIES = 6
 """A plan is made so often for what the one before took beyond its limit."""
-_NOISE = 0.01
-"""Peaks of equal processes differ by less than this share."""
+_NOISE, _NOISE_BYTES = 0.01, 512 << 10
+"""Peaks of equal processes differ by less than this share, or by so many bytes."""
 
 
 def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -> dict[str, object]:

@@ -109,13 +109,24 @@ class NetworkHeader(ProcessHeader[NetworkSpecification], frozen=True, tag="netwo
     """The first line."""
 
 
+class MemoryRoom(Struct, frozen=True):
+    """What a plan leaves of its memory limit, in bytes: ``spare`` as it is made, of which a trial took ``beside``."""
+
+    spare: int = 0
+    beside: int = 0
+
+
+NO_ROOM = MemoryRoom()
+
+
 class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
     """Facts about the network once it is built, for one call with the case's batch; ``None`` is unknown.
 
     ``framework`` is the backend's description of itself, ``mode`` the measured mode, ``dtype`` the type of most of the
     arithmetic. ``flops`` and ``bytes`` are floating-point operations and compulsory bytes, ``activation_bytes`` the
     bytes of all values between operators. ``unknown`` counts the operators of unknown cost. ``transforms`` says what
-    each transform changed; ``spare_bytes`` of a memory limit were left for what an inference takes beyond its plan.
+    each transform changed. Of a memory limit the plan left ``room``; ``planned_bytes`` are those of its tensors and
+    what a trial of it took besides.
     """
 
     framework: dict[str, Any] = {}
@@ -130,7 +141,8 @@ class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):
     activation_bytes: float | None = None
     unknown: dict[str, int] = {}
     transforms: tuple[str, ...] = ()
-    spare_bytes: int = 0
+    room: MemoryRoom = MemoryRoom()
+    planned_bytes: int | None = None
 
 
 class OperatorSamples(Struct, frozen=True, tag="operator", tag_field="kind"):

@@ -478,6 +478,8 @@ def _said(arm: NetworkArm, entry: NetworkEntry, base: NetworkEntry) -> list[str]
     if before is not None and after is not None:
         change = (after.value - before.value) / before.value
         said.append(f"peak memory {_bytes(before.value)} → {_bytes(after.value)} ({change:+.0%})")
+        if (planned := entry.facts.planned_bytes) is not None:
+            said.append(f"planned {_bytes(planned)}")
         limit = arm.memory_limit
         if limit is not None:
             inside = "inside" if after.value <= limit else "BEYOND"

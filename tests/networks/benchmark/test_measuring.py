@@ -324,6 +324,12 @@ def test_a_peak_below_the_start_is_zero():
     assert Footprint(Meter(100.0, 90.0)).of(lambda: None).value == 0.0
 
 
+def test_a_peak_is_at_least_that_of_what_came_before_if_this_counts():
+    footprint = Footprint(Meter(100.0, 400.0, 350.0))
+    footprint.count_until_now()
+    assert footprint.of(lambda: None).value == 300.0
+
+
 def test_without_a_meter_the_reason_is_recorded():
     found = Footprint(NullMeter("peak_memory", "B", "no way")).of(lambda: None)
     assert (found.value, found.method, found.reason) == (None, None, "no way")
@@ -349,6 +355,12 @@ def test_a_temporary_array_of_the_call_is_in_the_peak():
 def test_what_was_held_before_is_not_in_the_peak():
     held = np.ones(64 * MIB // 8)
     assert Footprint(memory_meter()).of(held.sum).value < 20 * MIB
+
+
+def test_the_peak_is_that_of_up_to_eight_calls_within_a_second():
+    calls = []
+    measuring._few(lambda: calls.append(1))
+    assert len(calls) == 8
 
 
 NETWORK = cnn((1, 8, 8), 2, 4, 2)

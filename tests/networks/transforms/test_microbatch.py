@@ -87,6 +87,10 @@ def test_the_error_for_an_impossible_limit_states_the_smallest_possible(residual
         plan_of(residual, 16, least - 1)
 
 
+def test_the_smallest_possible_limit_includes_what_a_plan_has_to_leave(residual):
+    assert smallest(residual, 16, spare=5_000_000) == smallest(residual, 16) + 5_000_000
+
+
 def test_the_plan_is_the_fastest_possible(residual):
     """Compared with all ways to cut and split, tried one by one."""
     network = bind(residual, 4)

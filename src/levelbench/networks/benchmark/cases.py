@@ -28,6 +28,7 @@ from levelbench.records.networks import NetworkCase, NetworkFacts, NetworkSpecif
 
 if TYPE_CHECKING:
     from levelbench.networks.transforms import Transform
+    from levelbench.networks.transforms.microbatch import SplitPlan
 
 OUTPUT_TOLERANCE = 1e-4
 """For outputs in float32, relative to the tensor's largest magnitude."""
@@ -41,7 +42,7 @@ class Made:
     ``transformed`` is the network after the arm's transforms, without the loss that a training step adds.
     ``parameters`` are values by name (``None``: drawn from the seed). The tolerances are for the comparison with the
     original network, relative to each tensor's largest magnitude. Without one for gradients, the transforms changed the
-    parameters. ``changes`` says what each transform changed.
+    parameters. ``changes`` says what each transform changed, ``memory`` is the plan to stay within a memory limit.
     """
 
     network: Network | None = None
@@ -51,6 +52,7 @@ class Made:
     output_tolerance: float = OUTPUT_TOLERANCE
     gradient_tolerance: float | None = GRADIENT_TOLERANCE
     changes: tuple[str, ...] = ()
+    memory: SplitPlan | None = None
 
 
 def digest_of(path: Path) -> str:
@@ -131,6 +133,7 @@ def _transformed(base: Network, specification: NetworkSpecification, spare: int)
         output_tolerance=sum(each.tolerance.outputs for each in done),
         gradient_tolerance=None if None in gradients else sum(each for each in gradients if each is not None),
         changes=tuple(f"{each.name}: {line}" for each in done for line in each.changed or ("it changed nothing",)),
+        memory=next((each.details for each in done if each.name == "microbatch"), None),
     )
 
 

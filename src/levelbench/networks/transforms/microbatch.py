@@ -169,21 +169,22 @@ def make_plan(
     limit: int,
     *,
     reserve: float = RESERVE,
+    spare: int = 0,
     machine: SpeedModel | None = None,
     table: TimeTable | None = None,
 ) -> SplitPlan:
-    """The fastest plan whose predicted peak is at most ``limit`` bytes minus the share ``reserve``.
+    """The fastest plan whose predicted peak is at most ``limit`` bytes minus ``spare`` and the share ``reserve``.
 
     ``UsageError`` if there is none; it says the smallest limit that can be met.
     """
     costs = _Costs(profile, machine or SpeedModel(), table)
-    nodes, usable = len(profile.nodes), int(limit * (1 - reserve))
+    nodes, usable = len(profile.nodes), int(max(0, limit - spare) * (1 - reserve))
     # If the network fits unsplit, no search is needed.
     cuts = [0, nodes] if profile.whole_peak(0, nodes) <= usable else _cuts(profile)
     all_costs = {(start, end): costs.of(cuts[start], cuts[end]) for end in range(1, len(cuts)) for start in range(end)}
     best, choice = _search(len(cuts), all_costs, usable)
     if not np.isfinite(best):
-        smallest = _limit_for(_smallest(len(cuts), all_costs), reserve)
+        smallest = _limit_for(_smallest(len(cuts), all_costs), reserve) + spare
         raise UsageError(
             f"{profile.network.name} at batch {profile.batch} in {format_bytes(limit)}",
             f"no split of the batch needs so little; the smallest possible limit is {smallest} bytes "
@@ -333,8 +334,8 @@ class Microbatch(Transform):
         # Large constants that are computed from small ones must be known here too, for the shapes that depend on them.
         bound = FoldConstants(batch=self._batch, sizes=self._sizes).apply(network, parameters)
         profile = Profile(bound.network, axes, self._batch, self._workspace)
-        limit = max(0, self._limit - self._spare)
-        return make_plan(profile, limit, machine=self._machine, table=self._times), profile, bound
+        plan = make_plan(profile, self._limit, spare=self._spare, machine=self._machine, table=self._times)
+        return plan, profile, bound
 
 
 def split_network(

@@ -32,11 +32,12 @@ from levelbench.frameworks.numpy.operators.kernel import (
 )
 from levelbench.operators.node import OperatorNode
 
-# erf(x) = x P(x²) / Q(x²) for |x| <= 3.92, and 1 in float32 at the limit: a minimax fit with relative error 2.9e-8.
-# The rounding of its steps adds up to 6 units in the last place near 1.
-_P = (1.1283791, 0.1903055, 0.052734725, 0.0037605721, 0.00028461782, 2.0491518e-06)
-_Q = (1.0, 0.50198674, 0.11406643, 0.014960049, 0.0011609852, 3.8067577e-05)
-_LIMIT = 3.94
+# erf(x) = tanh(x P(x²)) in float32: NumPy's tanh takes the time of four products. A minimax fit of relative error
+# 7.1e-8; with rounding, up to 3.1 units in the last place. The last term is positive, so that large x end at 1.
+_P = (
+    1.12837925, 0.102769863, -1.95284305e-4, -6.1484195e-4, 8.45982487e-5, -4.79497258e-6, 2.76142082e-8,
+    5.42013395e-9,
+)  # fmt: skip
 
 # Constant term first.
 _NEAR_P = (
@@ -86,8 +87,8 @@ def erf_slope(x: Array) -> Array:
     return slope
 
 
-def _horner(coefficients: Sequence[float], x: NDArray[np.float64]) -> Array:
-    result = x * coefficients[-1]
+def _horner(coefficients: Sequence[float], x: Array) -> Array:
+    result: Array = x * x.dtype.type(coefficients[-1])
     for each in coefficients[-2:0:-1]:
         result += each
         result *= x
@@ -95,29 +96,9 @@ def _horner(coefficients: Sequence[float], x: NDArray[np.float64]) -> Array:
     return result
 
 
-def _estrin(coefficients: Sequence[float], x: Array, square: Array) -> Array:
-    """A polynomial of degree 5 in Estrin's scheme, which accumulates fewer roundings than Horner's."""
-    c0, c1, c2, c3, c4, c5 = (np.float32(each) for each in coefficients)
-    result: Array = x * c5
-    result += c4
-    result *= square
-    pair = x * c3
-    pair += c2
-    result += pair
-    result *= square
-    np.multiply(x, c1, out=pair)
-    pair += c0
-    result += pair
-    return result
-
-
 def _erf_float32(out: Array, x: Array) -> None:
-    limited = np.clip(x, np.float32(-_LIMIT), np.float32(_LIMIT))
-    square = limited * limited
-    fourth = square * square
-    np.multiply(limited, _estrin(_P, square, fourth), out=out)
-    out /= _estrin(_Q, square, fourth)
-    np.clip(out, np.float32(-1), np.float32(1), out=out)
+    np.multiply(x, _horner(_P, x * x), out=out)
+    np.tanh(out, out=out)
 
 
 def _erf_float64(x: NDArray[np.float64]) -> Array:
@@ -327,7 +308,6 @@ def _gelu(node: OperatorNode) -> Kernel:
         return _gelu_tanh()
 
     def fill(out: Array, x: Array) -> None:
-        # erf takes most of the time, up to six times PyTorch's: NumPy has none.
         erf(out, x * x.dtype.type(sqrt(0.5)))
         out += 1
         out *= x

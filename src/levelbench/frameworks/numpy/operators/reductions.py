@@ -41,7 +41,7 @@ Forward = Callable[[Array, Axes], Array]
 Gradient = Callable[[Array, Array, Array, Axes], Array]
 """(gradient, x, result, axes), with reduced axes of size 1 -> a value that broadcasts to the gradient of x."""
 
-_SHORT = 64
+_SHORT, _LONG = 64, 1024
 _RUN = 256
 
 
@@ -91,6 +91,9 @@ def _sum(x: Array, axes: Axes) -> Array:
     if x.dtype.kind == "f" and 1 < count < _SHORT:
         # NumPy pays an overhead for each row; a product with ones does not.
         return (x.reshape(-1, count) @ np.ones(count, x.dtype)).reshape(_kept(x, axes))
+    if x.dtype.kind == "f" and _SHORT <= count <= _LONG and x.flags.c_contiguous:
+        # A third of the time of NumPy's own sum. It adds vectors of several chains, whose error is small in such rows.
+        return np.einsum("ij->i", x.reshape(-1, count)).reshape(_kept(x, axes))
     rows = _leading(x, axes)
     if x.dtype.kind == "f" and rows > _RUN and x.flags.c_contiguous:
         return _sum_of_rows(x.reshape(rows, x.size // rows)).reshape(_kept(x, axes))
