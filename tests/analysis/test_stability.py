@@ -185,6 +185,15 @@ def test_runs_of_several_machines_have_a_spread_each(study):
     assert (one.label, one.n, two.n) == ("digits on machine 1 of 2", 2, 2)
 
 
+def test_runs_that_do_not_say_where_they_ran_stay_together_with_a_doubt(study):
+    group = study([2.0, 2.1, 2.3])
+    runs = tuple(msgspec.structs.replace(run, environment={"started": "imported"}) for run in group.runs)
+    (one,) = by_machine([dataclasses.replace(group, runs=runs)])
+    assert (one.label, one.n) == ("digits", 3)
+    assert any("do not say on which machine they ran" in line for line in stability(one).lacks)
+    assert not any("on which machine" in line for line in stability(group).lacks)
+
+
 def test_seeds_that_ran_on_two_machines_count_on_each(study):
     there = [{"machine": {"id": name, "cpu": {"model": name}}} for name in ("one", "two")]
     one, two = (

@@ -312,6 +312,21 @@ def test_what_is_marked_as_no_step_is_no_part_of_the_next(track, record, phase):
     assert record().end.phases_ns[phase] > 0.095e9
 
 
+def test_blocks_of_no_step_within_one_another_are_left_out_once(track, record):
+    with track() as run:
+        with run.phase("forward"):
+            time.sleep(0.03)
+        with run.phase("prepare"):
+            time.sleep(0.03)
+            with run.phase("compile"):
+                time.sleep(0.05)
+        run.step()
+        run.evaluate(0.2)
+    (step_ns,) = record().samples["step_time"].values
+    phases = record().end.phases_ns
+    assert step_ns == pytest.approx(sum(phases[name] for name in ("forward", "other")), abs=5e6)
+
+
 def test_a_step_that_ends_in_a_block_of_preparation_begins_no_later_one_in_the_future(track, record):
     with track() as run:
         with run.phase("prepare"):

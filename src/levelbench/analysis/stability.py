@@ -24,7 +24,7 @@ from levelbench.analysis.comparison import span_of
 from levelbench.analysis.ties import unseen_share
 from levelbench.errors import UsageError
 from levelbench.measure.design import sessions_of
-from levelbench.measure.environment import same_machine
+from levelbench.measure.environment import same_machine, states_machine
 from levelbench.measure.statistics import (
     Estimate,
     Interval,
@@ -135,25 +135,31 @@ class Stability:
 def by_machine(groups: Sequence[RunGroup]) -> list[RunGroup]:
     """``groups``, those with runs on several machines split by machine: such times have no one spread.
 
-    Of a seed that ran on several machines, one run counts on each.
+    Of a seed that ran on several machines, one run counts on each. Runs that do not say where they ran, as those of
+    imported logs, stay together.
     """
     found = []
     for group in groups:
         machines: list[list[RunSummary]] = []
         for run in (*group.runs, *group.repeats):
-            own = next((each for each in machines if same_machine(each[0].environment, run.environment)), None)
+            own = next((each for each in machines if _together(each[0], run)), None)
             machines.append([run]) if own is None else own.append(run)
         # A command that asked for all of them may have gone on on another machine.
         none_missing = len({run.seed for run in group.runs}) >= max(run.planned_runs for run in group.runs)
         for at, runs in enumerate(machines, 1):
             label = group.label if len(machines) == 1 else f"{group.label} on machine {at} of {len(machines)}"
-            left = tuple(each for each in group.unfinished if same_machine(runs[0].environment, each.environment))
+            left = tuple(each for each in group.unfinished if _together(runs[0], each))
             if len(machines) > 1 and none_missing:
                 here = len({run.seed for run in runs})
                 runs = [structs.replace(run, planned_runs=min(run.planned_runs, here), whole=True) for run in runs]
             counted, repeats = one_a_seed(runs)
             found.append(replace(group, label=label, runs=counted, unfinished=left, repeats=repeats))
     return found
+
+
+def _together(one: RunSummary, other: RunSummary) -> bool:
+    unknown = not (states_machine(one.environment) or states_machine(other.environment))
+    return unknown or same_machine(one.environment, other.environment)
 
 
 def stability(group: RunGroup, *, effects: Sequence[float] = EFFECTS, level: float = 0.95) -> Stability:
@@ -319,6 +325,10 @@ def _lacks(group: RunGroup, times: Sequence[float], known: bool, level: float) -
     elif variation(times, level).interval is None:
         found.append(
             f"the variation of {name} has no interval: its times are far from log-normal (outliers, two modes)"
+        )
+    if not all(states_machine(run.environment) for run in group.runs):
+        found.append(
+            f"doubt: runs of {name} do not say on which machine they ran: if on several, their times vary for that, too"
         )
     arrived = [run for run in group.runs if run.reached]
     counts = {run.evaluations for run in arrived if run.crossing not in ("final", "interpolated")}

@@ -134,7 +134,7 @@ class MarkedRun(ABC):
         self.missing.discard(part)
 
     def _begin_work(self) -> None:
-        if self._phase == Phase.PREPARE:
+        if self._phase == Phase.PREPARE and not self._open:
             self._follow_device()
             self._switch(Phase.OTHER)
 

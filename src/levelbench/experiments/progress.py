@@ -213,7 +213,7 @@ class Printed:
         if self._own_lines and not line.startswith(OWN_LINE):
             return None
         if "rank" in line.lower() and len(parts := _GLUED.split(line)) > 1 and self._quality.search(parts[0]):
-            return next((found for found in map(self.read, parts) if found is not None), None)
+            return next((each for each in [*map(self.read, parts)] if each is not None), None)
         self._commas = line.commas if isinstance(line, _Row) else {}
         if self._guessed and len(line) > _MOST_BYTES and _MLLOG not in line:
             line = f"{line[: _MOST_BYTES // 2]} … {line[-_MOST_BYTES // 2 :]}"

@@ -105,7 +105,9 @@ class TrackedRun(MarkedRun):
         self._specification, self._key, self._source, self._store = specification, key, source, store
         self._outside, self._uses = outside, uses or Uses()
         self._first, self._quiet = first, quiet
-        self._mark_ns = self._apart_ns = 0
+        self._mark_ns = 0
+        self._apart_ns: list[int] = []
+        """When the open blocks of what is no step began."""
         self._step_open = False
         self._step_spans: list[tuple[int, int]] = []
         self._steps = self._steps_looked_at = self._samples = 0
@@ -485,7 +487,7 @@ class TrackedRun(MarkedRun):
         return self.over
 
     def _begin_work(self) -> None:
-        if self._phase == Phase.PREPARE:
+        if self._phase == Phase.PREPARE and not self._open:
             super()._begin_work()
             self._mark_ns = self._timeline.switched_ns if self._timeline is not None else 0
 
@@ -493,10 +495,10 @@ class TrackedRun(MarkedRun):
         if self._state == "open":
             now_ns = self._timeline.switched_ns
             if begins:
-                self._apart_ns = now_ns
-            else:
+                self._apart_ns.append(now_ns)
+            elif self._apart_ns and (began_ns := self._apart_ns.pop()) and not self._apart_ns:
                 # A step may have ended in it.
-                self._mark_ns = min(now_ns, self._mark_ns + now_ns - self._apart_ns)
+                self._mark_ns = min(now_ns, self._mark_ns + now_ns - began_ns)
 
     def _finish_step(self, now_ns: int | None = None) -> None:
         """The step that is open ends; the next begins now, or after what is not a step."""

@@ -327,5 +327,6 @@ def test_noise_needs_two_batches(trained, tmp_path):
 
 def test_noise_is_refused_where_passes_wait_for_ranks_that_do_not_observe(tmp_path):
     dataset, executor = SimpleNamespace(train=range(96)), SimpleNamespace(collective=True)
+    context = SimpleNamespace(dataset=dataset, executor=executor, recipe=SimpleNamespace(experience=None))
     with pytest.raises(UnsupportedError, match="all-reduce"):
-        GradientNoise(tmp_path, "run").on_prepared(SimpleNamespace(dataset=dataset, executor=executor))
+        GradientNoise(tmp_path, "run").on_prepared(context)

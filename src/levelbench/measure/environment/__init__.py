@@ -15,6 +15,7 @@ from levelbench.measure.environment.compare import (
     differences,
     machine_of,
     same_machine,
+    states_machine,
     system_of,
 )
 from levelbench.measure.environment.machine import Facts, accelerators, cores_allowed, machine
@@ -32,6 +33,7 @@ __all__ = [
     "is_shallow",
     "machine_of",
     "same_machine",
+    "states_machine",
     "system_of",
 ]
 

@@ -85,6 +85,11 @@ def same_machine(a: object, b: object) -> bool:
     return ids[0] is not None and ids[0] == ids[1] and boards[0] == boards[1] and same_device
 
 
+def states_machine(environment: object) -> bool:
+    """Whether it says on which machine it was: that of an imported log does not."""
+    return _fact(environment, "machine", "id") is not None
+
+
 def _fact(tree: object, part: str, name: str) -> object:
     facts = tree.get(part) if isinstance(tree, Mapping) else None
     return facts.get(name) if isinstance(facts, Mapping) else None
