@@ -132,6 +132,11 @@ def test_one_session_and_no_repeated_seed_say_what_to_run(study):
     assert "six hours" in part(found, "session").reason
 
 
+def test_runs_of_a_session_each_are_not_said_to_be_of_one(study):
+    found = stability(study([2.0, 2.2, 1.9, 2.1], day=[0, 1, 2, 3]))
+    assert part(found, "session").reason.startswith("each run is a session of its own: make several in a row")
+
+
 @pytest.mark.parametrize(
     ("times", "line"),
     [

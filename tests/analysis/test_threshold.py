@@ -1,13 +1,14 @@
 """Thresholds: the time to each target, where rankings turn round, which targets are out of reach, and the knee."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.analysis.threshold import SHOWN_RULES, TimedArm, TimedCurve, default_targets, sweep
+from levelbench.analysis.threshold import SHOWN_RULES, TimedArm, TimedCurve, curve_of, default_targets, sweep
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import find_crossing
 from levelbench.records.schema import Target
@@ -136,6 +137,22 @@ def test_the_knee_is_where_the_curve_bends():
     exact = 10 * math.log(5.9 / (1 - math.exp(-5.9)))
     assert seconds == pytest.approx(exact + 1, abs=1.0)
     assert quality == pytest.approx(1 - math.exp(-(seconds - 1) / 10), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "ended"),
+    [
+        ("all epochs done", "end"),
+        ("target reached", "target"),
+        ("budget of 3 epochs", "budget"),
+        ("its program ended", "unknown"),
+        ("its log ends", "unknown"),
+    ],
+)
+def test_a_run_whose_program_or_log_ended_may_have_been_stopped(stopped_by, ended):
+    header = SimpleNamespace(specification=SimpleNamespace(target=Target("top1", 0.9)))
+    record = SimpleNamespace(header=header, status="done", end=SimpleNamespace(stopped_by=stopped_by), evaluations=[])
+    assert curve_of(record, "wall").ended == ended
 
 
 def test_a_curve_of_few_steps_has_no_knee_and_says_why():

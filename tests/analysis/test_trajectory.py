@@ -27,6 +27,24 @@ def test_equal_losses_are_the_same_trajectory():
     assert "the same to the last digit" in found.line()
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"), [(True, "parts at evaluation 1 (1 step)"), (False, "parts at evaluation 1,")]
+)
+def test_evaluations_without_samples_are_paired_by_steps_or_their_number(steps, said):
+    """As those of imported logs, which end on one plateau."""
+
+    def uncounted(qualities):
+        made = curve([None] * 3, qualities=qualities)
+        return [replace(each, samples=0, step=each.step if steps else 0) for each in made]
+
+    a = {seed: uncounted([0.68 + 0.001 * seed, 0.87, 0.95]) for seed in range(4)}
+    b = {seed: uncounted([0.39 + 0.001 * seed, 0.61, 0.95]) for seed in range(4)}
+    found = trajectories(a, b, TARGET)
+    assert (found.points, found.differ_at) == (3, 1)
+    assert found.difference == pytest.approx(-0.29)
+    assert said in found.line()
+
+
 def test_losses_that_differ_by_rounding_are_alike():
     a = {seed: curve([1.0, 0.5]) for seed in range(3)}
     b = {seed: curve([1.0 + 1e-6, 0.5 - 1e-6]) for seed in range(3)}

@@ -280,9 +280,12 @@ def _of_factors(runs: Sequence[RunSummary], level: float) -> list[SpreadPart]:
     places = range(len(runs))
     factors = {"seed": [run.seed for run in runs], "session": [of_run[at] for at in places]}
     found = variance_parts(_logs(runs).tolist(), factors, {"order": [place[at] for at in places]}, level)
+    alone = len(sessions) == len(runs)
     missing = {
         "seed": "no seed was run twice: run the same seeds into another --store and name both",
-        "session": "all runs are of one session: run again after six hours or more",
+        "session": "each run is a session of its own: make several in a row, six hours or more after the others"
+        if alone
+        else "all runs are of one session: run again after six hours or more",
     }
     parts = []
     for each in found.factors:

@@ -170,6 +170,9 @@ def curve_of(record: Record, clock: str) -> TimedCurve:
         ended = "target"
     elif stopped.startswith("budget"):
         ended = "budget"
+    elif stopped in ("its program ended", "its log ends"):
+        # Whether its training was over then, only its program knew.
+        ended = "unknown"
     score = policy(clock).score
     return TimedCurve(
         tuple(score(each.phases_ns).seconds for each in record.evaluations),

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import structs
 
 from levelbench.measure.statistics import Interval, holm, mean_interval, t_survival
 from levelbench.records import Evaluation, Record
@@ -37,7 +38,8 @@ _LEAST_PAIRS = 3
 class Trajectories:
     """What ``pairs`` of runs with one seed say at their common evaluations, up to ``points`` of them.
 
-    Evaluations of a pair are common if they come after the same number of samples. ``kind``: all values are equal
+    Evaluations of a pair are common if they come after the same number of samples (of steps, where runs do not count
+    samples, or else have the same number: ``unit`` says which). ``kind``: all values are equal
     (``identical``), agree in three digits (``alike``), or do not (``parted``, from common evaluation ``parted_at`` on,
     counted from 1, after ``parted_samples`` samples). ``differ_at`` is the first one
     at which the sides differ on average, with the mean ``difference`` of b and a there (of logarithms, for losses) and
@@ -57,6 +59,7 @@ class Trajectories:
     interval: Interval | None = None
     reason: str = ""
     stays: bool = False
+    unit: str = "samples"
 
     def line(self) -> str:
         """What it means, in a sentence."""
@@ -71,7 +74,7 @@ class Trajectories:
             return f"the same trajectory: {of} is the same to the last digit"
         if self.kind == "alike":
             return f"the same trajectory: {of} agrees in three digits"
-        parted = f"another trajectory: {of} parts at evaluation {self.parted_at} ({self.parted_samples:,} samples)"
+        parted = f"another trajectory: {of} parts at {self._place(self.parted_at, self.parted_samples)}"
         if self.differ_at is None or self.difference is None:
             if self.pairs < _LEAST_PAIRS:
                 return f"{parted}; too few pairs to tell luck from a difference (three seeds or more on both sides)"
@@ -79,10 +82,15 @@ class Trajectories:
         size = f"{self.difference:+.3g}"
         if self.measure.endswith("loss"):
             size = f"x{math.exp(self.difference):.3g}"
-        at = f"evaluation {self.differ_at} ({self.differ_samples:,} samples)"
+        at = self._place(self.differ_at, self.differ_samples)
         if self.stays:
             return f"{parted}, and on average from {at} on ({size} there)"
         return f"{parted}, and on average at {at} ({size} there), but not clearly at all later ones"
+
+    def _place(self, number: int | None, amount: int | None) -> str:
+        if self.unit == "evaluations":
+            return f"evaluation {number}"
+        return f"evaluation {number} ({amount:,} {self.unit if amount != 1 else self.unit[:-1]})"
 
 
 def curves_by_seed(records: Sequence[Record]) -> dict[int, Sequence[Evaluation]]:
@@ -95,10 +103,32 @@ def curves_by_seed(records: Sequence[Record]) -> dict[int, Sequence[Evaluation]]
 
 def trajectories(a: Curves, b: Curves, target: Target) -> Trajectories:
     """Compare the curves of both sides where they have evaluations after the same number of samples."""
-    seeds = sorted(a.keys() & b.keys())
-    losses = "the training loss"
+    seeds, losses = sorted(a.keys() & b.keys()), "the training loss"
     if not seeds:
         return Trajectories("unknown", losses, reason="no seed was run on both sides: run the same seeds")
+    a, b, unit = _counted({seed: a[seed] for seed in seeds}, {seed: b[seed] for seed in seeds})
+    found = _of_counted(a, b, target)
+    return replace(found, unit=unit)
+
+
+def _counted(a: Curves, b: Curves) -> tuple[Curves, Curves, str]:
+    """The curves with the first that all of them count in place of samples: samples, steps or evaluations."""
+    curves = [curve for side in (a, b) for curve in side.values() if curve]
+    if all(curve[-1].samples > 0 for curve in curves):
+        return a, b, "samples"
+    steps = all(curve[-1].step > 0 for curve in curves)
+
+    def placed(side: Curves) -> Curves:
+        return {
+            seed: [structs.replace(each, samples=each.step if steps else at) for at, each in enumerate(curve, 1)]
+            for seed, curve in side.items()
+        }
+
+    return placed(a), placed(b), "steps" if steps else "evaluations"
+
+
+def _of_counted(a: Curves, b: Curves, target: Target) -> Trajectories:
+    seeds, losses = sorted(a), "the training loss"
     shared = {seed: _common(a[seed], b[seed]) for seed in seeds}
     common = sorted({samples for each in shared.values() for samples in each})
     if not common:
