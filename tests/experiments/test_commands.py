@@ -70,6 +70,16 @@ print(carry_out_command(make_command({command!r}, Path.cwd())).peak_memory_b)
     assert 600e6 < int(done.stdout) < 800e6
 
 
+def test_the_memory_of_a_program_whose_shell_is_ended_counts(tmp_path):
+    (tmp_path / "large.py").write_text(
+        "x = b'1' * 300_000_000\nprint('accuracy 0.95', flush=True)\nimport time; time.sleep(60)"
+    )
+    (script := tmp_path / "two.sh").write_text(f"{PYTHON} -c pass\n{PYTHON} {tmp_path}/large.py\n")
+    ended = carry_out_command(make_command(f"sh {script}", tmp_path), read=lambda line, _: "0.95" in line)
+    assert ended.stopped
+    assert ended.peak_memory_b > 300e6
+
+
 def test_a_program_smaller_than_we_are_has_no_known_peak():
     # The kernel counts what a process had before it became another program to that program.
     assert carried_out("true").peak_memory_b is None

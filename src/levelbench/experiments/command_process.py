@@ -122,7 +122,7 @@ def carry_out_command(
     _guarded(None)
     own_kib, had = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, set(children_of("self"))
     began_ns = HOST.now_ns()
-    process, tail, stopped, last, writing, lingered = None, None, False, "", set[Path](), False
+    process, tail, stopped, last, writing, lingered, ended_b = None, None, False, "", set[Path](), False, 0
     pauses, watching = list[int](), ExitStack()
     try:
         with _uninterrupted():
@@ -143,6 +143,8 @@ def carry_out_command(
         else:
             stopped, timed_out, last = _follow(process, read, timeout_s, show, written, told)
         if timed_out or stopped:
+            # A shell that is ended waits for none of its programs, so their memory is not in its usage.
+            ended_b = _peak_of(process.pid)
             _end_group(process.pid, writing)
         _, status, usage = os.wait4(process.pid, 0)
         wall_ns = HOST.now_ns() - began_ns
@@ -183,7 +185,7 @@ def carry_out_command(
         usage.ru_utime,
         usage.ru_stime,
         # What a process had before it became another program counts to that program, and it began as this one.
-        usage.ru_maxrss * 1024 if usage.ru_maxrss > own_kib else None,
+        max(usage.ru_maxrss * 1024 if usage.ru_maxrss > own_kib else 0, ended_b) or None,
         process.returncode,
         last or tail.read(),
         left and not timed_out and not stopped,
@@ -437,6 +439,17 @@ def _written_by(group: int) -> set[Path]:
                     if flags is not None and int(flags[1], 8) & os.O_ACCMODE and path.is_file():
                         found.add(path)
     return found
+
+
+def _peak_of(group: int) -> int:
+    """The most memory that a process of the group has had since it became its program, in bytes; 0 if not known."""
+    found = [0]
+    for process in Path("/proc").glob("[0-9]*"):
+        if _runs(process.name, group):
+            with suppress(OSError):
+                text = (process / "status").read_text(errors="replace")
+                found += [1024 * int(kib) for kib in re.findall(r"^VmHWM:\s*(\d+) kB", text, re.MULTILINE)]
+    return max(found)
 
 
 def _group_of(pid: str) -> int | None:

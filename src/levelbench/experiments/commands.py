@@ -535,7 +535,9 @@ def peak_memory(found_b: int | None) -> Measurement:
     """What a record holds of it."""
     if found_b is None:
         return Measurement("peak_memory", "B", None, None, "it is below that of levelbench, which started the process")
-    return Measurement("peak_memory", "B", float(found_b), "ru_maxrss: the largest of these processes")
+    return Measurement(
+        "peak_memory", "B", float(found_b), "the largest of these processes (ru_maxrss; VmHWM of those that were ended)"
+    )
 
 
 def doubts_of(command: Command, ended: EndedCommand) -> list[str]:
