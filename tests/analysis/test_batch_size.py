@@ -22,6 +22,8 @@ from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate
 from levelbench.records.schema import Distribution
 from levelbench.records.searches import Search, SearchedSide
+from levelbench.report.batch_sizes import batch_size_tables
+from levelbench.report.tables import to_text
 
 
 @pytest.fixture
@@ -454,6 +456,19 @@ def test_a_critical_size_from_two_sizes_is_said_to_be_untested(groups):
     lacks = " ".join(study_batch_size(groups({64: [1000, 1050, 1020], 128: [1650, 1700, 1680]})).lacks)
     assert "two sizes fit every critical size exactly" in lacks
     assert "outside the sizes that were tried, 64 to 128" in lacks
+
+
+def test_runs_that_count_no_samples_have_no_critical_size_and_say_why(groups):
+    made = groups({64: [1000, 1050, 1020], 128: [1650, 1700, 1680]})
+    uncounted = {"samples_to_target": None, "samples_between": ()}
+    made = [
+        dataclasses.replace(each, runs=tuple(msgspec.structs.replace(run, **uncounted) for run in each.runs))
+        for each in made
+    ]
+    found = study_batch_size(made)
+    assert found.critical is None
+    assert any("do not say how many samples" in line for line in found.lacks)
+    assert "do not say how many samples they have seen" in to_text(batch_size_tables(found)[0])
 
 
 def test_a_size_that_never_reaches_the_target_was_tried_all_the_same(groups):

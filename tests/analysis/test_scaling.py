@@ -94,6 +94,22 @@ def test_time_per_epoch_is_training_alone(point):
     assert only.epoch_s.value == pytest.approx(1.5)
 
 
+@pytest.mark.parametrize(("scored_by", "epoch_s"), [(None, 1.5), ("program", 2.5)])
+def test_what_a_program_names_no_phase_of_is_training(point, scored_by, epoch_s):
+    group, records = point(1, [4.0, 4.0], epoch_s=1.5)
+    group = dataclasses.replace(group, specification=msgspec.structs.replace(group.specification, scored_by=scored_by))
+    for record in records:
+        record.evaluations[-1].phases_ns["other"] = 4_000_000_000
+        record.evaluations[-1].phases_ns["prepare"] = 7_000_000_000
+    (only,) = found((group, records)).points
+    assert only.epoch_s.value == pytest.approx(epoch_s)
+
+
+def test_a_program_that_names_no_time_of_training_has_no_time_per_epoch(point):
+    (only,) = found(point(1, [4.0, 4.0], epoch_s=0.0)).points
+    assert only.epoch_s is None
+
+
 def test_an_efficiency_has_the_interval_of_the_ratio(point):
     _, two = found(point(1, [4.0, 4.4, 4.2]), point(2, [2.0, 2.2, 2.1])).points
     assert two.to_accuracy.low < 1.0 < two.to_accuracy.high

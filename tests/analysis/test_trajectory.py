@@ -45,6 +45,12 @@ def test_evaluations_without_samples_are_paired_by_steps_or_their_number(steps, 
     assert said in found.line()
 
 
+def test_counts_that_are_the_number_of_the_evaluation_are_not_called_samples():
+    a = {seed: curve([1.0, 0.5], every=1) for seed in range(3)}
+    b = {seed: curve([1.0, 0.4], every=1) for seed in range(3)}
+    assert "parts at evaluation 2;" in trajectories(a, b, TARGET).line().replace(", and", ";")
+
+
 def test_losses_that_differ_by_rounding_are_alike():
     a = {seed: curve([1.0, 0.5]) for seed in range(3)}
     b = {seed: curve([1.0 + 1e-6, 0.5 - 1e-6]) for seed in range(3)}

@@ -427,6 +427,8 @@ def _critical(
         return None, lacks
     if len({point.mean_size for point in known}) < 2:
         return None, [*lacks, _one_size(points, known)]
+    if not values:
+        return None, lacks
     fit = fit_growth(values, sizes, hidden, level, above=above)
     if fit.rates[0] <= 0.0:
         largest = max(point.mean_size for point in known)

@@ -44,6 +44,7 @@ __all__ = ["BASE", "CROWDED", "Efficiency", "EntryRuns", "ScaledPoint", "Scaling
 __all__ += ["fit_scaling", "scaling", "scaling_of_entries", "threads_of"]
 
 _TRAINING = ("data", "environment", "forward", "backward", "communicate", "update")
+_NO_TRAINING = ("prepare", "compile", "evaluate", "checkpoint")
 _BOUNDS = {
     "communicate_share": (0.0, 1.0),
     "waiting_share": (0.0, 1.0),
@@ -550,15 +551,21 @@ def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level
 
 
 def _epochs_s(group: RunGroup, records: Mapping[str, Record]) -> list[float]:
-    """Seconds of training alone per epoch, one value per run."""
+    """Seconds of training alone per epoch, one value per run.
+
+    A program names the phases that it likes: all of its time that is not named as something else is training.
+    """
     found = []
+    by_program = group.specification.scored_by is not None
     for run in group.runs:
         record = records.get(run.path)
         if record is None or not record.evaluations or record.status != "done":
             continue
         last = record.evaluations[-1]
-        if last.epoch > 0:
-            found.append(sum(last.phases_ns.get(name, 0) for name in _TRAINING) * 1e-9 / last.epoch)
+        own = last.phases_ns.keys() - {*_NO_TRAINING} if by_program else _TRAINING
+        spent_ns = sum(last.phases_ns.get(name, 0) for name in own)
+        if last.epoch > 0 and spent_ns > 0:
+            found.append(spent_ns * 1e-9 / last.epoch)
     return found
 
 

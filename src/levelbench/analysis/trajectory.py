@@ -114,6 +114,8 @@ def trajectories(a: Curves, b: Curves, target: Target) -> Trajectories:
 def _counted(a: Curves, b: Curves) -> tuple[Curves, Curves, str]:
     """The curves with the first that all of them count in place of samples: samples, steps or evaluations."""
     curves = [curve for side in (a, b) for curve in side.values() if curve]
+    if all(each.samples == at for curve in curves for at, each in enumerate(curve, 1)):
+        return a, b, "evaluations"
     if all(curve[-1].samples > 0 for curve in curves):
         return a, b, "samples"
     steps = all(curve[-1].step > 0 for curve in curves)

@@ -120,9 +120,9 @@ def carry_out_command(
     if command.reads is not None:
         command.reads.take()
     _guarded(None)
-    own_kib, had = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, set(children_of("self"))
+    had = set(children_of("self"))
     began_ns = HOST.now_ns()
-    process, tail, stopped, last, writing, lingered, ended_b = None, None, False, "", set[Path](), False, 0
+    process, tail, stopped, last, writing, lingered, left_kib = None, None, False, "", set[Path](), False, 0
     pauses, watching = list[int](), ExitStack()
     try:
         with _uninterrupted():
@@ -136,6 +136,8 @@ def carry_out_command(
                 env={**os.environ, WATCHED: "1", **(environment or {})},
             )
             _guarded(process.pid)
+        # What a process had before it became another program counts to that program, and it began as this one.
+        own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         watching.enter_context(_pauses_noted(process.pid, pauses))
         tail = _Tail(process.stderr if read is None else None)
         if read is None:
@@ -143,8 +145,6 @@ def carry_out_command(
         else:
             stopped, timed_out, last = _follow(process, read, timeout_s, show, written, told)
         if timed_out or stopped:
-            # A shell that is ended waits for none of its programs, so their memory is not in its usage.
-            ended_b = _peak_of(process.pid)
             _end_group(process.pid, writing)
         _, status, usage = os.wait4(process.pid, 0)
         wall_ns = HOST.now_ns() - began_ns
@@ -175,7 +175,7 @@ def carry_out_command(
             process.kill()
             process.wait()
         elif process is not None:
-            _wait_for_group(process.pid)
+            left_kib = _wait_for_group(process.pid)
         _guarded(None)
     # One that has ended by now was still running after that, too.
     away = [each for each in _adopted(had) if _group_of(each) not in (None, process.pid)]
@@ -184,8 +184,7 @@ def carry_out_command(
         wall_ns,
         usage.ru_utime,
         usage.ru_stime,
-        # What a process had before it became another program counts to that program, and it began as this one.
-        max(usage.ru_maxrss * 1024 if usage.ru_maxrss > own_kib else 0, ended_b) or None,
+        most_kib * 1024 if (most_kib := max(usage.ru_maxrss, left_kib)) > own_kib else None,
         process.returncode,
         last or tail.read(),
         left and not timed_out and not stopped,
@@ -400,11 +399,17 @@ def _end_group(group: int, writing: set[Path] | None = None) -> bool:
     return found
 
 
-def _wait_for_group(group: int) -> None:
-    """Wait for those whose parent, the program, is gone: their processor time is then ours, and no load of others."""
+def _wait_for_group(group: int) -> int:
+    """Wait for those whose parent, the program, is gone: their processor time is then ours, and no load of others.
+
+    Returns the most memory that one of them, or of those that they waited for, had, in KiB. A shell that is ended has
+    waited for none of its programs.
+    """
+    most_kib = 0
     with suppress(ChildProcessError):
-        while os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG) is not None:
-            pass
+        while (found := os.wait4(-group, os.WNOHANG))[0]:
+            most_kib = max(most_kib, found[2].ru_maxrss)
+    return most_kib
 
 
 def _until_gone(group: int, most_s: float, had: set[str] | None = None, *, trackers: bool = False) -> None:
@@ -439,17 +444,6 @@ def _written_by(group: int) -> set[Path]:
                     if flags is not None and int(flags[1], 8) & os.O_ACCMODE and path.is_file():
                         found.add(path)
     return found
-
-
-def _peak_of(group: int) -> int:
-    """The most memory that a process of the group has had since it became its program, in bytes; 0 if not known."""
-    found = [0]
-    for process in Path("/proc").glob("[0-9]*"):
-        if _runs(process.name, group):
-            with suppress(OSError):
-                text = (process / "status").read_text(errors="replace")
-                found += [1024 * int(kib) for kib in re.findall(r"^VmHWM:\s*(\d+) kB", text, re.MULTILINE)]
-    return max(found)
 
 
 def _group_of(pid: str) -> int | None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["batch_size_tables", "write_batch_size"]
 
 _MISSED = "too few runs reached the target"
+_UNCOUNTED = "the runs do not say how many samples they have seen"
 _RANGES = "Brackets of fewer than six runs are the lowest and the highest."
 _CURVE = 200
 _SIZE_IN = (9.6, 3.6)
@@ -55,7 +56,8 @@ def _sizes_table(found: BatchSizeStudy) -> Table:
         def read(point: BatchSizes) -> Cell:
             partial = name != "samples_per_s" and point.group.reached < point.group.n
             remark = f"({point.group.reached}/{point.group.n})" if partial else ""
-            return estimate_cell(getattr(point, name), _MISSED, remark)
+            counted = not point.group.reached or any(run.samples_to_target for run in point.group.runs)
+            return estimate_cell(getattr(point, name), _MISSED if counted else _UNCOUNTED, remark)
 
         return read
 

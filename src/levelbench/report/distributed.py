@@ -430,7 +430,8 @@ def scaling_tables(found: Scaling) -> list[Table]:
     runs = any(point.group is not None for point in found.points)
     notes = (
         "Efficiency: time of the first point over time here, over how many times the cores (ranks times threads each); "
-        "time per epoch is training alone."
+        "time per epoch is training alone, of a program all but what it marks as preparation, compilation, evaluation "
+        "or checkpoint."
         if runs
         else "Efficiency: time of the first point over time here, over how many times the accelerators; time per epoch "
         "is that of the whole run, with evaluation if the entry's clock has it in.",
