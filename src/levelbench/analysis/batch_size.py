@@ -425,10 +425,8 @@ def _critical(
             "recipe that stops at its target (a constant rate), or read them with --crossing confirmed"
         )
         return None, lacks
-    if len({point.mean_size for point in known}) < 2:
-        return None, [*lacks, _one_size(points, known)]
-    if not values:
-        return None, lacks
+    if len({point.mean_size for point in known}) < 2 or not values:
+        return None, [*lacks, *([_one_size(points, known)] if values or not unknown else [])]
     fit = fit_growth(values, sizes, hidden, level, above=above)
     if fit.rates[0] <= 0.0:
         largest = max(point.mean_size for point in known)

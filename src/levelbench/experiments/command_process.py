@@ -120,8 +120,7 @@ def carry_out_command(
     if command.reads is not None:
         command.reads.take()
     _guarded(None)
-    had = set(children_of("self"))
-    began_ns = HOST.now_ns()
+    had, began_ns = set(children_of("self")), HOST.now_ns()
     process, tail, stopped, last, writing, lingered, left_kib = None, None, False, "", set[Path](), False, 0
     pauses, watching = list[int](), ExitStack()
     try:
