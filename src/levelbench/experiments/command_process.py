@@ -404,10 +404,13 @@ def _wait_for_group(group: int) -> int:
     Returns the most memory that one of them, or of those that they waited for, had, in KiB. A shell that is ended has
     waited for none of its programs.
     """
-    most_kib = 0
+    most_kib, deadline_ns = 0, HOST.now_ns() + int(_GONE_S * 1e9)
     with suppress(ChildProcessError):
-        while (found := os.wait4(-group, os.WNOHANG))[0]:
-            most_kib = max(most_kib, found[2].ru_maxrss)
+        while HOST.now_ns() < deadline_ns:
+            ended, _, usage = os.wait4(-group, os.WNOHANG)
+            most_kib = max(most_kib, usage.ru_maxrss if ended else 0)
+            # One that has given its memory back may take a moment more.
+            time.sleep(0 if ended else 0.001)
     return most_kib
 
 
