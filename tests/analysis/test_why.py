@@ -282,6 +282,9 @@ def test_runs_that_count_no_samples_are_split_by_phase_alone(run, group):
     assert product(found.within("time")) == pytest.approx(2.0)
     assert found.line() == "b takes 2 times as long as a (no interval): mostly training step"
     assert "do not count samples" in found.lacks[0]
+    table = why_table(found)
+    assert [column.title for column in table.columns[-2:]] == ["A, whole time", "B, whole time"]
+    assert "Times: geometric means over the runs" in table.notes[0]
 
 
 def test_pairs_cancel_the_luck_of_the_seed(run, group):

@@ -275,7 +275,9 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
         ),
         (
             Column("samples_to_target", "samples to target", ColumnKind.NUMBER),
-            lambda point: estimate_cell(point.samples_to_target, missed),
+            lambda point: estimate_cell(
+                point.samples_to_target, "the runs do not count samples" if point.arrived else missed
+            ),
         ),
         notes=notes,
     )

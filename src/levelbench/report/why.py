@@ -30,13 +30,16 @@ def why_table(found: Why) -> Table:
     """All factors, each below the one that it is a part of; ``UsageError`` if nothing was split."""
     if found.ratio is None:
         raise UsageError("a table of factors", "nothing could be split", "see the lines that say why")
+    # Programs that count no samples have their whole time split.
+    counted = any(each.name == SAMPLES for each in found.factors)
+    of = ", a sample" if counted else ", whole time"
     columns = (
         Column("factor", "factor"),
         Column("effect", "factor of the time", ColumnKind.NUMBER),
         Column("share", "of the log ratio", ColumnKind.SHARE, digits=2),
         Column("ratio", "B over A", ColumnKind.NUMBER),
-        Column("a_s", "A, a sample", ColumnKind.TIME_S, series="seconds"),
-        Column("b_s", "B, a sample", ColumnKind.TIME_S, series="seconds"),
+        Column("a_s", f"A{of}", ColumnKind.TIME_S, series="seconds"),
+        Column("b_s", f"B{of}", ColumnKind.TIME_S, series="seconds"),
     )
     whole, known = math.log(found.ratio), found.interval
     largest = max(abs(each.log_ratio) for each in found.factors)
@@ -63,9 +66,9 @@ def why_table(found: Why) -> Table:
     notes = (
         f"A: {found.a}; B: {found.b} ({_counted(found)}). Factors of the time: what each makes of the whole "
         f"time, each interval at {found.level * 100:g} % by itself; those of one level multiply to the one "
-        f"above (logarithmic mean, LMDI). B over A: the ratio of the samples or seconds themselves. Samples and time "
-        f"per sample: geometric means over the runs; parts have their shares of that, runs weighted as in the "
-        f"factors.{counts}",
+        f"above (logarithmic mean, LMDI). B over A: the ratio of the samples or seconds themselves. "
+        f"{'Samples and time per sample' if counted else 'Times'}: geometric means over the runs; parts have their "
+        f"shares of that, runs weighted as in the factors.{counts}",
     )
     return Table(
         "why", f"Why {found.b} takes {number(found.ratio)} times as long{found.condition}", columns, tuple(rows), notes
