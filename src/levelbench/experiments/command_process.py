@@ -45,7 +45,7 @@ _RETURNS = re.compile(rb"(?<=\r)")
 _PIPE_BYTES = 1 << 20
 """So much may a program print while this process waits for a processor; without it that is 64 KiB."""
 _LINE_BYTES = 1 << 16
-_GRACE_S, _GONE_S = 2.0, 1.0
+_GRACE_S, _GONE_S, _FREED_S = 2.0, 1.0, 5.0
 
 _SOON_S, _SOON_SHARE = 0.05, 0.1
 """Helpers of a program that has ended are gone so soon, or in this share of its time: their work is no part of it."""
@@ -404,12 +404,12 @@ def _wait_for_group(group: int) -> int:
     Returns the most memory that one of them, or of those that they waited for, had, in KiB. A shell that is ended has
     waited for none of its programs.
     """
-    most_kib, deadline_ns = 0, HOST.now_ns() + int(_GONE_S * 1e9)
+    most_kib, deadline_ns = 0, HOST.now_ns() + int(_FREED_S * 1e9)
     with suppress(ChildProcessError):
         while HOST.now_ns() < deadline_ns:
             ended, _, usage = os.wait4(-group, os.WNOHANG)
             most_kib = max(most_kib, usage.ru_maxrss if ended else 0)
-            # One that has given its memory back may take a moment more.
+            # One that gives a gigabyte back on a busy machine takes most of a second.
             time.sleep(0 if ended else 0.001)
     return most_kib
 
