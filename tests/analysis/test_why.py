@@ -271,6 +271,22 @@ def test_samples_of_runs_that_all_tie_have_an_interval(run, group):
     assert samples.interval is None
 
 
+def test_the_whole_of_runs_that_count_no_samples_has_the_interval_of_the_verdict(run, group):
+    """Which allows for late evaluations, where all runs tie at one."""
+    uncounted = {"samples_to_target": None, "evaluations": 4, "earlier_s": (0.5, 1.0)}
+    sides = [
+        group(
+            name,
+            [run(time + s / 100, 1, s, **uncounted, phases_s={"train": time + s / 100}) for s in range(4)],
+        )
+        for name, time in (("a", 2.0), ("b", 2.3))
+    ]
+    found = explain(*sides)
+    (whole,), (part,) = found.within(""), found.within("time")
+    for each in (whole, part):
+        assert (each.interval.low, each.interval.high) == pytest.approx((found.interval.low, found.interval.high))
+
+
 def test_runs_that_count_no_samples_are_split_by_phase_alone(run, group):
     sides = [
         group(

@@ -313,6 +313,17 @@ def test_the_same_quality_of_held_out_data_on_other_lines_is_a_doubt():
     assert any("--target eval_loss=0.5" in each for each in printed.doubts())
 
 
+def test_a_summary_of_held_out_data_does_not_hide_that_the_epochs_were_not_read():
+    printed = Printed(ACCURACY)
+    for epoch in range(6):
+        printed.read(f"Epoch {epoch} val_accuracy: 0.95")
+    assert printed.read("Test accuracy: 0.947") == (0.947, None)
+    (doubt,) = printed.doubts()
+    assert doubt == (
+        "6 other lines tell val_accuracy, which were not read, and 1 was: --target val_accuracy=0.9 reads those"
+    )
+
+
 def test_the_same_value_printed_again_is_no_second_evaluation():
     printed = Printed(ACCURACY)
     assert printed.read("epoch 1 accuracy: 0.95") == (0.95, 1)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.analysis.attribution import WARM_UP, WarmUp, counted_phases
-from levelbench.analysis.ties import jumps_of, widened
+from levelbench.analysis.ties import Jumps, jumps_of, widened
 from levelbench.analysis.trajectory import Trajectories
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Interval, geometric_mean, t_quantile
@@ -276,6 +276,9 @@ def explain(
     head = PER_SAMPLE if counted else "time"
     factors = [split.factor(head, "", np.ones(len(growing)))]
     phases = [split.factor(_PARTS.get(name, name), head, np.eye(len(growing))[at]) for at, name in enumerate(growing)]
+    if not counted:
+        phases = [_with_room(each, jumps, factors[0]) for each in phases]
+        factors = [_with_room(factors[0], jumps, factors[0])]
     if counted:
         of_samples = _Split([np.log(each)[:, None] for each in samples], weights, paired, level)
         drawn = of_samples.factor(SAMPLES, "", np.ones(1))
@@ -303,6 +306,12 @@ def explain(
     known = whole.interval and widened(whole.ratio, whole.interval, jumps)
     split_up = replace(empty, ratio=whole.ratio, interval=known, factors=found, lacks=tuple(missing))
     return _as_sure_as(outcome, split_up)
+
+
+def _with_room(factor: Factor, jumps: Jumps | None, whole: Factor) -> Factor:
+    """With room for late evaluations, of which each part has its share of the time."""
+    share = (factor.a + factor.b) / (whole.a + whole.b)
+    return replace(factor, interval=factor.interval and widened(factor.ratio, factor.interval, jumps, share))
 
 
 def _as_sure_as(outcome: Verdict | None, found: Why) -> Why:

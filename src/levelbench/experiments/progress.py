@@ -191,6 +191,7 @@ class Printed:
         self._beside = self._grouped = self._decimal = self._unread = self._in_blanks = ""
         self._commas: Mapping[str, str] = {}
         self._highest, self._in_per_cent = 0.0, False
+        self._lines = self._lines_beside = 0
         self.missed = ""
         """The first line that may have held a quality and was not read; one of held-out data, where there is one."""
         self.missed_name = ""
@@ -232,6 +233,7 @@ class Printed:
             if again:
                 return None
         self._before = found
+        self._lines += 1
         self._highest = max(self._highest, found[0])
         return found[0], found[1]
 
@@ -255,9 +257,14 @@ class Printed:
             found.append(
                 f"{len(self._ranks)} ranks tell their quality: that of rank {next(iter(self._ranks))} was read"
             )
+        asked = f"--target {self._beside}={self._target.threshold:g}"
         if self._beside and self.forms and self.held_out is None:
-            asked = f"--target {self._beside}={self._target.threshold:g}"
             found.append(f"other lines tell {self._beside}, so that it may be of training: {asked} reads that")
+        elif self._beside and self.forms and self._lines_beside > self._lines:
+            found.append(
+                f"{self._lines_beside} other lines tell {self._beside}, which were not read, and {self._lines} "
+                f"{'were' if self._lines > 1 else 'was'}: {asked} reads those"
+            )
         if self._grouped:
             found.append(
                 f"a comma in {self._grouped!r} was read as one of thousands: print a decimal point, or no comma"
@@ -307,8 +314,9 @@ class Printed:
             if self._guessed and (match := self._with_comma.search(line)) and not self._is_passed_over(line, match):
                 self._note_comma(match["quality"])
                 self._unread = self._unread or match["quality"]
-            if self._guessed and not self._beside and (named := self._held_out_value.search(line)):
-                self._beside = named[1]
+            if self._guessed and (named := self._held_out_value.search(line)):
+                self._beside = self._beside or named[1]
+                self._lines_beside += 1
             return None
         if self._guessed:
             self._need_clear(line, found)
