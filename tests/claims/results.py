@@ -62,7 +62,7 @@ def mlperf(data: Path) -> Found:
     """Findings on the logs of MLPerf's training of 2019."""
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(data / "mlperf-training-v0.6.tar.gz") as archive:
-            archive.extractall(folder, filter="data")
+            archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         return _found(read_folder(folder))
 
 

@@ -202,7 +202,10 @@ def test_failures_can_be_counted_all_the_same(time):
         (("nosuchprogram",), "cannot be started"),
         (("true", "--vs", "nosuchprogram"), "'nosuchprogram' cannot be started"),
         (("python a.py", "python b.py"), "put --vs between commands"),
-        (("true", "--vs", "python nosuchfile.py"), "'nosuchfile.py' cannot be started: there is no such file"),
+        (
+            ("true", "--vs", f"{sys.executable} nosuchfile.py"),
+            "'nosuchfile.py' cannot be started: there is no such file",
+        ),
     ],
 )
 def test_what_cannot_be_timed_is_refused_in_words(time, words, found):

@@ -77,12 +77,20 @@ LARGE = "x = b'1' * 600_000_000"
     "before", [LARGE, f"import subprocess, sys; subprocess.run([sys.executable, '-c', {LARGE!r}])"]
 )
 def test_the_memory_of_a_program_whose_shell_is_ended_counts(tmp_path, before):
-    """Also that of its own programs, which have ended by then."""
+    """Also that of its own programs, which have ended by then. In a process of its own, as above."""
     (tmp_path / "large.py").write_text(f"{before}\nprint('accuracy 0.95', flush=True)\nimport time; time.sleep(60)")
     (script := tmp_path / "two.sh").write_text(f"{PYTHON} -c pass\n{PYTHON} {tmp_path}/large.py | cat\n")
-    ended = carry_out_command(make_command(f"sh {script}", tmp_path), read=lambda line, _: "0.95" in line)
-    assert ended.stopped
-    assert 600e6 < ended.peak_memory_b < 1200e6
+    text = f"""
+from pathlib import Path
+from levelbench.experiments.command_process import carry_out_command
+from levelbench.experiments.commands import make_command
+ended = carry_out_command(make_command("sh {script}", Path.cwd()), read=lambda line, _: "0.95" in line)
+print(ended.stopped, ended.peak_memory_b)
+"""
+    words = ["sh", "-c", '"$0" -c "$1"; exit $?', PYTHON, text]
+    stopped, peak_b = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    assert stopped == "True"
+    assert 600e6 < int(peak_b) < 1200e6
 
 
 def test_a_program_smaller_than_we_are_has_no_known_peak():
