@@ -63,8 +63,8 @@ class CheatingBackend(OperatorBackend):
         return {"name": "cheat"}
 
 
-def measured(trick, reference, problem=PROBLEM, **limits):
-    settings = TrialSettings(budget_s=BUDGET_S, memory_bytes=2**34, on_host=True, **limits)
+def measured(trick, reference, problem=PROBLEM, budget_s=BUDGET_S, **limits):
+    settings = TrialSettings(budget_s=budget_s, memory_bytes=2**34, on_host=True, **limits)
     return measure_problem(CheatingBackend(trick), problem, 0, 0, settings, reference)
 
 
@@ -401,7 +401,9 @@ def undone():
 
 @pytest.mark.parametrize("trick", TRICKS)
 def test_a_trick_is_caught_and_named(trick, reference, undone):
-    case, _ = measured(TRICKS[trick][0], reference)
+    # In so short a time a busy machine may check two calls alone, and both may be honest.
+    budget_s = 10 * BUDGET_S if "every" in trick else BUDGET_S
+    case, _ = measured(TRICKS[trick][0], reference, budget_s=budget_s)
     assert case.status in ("refused", "wrong"), case
     assert any(word in case.reason for word in TRICKS[trick][1].split("|")), case.reason
 
