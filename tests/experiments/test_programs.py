@@ -324,6 +324,16 @@ def test_a_summary_of_held_out_data_does_not_hide_that_the_epochs_were_not_read(
     )
 
 
+@pytest.mark.parametrize("beside", ["50%|##  | 11/22 [00:00<00:01, 9.1it/s, val_acc=0.5]", "best val_acc: 0.95"])
+def test_bars_and_the_best_so_far_are_no_epochs_that_were_not_read(beside):
+    printed = Printed(ACCURACY)
+    for epoch in range(4):
+        for _ in range(3):
+            printed.read(beside)
+        printed.read(f"Epoch {epoch}: validation accuracy {0.5 + epoch / 10}")
+    assert printed.doubts() == []
+
+
 def test_the_same_value_printed_again_is_no_second_evaluation():
     printed = Printed(ACCURACY)
     assert printed.read("epoch 1 accuracy: 0.95") == (0.95, 1)
@@ -1820,6 +1830,7 @@ def test_lines_of_several_forms_that_tell_the_quality_are_a_doubt(run, records):
         ("val_loss", ["epoch 0 lr 0.0004 val_loss 1.0", "epoch 3 lr 5e-05 val_loss 0.25"]),
         ("val_loss", ['{"lr": 0.001, "val_loss": 1.0}', '{"lr": 3.1e-05, "val_loss": 0.25}']),
         ("val_acc", ["[00:02<00:30, 0.98it/s, val_acc=0.5]", "[00:02<00:30, 1.10s/it, val_acc=0.6]"]),
+        ("acc", ["0%|    | 0/8 [00:00<?, ?it/s, acc=0.6]", "12%|#   | 1/8 [00:00<00:01,  4.99it/s, acc=0.7]"]),
         ("val_acc", ["58s val_acc=0.5", "1m 58s val_acc=0.6"]),
         ("val_acc", ["23:59:58 val_acc=0.5", "1 day, 0:00:00 val_acc=0.6"]),
         ("val_acc", ["Sun Nov 29 val_acc=0.5", "Tue Dec 1 val_acc=0.6"]),

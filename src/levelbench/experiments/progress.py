@@ -84,7 +84,7 @@ _UNIT = (
 
 _NO_FORM = re.compile(
     rf"(?<!\w)(?:(?:\d{{1,4}}{_UNIT}){{2,4}}|[-+]?\.?\d(?:[\d.,:]{{0,30}}\d)?(?:e[-+]?\d+)?[kmb%]?(?:\s?{_UNIT}(?:/{_UNIT})?)?)(?!\w)"
-    r"|(?<!\w)(?:nan|none|[-+]?inf|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
+    rf"|\?{_UNIT}/{_UNIT}(?!\w)|(?<!\w)(?:nan|none|[-+]?inf|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
     r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)(?!\w)",
     re.IGNORECASE,
@@ -316,7 +316,9 @@ class Printed:
                 self._unread = self._unread or match["quality"]
             if self._guessed and (named := self._held_out_value.search(line)):
                 self._beside = self._beside or named[1]
-                self._lines_beside += 1
+                # A bar shows the last one all the time, and the best so far is none of its own.
+                shown = line.endswith("\r") or _BAR.search(line) or _OTHER.search(line[: named.start()])
+                self._lines_beside += not shown
             return None
         if self._guessed:
             self._need_clear(line, found)
