@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from tests.training.test_checkpoints import KillAt, Killed
 
 from levelbench.errors import DataError, DefinitionError, UnsupportedError
 from levelbench.frameworks.numpy import framework
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Draw, GraphBuilder
-from levelbench.training import Adam, Flip, Observer, Recipe, Shuffled, Trainer
+from levelbench.training import Adam, Flip, Recipe, Shuffled, Trainer
 from levelbench.training.checkpoints import Saving, load
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.datasets.episodes import Environment, play
@@ -179,19 +180,6 @@ def dataset_of(environment):
         return Split((zeros[:, None], zeros, zeros, zeros, np.zeros(count, np.int64)), targets=4)
 
     return Dataset("made", split(32), split(8), split(8), 2, {}, "none", "none", "here", environment=environment)
-
-
-class Killed(Exception):
-    pass
-
-
-class KillAt(Observer):
-    def __init__(self, step):
-        self.step = step
-
-    def on_step(self, progress):
-        if progress.step == self.step:
-            raise Killed
 
 
 def trainer_of(environment=None, *, seed=3, dataset=None, **more):

@@ -37,13 +37,13 @@ from levelbench.measure.statistics.laws import GrowthFit, fit_growth
 from levelbench.measure.verdict import NOT_INTERLEAVED
 from levelbench.records import Distribution, Record, RunGroup, RunSummary, comparable
 from levelbench.records.caveats import ended
+from levelbench.records.integrity import TRAINING_PHASES
 from levelbench.records.ranks import Teamwork, straggler_lines, teamwork
 from levelbench.records.selection import format_item
 
 __all__ = ["BASE", "CROWDED", "Efficiency", "EntryRuns", "ScaledPoint", "Scaling", "ScalingLaws", "against"]
 __all__ += ["fit_scaling", "scaling", "scaling_of_entries", "threads_of"]
 
-_TRAINING = ("data", "environment", "forward", "backward", "communicate", "update")
 _NO_TRAINING = ("prepare", "compile", "evaluate", "checkpoint")
 _BOUNDS = {
     "communicate_share": (0.0, 1.0),
@@ -562,7 +562,7 @@ def _epochs_s(group: RunGroup, records: Mapping[str, Record]) -> list[float]:
         if record is None or not record.evaluations or record.status != "done":
             continue
         last = record.evaluations[-1]
-        own = last.phases_ns.keys() - {*_NO_TRAINING} if by_program else _TRAINING
+        own = last.phases_ns.keys() - {*_NO_TRAINING} if by_program else TRAINING_PHASES
         spent_ns = sum(last.phases_ns.get(name, 0) for name in own)
         if last.epoch > 0 and spent_ns > 0:
             found.append(spent_ns * 1e-9 / last.epoch)

@@ -25,6 +25,7 @@ from levelbench.measure.statistics import MeanTest, p_text, reaches_on_average
 from levelbench.measure.statistics.distributions import t_quantile
 from levelbench.measure.statistics.values import coefficient_of_variation
 from levelbench.records import RunGroup
+from levelbench.records.integrity import TRAINING_PHASES
 from levelbench.records.reader import Record
 
 __all__ = ["Cadence", "Candidate", "Proposal", "Runs", "TaskProposal", "check_evaluations", "check_shares"]
@@ -259,7 +260,6 @@ def _reason(chosen: Candidate | None, candidates: Sequence[Candidate], study: _S
 
 COST = 0.05
 """The share of a run that evaluations may take (MLPerf Training's advice to benchmark owners)."""
-_TRAINING = ("data", "environment", "forward", "backward", "communicate", "update")
 _MOST_RUNS = 1000
 _COARSE = 1 / 3
 """The share of the way to the target that one interval may be."""
@@ -508,7 +508,7 @@ def _costs(records: Sequence[Record]) -> tuple[float, float, float]:
     for record in records:
         last = record.evaluations[-1]
         evaluations.append(last.phases_ns.get("evaluate", 0) * 1e-9 / len(record.evaluations))
-        steps.append(sum(last.phases_ns.get(phase, 0) for phase in _TRAINING) * 1e-9 / last.step)
+        steps.append(sum(last.phases_ns.get(phase, 0) for phase in TRAINING_PHASES) * 1e-9 / last.step)
         per_epoch.append(last.step / last.epoch)
     found = [float(np.median(values)) for values in (evaluations, steps, per_epoch)]
     if not found[1] > 0:

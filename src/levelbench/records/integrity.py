@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from levelbench.records.reader import Record
     from levelbench.records.summary import RunSummary
 
-__all__ = ["contradictions", "require_consistent"]
+__all__ = ["TRAINING_PHASES", "contradictions", "require_consistent"]
 
 _CONTINUED = ("it resumed from", "its ranks were restarted", "went on from", "its ranks were started again")
 """Doubts that say that a run continues an earlier process; the last two are those of older records."""
 _UNTRAINED = ("untrained_quality", "chance_quality")
 _NS = 1e-9
-_TRAINING = ("data", "environment", "forward", "backward", "communicate", "update")
-"""The phases of training steps."""
+TRAINING_PHASES = ("data", "environment", "forward", "backward", "communicate", "update")
+"""The phases of our training steps."""
 _COMPUTING = ("forward", "backward", "update")
 """The phases that a single process is only in during steps."""
 _NOT_AFTER_TRAINING = ("prepare", "compile", "data", "environment", "forward", "backward", "update", "checkpoint")
@@ -224,7 +224,7 @@ def _steps(record: Record) -> Iterator[str]:
             return
         own = sum(values[done : each.step])
         # The steps of a program need not be in phases that it names.
-        now = sum(ns for name, ns in each.phases_ns.items() if own_program or name in _TRAINING)
+        now = sum(ns for name, ns in each.phases_ns.items() if own_program or name in TRAINING_PHASES)
         if own > now - before:
             between = f"between steps {done} and {each.step}"
             yield f"the steps {between} took {_s(own)}, and training took {_s(now - before)} in all"

@@ -25,7 +25,7 @@ from msgspec import Struct, field
 
 from levelbench.errors import RecordError
 from levelbench.records.doubts import without_figures
-from levelbench.records.integrity import contradictions
+from levelbench.records.integrity import TRAINING_PHASES, contradictions
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import (
     DatasetFacts,
@@ -46,7 +46,7 @@ __all__ += ["refuse_contradictory", "summarise"]
 _SHOWN = 3
 
 
-_STEP_PHASES = frozenset({"data", "environment", "forward", "backward", "communicate", "update", "train"})
+_STEP_PHASES = frozenset({*TRAINING_PHASES, "train"})
 """The phases that a step goes through."""
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
