@@ -788,10 +788,10 @@ class FakeCuda:
     def is_current_stream_capturing(self):
         return self.capturing
 
-    def current_stream(self):
+    def current_stream(self, device=None):
         return self
 
-    def synchronize(self):
+    def synchronize(self, device=None):
         time.sleep(max(0.0, self.free_s - time.perf_counter()))
 
     def Event(self, enable_timing):  # noqa: N802  # PyTorch's name

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.measure.test_timeline import Queue
 from tests.training.toy import SAMPLES, Scripted, make_dataset, make_trainer
 
 from levelbench.frameworks.numpy import framework
@@ -286,6 +287,38 @@ def test_an_optimizers_work_for_evaluation_counts_as_the_previous_steps_update(m
     last = trainer.run().evaluations[-1]
     assert last.phases_ns["update"] >= 3_000_000_000 > last.phases_ns.get("evaluate", 0)
     assert [sum(each) >= 1_000_000_000 for each in times] == [True] * 3
+
+
+def test_phases_and_steps_on_a_device_are_times_of_its_work_and_no_step_waits_for_it():
+    clock = FakeClock()
+    device = Queue(clock)
+    trainer, _, _ = make_trainer([0.1] * 2, epochs=2, clock=clock)
+    trainer.timeline.follow(device)
+    executor, waits, times = trainer.executor, [], []
+    forward, backward = executor.forward, executor.backward
+    finish = device.finish
+
+    def launching(work, ns):
+        def call(*given):
+            device.launch(ns)
+            clock.advance(10)
+            return work(*given)
+
+        return call
+
+    def waiting():
+        waits.append(trainer.progress.step)
+        finish()
+
+    device.finish = waiting
+    executor.forward, executor.backward = launching(forward, 3_000), launching(backward, 7_000)
+    trainer.observers = (*trainer.observers, _Steps(times))
+    last = trainer.run().evaluations[-1]
+    steps = trainer.steps_per_epoch
+    assert last.phases_ns["forward"] == 2 * steps * 3_000
+    assert last.phases_ns["backward"] == 2 * steps * 7_000
+    assert times == [[10_000] * steps] * 2
+    assert set(waits) == {steps, 2 * steps}
 
 
 class _Steps(Observer):

@@ -151,7 +151,10 @@ def execute(
             importing.rest_s = _thread_s() - imported_s
         before_ns = member.before_ns(resume)
         early_ns = HOST.now_ns()
-        timeline = Timeline(clock, before_ns=before_ns)
+        marks = member.marks(backend)
+        timeline = Timeline(clock if marks is None else HOST, before_ns=before_ns)
+        if marks is not None:
+            timeline.follow(marks)
         began_ns = early_ns - sum(before_ns.values()), HOST.now_ns() - sum(before_ns.values())
         looking = (Recorder(writer, tell, gauges), *watchers, *member.observers(), *also)
         observers = looking if sights is None else (sights, *looking)

@@ -1,4 +1,4 @@
-"""PyTorch's modules, optimizers and CUDA devices, seen from outside, for a run that is told its phases.
+"""PyTorch's modules and optimizers, seen from outside, for a run that is told its phases.
 
 A forward hook becomes part of what ``torch.compile`` and ``torch.jit.script`` make of a module, and fails there. So a
 forward pass is seen one step further out: in the place where ``Module.compile`` leaves what is called instead of a
@@ -19,7 +19,7 @@ from levelbench.errors import UsageError
 from levelbench.experiments.marking import MarkedRun
 from levelbench.measure.timeline import Phase
 
-__all__ = ["CudaEvents", "hook_compiler", "hook_phases"]
+__all__ = ["hook_compiler", "hook_phases"]
 
 _CALL: Final = "_compiled_call_impl"
 
@@ -338,26 +338,3 @@ class _Hook:
 
 def _nothing(*_: object) -> None:
     pass
-
-
-class CudaEvents:
-    """Points in the work of the current CUDA device, on its current stream, for a timeline that follows it.
-
-    ``cuda`` is the module ``torch.cuda``.
-    """
-
-    def __init__(self, cuda: Any) -> None:
-        self._cuda, self.finish = cuda, cuda.synchronize
-        self._last: Any = None
-
-    def mark(self) -> Any:
-        """An event after the launched work, without waiting; the last one while a graph is captured."""
-        if self._last is None or not self._cuda.is_current_stream_capturing():
-            self._last = self._cuda.Event(enable_timing=True)
-            self._last.record(self._cuda.current_stream())
-        return self._last
-
-    @staticmethod
-    def seconds(start: Any, end: Any) -> float:
-        """Between two events that have been passed; CUDA tells milliseconds."""
-        return float(start.elapsed_time(end)) * 1e-3

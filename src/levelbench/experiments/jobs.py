@@ -25,7 +25,7 @@ import msgspec
 from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import SECOND, Clock, uptime_ns
 from levelbench.measure.meters import Meter, Reading
-from levelbench.measure.timeline import Timeline
+from levelbench.measure.timeline import DeviceMarks, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.records import Evaluation, Event, Header, RecordWriter, Samples, Specification
 from levelbench.records.schema import Between, Sight, Witness
@@ -324,6 +324,10 @@ class Member(ABC):
     def clock(self, backend: Backend) -> Clock:
         """The clock of the run's phases."""
         return backend.clock()
+
+    def marks(self, backend: Backend) -> DeviceMarks | None:
+        """Points in the device's work, for phases that need not wait for it at each switch."""
+        return backend.marks()
 
     def lost(self, error: LevelbenchError) -> bool:
         """Whether the error is the loss of another member."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.experiments.told import TRAINED, Page, TellingTimeline, channel_of, open_channel, told_quality
-from levelbench.measure.timeline import Phase, Timeline
+from levelbench.measure.timeline import CudaEvents, Phase, Timeline
 
 __all__ = ["MarkedRun", "autophase", "callback", "examples_of", "length_of", "phases", "place_of_rank", "predict"]
 
@@ -151,8 +151,6 @@ class MarkedRun(ABC):
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if self._follows or self._state != "open" or cuda is None or not cuda.is_initialized():
             return
-        from levelbench.experiments.hooks import CudaEvents
-
         self._timeline.follow(CudaEvents(cuda))
         self._follows = True
 

@@ -358,6 +358,9 @@ class RankMember(Member):
         """One that does not wait for messages: those that hide behind a phase would count as part of it."""
         return backend.stream_clock()
 
+    def marks(self, backend: Backend) -> None:
+        """None, since what a rank communicates in a step is read from its clock after each step."""
+
     def lost(self, error: LevelbenchError) -> bool:
         """Whether the communicator itself raised it: a scheme may raise the same class for other reasons."""
         if not isinstance(error, CommunicationError) or error.__traceback__ is None:

@@ -55,6 +55,33 @@ class DeviceMarks(Protocol):
         """Seconds from one point to a later one; both have been passed."""
 
 
+class CudaEvents:
+    """Points in the work of a CUDA device, on its current stream, for a timeline that follows it.
+
+    ``cuda`` is the module ``torch.cuda``; without ``device`` it is PyTorch's current one.
+    """
+
+    def __init__(self, cuda: Any, device: Any = None) -> None:
+        self._cuda, self._device = cuda, device
+        self._last: Any = None
+
+    def mark(self) -> Any:
+        """An event after the launched work, without waiting; the last one while a graph is captured."""
+        if self._last is None or not self._cuda.is_current_stream_capturing():
+            self._last = self._cuda.Event(enable_timing=True)
+            self._last.record(self._cuda.current_stream(self._device))
+        return self._last
+
+    def finish(self) -> None:
+        """Wait for the whole device."""
+        self._cuda.synchronize(self._device)
+
+    @staticmethod
+    def seconds(start: Any, end: Any) -> float:
+        """Between two events that have been passed; CUDA tells milliseconds."""
+        return float(start.elapsed_time(end)) * 1e-3
+
+
 class Timeline:
     """Accumulates nanoseconds by phase. Starts in ``first`` when it is created.
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError, UsageError, nearest
 from levelbench.measure.clocks import Clock
 from levelbench.measure.meters.base import Meter, NullMeter
+from levelbench.measure.timeline import DeviceMarks
 from levelbench.networks.codegen import LoweredStep
 from levelbench.networks.native import NativeModel, NativeNetwork
 from levelbench.networks.network import Network
@@ -181,6 +182,13 @@ class Backend(OperatorBackend):
     @abstractmethod
     def mean(self, scalars: Sequence[Array]) -> float:
         """The mean of at least one scalar array, on the host."""
+
+    def marks(self) -> DeviceMarks | None:
+        """Points in the work of an asynchronous device, by which a timeline follows it without waiting at each switch.
+
+        ``None`` if it has none: its phases are then read from :meth:`clock`, which waits.
+        """
+        return None
 
     def stream_clock(self) -> Clock:
         """A clock for phases on several ranks: it waits for the stream that computes, while others may communicate."""

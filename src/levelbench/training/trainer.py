@@ -208,7 +208,9 @@ class Trainer:
         self.losses: list[Array] = []
         """Training losses since the last evaluation, as native scalars."""
         self.step_times_ns: list[int] = []
-        """Times of the steps since the last evaluation."""
+        """Times of the steps since the last evaluation, as far as they are known."""
+        self._spans_ns: list[tuple[int, int]] = []
+        """When the steps since then began and ended on the host."""
         self._evaluations: list[Evaluation] = []
         self.changed_by_evaluation = False
         """Whether measuring the quality on the test split changed the weights."""
@@ -303,7 +305,7 @@ class Trainer:
         batches = self._stopping.in_time(batches, timeline, self.losses)
         forward, backward = turn.forward, turn.backward
         step, factor, progress = self.stepper.step, self.recipe.schedule.factor, self.progress
-        losses, times, pulse = self.losses, self.step_times_ns, self.pulse.counts
+        losses, spans, pulse = self.losses, self._spans_ns, self.pulse.counts
         on_step = overridden(self.observers, "on_step")
         position, began = start, timeline.switched_ns
         for columns in batches:
@@ -321,7 +323,7 @@ class Trainer:
                 hook(progress)
             switch(data)
             now = timeline.switched_ns
-            times.append(now - began)
+            spans.append((began, now))
             began = now
             # Freed here so that the next batch can reuse the memory.
             del columns
@@ -337,8 +339,7 @@ class Trainer:
         averaged = self._team.averaged(self.stepper)
         timeline.switch(Phase.EVALUATE)
         # A rank has already logged its step's time, together with what it sent.
-        if self.step_times_ns and isinstance(self._team, Alone):
-            self.step_times_ns[-1] += timeline.switched_ns - began
+        averaging = (began, timeline.switched_ns) if self._spans_ns else None
         progress.epoch = progress.step / self.steps_per_epoch
         # Observers see the weights that were evaluated.
         with self._evaluated_weights(averaged):
@@ -348,6 +349,7 @@ class Trainer:
             loss = self._team.mean(self.backend, self.losses)
             timeline.switch(Phase.OTHER)
             totals = timeline.totals_ns()
+            self._note_steps(averaging)
             evaluation = Evaluation(
                 t_ns=sum(totals.values()),
                 step=progress.step,
@@ -363,6 +365,15 @@ class Trainer:
                 hook(progress, evaluation, times)
         fixed = self._fixed_length
         return self._team.decide(lambda: self._stopping.reason(self._evaluations, loss, fixed, last))
+
+    def _note_steps(self, averaging: tuple[int, int] | None = None) -> None:
+        """Add the times of the last steps; the timeline's totals must have been read since.
+
+        ``averaging`` is when work for the weights to evaluate began and ended: it belongs to the last step.
+        """
+        times = self.timeline.on_device(self._spans_ns if averaging is None else [*self._spans_ns, averaging])
+        self.step_times_ns += times if averaging is None else [*times[:-2], sum(times[-2:])]
+        self._spans_ns = []
 
     def _measure(self, split: str) -> dict[str, float]:
         """The quality under the split's name, and the further ones as ``SPLIT.METRIC``."""
@@ -399,12 +410,14 @@ class Trainer:
         arrays |= {f"optimizer/{name}": value for name, value in state.items()}
         arrays |= {f"loader/{name}": value for name, value in self.loader.state().items()}
         arrays["draws/"] = self.backend.draws()
+        totals = self.timeline.totals_ns()
+        self._note_steps()
         facts = RunPosition(
             key=self._saving.key,
             seed=self.seed,
             step=progress.step,
             samples=progress.samples,
-            totals_ns=self.timeline.totals_ns(),
+            totals_ns=totals,
             evaluations=self._evaluations,
             losses=[float(host(loss)) for loss in self.losses],
             step_times_ns=self.step_times_ns,

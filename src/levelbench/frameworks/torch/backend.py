@@ -24,6 +24,7 @@ from levelbench.frameworks.torch.operators import find
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
+from levelbench.measure.timeline import CudaEvents
 from levelbench.networks.executor import Backend, Executor, checked_parameters
 from levelbench.networks.layers import LayerGraph
 from levelbench.networks.native import NativeModel
@@ -313,6 +314,9 @@ class TorchBackend(Backend):
     def clock(self, host: Clock = HOST) -> Clock:
         """The host's clock on the CPU, otherwise one that waits for the device."""
         return host if self._device.type == "cpu" else DeviceClock(_Cuda(self._device), host)
+
+    def marks(self) -> CudaEvents | None:
+        return None if self._device.type == "cpu" else CudaEvents(torch.cuda, self._device)
 
     def stream_clock(self) -> Clock:
         """On CUDA one that waits for the current stream; NCCL's collectives run on streams of their own."""
