@@ -12,12 +12,17 @@ import pytest
 
 from levelbench.errors import MissingError, UnsupportedError
 from levelbench.frameworks.engines import EngineBackend, OnnxEngine
+from levelbench.frameworks.engines.iree import framework as iree
 from levelbench.frameworks.engines.openvino import framework as openvino
 from levelbench.frameworks.engines.reports import write_report
+from levelbench.frameworks.engines.tinygrad import framework as tinygrad
 from levelbench.frameworks.engines.tract import framework as tract
+from levelbench.frameworks.engines.tvm import framework as tvm
 from levelbench.networks import zoo
 from levelbench.operators.conformance import collect_cases, try_case
 from levelbench.operators.node import OperatorNode
+
+ENGINES = (iree, openvino, tinygrad, tract, tvm)
 
 pytestmark = pytest.mark.usefixtures("warm_node_cases")
 
@@ -148,15 +153,15 @@ def test_what_a_script_does_not_show_is_no_report(tmp_path):
     assert not (tmp_path / "report").exists()
 
 
-@pytest.mark.parametrize("engine", [openvino, tract], ids=lambda each: each.name)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda each: each.name)
 def test_an_engine_that_is_not_installed_says_how_to_get_it(engine, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingError, match=f"pip install {engine.name}"):
+    with pytest.raises(MissingError, match=f"pip install {engine.distribution}"):
         engine.open()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [openvino, tract], ids=lambda each: each.name)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda each: each.name)
 def test_an_installed_engine_agrees_with_numpy_on_a_network(engine):
     if lacking := engine.lacks():
         pytest.skip(lacking)

@@ -48,7 +48,8 @@ _MOST_MODELS = 64
 class OnnxEngine(Framework):
     """What is known of an engine without importing it, and how it compiles a model.
 
-    ``package`` is its module and ``distribution`` what pip installs.
+    ``package`` is its module and ``distribution`` what pip installs: one name or several, of which the first has its
+    version.
     """
 
     title: str
@@ -65,6 +66,10 @@ class OnnxEngine(Framework):
         It uses the engine, ``os`` and nothing else: reports of the engine's faults quote its text. Whatever it raises
         is reported as what the engine does not support, with the first line of the message.
         """
+
+    @property
+    def version(self) -> str:
+        return importlib.metadata.version(self.distribution.split()[0])
 
     def lacks(self, device: str = "cpu") -> str | None:
         if importlib.util.find_spec(self.package) is None:
@@ -306,5 +311,4 @@ class EngineBackend(Float32Backend):
 
     def describe(self) -> dict[str, Any]:
         """The engine's version and device."""
-        version = importlib.metadata.version(self._engine.distribution)
-        return {"name": self._engine.name, "version": version, "device": "cpu", "deterministic": True}
+        return {"name": self._engine.name, "version": self._engine.version, "device": "cpu", "deterministic": True}

@@ -28,7 +28,7 @@ _SCRIPT = '''"""{title}
 
 {detail}
 
-Needs numpy and {distribution} ({version}). Ends with 1 while the answer is wrong, with 0 once it is right.
+Needs numpy and {pinned}. Ends with 1 while the answer is wrong, with 0 once it is right.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _PAGE = """# {title}
 The expected values are those of ONNX's own node test `{name}` (onnx {onnx}), seen with {engine} {version},
 numpy {numpy}, Python {python}.
 
-    pip install {distribution}=={version} numpy
+    pip install {pinned} numpy
     python reproduce.py
 
 ```
@@ -87,7 +87,7 @@ def write_report(engine: OnnxEngine, case: NodeTest, detail: str, folder: Path) 
     inputs, expected = case.data[0]
     if len(case.data) > 1 or not all(isinstance(each, np.ndarray) for each in (*inputs, *expected)):
         return False
-    version = importlib.metadata.version(engine.distribution)
+    version = engine.version
     names = [each.name for each in case.model.graph.input]
     model = fixed(case.model, dict(zip(names, map(np.asarray, inputs), strict=True)))
     folder.mkdir(parents=True)
@@ -101,7 +101,7 @@ def write_report(engine: OnnxEngine, case: NodeTest, detail: str, folder: Path) 
         "title": f"{engine.title}: {case.operator} ({case.name.removeprefix('test_')})",
         "detail": detail,
         "name": case.name,
-        "distribution": engine.distribution,
+        "pinned": " ".join(f"{each}=={importlib.metadata.version(each)}" for each in engine.distribution.split()),
         "version": version,
         "engine": engine.title,
         "onnx": onnx.__version__,

@@ -1,0 +1,37 @@
+"""tinygrad, on the CPU, by its ONNX importer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from levelbench.frameworks.engines import OnnxEngine, Run
+
+
+class Tinygrad(OnnxEngine):
+    """Compiles kernels with clang, which it finds on the path, or with LLVM's library (``CPU_LLVM=1``)."""
+
+    name = "tinygrad"
+    title = "tinygrad"
+    package = "tinygrad"
+    distribution = "tinygrad"
+
+    @staticmethod
+    def load(path: str) -> Run:
+        from tinygrad import Tensor, TinyJit
+        from tinygrad.nn.onnx import OnnxRunner
+
+        runner = OnnxRunner(path)
+        compute = TinyJit(lambda **values: [each.contiguous().realize() for each in runner(values).values()])
+
+        def run(inputs: Mapping[str, Any]) -> list[Any]:
+            # What was compiled writes to the same memory at each call.
+            return [
+                each.numpy().copy()
+                for each in compute(**{name: Tensor(value).realize() for name, value in inputs.items()})
+            ]
+
+        return run
+
+
+framework = Tinygrad()
