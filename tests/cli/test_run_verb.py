@@ -421,6 +421,17 @@ def test_a_launcher_that_starts_the_command_once_for_each_rank_is_refused(
     assert list(tmp_path.rglob("*.jsonl")) == []
 
 
+@pytest.mark.parametrize(("tasks", "found"), [("2", "3 ranks on 2 nodes"), ("3", "levelbench run as rank 0 of 3")])
+def test_srun_may_start_the_command_once_on_each_node_of_torchrun(call, tmp_path, monkeypatch, tasks, found):
+    pytest.importorskip("torch")
+    for name, value in {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": tasks}.items():
+        monkeypatch.setenv(name, value)
+    engine = "torchrun[nodes=2,rendezvous=node1:29400]"
+    code, _, err = call("run", "digits", "--ranks", "3", "--engine", engine, "--store", tmp_path)
+    assert code == 2
+    assert f"error: {found}" in err
+
+
 def test_a_launcher_of_one_rank_and_a_clusters_names_for_machines_are_fine(call, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "1")

@@ -14,8 +14,8 @@ from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.experiments.jobs import Job
-from levelbench.experiments.request import Options, resolve
-from levelbench.experiments.training import launch
+from levelbench.experiments.request import Options, TeamOptions, resolve
+from levelbench.experiments.training import Finished, launch
 from levelbench.records import Evaluation, Store, comparable, group_runs, new_id, read_record, summarise
 from levelbench.records.locks import hold
 
@@ -161,6 +161,23 @@ def test_two_concurrent_commands_make_each_run_once(arm, store):
     assert first.header.id == second.header.id
     assert len(store.records()) == 1
     assert not list((store.path / ".claims").iterdir())
+
+
+@pytest.mark.parametrize(("engine", "claims"), [("process", 1), ("torchrun[nodes=2,rendezvous=node1:29400]", 0)])
+def test_a_run_is_claimed_unless_each_node_has_its_own_command(task_file, store, monkeypatch, engine, claims):
+    """The nodes share the store: the second would wait for the first, which waits for it at the rendezvous."""
+    pytest.importorskip("torch")
+    arm = resolve(str(task_file), {}, Options(framework="numpy", team=TeamOptions(ranks=2, engine=engine)))
+    seen = []
+
+    def stand_in(*_):
+        seen.extend((store.path / ".claims").glob("*"))
+        return Finished(None, UsageError("a run", "it is made by nobody", "nothing"))
+
+    monkeypatch.setattr("levelbench.experiments.training.launch", stand_in)
+    with pytest.raises(UsageError, match="by nobody"):
+        carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    assert len(seen) == claims
 
 
 def test_a_run_that_was_in_progress_when_the_plan_was_made_and_is_done_in_its_turn_is_not_made_again(done):

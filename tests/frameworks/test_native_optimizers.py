@@ -44,6 +44,14 @@ class TestNative:
         for each in SHAPES:
             np.testing.assert_array_equal(backend.host(through[each]), backend.host(parts[each]))
 
+    def test_optax_compiles_a_step_once(self):
+        pytest.importorskip("optax")
+        from levelbench.frameworks.jax.optimizers import _optax_program
+
+        native, backend = Native("optax.adamw", lr=0.1, weight_decay=0.03), opened("jax")
+        train(backend, native.start(backend, arrays(backend)), 3)
+        assert _optax_program(native)._cache_size() == 1
+
     def test_python_numbers_in_the_state_stay_python_numbers(self):
         torch = pytest.importorskip("torch")
 

@@ -49,7 +49,15 @@ def test_the_slices_of_a_phase_sum_to_its_time_in_the_record(record):
         assert sum(each["dur"] for each in found) == pytest.approx(total_ns / 1e3)
 
 
-@pytest.mark.parametrize("which", ["record", "team"])
+@pytest.fixture
+def woken_late(team):
+    """As the team, but its second rank leaves every other step later than the first, and is quicker in the next."""
+    took = [each * (1.2 if at % 2 else 0.8) for at, each in enumerate(team.ranks[0]["step_time"].values)]
+    late = team.ranks[1] | {"step_time": Samples("step_time", "ns", took)}
+    return dataclasses.replace(team, ranks={0: team.ranks[0], 1: late})
+
+
+@pytest.mark.parametrize("which", ["record", "team", "woken_late"])
 def test_slices_of_a_track_lie_inside_each_other_or_apart(which, request):
     events = trace(request.getfixturevalue(which))
     for track in {each["tid"] for each in slices(events)}:

@@ -855,15 +855,27 @@ _STARTED_BY = {
 """What only a launcher's ranks have (SLURM's others are in batch scripts, too), its engine here, rank and size."""
 
 
-def refuse_in_ranks(command: str) -> None:
-    """``UsageError`` for a command that starts ranks itself, and was started once for each rank by a launcher."""
+def refuse_in_ranks(command: str, given: str | None) -> None:
+    """``UsageError`` for a command that starts ranks itself, and was started once for each rank by a launcher.
+
+    ``given``: its engine; that of torchrun is started once on each node.
+    """
     for mark, (engine, rank, size) in _STARTED_BY.items():
         number = os.environ.get(size, "")
-        if mark in os.environ and number.isdecimal() and int(number) > 1:
+        if mark in os.environ and number.isdecimal() and 1 < int(number) != _nodes_of(given):
             launcher = {"mpi": "an MPI launcher", "slurm": "srun"}.get(engine, engine)
             found = f"{launcher} started it once for each rank"
             do = f"start it once: {command} ... --ranks {number} --engine {engine}"
             raise UsageError(f"{command} as rank {os.environ.get(rank, '?')} of {number}", found, do)
+
+
+def _nodes_of(engine: str | None) -> int:
+    """On how many nodes the command is started for this engine."""
+    from levelbench.distributed.launching.launchers import nodes_of
+    from levelbench.records import parse_item
+
+    name, options = parse_item(engine or "process")
+    return nodes_of(options, os.environ) if name == "torchrun" else 1
 
 
 def team(given: dict[str, Any], ranks: int | None) -> TeamOptions:

@@ -103,7 +103,7 @@ def measured(
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Training
 
-    shared.refuse_in_ranks("levelbench run")
+    shared.refuse_in_ranks("levelbench run", given["engine"])
     if given["runs"] < 1:
         raise UsageError(
             f"-n {given['runs']}",

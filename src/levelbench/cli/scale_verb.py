@@ -85,7 +85,7 @@ def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) ->
     from levelbench.cli.watching import measure_runs
     from levelbench.experiments.training import Extras, Training
 
-    shared.refuse_in_ranks("levelbench scale")
+    shared.refuse_in_ranks("levelbench scale", given["engine"])
     arms = _arms(task, given)
     wanted = wanted_of(given, arms[0])
     store = shared.open_store(store_path)

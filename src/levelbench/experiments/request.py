@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -160,6 +161,14 @@ def runs_elsewhere(team: Distribution) -> bool:
 
     name, options = parse_item(team.engine)
     return name in ENGINES and ENGINES[name].elsewhere(options)
+
+
+def starts_on_each_node(team: Distribution) -> bool:
+    """Whether the same command is given on several machines, each of which starts its own part of the ranks."""
+    from levelbench.distributed.launching.launchers import nodes_of
+
+    name, options = parse_item(team.engine)
+    return name == "torchrun" and nodes_of(options, os.environ) > 1
 
 
 def _scaling(words: dict[str, Any]) -> tuple[str, str]:

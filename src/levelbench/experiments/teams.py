@@ -7,7 +7,6 @@ the cause: that of the rank which failed first.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -20,11 +19,11 @@ import msgspec
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob, read_reports
 from levelbench.distributed.launching.environment import PATIENCE, StopWatch
-from levelbench.distributed.launching.launchers import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.experiments.jobfolder import ANSWERS, PULSE, Inbox, job_folder, mark, only_one
 from levelbench.experiments.jobs import Job, Message, Parent
 from levelbench.experiments.processes import reported_error
+from levelbench.experiments.request import starts_on_each_node
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left
@@ -60,8 +59,7 @@ def run_team(
             "without checkpoints they could not resume",
             'write checkpoints, as with --checkpoint "1 epoch"',
         )
-    # On several machines, each machine has its own command.
-    one_of_several = name == "torchrun" and nodes_of(options, os.environ) > 1
+    one_of_several = starts_on_each_node(distribution)
     alone = nullcontext() if one_of_several else only_one(job)
     with alone, job_folder(job) as folder:
         command = [sys.executable, "-P", "-m", "levelbench.experiments.rank", str(folder)]
@@ -243,8 +241,7 @@ def _lost(failure: Failure, told: list[Message]) -> Message | None:
 def _node_suffix(job: Job) -> str:
     """`` on each node`` if the command is run on several nodes."""
     assert job.specification.distribution is not None
-    name, options = parse_item(job.specification.distribution.engine)
-    return " on each node" if name == "torchrun" and nodes_of(options, os.environ) > 1 else ""
+    return " on each node" if starts_on_each_node(job.specification.distribution) else ""
 
 
 def _team(job: Job) -> str:

@@ -13,6 +13,7 @@ import select
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,15 @@ from levelbench.experiments.kernel import Kind, Make, Plan, Standing, Turn, Watc
 from levelbench.experiments.own_code import changed_files, is_ours, settings_path
 from levelbench.experiments.processes import Starter, death, reported_error, spawn
 from levelbench.experiments.recipe_checks import quick_doubts, target_doubts
-from levelbench.experiments.request import Arm, file_of, load_task, packages_of, runs_elsewhere, variables_of
+from levelbench.experiments.request import (
+    Arm,
+    file_of,
+    load_task,
+    packages_of,
+    runs_elsewhere,
+    starts_on_each_node,
+    variables_of,
+)
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import same_machine
 from levelbench.measure.forking import Child
@@ -230,8 +239,7 @@ class Training(Kind[Arm, Record]):
                     doubts[turn.arm] = self._doubts(arm)
                     watcher.doubted(doubts[turn.arm])
                 begin()
-                claim = self._store.path / _CLAIMS / f"{arm.key[:16]}-s{turn.seed}"
-                with claimed(claim, lambda: watcher.progress(turn, "another process is making it")):
+                with self._claimed(arm, turn, watcher):
                     if (record := self._finished_meanwhile(plan, turn)) is not None:
                         return record, None
                     starter.begin(plan.seeds.index(turn.seed))
@@ -241,6 +249,14 @@ class Training(Kind[Arm, Record]):
                     return self._made(turn, job, starter, watcher)
 
             yield make
+
+    def _claimed(self, arm: Arm, turn: Turn, watcher: Watcher[Record]) -> AbstractContextManager[None]:
+        """Hold the claim on a run; where each node has a command of its own, the nodes make it together."""
+        team = arm.specification.distribution
+        if team is not None and starts_on_each_node(team):
+            return contextlib.nullcontext()
+        claim = self._store.path / _CLAIMS / f"{arm.key[:16]}-s{turn.seed}"
+        return claimed(claim, lambda: watcher.progress(turn, "another process is making it"))
 
     def _first(self, plan: RunPlan, at: int) -> dict[str, Any]:
         arm = plan.arms[at]

@@ -8,6 +8,7 @@ end where the evaluation begins. Durations and evaluations are measured; a note 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
@@ -92,13 +93,14 @@ def _steps(
 ) -> Iterator[dict[str, object]]:
     """Its steps; the last of each interval ends where the evaluation begins, and each ends in communication.
 
-    Clocks of ranks are not compared where all leave a step together: its end is the first rank's (``ends_ns``). Else
-    the last step of an interval ends when its rank came to the evaluation, by its own clock, which began with the
-    others'.
+    Clocks of ranks are not compared where all leave a step together: its end is the first rank's (``ends_ns``), or a
+    little earlier, where a rank that was woken late would begin a step before the last one's end. Else the last step of
+    an interval ends when its rank came to the evaluation, by its own clock, which began with the others'.
     """
     took_ns = samples["step_time"].values
     communicated = samples["communicate_time"].values if "communicate_time" in samples else ()
     blocks = list(_blocks(len(took_ns), record))
+    placed = _without_overlap(took_ns, ends_ns) if ends_ns else []
     met_ns = samples["met_at"].values if "met_at" in samples else ()
     if len(met_ns) == len(blocks):
         blocks = [(first, last, float(end_ns)) for (first, last, _), end_ns in zip(blocks, met_ns, strict=True)]
@@ -106,12 +108,21 @@ def _steps(
         own = took_ns[first:last]
         begins: Iterable[float] = accumulate(own, initial=end_ns - sum(own))
         if ends_ns:
-            begins = [ends_ns[at] - took for at, took in zip(range(first, last), own, strict=True)]
+            begins = placed[first:last]
         for at, begin_ns, length_ns in zip(range(first, last), begins, own, strict=False):
             yield _slice(track, f"step {at + 1}", begin_ns, length_ns, {})
             if at < len(communicated):
                 spent_ns = min(communicated[at], length_ns)
                 yield _slice(track, "communicate", begin_ns + length_ns - spent_ns, spent_ns, {})
+
+
+def _without_overlap(took_ns: Sequence[float], ends_ns: Sequence[float]) -> list[float]:
+    """When each step begins, if it ends at its time in ``ends_ns`` or earlier, and before the next one begins."""
+    begins, begin_ns = [], math.inf
+    for took, end_ns in zip(reversed(took_ns), reversed(ends_ns), strict=True):
+        begin_ns = min(end_ns, begin_ns) - took
+        begins.append(begin_ns)
+    return begins[::-1]
 
 
 def _blocks(count: int, record: Record) -> Iterator[tuple[int, int, float]]:

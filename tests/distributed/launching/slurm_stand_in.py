@@ -19,6 +19,8 @@ if called == "sbatch":
     script = Path(words[-1])
     options = re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", script.read_text(), re.MULTILINE)
     asked = dict(options)
+    if asked.get("partition") == "none":
+        sys.exit("sbatch: error: Batch job submission failed: Invalid partition name specified")
     number = str(1 + len(list(folder.glob("options-*"))))
     (folder / f"options-{number}").write_text("\n".join("=".join(filter(None, each)) for each in options))
     tasks = asked["ntasks-per-node"]

@@ -11,7 +11,7 @@ import pytest
 
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.launchers import threads_of_a_task
-from levelbench.errors import UsageError
+from levelbench.errors import CommunicationError, UsageError
 
 pytest.importorskip("submitit", reason="submitit is not installed")
 
@@ -122,6 +122,11 @@ def test_a_run_of_ranks_in_the_queue_is_recorded(cluster, call):
     code, out = call("run", "digits", "--framework", "torch", "--ranks", 2, "--engine", "slurm[exclusive=true]")
     assert code == 0, out
     assert "exclusive" in (cluster / "options-1").read_text()
+
+
+def test_what_sbatch_refuses_is_said(cluster):
+    with pytest.raises(CommunicationError, match=r"a job of 2 ranks.*sbatch refused it.*Invalid partition name"):
+        ENGINES["slurm"].start(["true"], 2, cluster / "job", {}, partition="none")
 
 
 def test_one_rank_is_not_run_on_the_login_node(cluster, call):

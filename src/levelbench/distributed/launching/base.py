@@ -171,7 +171,7 @@ class Engine(ABC):
         given = options.get(name, otherwise)
         if not re.fullmatch(r"\d{1,9}", str(given), re.ASCII) or int(str(given)) < least:
             found = f"it is not a whole number of at least {least}"
-            raise self.refused(name, given, found, f"give one, or leave it out for {otherwise}")
+            raise self.refused(name, given, found, "give one, or leave it out")
         return int(str(given))
 
     def refused(self, name: str, value: object, found: str, do: str) -> UsageError:

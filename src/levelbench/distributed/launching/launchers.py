@@ -244,7 +244,8 @@ class Slurm(Engine):
         nodes = self.number(options, "nodes", 1)
         cpus = self.number(options, "cpus_per_task", 0, least=0)
         base = environment_of_ranks(environment, self.name, ranks // nodes, cpus * (ranks // nodes))
-        executor = import_module("submitit").AutoExecutor(folder / "submitit", cluster=options.get("cluster"))
+        submitit = import_module("submitit")
+        executor = submitit.AutoExecutor(folder / "submitit", cluster=options.get("cluster"))
         if executor.cluster == "local":
             base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         elif not cpus:
@@ -265,7 +266,14 @@ class Slurm(Engine):
             asked["slurm_additional_parameters"] = further
         executor.update_parameters(**asked)
         changed = {name: value for name, value in base.items() if os.environ.get(name) != value}
-        job = executor.submit(run_supervisor, supervisor_words(folder, command, child=False), changed, _foreign())
+        words = supervisor_words(folder, command, child=False)
+        try:
+            job = executor.submit(run_supervisor, words, changed, _foreign())
+        except (submitit.core.utils.FailedJobError, OSError) as error:
+            # submitit has printed all that sbatch said.
+            said = (str(error).strip().splitlines() or ["nothing said"])[-1]
+            do = "change the options in slurm[...], or ask sbatch itself (sinfo lists the partitions)"
+            raise CommunicationError(f"submitting a job of {ranks} ranks", f"sbatch refused it: {said}", do) from None
         return _Submitted(job, folder, ranks, base[JOB], executor.cluster == "local")
 
 

@@ -37,13 +37,16 @@ class OptaxStepper(Stepper):
         self._optax: Any = importlib.import_module("optax")
         self._native, self._backend, self._parameters = native, backend, parameters
         try:
-            self._state: Any = _transformation(native, native.lr).init(dict(parameters))
+            state: Any = _transformation(native, native.lr).init(dict(parameters))
         except (TypeError, ValueError, AttributeError) as error:
             raise DefinitionError(
                 f"{native.name}({', '.join(f'{key}={value}' for key, value in native.settings)})",
                 f"{type(error).__name__}: {error}",
                 "give arguments and parameters that optax's documentation allows",
             ) from error
+        # Optax's counters are on no particular device, and the first step puts them on one: it would compile again.
+        place = next((each.sharding for each in parameters.values()), None)
+        self._state: Any = jax.device_put(state, place)
         self._program = _optax_program(native)
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
