@@ -1,9 +1,12 @@
 """The checks of a communicator find planted faults, each in an otherwise correct communicator."""
 
+import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.communicators.wrapping import WrappingCommunicator
 from levelbench.distributed.probes.communicators import check_communicator
+from levelbench.distributed.probes.files import check_communicator_isolated
 from levelbench.planted import communicators_known as faults
 from levelbench.planted.communicators_known import CASES, Now, SharesTheMemoryOfTheRoot, SumsWronglyOnOneRank
 
@@ -51,3 +54,75 @@ def test_an_error_on_one_rank_ends_the_check_on_all_ranks_with_the_rest_not_trie
         assert ("KeyError: 'broken'" if rank == 1 else "rank 1 aborted") in findings[ended].found
         assert {each.status for each in findings[ended + 1 :]} == {"not tried"}
         assert findings[-1].found == f"rank {rank} stopped at the check {findings[ended].probe!r}"
+
+
+class Altered(WrappingCommunicator):
+    """Subclasses change what a blocking operation is given, or what it returns."""
+
+    calls = 0
+
+    def given(self, array):
+        return array
+
+    def all_reduce(self, array, op="sum"):
+        self.calls += 1
+        array[...] = self.inner.all_reduce(self.given(np.array(array)), op)
+        return array
+
+
+class LosesTheTail(Altered):
+    def given(self, array):
+        if array.size > 1024:
+            array[1024:] = 0
+        return array
+
+
+class WrongAtCall100(Altered):
+    def given(self, array):
+        return array * 2 if self.calls == 100 else array
+
+
+class RoundsFractions(Altered):
+    def given(self, array):
+        return array.round(6) if array.dtype.kind == "f" else array
+
+
+class SwallowsNaN(Altered):
+    def given(self, array):
+        return np.nan_to_num(array, posinf=np.inf, neginf=-np.inf)
+
+
+class CutsLongSends(WrappingCommunicator):
+    def send(self, array, to, tag=0):
+        array = array.copy()
+        array.reshape(-1)[1024:] = 0
+        self.inner.send(array, to, tag)
+
+
+@pytest.mark.parametrize(
+    ("kind", "probe"),
+    [
+        (LosesTheTail, "large messages both ways"),
+        (CutsLongSends, "large messages both ways"),
+        (WrongAtCall100, "many calls"),
+        (RoundsFractions, "unusual values"),
+        (SwallowsNaN, "unusual values"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+@pytest.mark.usefixtures("hurried")
+def test_what_few_calls_of_small_whole_numbers_do_not_show_is_found(kind, probe):
+    found = run_ranks(2, lambda communicator: check_communicator(kind(communicator)))
+    assert probe in {each.probe for findings in found for each in findings if each.status == "failed"}
+
+
+def test_a_communicator_of_a_file_is_checked_on_more_ranks_than_asked_for(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from levelbench.distributed.communicators.wrapping import WrappingCommunicator\n\n\n"
+        "class SevenAtMost(WrappingCommunicator):\n"
+        "    def all_gather(self, array):\n"
+        "        return tuple(self.inner.all_gather(array)[min(rank, 6)] for rank in range(self.size))\n"
+    )
+    report = check_communicator_isolated(path, "SevenAtMost", ranks=(2,))
+    assert "8 ranks" in report.failed[0].case

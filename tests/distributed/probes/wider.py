@@ -209,6 +209,34 @@ class CutAtTwoToTheTwenty(Sums):
         return found
 
 
+class OneOfEachShape(Sums):
+    """Parameters of one shape share a buffer, so that the last one's sum is in all of them."""
+
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.buffers = {}
+
+    def total(self, name, gradient):
+        buffer = self.buffers.setdefault(gradient.shape, zeros_like(gradient))
+        buffer[...] = super().total(name, gradient)
+        return buffer
+
+
+class FirstFifty(Sums):
+    """Only the first fifty parameters are summed."""
+
+    def total(self, name, gradient):
+        summed = list(self.parameters).index(name) < 50
+        return super().total(name, gradient) if summed else gradient * self.communicator.size
+
+
+class RestartsAtMeetings(Sums):
+    """An evaluation makes the optimizer forget its state."""
+
+    def meet(self):
+        self.inner = self.worker.optimizer.start(self.worker.backend, self.parameters)
+
+
 class Overflows(Sums):
     """Sent in half precision without regard to its range."""
 

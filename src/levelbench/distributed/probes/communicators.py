@@ -329,6 +329,7 @@ def layouts(probe: RankProbe) -> None:
 
 
 _LARGE = 1 << 20
+_CALLS = 150
 _POLLS, _POLL_S = 20_000, 0.0005
 
 
@@ -438,11 +439,18 @@ def _becomes_true(handle: Handle) -> bool:
 
 
 def large(probe: RankProbe) -> None:
-    """4 MiB in both directions: no rank waits for another to receive first."""
+    """4 MiB in both directions: no rank waits for another to receive first. Other calls take 12 MiB."""
     talk, size, rank = probe.communicator, probe.size, probe.rank
     shape = (_LARGE,)
+    # More elements than are often sent in one piece, a number that no power of two divides.
+    more = (3 * _LARGE + 3,)
     probe.next_case("a sum")
-    probe.expect("the sum", talk.all_reduce(probe.own(shape)), probe.total(shape))
+    probe.expect("the sum", talk.all_reduce(probe.own(more)), probe.total(more))
+    probe.next_case("other collectives")
+    probe.expect("the root's array", talk.broadcast(probe.own(more), size - 1), probe.values(size - 1, more))
+    piece = pieces(more[0], size)[rank : rank + 2]
+    expected = probe.total(more, at=1)[slice(*piece)]
+    probe.expect("the own piece", talk.reduce_scatter(probe.own(more, at=1)), expected)
     if size == 1:
         return
     probe.next_case("a message each way around the ring")
@@ -452,11 +460,53 @@ def large(probe: RankProbe) -> None:
         found = talk.receive(probe.native(np.zeros(shape, np.float32)), source)
         probe.expect(f"the message of rank {source}", found, probe.values(source, shape, at=step))
         going.wait()
-    probe.next_case("an exchange")
     neighbour = rank ^ 1
+    if neighbour < size:
+        probe.next_case("a message there and back")
+        like = probe.native(np.zeros(more, np.float32))
+        # One of the two receives first: a send may wait for its receiver.
+        if rank < neighbour:
+            talk.send(probe.own(more), neighbour)
+        found = talk.receive(like, neighbour)
+        if rank > neighbour:
+            talk.send(probe.own(more), neighbour)
+        probe.expect(f"the message of rank {neighbour}", found, probe.values(neighbour, more))
+    probe.next_case("an exchange")
     if neighbour < size:
         (found,) = talk.exchange(probe.own(shape), [neighbour])
         probe.expect(f"the array of rank {neighbour}", found, probe.values(neighbour, shape))
+
+
+def many_calls(probe: RankProbe) -> None:
+    """Each of 150 sums, broadcasts and messages is right, not only the first ones."""
+    talk, size, rank = probe.communicator, probe.size, probe.rank
+    probe.next_case(f"{_CALLS} of each in a row")
+    before, after = (rank - 1) % size, (rank + 1) % size
+    for call in range(_CALLS):
+        at, root = call % 10, call % size
+        probe.expect(f"sum {call + 1}", talk.all_reduce(probe.own(at=at)), probe.total(at=at))
+        probe.expect(f"broadcast {call + 1}", talk.broadcast(probe.own(at=at), root), probe.values(root, at=at))
+        if size > 1:
+            going = talk.start_send(probe.own(at=at), after)
+            found = talk.receive(probe.native(np.zeros(5, np.float32)), before)
+            probe.expect(f"message {call + 1} of rank {before}", found, probe.values(before, at=at))
+            going.wait()
+
+
+def unusual_values(probe: RankProbe) -> None:
+    """Tiny, fractional and huge numbers keep all their digits; NaN and infinities of one rank are in the sum of all."""
+    talk, size, rank = probe.communicator, probe.size, probe.rank
+    for dtype in ("float32", "float64"):
+        probe.next_case(f"tiny, fractional and huge numbers in {dtype}")
+        # Powers of two, so that every sum is exact.
+        scale = np.ldexp(np.ones(4), (-100, -30, -3, 100)).astype(dtype)
+        found = talk.all_reduce(probe.native(scale * (rank + 1)))
+        probe.expect("the sum", found, scale * (size * (size + 1) // 2))
+        probe.next_case(f"NaN and infinities in {dtype}")
+        special, ones = np.array([np.nan, np.inf, -np.inf, 1], dtype), np.ones(4, dtype)
+        summed = probe.host(talk.all_reduce(probe.native(special if rank == size - 1 else ones)))
+        kept = np.array_equal(summed, special + ones * (size - 1), equal_nan=True)
+        probe.require(kept, f"the sum of NaN, inf, -inf and 1 on one rank and of 1 on the others is {summed}")
 
 
 def strangers(probe: RankProbe) -> None:
@@ -533,6 +583,8 @@ _CHECKS = {
     "exchange": exchange,
     "handles": handles,
     "large messages both ways": large,
+    "many calls": many_calls,
+    "unusual values": unusual_values,
     "barrier": barrier,
     "results are one's own": ownership,
     "layouts": layouts,

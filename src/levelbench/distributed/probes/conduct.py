@@ -299,8 +299,8 @@ def unbuffered_sends(subject: SchemeTrial) -> Finding:
 
 
 def pauses(subject: SchemeTrial) -> Finding:
-    """It may be interrupted for an evaluation at any step, twice, without any effect."""
-    plain = Rehearsal(subject.most)
+    """It may be interrupted for an evaluation at any step, twice, without any effect, also on the optimizer's state."""
+    plain = Rehearsal(subject.most, optimizer=Momentum(RATE / 2))
     do = "let meet() do nothing if nothing is in progress, and serve() end with its last step"
     outcome = subject.finished(replace(plain, pauses=(1, SHORT // 2)), "with meet() in between, twice in a row, ", do)
     if subject.scheme.lockstep:

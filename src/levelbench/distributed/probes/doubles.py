@@ -33,16 +33,21 @@ Floats = Host
 FEATURES, TARGETS, _HIDDEN = 5, 3, 8
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "hidden.weight": (_HIDDEN, FEATURES),
-    "hidden.bias": (_HIDDEN,),
+    "hidden.bias": (1, _HIDDEN),
     "gain": (1, _HIDDEN),
     "output.weight": (TARGETS, _HIDDEN),
     "output.bias": (TARGETS,),
     "scale": (),
     "unused": (4,),
 }
-"""Parameters of several shapes; the last one does not affect the loss of :class:`Regression`."""
-LARGE: Mapping[str, tuple[int, ...]] = {"table": (1_200_003,), "hidden.weight": (257, 33), "scale": ()}
-"""Parameters of which one has more elements than 2^20, an odd number of them."""
+"""Parameters of several shapes, two of the same; the last one does not affect the loss of :class:`Regression`."""
+LARGE: Mapping[str, tuple[int, ...]] = {
+    "table": (1_200_003,),
+    "hidden.weight": (257, 33),
+    "scale": (),
+    **{f"{at}.bias": (3,) for at in range(80)},
+}
+"""Many parameters, of which one has more elements than 2^20, an odd number of them."""
 BUFFERS: Mapping[str, tuple[int, ...]] = {"running_mean": (FEATURES,)}
 
 _RANDOM_GRADIENTS, _PERTURBED = 0x6AD, 0x9E7
@@ -214,7 +219,7 @@ def loss_and_gradients(
     before = behind * held["gain"] * (1 - active**2)
     return loss, {
         "hidden.weight": before.T @ examples,
-        "hidden.bias": before.sum(0),
+        "hidden.bias": before.sum(0, keepdims=True),
         "gain": (behind * active).sum(0, keepdims=True),
         "output.weight": back.T @ (held["gain"] * active),
         "output.bias": back.sum(0),

@@ -18,6 +18,7 @@ from levelbench.checks.isolation import JsonLine, Say, report_isolated
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.threads import rank_outcomes
 from levelbench.distributed.finding import load_schemes, named_scheme
+from levelbench.distributed.probes.breadth import OTHERS
 from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.probes.schemes import check_scheme
 from levelbench.distributed.scheme import Scheme
@@ -106,8 +107,9 @@ def check_communicator_isolated(
     tell: Callable[[str], None] = lambda _: None,
     timeout_s: float = 300.0,
 ) -> Report:
-    """Check the communicator ``name`` of a file in its own process, on each number of ``ranks`` until it fails.
+    """Check the communicator ``name`` of a file in its own process, on each number of ranks until it fails.
 
+    These are ``ranks``, and then all others from 2 to 9.
     The process is killed after ``timeout_s`` seconds. A rank that waits for ``seconds`` in one call counts as hung.
     """
     request = {"path": str(path), "name": name, "ranks": list(ranks), "seconds": seconds}
@@ -119,7 +121,7 @@ def check_communicator_request(request: JsonLine, say: Say) -> None:
     """The part of :func:`check_communicator_isolated` that runs in the other process."""
     made = load_communicators(Path(request["path"]))[request["name"]]
     findings: dict[str, Finding] = {}
-    for ranks in request["ranks"]:
+    for ranks in dict.fromkeys([*request["ranks"], *OTHERS]):
         title = f"{ranks} ranks"
         say({"started": title})
         for each in findings_of(title, partial(_on_ranks, made, ranks, request["seconds"]), case=title):
