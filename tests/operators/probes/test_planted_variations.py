@@ -202,6 +202,45 @@ def test_one_array_for_two_inputs_is_tried():
     assert any("as one array" in finding.case for finding in report.of("strides"))
 
 
+class Product(CustomOperator):
+    """A product with broadcasting."""
+
+    def infer(self, x, b):
+        return Spec(np.broadcast_shapes(x.shape, b.shape), x.dtype)
+
+    def forward(self, x, b):
+        return x * b
+
+    def backward(self, gradients, inputs, outputs):
+        (g,), (x, b) = gradients, inputs
+        return self._summed(g * b, x.shape), self._summed(g * x, b.shape)
+
+    def _summed(self, g, shape):
+        g = g.sum(axis=tuple(range(g.ndim - len(shape))))
+        return g.sum(axis=tuple(at for at, size in enumerate(shape) if size == 1), keepdims=True)
+
+
+class OnlyLeadingAxes(Product):
+    def _summed(self, g, shape):
+        return np.resize(g.sum(axis=tuple(range(g.ndim - len(shape)))), shape)
+
+
+def broadcast_found(cls):
+    operator = cls()
+    subject = replace(subject_of(operator), infer=operator.infer)
+    setting = Setting(subject, Oracle(operator.forward), True, (), 0, 500)
+    found = gradients_elsewhere(setting, [X.astype(float), X[0].astype(float)], np.random.default_rng(0))
+    return [each for each in found if each.status == "failed"]
+
+
+def test_a_gradient_that_is_wrong_where_an_input_is_broadcast_is_caught():
+    assert any("broadcast along axis" in each.case for each in broadcast_found(OnlyLeadingAxes))
+
+
+def test_a_gradient_that_sums_over_broadcast_axes_is_not_accused():
+    assert not broadcast_found(Product)
+
+
 # What many calls show.
 
 

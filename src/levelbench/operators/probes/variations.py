@@ -13,6 +13,7 @@ from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.errors import LevelbenchError
 from levelbench.operators.contract import Array, as_tuple
+from levelbench.operators.custom.definition import Spec
 from levelbench.operators.probes import memory
 from levelbench.operators.probes.gradients import examine_gradient
 from levelbench.operators.probes.inputs import (
@@ -60,6 +61,7 @@ def shapes(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Ite
     if subject.ours:
         cases += more_sizes(inputs, subject.fixed, random)
         cases += equal_sizes(inputs, subject.fixed, random)
+        cases += _broadcast(subject, inputs)
         cases += [
             (title, changed)
             for title, changed, first in many_rows(inputs, subject.fixed, random)
@@ -72,6 +74,26 @@ def shapes(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Ite
             one = noted(one.found, case=one.case)
         found.append(one)
     return setting.marked(brief(found) if found else [not_tried("no input has an axis")])
+
+
+def _broadcast(subject: HostOperator, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    """Inputs of which one has a single element along an axis, where ``infer`` refuses other new sizes but not that."""
+    infer = subject.infer
+    if infer is None or sum(each is not None for each in inputs) < 2:
+        return
+
+    def accepts(given: Inputs) -> bool:
+        return attempt(infer, *(Spec(each.shape, each.dtype) for each in given if each is not None)).worked
+
+    for at, value in enumerate(inputs):
+        if value is None or at in subject.fixed or not is_float(value.dtype):
+            continue
+        for axis, size in enumerate(value.shape):
+            first = value.take([0] if size else [], axis)
+            single = replaced(inputs, at, first)
+            longer = replaced(inputs, at, np.concatenate((value, first), axis))
+            if size > 1 and accepts(single) and not accepts(longer):
+                yield f"{subject.input_name(at)} broadcast along axis {axis}", single
 
 
 def _independent(subject: HostOperator, inputs: Inputs, first: Inputs) -> bool:
@@ -289,6 +311,7 @@ def gradients_elsewhere(setting: Setting, inputs: Inputs, random: np.random.Gene
     cases: list[tuple[str, Inputs, int | None]] = [
         (title, changed, None) for title, changed in more_sizes(inputs, subject.fixed, random)
     ]
+    cases += [(title, changed, None) for title, changed in _broadcast(subject, inputs)]
     cases += [
         (title, changed, None)
         for title, changed in other_shapes(inputs, subject.fixed, random)
