@@ -13,6 +13,8 @@ from tests.operators.benchmark.tricks import HEAD, TRICKS
 from levelbench.checks import isolation
 from levelbench.checks.isolation import run_isolated
 from levelbench.experiments.own_operators import describe
+from levelbench.measure.clocks import HOST
+from levelbench.operators.benchmark import outside
 from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem, read_inputs
 from levelbench.operators.benchmark.outside import call_from_outside
 from levelbench.operators.benchmark.watching import SEAL
@@ -44,23 +46,29 @@ def measure(request, say):
     say({"case": msgspec.to_builtins(case), "took_s": float(np.median(times_s)) if times_s else 0.0})
 
 
-def judged(folder, source):
-    """The status and reason of a file's first operator, also when it is called from outside."""
+def first_problem(folder, source):
+    """The file, and the first problem of the operators in it."""
     path = folder / "own.py"
     path.write_text(source)
     said = []
     request = {"path": str(path), "name": "", "folder": str(folder), "shapes": {}, "attributes": {}, "opset": None}
     ended = run_isolated(f"{describe.__module__}:describe", request, said.append, timeout_s=60)
     assert said, ended.printed
-    problem = msgspec.convert(said[0]["problems"][0], Problem)
-    request = {"path": str(path), "folder": str(folder), "problem": said[0]["problems"][0]}
+    return path, msgspec.convert(said[0]["problems"][0], Problem)
+
+
+def judged(folder, source):
+    """The status and reason of a file's first operator, also when it is called from outside."""
+    path, problem = first_problem(folder, source)
+    said = []
+    request = {"path": str(path), "folder": str(folder), "problem": msgspec.to_builtins(problem)}
     ended = run_isolated(f"{__name__}:measure", request, said.append, timeout_s=120)
-    assert len(said) == 2, ended.printed
-    case = msgspec.convert(said[1]["case"], Case)
+    assert said, ended.printed
+    case = msgspec.convert(said[0]["case"], Case)
     if case.status != "measured":
         return case.status, case.reason
     inputs = read_inputs(problem, 0, 0, folder)
-    found = call_from_outside(path, problem, "numpy", inputs, said[1]["took_s"])
+    found = call_from_outside(path, problem, "numpy", inputs, said[0]["took_s"])
     return found.status or "measured", found.reason
 
 
@@ -81,3 +89,22 @@ def test_an_honest_file_is_not_accused(name, forked, tmp_path):
         pytest.skip("there is no compiler")
     status, reason = judged(tmp_path, HONEST_HEAD + HONEST[name])
     assert status == ("unchecked" if name.startswith("unchecked") else "measured"), reason
+
+
+SLOW = """
+class Own(CustomOperator):
+    def forward(self, x):
+        time.sleep(0.001)
+        return np.tanh(x)
+    def reference(self, x): return np.tanh(x)
+    def examples(self, random):
+        yield (normal(random, 4, 8),)
+"""
+
+
+def test_waiting_for_a_core_is_not_the_time_of_an_operator(forked, tmp_path, monkeypatch):
+    path, problem = first_problem(tmp_path, HONEST_HEAD + SLOW)
+    inputs = read_inputs(problem, 0, 0, tmp_path)
+    assert call_from_outside(path, problem, "numpy", inputs, 1e-6).status == "refused"
+    monkeypatch.setattr(outside, "_waited_ns", lambda process: HOST.now_ns())
+    assert call_from_outside(path, problem, "numpy", inputs, 1e-6).status == ""

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,6 +86,8 @@ FORWARDS = [
     ("rest of 8", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] > 64 and x.shape[-1] % 8), double),
     ("after 5,000 elements", "shapes", [X], cut_after(5000), double),
     ("16-bit index", "shapes", [X], cut_after(32768), double),
+    ("unsigned 16-bit index", "shapes", [X], cut_after(65536), double),
+    ("row beyond a buffer", "long sums", [X.astype(float)], lambda x: x[..., :4096].sum(-1), lambda x: x.sum(-1)),
     *[(f"batch of {n}", "shapes", [X], wrong_if(lambda x, n=n: x.ndim and len(x) == n), double) for n in (1, 2, 3, 5)],
     *[(f"rank {n}", "ranks", [X], wrong_if(lambda x, n=n: x.ndim == n), double) for n in (0, 1, 3, 4, 5)],
     ("integer sum in int32", "integers", [INTEGERS], lambda x: x.sum(-1, dtype=np.int32).astype(np.int64), total),
@@ -199,6 +202,45 @@ def test_one_array_for_two_inputs_is_tried():
     assert any("as one array" in finding.case for finding in report.of("strides"))
 
 
+class Product(CustomOperator):
+    """A product with broadcasting."""
+
+    def infer(self, x, b):
+        return Spec(np.broadcast_shapes(x.shape, b.shape), x.dtype)
+
+    def forward(self, x, b):
+        return x * b
+
+    def backward(self, gradients, inputs, outputs):
+        (g,), (x, b) = gradients, inputs
+        return self._summed(g * b, x.shape), self._summed(g * x, b.shape)
+
+    def _summed(self, g, shape):
+        g = g.sum(axis=tuple(range(g.ndim - len(shape))))
+        return g.sum(axis=tuple(at for at, size in enumerate(shape) if size == 1), keepdims=True)
+
+
+class OnlyLeadingAxes(Product):
+    def _summed(self, g, shape):
+        return np.resize(g.sum(axis=tuple(range(g.ndim - len(shape)))), shape)
+
+
+def broadcast_found(cls):
+    operator = cls()
+    subject = replace(subject_of(operator), infer=operator.infer)
+    setting = Setting(subject, Oracle(operator.forward), True, (), 0, 500)
+    found = gradients_elsewhere(setting, [X.astype(float), X[0].astype(float)], np.random.default_rng(0))
+    return [each for each in found if each.status == "failed"]
+
+
+def test_a_gradient_that_is_wrong_where_an_input_is_broadcast_is_caught():
+    assert any("broadcast along axis" in each.case for each in broadcast_found(OnlyLeadingAxes))
+
+
+def test_a_gradient_that_sums_over_broadcast_axes_is_not_accused():
+    assert not broadcast_found(Product)
+
+
 # What many calls show.
 
 
@@ -305,6 +347,12 @@ def test_a_backward_that_keeps_its_gradients_leaks():
     assert "backward leaks" in found.found
 
 
+@pytest.mark.slow
+def test_the_calls_that_look_for_leaks_are_judged_too():
+    (found,) = found_by(leaks, EveryNth(300), [X])
+    assert "a rare call differs" in found.found
+
+
 def test_a_cache_by_shape_is_no_leak():
     kept = {}
     assert not found_by(leaks, lambda x: 2 * kept.setdefault(x.shape, x).copy(), [X])
@@ -320,6 +368,17 @@ def test_a_static_buffer_is_found_whatever_the_scheduler_does():
     for _ in range(3):
         (found,) = found_by(threads, static_buffer, [X])
         assert "at the same time" in found.found
+
+
+def test_an_input_that_is_changed_and_put_back_is_found():
+    def operator(x):
+        x *= 2
+        y = np.tanh(x)
+        x /= 2
+        return y
+
+    (found,) = found_by(threads, operator, [X])
+    assert "on the same inputs" in found.found
 
 
 def test_a_buffer_of_each_thread_is_no_fault():
@@ -401,7 +460,7 @@ def attributes_found(cls):
 
     def make(attributes):
         made = cls(**attributes)
-        return subject_of(made), Oracle(made.reference)
+        return replace(subject_of(made), direct=made.forward), Oracle(made.reference)
 
     variants = [
         Variant(title, lambda each=each: make(each), unless) for title, each, unless in other_attributes(operator)
@@ -423,12 +482,76 @@ class FirstAxisIfSquare(CustomOperator):
         return x.sum(0 if x.ndim == 2 and self.axis == 1 and len(set(x.shape)) == 1 else self.axis)
 
 
-@pytest.mark.parametrize("cls", [LeakyByDefault, PaddedTheOtherWay, ModeIgnored, FirstAxisIfSquare])
+class InputAtOne(Leaky):
+    """A way of its own where the factor is one, which returns the input."""
+
+    def forward(self, x):
+        return x if self.alpha == 1 else super().forward(x)
+
+
+class ForgetsAtZero(Leaky):
+    def forward(self, x):
+        return np.zeros_like(x) if self.alpha == 0 else super().forward(x)
+
+
+class LastOfAxes(CustomOperator):
+    def __init__(self, axes=(0,)):
+        self.axes = tuple(axes)
+
+    def reference(self, x):
+        return x.sum(self.axes)
+
+    def forward(self, x):
+        return x.sum(self.axes[-1]) if len(self.axes) > 1 else self.reference(x)
+
+
+class Strided(CustomOperator):
+    """Every n-th element, of which a start is left out."""
+
+    def __init__(self, stride=1, start=1):
+        if stride < 1 or start < 1:
+            raise ValueError("too small")
+        self.stride, self.start = stride, start
+
+    def reference(self, x):
+        return x[..., self.start :: self.stride]
+
+    def forward(self, x):
+        return self.reference(x) * (2 if self.stride > 1 < self.start else 1)
+
+
+class Scaled(CustomOperator):
+    """Divides by a number that may be 0."""
+
+    def __init__(self, by=2.0):
+        self.by = by
+
+    def reference(self, x):
+        with np.errstate(all="ignore"):
+            return np.exp(x) / x.dtype.type(self.by)
+
+    def forward(self, x):
+        return np.exp(x) * x.dtype.type(1 / self.by if self.by else np.nan)
+
+
+WRONG_ELSEWHERE = [
+    LeakyByDefault,
+    PaddedTheOtherWay,
+    ModeIgnored,
+    FirstAxisIfSquare,
+    InputAtOne,
+    ForgetsAtZero,
+    LastOfAxes,
+    Strided,
+]
+
+
+@pytest.mark.parametrize("cls", WRONG_ELSEWHERE)
 def test_an_attribute_that_works_at_its_default_only_is_caught(cls):
     assert attributes_found(cls)
 
 
-@pytest.mark.parametrize("cls", [Leaky, Padded])
+@pytest.mark.parametrize("cls", [Leaky, Padded, Scaled])
 def test_attributes_that_work_are_not_accused(cls):
     assert not attributes_found(cls)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from types import CodeType
 
 from levelbench.operators.custom.definition import Attribute, CustomOperator
+from levelbench.operators.probes.subject import attempt
 
 _FLAGS = re.compile(
     r"^(is|use|with|has|no|keep|count|ceil|align)_|keepdims?$|reverse|exclusive|trans|causal|largest|sorted|inclusive"
@@ -15,7 +17,7 @@ _MOST_TEXTS = 6
 
 
 def other_attributes(operator: CustomOperator) -> Iterator[tuple[str, dict[str, Attribute], str]]:
-    """(title, attributes, another title): each attribute in turn, then all of them at once.
+    """(title, attributes, another title): each attribute in turn, then all of them at once, each with one it accepts.
 
     An integer for which 0 and 1 are both accepted may be a flag or the number of a mode, so that other numbers are
     invalid without being refused: they come with the title of the one that tells.
@@ -28,7 +30,8 @@ def other_attributes(operator: CustomOperator) -> Iterator[tuple[str, dict[str, 
             if isinstance(value, int) and value in (0, 1) and isinstance(other, int) and other > 1:
                 tells = f"{name} = {1 - value}"
             yield title, {**given, name: other}, tells
-            first.setdefault(name, other)
+            if name not in first and attempt(partial(type(operator), **{**given, name: other})).worked:
+                first[name] = other
     if len(first) > 1:
         yield "all attributes changed", {**given, **first}, ""
 
@@ -38,7 +41,8 @@ def _others(operator: CustomOperator, name: str, value: Attribute) -> list[Attri
         texts = sorted(text for text in _texts(type(operator)) if text != value)
         return [*texts[:_MOST_TEXTS]]
     if isinstance(value, float):
-        return [*_floats(value)]
+        # At 0 and 1 there is often a faster way, such as to leave out what beta is multiplied with.
+        return [*_floats(value), *(each for each in (0.0, 1.0) if each not in (value, *_floats(value)))]
     if isinstance(value, int):
         if "axis" in name or name == "dim":
             return [each for each in (-1, 0, 1, -2, 2) if each != value]
@@ -48,7 +52,9 @@ def _others(operator: CustomOperator, name: str, value: Attribute) -> list[Attri
     numbers = [each for each in value if isinstance(each, int)]
     if numbers:
         found = [[each + 1 for each in numbers], [each + 1 + at for at, each in enumerate(numbers)], numbers[::-1]]
-        return [each for each in found if each != value]
+        # As many axes as there are: one more, in both orders.
+        found += [[*numbers, max(numbers) + 1], [max(numbers) + 1, *numbers]]
+        return [each for at, each in enumerate(found) if each != [*value] and each not in found[:at]]
     decimals = [each for each in value if isinstance(each, float)]
     return [[_floats(each)[0] + at / 8 for at, each in enumerate(decimals)]] if decimals else []
 

@@ -192,13 +192,20 @@ def leaks(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[
     native = subject.native(inputs)
     finish = subject.backend.finish if subject.backend is not None else lambda _: None
 
-    def forward() -> None:
-        finish([each for each in subject.outputs(native) if each is not None])
+    base = subject.forward(inputs)
+    faults: list[str] = []
 
-    yield _leak("forward", forward)
+    def forward() -> None:
+        outputs = subject.outputs(native)
+        finish([each for each in outputs if each is not None])
+        if subject.deterministic and not faults and (fault := differs(subject, inputs, subject.hosted(outputs), base)):
+            faults.append(fault)
+
+    found = _leak("forward", forward)
+    yield found if found.status == "failed" or not faults else failed(f"a rare call differs: {faults[0]}")
     if subject.pull is None:
         return
-    given = unit_gradients(subject.forward(inputs))
+    given = unit_gradients(base)
     slopes = [None if each is None else subject.to_native(each) for each in given]
     pull = subject.pull
     if not attempt(subject.vjp, given, inputs).worked:
@@ -272,10 +279,10 @@ _MOST_STEPS = 200
 
 
 def threads(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
-    """Calls at the same time, on other inputs of the same shapes: state that calls share, such as a static buffer.
+    """Calls at the same time: state that calls share, such as a static buffer, and inputs changed and put back.
 
-    Once with a call on another thread after steps of the operator's own Python code, so that no shared state goes
-    unseen by chance, and once with four threads.
+    On other inputs of the same shapes, and forwards on the same. Once with a call on another thread after steps of the
+    operator's own Python code, so that no shared state goes unseen by chance, and once with four threads.
     """
     subject = setting.subject
     if not subject.ours or not subject.deterministic:
@@ -299,6 +306,14 @@ def threads(setting: Setting, inputs: Inputs, random: np.random.Generator) -> It
         if fault := _interleaved(job) or _parallel(job):
             yield failed(f"another {name} at the same time changes its result: {fault}", "keep nothing between calls")
             return
+    # What is written into an input and put back shows only to whoever reads it meanwhile.
+    shared = subject.native(inputs)
+    if fault := _interleaved(
+        lambda _: differs(subject, inputs, subject.hosted(subject.outputs(shared)), wanted[0].value)
+    ):
+        detail = f"another forward at the same time on the same inputs changes its result: {fault}"
+        yield failed(detail, "do not write into inputs, not even to put them back")
+        return
     yield passed(f"{' and '.join(('forwards', 'backwards')[: len(jobs)])} at the same time")
 
 
@@ -306,9 +321,11 @@ def _interleaved(job: Callable[[int], str | None]) -> str | None:
     """The job with one of the other kind, on another thread, after each of up to 200 steps of foreign Python code."""
     steps, stride, waiting = 0, 1, []
     blocked = only_counted = False
+    faults: list[str] = []
 
     def other() -> None:
-        attempt(job, 1)
+        found = attempt(job, 1)
+        faults.extend(each for each in (found.error, found.value) if each)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal steps, blocked
@@ -343,7 +360,7 @@ def _interleaved(job: Callable[[int], str | None]) -> str | None:
         fault = f"it raises {found.error}" if not found.worked else found.value
     for thread in waiting:
         thread.join(_WAIT_S)
-    return fault
+    return fault or next(iter(faults), None)
 
 
 @contextmanager

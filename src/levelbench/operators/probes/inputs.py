@@ -16,9 +16,10 @@ from levelbench.operators.contract import Function
 from levelbench.operators.probes.subject import Inputs, replaced
 
 _PRIMES = (7, 13, 17, 19)
-_LONG = 4096
+# A prime beyond 4096, the most that a block or a buffer for a row usually holds.
+_LONG = 5003
 _MOST_ELEMENTS = 2**17
-# A float16 sum of 4096 such values (225) gets stuck at 128: half its spacing there, 0.0625, exceeds each of them.
+# A float16 sum of 5003 such values (275) gets stuck at 128: half its spacing there, 0.0625, exceeds each of them.
 _SHORT_OF_STUCK = (0.05, 0.06)
 
 
@@ -127,7 +128,7 @@ def other_shapes(
 def long_inputs(
     inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
 ) -> Iterator[tuple[str, Inputs]]:
-    """Inputs with each size in turn 4096, and small positive values: long sums in which a narrow accumulator sticks."""
+    """Inputs with each size in turn 5003, and small positive values: long sums in which a narrow accumulator sticks."""
     for old in _sizes(inputs, fixed):
         grown = [
             math.prod(_LONG if size == old else size for size in each.shape)
@@ -141,7 +142,8 @@ def long_inputs(
 _BATCHES = (2, 3, 5)
 _ODD = (67, 130)
 _SMALL_ODD = (5, 7, 3, 9, 11, 13)
-_HUGE = 33_000
+# More than 16-bit indices count.
+_HUGE = 66_000
 
 
 def more_sizes(
@@ -169,7 +171,7 @@ def more_sizes(
 def many_rows(
     inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
 ) -> Iterator[tuple[str, Inputs, Inputs]]:
-    """More rows, so that there are more than 33,000 elements; and, third, only the first of the given rows.
+    """More rows, so that there are more than 66,000 elements; and, third, only the first of the given rows.
 
     The last shows whether rows are independent: where they are not, so many may take the square of their number.
     """
