@@ -879,6 +879,13 @@ class SameOrder(EvenSampler):
         return self.batched(generator_of(seed, 0).permutation(len(split)).astype(np.int64))
 
 
+class SameLater(EvenSampler):
+    """From the third epoch on the order is the same."""
+
+    def epoch(self, split, seed, epoch):
+        return self.batched(np.random.default_rng([seed, min(epoch, 2)]).permutation(len(split)))
+
+
 class SeedIgnored(EvenSampler):
     """The same order for every seed."""
 
@@ -971,6 +978,15 @@ def dead():
     flat = graph.node("Flatten", graph.input("x", ("batch", 1, SIDE, SIDE)))
     first = linear(graph, "first", flat, SIDE * SIDE, 16, xavier(SIDE * SIDE, 16), Draw("constant", -100.0))
     graph.output(linear(graph, "last", graph.node("Relu", first), 16, CLASSES, xavier(16, CLASSES)))
+    return graph.build()
+
+
+def equal_units():
+    """All hidden units begin with the same weights."""
+    graph = GraphBuilder("equal-units")
+    flat = graph.node("Flatten", graph.input("x", ("batch", 1, SIDE, SIDE)))
+    hidden = graph.node("Relu", linear(graph, "first", flat, SIDE * SIDE, 16, Draw("constant", 0.02)))
+    graph.output(linear(graph, "last", hidden, 16, CLASSES, Draw("constant", 0.1)))
     return graph.build()
 
 
@@ -1385,6 +1401,7 @@ FAULTY: dict[str, Case] = {
     "schedule at random": Case(recipe=lambda: base(schedule=Erratic())),
     "factors of 1,000": Case(recipe=recipe(schedule=Curve(lambda p: 1000.0 * (1 - p)))),
     "same order": Case(recipe=recipe(sampler=SameOrder(32))),
+    "same order from the third epoch": Case(recipe=recipe(sampler=SameLater(32), epochs=10)),
     "sampler's seed ignored": Case(recipe=recipe(sampler=SeedIgnored(32))),
     "sampler unseeded": Case(recipe=recipe(sampler=Unseeded(32))),
     "one example twice": Case(recipe=recipe(sampler=Repeats(32))),
@@ -1396,6 +1413,7 @@ FAULTY: dict[str, Case] = {
     "inputs not used": Case(recipe=recipe(network=deaf)),
     "weights all zero": Case(recipe=recipe(network=stuck)),
     "dead ReLU": Case(recipe=recipe(network=dead)),
+    "equal units": Case(recipe=recipe(network=equal_units)),
     "exploding": Case(recipe=recipe(network=exploding)),
     "too few outputs": Case(recipe=recipe(network=narrow)),
     "rate of 1e-9": Case(recipe=recipe(optimizer=Momentum(1e-9, 0.9))),
@@ -1719,6 +1737,8 @@ BY: dict[str, str] = {
     "schedule at random": "schedule",
     "factors of 1,000": "one batch",
     "same order": "sampler",
+    "same order from the third epoch": "sampler",
+    "equal units": "updates",
     "sampler's seed ignored": "sampler",
     "sampler unseeded": "sampler",
     "one example twice": "sampler",
