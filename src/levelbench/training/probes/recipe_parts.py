@@ -177,7 +177,7 @@ def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
         visited = chosen.epoch(split, seed, epoch)
         wrong = _epoch_fault(chosen, split, visited.order, visited.bounds)
         if not wrong and _repeats(chosen, before, visited.order):
-            wrong = "it has the order of an epoch before, although it claims a random one", "shuffle by seed and epoch"
+            wrong = "another epoch has the same order, although it claims a random one", "shuffle by seed and epoch"
         if wrong:
             yield failed(f"epoch {epoch}: {wrong[0]}", wrong[1])
             return
