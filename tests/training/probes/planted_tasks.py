@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -585,6 +586,61 @@ class MacroF1(Quality):
         return float(np.mean(found))
 
 
+class F1OfAnswers(MacroF1):
+    """Leaves out the classes that are never answered."""
+
+    def measure(self, executor, held):
+        logits, labels = gathered(executor, held, 64)
+        guessed = logits.argmax(1)
+        return float(
+            np.mean(
+                [
+                    2
+                    * ((guessed == each) & (labels == each)).sum()
+                    / ((guessed == each).sum() + (labels == each).sum())
+                    for each in np.unique(guessed)
+                ]
+            )
+        )
+
+
+class NanLeftOut(Share):
+    def measure(self, executor, held):
+        logits, labels = gathered(executor, held)
+        usable = np.isfinite(logits).all(axis=1)
+        return float((logits.argmax(1) == labels)[usable].mean()) if usable.any() else 0.0
+
+
+class Chances(Share):
+    """An accuracy corrected by a chance that is not that of these labels."""
+
+    metric, low = "kappa", -1.0
+
+    def measure(self, executor, held):
+        logits, labels = gathered(executor, held)
+        return float(((logits.argmax(1) == labels).mean() - 0.5) / 0.5)
+
+
+@dataclass(frozen=True)
+class Surprise(Quality):
+    metric, direction, low, high = "perplexity", "lower", 1.0, math.inf
+    base: float = math.e
+
+    def measure(self, executor, held):
+        logits, labels = gathered(executor, held)
+        logits = logits.astype(np.float64)
+        below = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1)
+        return float(self.base ** min((below - logits[np.arange(len(labels)), labels]).mean(), 700.0))
+
+
+class FirstHalf(Share):
+    """Reads all examples, and counts the first 200."""
+
+    def measure(self, executor, held):
+        logits, labels = gathered(executor, held)
+        return float((logits.argmax(1) == labels)[:200].mean())
+
+
 @dataclass(frozen=True)
 class Matthews(Quality):
     metric, direction, low, high = "mcc", "higher", -1.0, 1.0
@@ -823,6 +879,13 @@ class SameOrder(EvenSampler):
         return self.batched(generator_of(seed, 0).permutation(len(split)).astype(np.int64))
 
 
+class SameLater(EvenSampler):
+    """From the third epoch on the order is the same."""
+
+    def epoch(self, split, seed, epoch):
+        return self.batched(np.random.default_rng([seed, min(epoch, 2)]).permutation(len(split)))
+
+
 class SeedIgnored(EvenSampler):
     """The same order for every seed."""
 
@@ -915,6 +978,15 @@ def dead():
     flat = graph.node("Flatten", graph.input("x", ("batch", 1, SIDE, SIDE)))
     first = linear(graph, "first", flat, SIDE * SIDE, 16, xavier(SIDE * SIDE, 16), Draw("constant", -100.0))
     graph.output(linear(graph, "last", graph.node("Relu", first), 16, CLASSES, xavier(16, CLASSES)))
+    return graph.build()
+
+
+def equal_units():
+    """All hidden units begin with the same weights."""
+    graph = GraphBuilder("equal-units")
+    flat = graph.node("Flatten", graph.input("x", ("batch", 1, SIDE, SIDE)))
+    hidden = graph.node("Relu", linear(graph, "first", flat, SIDE * SIDE, 16, Draw("constant", 0.02)))
+    graph.output(linear(graph, "last", hidden, 16, CLASSES, Draw("constant", 0.1)))
     return graph.build()
 
 
@@ -1030,6 +1102,29 @@ def noisy_copies(data, amount):
     some = part(data.validation, slice(0, len(data.validation) // 2))
     shift = amount * np.random.default_rng(9).standard_normal(some.inputs.shape)
     return replace(data, train=joined(data.train, labelled(some.inputs + shift, some.labels)))
+
+
+def grouped(spread=0.05):
+    """Three noisy forms of each example, in splits made afterwards."""
+    once, draws = table((640, 8, 8)).train, np.random.default_rng(14)
+    forms = [once.inputs + (spread * draws.standard_normal(once.inputs.shape)).astype(np.float32) for _ in range(3)]
+    every = labelled(np.concatenate(forms), np.tile(once.labels, 3))
+    ends = (0, 960, 1440, 1920)
+    return dataset([part(every, slice(*each)) for each in pairwise(ends)], 2)
+
+
+def categories():
+    """A category in many columns and one measurement: rows of one category agree in all columns but one."""
+    draws = np.random.default_rng(15)
+    kinds = draws.integers(0, 120, 1200)
+    rows = np.concatenate([np.eye(120)[kinds], draws.standard_normal((1200, 1))], axis=1).astype(np.float32)
+    every = labelled(rows, (rows[:, -1] + 0.1 * draws.standard_normal(1200) > 0).astype(np.int64))
+    return dataset([part(every, slice(*each)) for each in pairwise((0, 700, 950, 1200))], 2)
+
+
+def blank(x, y):
+    x[:, :3] = 0
+    return x, y
 
 
 def two_labels(share=0.2):
@@ -1178,6 +1273,11 @@ FAULTY: dict[str, Case] = {
     "errors broadcast": Case(numbers, Broadcast(0.3), NUMBERS),
     "R2 of batches": Case(numbers, DeterminationOfBatches(0.9), NUMBERS),
     "perplexity of batches": Case(tokens, PerplexityOfBatches(4.0), TOKENS),
+    "F1 without silent classes": Case(quality=F1OfAnswers(0.9)),
+    "NaN left out": Case(quality=NanLeftOut(0.9)),
+    "kappa of another chance": Case(quality=Chances(0.9)),
+    "perplexity of base 2": Case(quality=Surprise(1.5, base=2.0)),
+    "first 200 counted": Case(lambda: images((256, 300, 96)), FirstHalf(0.9)),
     # Tasks.
     "label in a pixel": Case(beside(lambda y: y)),
     "label's code in a pixel": Case(beside(lambda y: np.array([0.3, -1.7, 0.9, 0.1])[y])),
@@ -1194,6 +1294,18 @@ FAULTY: dict[str, Case] = {
         BINARY,
         WIDE,
     ),
+    "label with more noise among inputs": Case(
+        lambda: changed(
+            images(noise=6.0),
+            by=lambda x, y: (
+                np.concatenate(
+                    [x.reshape(len(x), -1), (y + 0.05 * np.random.default_rng(13).standard_normal(len(y)))[:, None]], 1
+                ).astype(np.float32),
+                y,
+            ),
+        ),
+        recipe=recipe(network=lambda: dense(SIDE * SIDE + 1, CLASSES)),
+    ),
     "target among inputs": Case(
         lambda: changed(numbers(), by=lambda x, y: (np.concatenate([x, 3 * y + 1], axis=1), y)),
         RMSE(0.2),
@@ -1202,6 +1314,11 @@ FAULTY: dict[str, Case] = {
     "next token is the current one": Case(lambda: tokens(shift=0), Perplexity(4.0), TOKENS),
     "validation 255 times": Case(lambda: changed(images(), "validation", by=lambda x, y: (x * np.float32(255), y))),
     "test by 255": Case(lambda: changed(images(), "test", by=lambda x, y: (x / np.float32(255), y))),
+    "validation by 2": Case(
+        lambda: changed(table(), "validation", by=lambda x, y: (x / np.float32(2), y)), BINARY, TABLE
+    ),
+    "columns blank in training": Case(lambda: changed(table(), "train", by=blank), BINARY, TABLE),
+    "forms of one example in each split": Case(grouped, BINARY, TABLE),
     "validation shifted": Case(lambda: changed(images(), "validation", by=lambda x, y: (x + np.float32(4), y))),
     "held-out features in another unit": Case(
         lambda: changed(table(), "validation", "test", by=lambda x, y: (x * np.float32([1] * 7 + [100]), y)),
@@ -1284,6 +1401,7 @@ FAULTY: dict[str, Case] = {
     "schedule at random": Case(recipe=lambda: base(schedule=Erratic())),
     "factors of 1,000": Case(recipe=recipe(schedule=Curve(lambda p: 1000.0 * (1 - p)))),
     "same order": Case(recipe=recipe(sampler=SameOrder(32))),
+    "same order from the third epoch": Case(recipe=recipe(sampler=SameLater(32), epochs=10)),
     "sampler's seed ignored": Case(recipe=recipe(sampler=SeedIgnored(32))),
     "sampler unseeded": Case(recipe=recipe(sampler=Unseeded(32))),
     "one example twice": Case(recipe=recipe(sampler=Repeats(32))),
@@ -1295,6 +1413,7 @@ FAULTY: dict[str, Case] = {
     "inputs not used": Case(recipe=recipe(network=deaf)),
     "weights all zero": Case(recipe=recipe(network=stuck)),
     "dead ReLU": Case(recipe=recipe(network=dead)),
+    "equal units": Case(recipe=recipe(network=equal_units)),
     "exploding": Case(recipe=recipe(network=exploding)),
     "too few outputs": Case(recipe=recipe(network=narrow)),
     "rate of 1e-9": Case(recipe=recipe(optimizer=Momentum(1e-9, 0.9))),
@@ -1404,6 +1523,8 @@ def heavy():
 
 
 RIGHT: dict[str, Case] = {
+    "perplexity of classes": Case(quality=Surprise(1.5)),
+    "categories and a measurement": Case(categories, BINARY, recipe(network=lambda: dense(121), optimizer=Adam(0.01))),
     "images": Case(),
     "own accuracy": Case(quality=Share(0.9)),
     "HR@3 and NDCG@3": Case(rankings, HitRate(0.8, 3), RANKINGS, also=(NDCG(0.6, 3),)),
@@ -1534,6 +1655,15 @@ BY: dict[str, str] = {
     "errors broadcast": "formula",
     "R2 of batches": "order of examples",
     "perplexity of batches": "batch size",
+    "F1 without silent classes": "formula",
+    "NaN left out": "not finite",
+    "kappa of another chance": "formula",
+    "perplexity of base 2": "formula",
+    "first 200 counted": "order of examples",
+    "label with more noise among inputs": "label among inputs",
+    "validation by 2": "splits alike",
+    "columns blank in training": "splits alike",
+    "forms of one example in each split": "near copies",
     "label in a pixel": "label among inputs",
     "label's code in a pixel": "label among inputs",
     "label one-hot among inputs": "label among inputs",
@@ -1607,6 +1737,8 @@ BY: dict[str, str] = {
     "schedule at random": "schedule",
     "factors of 1,000": "one batch",
     "same order": "sampler",
+    "same order from the third epoch": "sampler",
+    "equal units": "updates",
     "sampler's seed ignored": "sampler",
     "sampler unseeded": "sampler",
     "one example twice": "sampler",

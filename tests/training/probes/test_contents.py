@@ -42,6 +42,7 @@ def kind(tmp_path):
         ("from elsewhere import task\n@task.recipe\ndef mine(): pass\n", "training"),
         ("from elsewhere import task\n@task.recipe(factors={'mixup': 0.0})\ndef mine(): pass\n", "training"),
         (TASK + OPTIMIZER, "training"),
+        ("from helper import make\ntask = make('mine')\n", "training"),
         ("x = 1\n", None),
         ("class CustomOperator: pass\nclass A(CustomOperator): pass\n", None),
         ("import torch\nclass Mine(torch.optim.Optimizer): pass\n", "optimizer"),

@@ -34,8 +34,12 @@ def of_two(scores):
         ("f1", 4, lambda s, y: metrics.f1_score(y, s.argmax(1), average="weighted")),
         ("f1", 2, lambda s, y: metrics.f1_score(y, s.argmax(1))),
         ("mcc", 4, lambda s, y: metrics.matthews_corrcoef(y, s.argmax(1))),
+        ("cohen_kappa", 4, lambda s, y: metrics.cohen_kappa_score(y, s.argmax(1))),
+        ("kappa", 4, lambda s, y: metrics.cohen_kappa_score(y, s.argmax(1), weights="quadratic")),
         ("auroc", 2, lambda s, y: metrics.roc_auc_score(y, of_two(s))),
         ("average_precision", 2, lambda s, y: metrics.average_precision_score(y, of_two(s))),
+        ("brier_score", 2, lambda s, y: metrics.brier_score_loss(y, 1 / (1 + np.exp(-of_two(s))))),
+        ("perplexity", 4, lambda s, y: np.exp(metrics.log_loss(y, np.exp(s) / np.exp(s).sum(1, keepdims=True)))),
         ("log_loss", 4, lambda s, y: metrics.log_loss(y, np.exp(s) / np.exp(s).sum(1, keepdims=True))),
     ],
 )

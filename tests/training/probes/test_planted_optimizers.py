@@ -1,6 +1,8 @@
 """Every planted fault is found by the probe that it is for, and no right optimizer is accused."""
 
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import pytest
 
@@ -8,7 +10,7 @@ torch = pytest.importorskip("torch", reason="some of the optimizers are PyTorch'
 
 from levelbench.planted.optimizers_known import BY, FAULTY, RIGHT, TORCH, Case  # noqa: E402  # references need torch
 from levelbench.training.optimizers import Native  # noqa: E402
-from levelbench.training.optimizers.arrays import where  # noqa: E402
+from levelbench.training.optimizers.arrays import where, zeros_like  # noqa: E402
 from levelbench.training.optimizers.base import Optimizer, UpdateRule  # noqa: E402
 from levelbench.training.probes.optimizers import check_optimizer  # noqa: E402
 
@@ -63,6 +65,93 @@ def test_a_right_optimizer_is_not_accused(name):
 @pytest.mark.parametrize("name", cases(RIGHT, lambda case: case.reference is not None))
 def test_a_right_optimizer_is_not_accused_beside_its_reference(name):
     assert failures(RIGHT[name], RIGHT[name].reference) == {}
+
+
+@dataclass(frozen=True)
+class Decayed(UpdateRule):
+    """Adam's first moment with a decay that would move parameters if the gradients did not."""
+
+    lr: float = 0.01
+    elementwise: ClassVar[bool] = False
+
+    def init(self, parameter):
+        return zeros_like(parameter)
+
+    def update(self, parameter, gradient, state, step, lr):
+        state = 0.5 * state + 0.5 * gradient
+        return parameter * (1 - 0.1 * lr) - self.moved(parameter, state, step, lr), state
+
+    def moved(self, parameter, state, step, lr):
+        return lr * state
+
+
+class EndsEarly(Decayed):
+    def moved(self, parameter, state, step, lr):
+        return lr * state * max(0.0, 1 - step / 5000)
+
+
+class RateCapped(Decayed):
+    def moved(self, parameter, state, step, lr):
+        return min(lr, 0.05) * state
+
+
+class TailLeftOut(Decayed):
+    def moved(self, parameter, state, step, lr):
+        if state.size > 65_536:
+            state = state.copy()
+            state.reshape(-1)[65_536:] = 0
+        return lr * state
+
+
+@pytest.mark.parametrize(
+    ("faulty", "probe"), [(EndsEarly, "late steps"), (RateCapped, "high rates"), (TailLeftOut, "large arrays")]
+)
+def test_weight_decay_does_not_hide_that_gradients_have_no_effect(faulty, probe):
+    assert probe in failures(Case(faulty), None)
+
+
+def test_a_right_optimizer_with_weight_decay_is_not_accused():
+    assert failures(Case(Decayed), None) == {}
+
+
+class SharedByShape(torch.optim.Optimizer):
+    """Parameters of one shape share their momentum, which is saved with each."""
+
+    def __init__(self, params, lr=0.01):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        (group,) = self.param_groups
+        for each in group["params"]:
+            first = next(other for other in group["params"] if other.shape == each.shape)
+            momentum = self.state[first].setdefault("momentum", torch.zeros_like(each))
+            self.state[each]["momentum"] = momentum.mul_(0.9).add_(each.grad)
+            each.sub_(momentum, alpha=group["lr"])
+
+
+def test_state_shared_by_parameters_of_one_shape_is_a_fault():
+    assert "order of parameters" in failures(Case(lambda: partial(SharedByShape, lr=0.01), frameworks=TORCH), None)
+
+
+class Signs(torch.optim.Optimizer):
+    """Lion as published: PyTorch's sign of NaN is 0."""
+
+    def __init__(self, params, lr=1e-3, decay=0.1):
+        super().__init__(params, {"lr": lr, "decay": decay})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        (group,) = self.param_groups
+        for each in group["params"]:
+            momentum = self.state[each].setdefault("momentum", torch.zeros_like(each))
+            each.mul_(1 - group["lr"] * group["decay"])
+            each.sub_((0.9 * momentum + 0.1 * each.grad).sign_(), alpha=group["lr"])
+            momentum.mul_(0.99).add_(each.grad, alpha=0.01)
+
+
+def test_the_sign_of_nan_is_noted_and_not_accused():
+    assert failures(Case(lambda: partial(Signs, lr=1e-3), frameworks=TORCH), None) == {}
 
 
 @dataclass(frozen=True)

@@ -113,8 +113,12 @@ class _Contents:
             if isinstance(node.value, ast.Call):
                 self._look_at_value(node.value)
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(each, ast.Name) and each.id == "optimizer" for each in targets):
+            names = {each.id for each in targets if isinstance(each, ast.Name)}
+            if "optimizer" in names:
                 self.kinds.add("optimizer")
+            # A function of the file, or of a module next to it, may make the task.
+            if "task" in names and isinstance(node.value, ast.Call):
+                self.kinds.add("training")
 
     def _look_at_value(self, call: ast.Call) -> None:
         made = self._value(call.func)

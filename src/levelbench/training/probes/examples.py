@@ -181,6 +181,14 @@ def near_copies(dataset: Dataset) -> Iterator[Finding]:
                     found, "split before examples are copied or changed, so that all forms of one stay together"
                 )
                 break
+            if what == "" and (share := near.copied(rows)) > _GROUPED:
+                wrong = True
+                found = f"{share:.0%} of the {name} split are nearly training examples: each of these is far closer"
+                found += " to a few of them than to any others"
+                yield failed(
+                    found, "split before examples are copied or repeated, so that all of a group stay together"
+                )
+                break
             copies = float(((own < _NEAR * scale) & (own > first)).mean())
             if what == "" and name == "validation" and copies > _NEARLY_TWICE and float(twins.mean()) < copies / 3:
                 wrong = True
@@ -190,6 +198,13 @@ def near_copies(dataset: Dataset) -> Iterator[Finding]:
         if wrong:
             return
     yield passed("no held-out example is nearly a training example")
+
+
+_GROUPED = 0.3
+_CLOSER = 0.15
+_MEMBERS = 20
+"""In data drawn from a density of d dimensions the nearest example is that much closer than the next in 0.15^d of
+cases, and more of them are more rarely."""
 
 
 def _views(width: int, shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
@@ -237,6 +252,24 @@ class _Nearest:
     def to(self, rows: Features) -> NDArray[np.float64]:
         """From each of these rows to the nearest training example."""
         return self._distances(self._seen(rows), None)
+
+    def copied(self, rows: Features) -> float:
+        """The share of these rows that are far closer to a few training examples than to others, yet not equal to them.
+
+        Rows that agree in most inputs (a category in many columns, and one measurement) are no copies of each other.
+        """
+        if len(self._train) <= 2 * _MEMBERS or rows.shape[1] < 3:
+            return 0.0
+        seen, squares, found = self._seen(rows), (self._train**2).sum(axis=1), 0
+        for row in seen:
+            nearest = np.argpartition(squares - 2 * (self._train @ row), _MEMBERS)[: _MEMBERS + 1]
+            apart = self._train[nearest] - row
+            order = np.argsort(np.linalg.norm(apart, axis=1))
+            apart = apart[order]
+            away = np.linalg.norm(apart, axis=1)
+            close = (away[:-1] > 0) & (away[:-1] < _CLOSER * away[1:])
+            found += bool(close.any() and (apart[0] != 0).mean() > 0.5)
+        return found / len(seen)
 
     def _distances(self, rows: Features, own: NDArray[np.int64] | None) -> NDArray[np.float64]:
         squares, best = (self._train**2).sum(axis=1), np.empty(len(rows))
@@ -385,11 +418,14 @@ def _given_classes(features: Features, labels: NDArray[Any]) -> Iterator[Finding
     starts, ends = np.take_along_axis(low, ranks, 0), np.take_along_axis(high, ranks, 0)
     gap = (starts[1:] - ends[:-1]).min(axis=0)
     # One value for each class and another one for each, or nearly so: ten times closer than the next class.
-    told = np.flatnonzero((gap > 0) & (gap > 10 * widest) & (features.std(axis=0) > 0))
+    # With three classes and more, also a code with noise.
+    clear = 10 if len(classes) == 2 else 1
+    told = np.flatnonzero((gap > 0) & (gap > clear * widest) & (features.std(axis=0) > 0))
     enough = len(labels) >= _FEW and counts.min() >= 2
     if enough and 0 < len(told) <= max(1, features.shape[1] // 4):
         found = (
-            f"input {int(told[0])} alone tells the class of all {len(labels)} examples looked at, by a value for each"
+            f"input {int(told[0])} alone tells the class of all {len(labels)} examples looked at, by a value for each,"
+            " or nearly"
         )
         yield failed(found, _DO_LEAVE)
         return
@@ -401,10 +437,17 @@ def _given_classes(features: Features, labels: NDArray[Any]) -> Iterator[Finding
     if enough and len(classes) > 2 and len(alone) >= len(classes) - 1:
         yield failed(f"{len(alone)} inputs are on for one class each and off for all others", _DO_LEAVE)
         return
+    apart = np.flatnonzero((gap > 0) & (features.std(axis=0) > 0))
+    if len(classes) > 2 and counts.min() >= _FEW and 0 < len(apart) <= max(1, features.shape[1] // 4):
+        yield noted(f"input {int(apart[0])} alone tells the class of all {len(labels)} examples looked at", _DO_LEAVE)
+        return
     yield passed("no input is the label in another form")
 
 
 _TIMES = 4.0
+_ALL_TIMES, _EVEN = 1.6, 1.25
+"""A factor that all inputs share, and how far they may be from it."""
+_VARIED = 0.2
 _ALONE_TIMES = 10.0
 _SHIFT = 0.4
 _ALONE_SHIFT = 1.5
@@ -441,6 +484,9 @@ def _otherwise(train: Features, held: Features, name: str) -> str:
         np.quantile(each, (0.05, 0.5, 0.95), axis=0) for each in (train, held)
     )
     ours, its = high - low, its_high - its_low
+    blank = (train == train[0]).all(axis=0) & ((held != train[0]).mean(axis=0) > _VARIED)
+    if blank.any() and len(train) >= 100:
+        return f"input {int(blank.argmax())} varies in the {name} split, and has one value in the train split"
     usable = (ours > 0) & (its > 0)
     if not usable.any():
         return ""
@@ -449,6 +495,10 @@ def _otherwise(train: Features, held: Features, name: str) -> str:
     whole, moved = float(np.median(ratios)), float(np.median(shifts))
     if not 1 / _TIMES < whole < _TIMES:
         return f"inputs of the {name} split vary {whole:.3g} times as much as those of the train split"
+    even = np.quantile(ratios, (0.1, 0.9)) / whole
+    unit = not 1 / _ALL_TIMES < whole < _ALL_TIMES and even[0] > 1 / _EVEN and even[1] < _EVEN
+    if unit and len(ratios) >= 8 and min(len(train), len(held)) >= 100:
+        return f"all inputs of the {name} split vary about {whole:.3g} times as much as those of the train split"
     if abs(moved) > _SHIFT:
         way = "above" if moved > 0 else "below"
         return f"inputs of the {name} split lie {abs(moved):.2g} of their range {way} those of the train split"

@@ -66,6 +66,16 @@ def _of_classes(name: str, scores: Numbers, truth: NDArray[Any]) -> tuple[float,
         return (float(np.mean([right[truth == each].mean() for each in present])),)
     if name in ("logloss", "crossentropy", "nll"):
         return (_surprisal(scores, truth),)
+    if name in ("perplexity", "ppl"):
+        return (math.exp(_surprisal(scores, truth)),)
+    if name in ("brier", "brierscore"):
+        parts = np.exp(scores - scores.max(axis=1, keepdims=True))
+        apart = parts / parts.sum(axis=1, keepdims=True) - np.eye(classes)[truth]
+        whole = float((apart**2).sum(axis=1).mean())
+        # Brier's sum over classes, its half (that of one of two classes), and the mean.
+        return (whole, whole / 2, whole / classes)
+    if name in ("kappa", "cohenkappa", "cohenskappa"):
+        return tuple(_kappa(guessed, truth, classes, power) for power in (0, 1, 2))
     if name in ("f1", "f1score", "f1macro", "macrof1"):
         every = [_f1(guessed == each, truth == each) for each in range(classes)]
         macro = (float(np.mean(every)), float(np.mean([every[each] for each in np.union1d(present, guessed)])))
@@ -100,6 +110,15 @@ def _matthews(guessed: NDArray[Any], truth: NDArray[Any], classes: int) -> float
     total, wanted, given = table.sum(), table.sum(axis=1), table.sum(axis=0)
     below = (total**2 - (given**2).sum()) * (total**2 - (wanted**2).sum())
     return float((np.trace(table) * total - wanted @ given) / math.sqrt(below)) if below > 0 else 0.0
+
+
+def _kappa(guessed: NDArray[Any], truth: NDArray[Any], classes: int, power: int) -> float:
+    """Cohen's (1960) kappa; with weights |i - j|^power (1968) for a power above 0."""
+    wanted, given = (np.bincount(each, minlength=classes) / len(truth) for each in (truth, guessed))
+    places = np.arange(classes)
+    weights = (places[:, None] != places) * np.abs(places[:, None] - places) ** float(power)
+    chance = float(wanted @ weights @ given)
+    return 1 - float(weights[truth, guessed].mean()) / chance if chance else 1.0
 
 
 def _average_precision(scores: Numbers, wanted: NDArray[np.bool_]) -> float:

@@ -85,9 +85,11 @@ def sizes(subject: OptimizerTrial) -> Iterator[Finding]:
         return
     alone = _by_halves(subject)
     for name, shape in subject.large.items():
-        still = _still(subject.run(subject.quadratic(shapes={name: shape}), 3))
-        if still and not _still(subject.run(subject.quadratic(shapes={name: subject.shapes[name]}), 3)):
-            found = f"{still[name]:,} elements of a {name} of shape {shape} do not move, and all of a small one do"
+        still = _deaf(subject, {name: shape})
+        if still and not _deaf(subject, {name: subject.shapes[name]}):
+            found = (
+                f"{still[name]:,} elements of a {name} of shape {shape} ignore their gradients, and none of a small one"
+            )
             yield failed(found, "update every element of a large array")
         elif alone and (by := _apart(subject, shape, pieces=True)) > _AGREE:
             found = f"a {name} of shape {shape} moves differently than vectors with its elements ({by:.1e})"
@@ -96,9 +98,18 @@ def sizes(subject: OptimizerTrial) -> Iterator[Finding]:
             yield passed(f"{np.prod(shape):,} elements, {'as in pieces' if alone else 'all move'}")
 
 
-def _still(found: Run, since: int = 0) -> dict[str, int]:
-    """The number of elements that are where they were, for each parameter that has any."""
-    same = {name: int(np.sum(each == found.values[since][name])) for name, each in found.last.items()}
+def _deaf(subject: OptimizerTrial, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """How many elements move alike if all gradients have the other sign, for each parameter that has any."""
+    return _equal(*(subject.run(subject.quadratic(shapes=shapes, scale=sign), 3) for sign in (1.0, -1.0)))
+
+
+def _equal(one: Run, other: Run) -> dict[str, int]:
+    """How many elements are in the same place at each step of two runs, for each parameter that has any.
+
+    Runs that differ in their gradients alone: weight decay moves parameters, too, but the same in both.
+    """
+    pairs = list(zip(one.values, other.values, strict=True))
+    same = {name: int(np.logical_and.reduce([a[name] == b[name] for a, b in pairs]).sum()) for name in one.last}
     return {name: number for name, number in same.items() if number}
 
 
@@ -122,6 +133,10 @@ def rates(subject: OptimizerTrial) -> Iterator[Finding]:
     # Adafactor's rate is at most 1 / √step.
     for late, usual in ((0, 0.9), (_LATE[0], 0.9 / _LATE[0] ** 0.5)):
         ways = [_way(subject, factor, late) for factor in factors]
+        if not any(ways):
+            # SOAP only begins its statistics in the first step, and schedules may begin at 0.
+            yield noted(f"the gradient of step {late or 1:,} has no effect, whatever the rate")
+            continue
         # Averages pull as well, and may pull back; but no step of another rate is as long.
         flat = next((at for at in range(1, len(ways)) if abs(ways[at] - ways[at - 1]) <= 1e-9 * ways[at]), 0)
         if flat and np.isfinite(ways).all():
@@ -136,10 +151,17 @@ def rates(subject: OptimizerTrial) -> Iterator[Finding]:
 
 
 def _way(subject: OptimizerTrial, factor: float, late: int) -> float:
-    """The length of a step at this factor: the first, or a late one after others at factor 1."""
+    """How far the last gradient of some leads at this factor: the first, or a late one after others at factor 1.
+
+    It is the distance to a run in which it is 0 (of the other sign, if it is the first), so weight decay has no part.
+    """
     steps = EARLY + 1 if late else 1
-    found = subject.run(None, steps, late=late, factor=lambda step: factor if step == (late or 1) else 1.0)
-    return float(sum(np.abs(each - found.values[-2][name]).sum() for name, each in found.last.items()))
+    without = subject.quadratic(zero_after=EARLY) if late else subject.quadratic(scale=-1.0)
+    one, other = (
+        subject.run(problem, steps, late=late, factor=lambda step: factor if step == (late or 1) else 1.0)
+        for problem in (None, without)
+    )
+    return float(sum(np.abs(each - other.last[name]).sum() for name, each in one.last.items()))
 
 
 _LATE = (1_001, 10_001, 1_000_001)
@@ -152,9 +174,10 @@ def late(subject: OptimizerTrial) -> Iterator[Finding]:
         if not all(np.isfinite(each).all() for each in found.last.values()):
             yield failed(f"parameters are not finite after steps {step:,} to {step + 2:,}", "bound powers of the step")
             return
-        still = [name for name, number in _still(found, EARLY).items() if number == found.last[name].size]
+        without = subject.run(subject.quadratic(turned_after=EARLY), EARLY + 3, late=step)
+        still = [name for name, number in _equal(found, without).items() if number == found.last[name].size]
         if still:
-            said = f"{still[0]!r} does not move at steps {step:,} to {step + 2:,}"
+            said = f"gradients of steps {step:,} to {step + 2:,} do not move {still[0]!r}"
             yield failed(said, "let late steps move") if step < _LATE[-1] else noted(said)
             return
     yield passed(f"it moves at steps {', '.join(f'{each:,}' for each in _LATE)}")
@@ -174,6 +197,9 @@ def not_finite(subject: OptimizerTrial) -> Iterator[Finding]:
         was, now = before.last[name], after.last[name]
         if not np.isfinite(now.flat[0]):
             yield passed(f"{value} in a gradient shows in its parameter")
+        elif np.isnan(value) and _takes_signs(subject, shapes):
+            # So it is with the published code of Lion and signSGD on PyTorch.
+            yield noted("nan in a gradient does not show in its parameter, since the sign of nan is 0 here")
         elif np.array_equal(was, now):
             kept = all(
                 key in before.state and np.array_equal(each, before.state[key]) for key, each in after.state.items()
@@ -190,6 +216,22 @@ def not_finite(subject: OptimizerTrial) -> Iterator[Finding]:
             yield failed(found, "let it show in the parameter, or leave out the step")
         else:
             yield passed(f"the steps are bounded, also with {value} in a gradient")
+
+
+def _takes_signs(subject: OptimizerTrial, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether each step has one length in all elements, and gradients choose only its sign."""
+    for steps in (1, 2):
+        problems = (subject.quadratic(shapes=shapes, scale=scale, noise=noise) for scale, noise in ((1, 0.3), (-1, 3)))
+        one, other = (subject.run(each, steps).last for each in problems)
+        apart = np.concatenate([np.abs(each - other[name]).reshape(-1) for name, each in one.items()])
+        # Weight decay leaves a little of steps there and back.
+        lengths = apart[apart > 1e-2 * apart.max()]
+        if not lengths.size or not np.isfinite(apart).all():
+            return False
+        whole = np.rint(lengths / lengths.min())
+        if not np.allclose(lengths, whole * lengths.min(), rtol=1e-2) or whole.max() > steps:
+            return False
+    return True
 
 
 def _grows(subject: OptimizerTrial, shapes: Mapping[str, tuple[int, ...]]) -> bool:

@@ -45,9 +45,9 @@ LARGE: Mapping[str, tuple[int, ...]] = {"matrix": (307, 293), "kernel": (67, 61,
 class Quadratic:
     """½ Σ a (w - c)², with a from 0.1 to 1 per element, and noise in the gradients; all times ``scale``.
 
-    ``zero_after`` is the last step with a gradient; ``centre`` is the spread of c, and 0 puts the minimum at the
-    origin; ``spread`` is that of the first parameters. ``spoilt`` is a step, and what the first element of the first
-    parameter has for a gradient in it.
+    ``zero_after`` is the last step with a gradient, and ``turned_after`` the last before gradients of the other sign,
+    100 times as large; ``centre`` is the spread of c, and 0 puts the minimum at the origin; ``spread`` is that of the
+    first parameters. ``spoilt`` is a step, and what the first element of the first parameter has for a gradient in it.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Quadratic:
     centre: float = 1.0
     spread: float = 1.0
     zero_after: int | None = None
+    turned_after: int | None = None
     spoilt: tuple[int, float] | None = None
 
     def start(self) -> dict[str, NDArray[np.float64]]:
@@ -72,6 +73,8 @@ class Quadratic:
         at, shape = list(self.shapes).index(name), parameter.shape
         slope = _curvature((self.seed, at, 1, 0), shape) * (parameter - self.centre * self._drawn(at, 2, shape))
         result = np.array(self.scale * (slope + self.noise * self._drawn(at, 3, shape, step)))
+        if self.turned_after is not None and step > self.turned_after:
+            result *= -100.0
         if self.spoilt is not None and self.spoilt[0] == step and at == 0:
             result.flat[0] = self.spoilt[1]
         return result

@@ -41,6 +41,7 @@ from levelbench.training.probes.optimizer_runs import (
 )
 
 _PAUSED = 12
+_TWO = ("first", "second")
 _MODEST = (1e-8, 1e4)
 _EXTREME = (1e-30, 1e8, 1e15)
 
@@ -97,13 +98,19 @@ def _gradients_copied(subject: OptimizerTrial) -> Iterator[Finding]:
 
 
 def _ordered(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Parameters in another order give the same result."""
-    names = list(subject.shapes)
-    there = subject.run()
-    back = subject.run(names=names[::-1])
-    # A norm over all gradients may be summed in another order.
-    found = divergence("order", back, there)
+    """Parameters in another order give the same result, also where their shapes are equal."""
+    problem = subject.quadratic()
+    # The state of two parameters is shared most easily if their shapes are equal.
+    twins = subject.quadratic(
+        shapes={f"{which} {name}": each for name, each in subject.shapes.items() for which in _TWO}
+    )
     do = "keep the state of each parameter separately"
+    for each, steps in ((twins, _PAUSED), (problem, subject.steps)):
+        there, back = (subject.run(each, steps, names=names) for names in (list(each.shapes), list(each.shapes)[::-1]))
+        # A norm over all gradients may be summed in another order.
+        found = divergence("order", back, there)
+        if found.first is not None:
+            break
     yield _agrees(found, f"L∞ {found.linf.max(initial=0):.1e}", "the order of parameters matters", do)
 
 

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, Probe, Report, failed, merged, not_tried, noted, passed, run_probes
 from levelbench.measure.clocks import HOST
 from levelbench.measure.crossing import sign_of
@@ -204,6 +205,11 @@ _IS_ROUNDING = 1e-6
 """A gradient whose largest element is this small beside that of all parameters."""
 
 
+def _alike(weights: Host) -> bool:
+    """Whether a matrix or kernel has several rows, and all are equal."""
+    return weights.ndim > 1 and len(weights) > 1 and bool((weights == weights[:1]).all())
+
+
 def _updates(bench: Bench, seed: int) -> Iterator[Finding]:
     """Every trainable parameter moves, and losses are finite."""
     training = bench.start_training(seed)
@@ -215,6 +221,10 @@ def _updates(bench: Bench, seed: int) -> Iterator[Finding]:
         yield failed(f"the losses of the first steps are {shown}", "check the data, the loss and the rate")
         return
     names = list(training.executor.parameters)
+    if twins := [name for name in names if _alike(after[name]) and not np.array_equal(before[name], after[name])]:
+        found = f"all rows of {twins[0]} are equal, before and after {_STEPS} steps: its units learn the same for ever"
+        yield failed(found, "draw initial weights at random, so that units differ")
+        return
     still = [name for name in names if np.array_equal(before[name], after[name])]
     other = bench.start_training(seed + 1).state()
     kept = [name for name in after if name not in names and np.array_equal(before[name], after[name])

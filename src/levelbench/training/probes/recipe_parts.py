@@ -27,6 +27,7 @@ _GRID = 1001
 _LARGEST_FACTOR = 1.0 + 1e-9
 _MOST_SMOOTHED = 0.5
 _ENOUGH = 24
+_EPOCHS, _SHORT = 12, 100_000
 _SPANS = 10.0
 _DRAWS, _MIXED_OTHERWISE = 8, 0.1
 _ERRORS = 6.0
@@ -169,20 +170,26 @@ def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
         found = "the same epoch of the same seed gives different batches when requested again"
         yield failed(found, "draw from a generator seeded with seed and epoch: Generator(PCG64([seed, epoch, ...]))")
         return
-    # Including the last one, as a sampler may change during training.
-    for epoch in sorted({0, 1, recipe.epochs - 1}):
+    # Not the first ones alone, as a sampler may change during training.
+    spread = np.linspace(0, recipe.epochs - 1, _EPOCHS).astype(int).tolist() if len(split) <= _SHORT else []
+    before = None
+    for epoch in sorted({0, 1, recipe.epochs - 1, *spread}):
         visited = chosen.epoch(split, seed, epoch)
         wrong = _epoch_fault(chosen, split, visited.order, visited.bounds)
+        if not wrong and _repeats(chosen, before, visited.order):
+            wrong = "another epoch has the same order, although it claims a random one", "shuffle by seed and epoch"
         if wrong:
             yield failed(f"epoch {epoch}: {wrong[0]}", wrong[1])
             return
+        # The second epoch is compared with the first below.
+        before = visited.order if epoch else None
     if chosen.steps(split) < 2:
         found = f"an epoch is {chosen.steps(split)} step: the batch of {chosen.batch} covers the training split"
         yield noted(found)
     for what, other in (("epoch", chosen.epoch(split, seed, 1)), ("seed", chosen.epoch(split, seed + 1, 0))):
         if np.array_equal(other.order, first.order):
             found, do = f"another {what} has the same order", "shuffle by seed and epoch"
-            if chosen.random_order and chosen.exact and len(first.order) >= _ENOUGH:
+            if _repeats(chosen, first.order, other.order):
                 yield failed(f"{found}, although it claims a random one", f"{do}, or set random_order = False")
                 return
             yield noted(found, f"{do}, unless this is intended")
@@ -191,6 +198,12 @@ def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
         return
     visits = "every example once per epoch" if chosen.exact else "not every example once per epoch, as declared"
     yield passed(f"{chosen.steps(split)} batches of at most {chosen.batch}; {visits}")
+
+
+def _repeats(chosen: Sampler, order: NDArray[np.int64] | None, again: NDArray[np.int64]) -> bool:
+    """Whether an order that is said to be random is another epoch's."""
+    claimed = chosen.random_order and chosen.exact and len(again) >= _ENOUGH
+    return claimed and order is not None and np.array_equal(order, again)
 
 
 def _uneven(split: Split, order: NDArray[np.int64]) -> str:
