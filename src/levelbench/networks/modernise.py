@@ -15,6 +15,7 @@ from levelbench.errors import DefinitionError
 from levelbench.networks.inspect import (
     MOST_NODES,
     all_nodes,
+    expanded_nodes,
     is_standard,
     names_in,
     sort_graph,
@@ -84,10 +85,10 @@ def _converted(model: onnx.ModelProto, asked: str, target: int) -> onnx.ModelPro
     light.ir_version = max(model.ir_version, IR_VERSION)
     try:
         if model.functions:
+            if expanded_nodes(light, asked) > MOST_NODES:
+                return None
             # The converter leaves the bodies of functions as they are.
             light = inliner.inline_local_functions(light)
-            if sum(1 for _ in all_nodes(light.graph.node)) > MOST_NODES:
-                return None
         if opset < _HARDMAX_OF_ONE_AXIS:
             _hardmax_of_a_matrix(light.graph, names_in(light.graph))
         converted = version_converter.convert_version(light, target)
