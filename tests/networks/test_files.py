@@ -12,6 +12,7 @@ from tests.networks.models import RICH, SUFFIXES, graph_of, small, write
 from levelbench.errors import StoreError, UsageError
 from levelbench.frameworks.numpy import framework as numpy_framework
 from levelbench.networks.files import load, save
+from levelbench.operators.frameworks import load_framework
 from levelbench.operators.node import OPSETS
 
 
@@ -204,6 +205,38 @@ def test_an_old_resize_still_measures_from_the_corner(tmp_path):
     assert y.reshape(-1).tolist() == [0, 1, 2, 2]
 
 
+def test_an_old_hardmax_sees_a_matrix(tmp_path):
+    text = """<ir_version: 6, opset_import: ["" : 11]>
+        old (float[1, 2, 3] x) => (float[1, 2, 3] y) { y = Hardmax<axis = 1>(x) }"""
+    (y,) = (
+        numpy_framework.open("cpu")
+        .executor(load(written(tmp_path / "old.onnx", text)))
+        .infer(np.array([[[1, 5, 3], [9, 4, 2]]], np.float32))
+    )
+    assert y.tolist() == [[[0, 0, 0], [1, 0, 0]]]
+
+
+def test_functions_of_an_old_opset_are_converted_too(tmp_path):
+    text = """<ir_version: 8, opset_import: ["" : 11, "own" : 1]>
+        old (float[2, 3] x) => (float[2, 1] y) { y = own.Total(x) }
+        <domain: "own", opset_import: ["" : 11]> Total (a) => (b) { b = ReduceSum<axes = [1]>(a) }"""
+    network = load(written(tmp_path / "old.onnx", text))
+    (y,) = numpy_framework.open("cpu").executor(network).infer(np.ones((2, 3), np.float32))
+    assert network.opsets[""] in OPSETS
+    assert y.tolist() == [[3], [3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("LayerNormalization", [-1, 1]), ("SimplifiedLayerNormalization", [0.447, 1.342])]
+)
+def test_a_normalisation_that_onnx_runtime_had_first_is_brought_to_onnx_s(tmp_path, name, expected):
+    text = f"""<ir_version: 8, opset_import: ["" : 14]> early (float[1, 2] x) => (float[1, 2] y)
+        <float[2] scale = {{1, 1}}> {{ y = {name}<axis = -1>(x, scale) }}"""
+    network = load(written(tmp_path / "early.onnx", text))
+    (y,) = numpy_framework.open("cpu").executor(network).infer(np.array([[1, 3]], np.float32))
+    np.testing.assert_allclose(y, [expected], atol=1e-3)
+
+
 def test_an_old_scan_keeps_its_batches(tmp_path):
     text = """<ir_version: 3, opset_import: ["" : 8]> old (float[1, 2] s, float[1, 3, 2] x) => (float[1, 2] y) {
         y = Scan<num_scan_inputs = 1, body = b (float[2] a, float[2] e) => (float[2] t) { t = Add(a, e) }>(, s, x) }"""
@@ -214,10 +247,32 @@ def test_an_old_model_that_cannot_be_converted_stays_as_it_is(tmp_path, monkeypa
     def refuse(*_):
         raise RuntimeError("no adapter")
 
-    monkeypatch.setattr("levelbench.networks.files.version_converter.convert_version", refuse)
+    monkeypatch.setattr("levelbench.networks.modernise.version_converter.convert_version", refuse)
     text = """<ir_version: 4, opset_import: ["" : 7]>
         old (float[2, 3] x) => (float[2, 3] y) { y = Softmax<axis = 1>(x) }"""
     assert load(written(tmp_path / "old.onnx", text)).opsets[""] == 7
+
+
+def test_weights_of_four_bits_compute_on_torch(tmp_path):
+    text = """<ir_version: 10, opset_import: ["" : 21]> small (float[1, 2] x) => (float[1, 2] y)
+        <float[2] scale = {0.5, 2}> { w = DequantizeLinear<axis = 0>(q, scale) y = MatMul(x, w) }"""
+    path = tmp_path / "small.onnx"
+    model = parser.parse_model(text)
+    model.graph.initializer.append(helper.make_tensor("q", TensorProto.INT4, [2, 2], [2, -4, 7, -8]))
+    onnx.save(model, path)
+    backend = load_framework("torch").open("cpu")
+    (y,) = backend.executor(load(path)).infer(backend.array(np.array([[1, 1]], np.float32)))
+    assert backend.host(y).tolist() == [[15, -18]]
+
+
+def test_the_pixels_of_tensorflow_s_resize_are_taken(tmp_path):
+    text = """<ir_version: 6, opset_import: ["" : 11]> old (float[1, 1, 1, 4] x) => (float[1, 1, 1, 2] y)
+        <float[0] region = {}, float[4] scales = {1, 1, 1, 0.5}> {
+        y = Resize<mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "tf_half_pixel_for_nn">
+            (x, region, scales) }"""
+    network = load(written(tmp_path / "old.onnx", text))
+    (y,) = numpy_framework.open("cpu").executor(network).infer(np.array([[[[0, 1, 2, 3]]]], np.float32))
+    assert y.reshape(-1).tolist() == [1, 3]
 
 
 def test_a_stale_shape_is_corrected(tmp_path):

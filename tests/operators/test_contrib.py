@@ -42,6 +42,12 @@ ACTIVATIONS = {"Relu": None, "LeakyRelu": [0.2], "Clip": [-0.1, 0.5], "HardSigmo
 
 CASES = {
     "transposed": ("FusedMatMul", [floats(2, 4, 3), floats(2, 5, 4)], {"transA": 1, "transB": 1, "alpha": 0.5}),
+    "batch transposed": ("FusedMatMul", [floats(4, 2, 3), floats(2, 3, 5)], {"transBatchA": 1}),
+    "batch and matrix transposed": (
+        "FusedMatMul",
+        [floats(3, 2, 4), floats(5, 2, 3)],
+        {"transBatchA": 1, "transA": 1, "transBatchB": 1, "transB": 1},
+    ),
     "of a vector": ("FusedMatMul", [floats(4), floats(4, 5)], {"transA": 1}),
     "gemm": ("FusedGemm", [floats(3, 4), floats(5, 4), floats(5)], {"transB": 1, "activation": "Relu"}),
     **{

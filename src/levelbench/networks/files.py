@@ -23,27 +23,17 @@ from typing import Any, BinaryIO
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from onnx import TensorProto, version_converter
+from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 from onnx.serialization import registry
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
-from levelbench.networks.inspect import (
-    all_nodes,
-    byte_size,
-    inspect,
-    is_standard,
-    sort_graph,
-    tensors_of,
-    without_values,
-)
+from levelbench.networks.inspect import byte_size, inspect, tensors_of, without_values
+from levelbench.networks.modernise import SMALL_TENSOR, apart, modernised
 from levelbench.networks.network import METADATA_KEY, Network
 from levelbench.networks.values import dtype_of, is_number, value_of
-from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OPSETS
 
 _ALIGNED = 4096
-_SMALL_TENSOR = 2**16
-"""The converter gets the values of initialisers up to this size: shapes, axes, scales."""
 _WORTH_MOVING = 1024
 _KEYS = {"location", "offset", "length", "checksum", "basepath"}
 
@@ -195,9 +185,10 @@ def load(path: str | Path) -> Network:
     """The network in a file, with its external data, and its nodes in an order that can be executed.
 
     The suffix determines the format: ``.onnx``, ``.json``, ``.textproto`` or ``.onnxtxt``. A model of an opset that is
-    older than all that adapters implement is brought to one that they do (:func:`modernised`). Unknown operators are
-    not an error here; a framework reports them when it is asked to run them. Raises ``MissingError`` if the file does
-    not exist, and ``DefinitionError`` if it is malformed, cyclic, absurd, or refers to files outside of its folder.
+    older than all that adapters implement is brought to one that they do (:mod:`levelbench.networks.modernise`).
+    Unknown operators are not an error here; a framework reports them when it is asked to run them. Raises
+    ``MissingError`` if the file does not exist, and ``DefinitionError`` if it is malformed, cyclic, absurd, or refers
+    to files outside of its folder.
     """
     path = Path(path)
     asked = f"model {path.name!r}"
@@ -208,9 +199,10 @@ def load(path: str | Path) -> Network:
         if not model.HasField("graph"):
             raise DefinitionError(asked, "it has no graph", "give an ONNX model")
         fetch(model, path.parent, asked)
+        early = apart(model)
         inspect(model, asked)
         _name_open_sizes(model.graph)
-        model = modernised(model, asked)
+        model = modernised(model, asked, early)
         _drop_stale_shapes(model)
         network = Network.from_proto(model)
         # Evaluate lazily computed properties now, so that errors are raised here.
@@ -223,65 +215,6 @@ def load(path: str | Path) -> Network:
         found = f"ONNX cannot read it ({type(error).__name__}: {_one_line(error)})"
         raise DefinitionError(asked, found, "export the model again") from error
     return network
-
-
-def modernised(model: onnx.ModelProto, asked: str) -> onnx.ModelProto:
-    """The model at ``DEFAULT_OPSET`` if its own opset is older than all of ``OPSETS``; else the model itself.
-
-    ONNX's converter does it, without the values of large initialisers, which it does not need. A model that it cannot
-    convert stays as it is: NumPy and ONNX Runtime take every opset, and other adapters refuse what changed since. So
-    does one with a Scan of opset 8, whose batch axis the converter drops in silence.
-    """
-    opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=OPSETS[0])
-    if opset >= OPSETS[0]:
-        return model
-    if opset < _SCAN_WITHOUT_BATCH and any(is_standard(node, "Scan") for node in all_nodes(model.graph.node)):
-        return model
-    light = without_values(model, lambda each: abs(math.prod(each.dims)) <= _SMALL_TENSOR)
-    # From this version on an initialiser need not be an input, and the converter adds some.
-    light.ir_version = max(model.ir_version, IR_VERSION)
-    try:
-        converted = version_converter.convert_version(light, DEFAULT_OPSET)
-        if opset < _RESIZE_BY_CENTRES:
-            _resize_from_corners(converted.graph)
-        # It has dropped the makers of outputs before.
-        sort_graph(converted.graph, set(), asked)
-    except (RuntimeError, ValueError, onnx.checker.ValidationError, DefinitionError):
-        return model
-    return _with_values(converted, model)
-
-
-_RESIZE_BY_CENTRES = 11
-_SCAN_WITHOUT_BATCH = 9
-
-
-def _resize_from_corners(graph: onnx.GraphProto) -> None:
-    """Let resizing measure from the corner of the first pixel, as before opset 11; the converter forgets to say so."""
-    for node in all_nodes(graph.node):
-        if not is_standard(node, "Resize"):
-            continue
-        given = {each.name for each in node.attribute}
-        for name, value in (("coordinate_transformation_mode", "asymmetric"), ("nearest_mode", "floor")):
-            if name not in given:
-                node.attribute.append(onnx.helper.make_attribute(name, value))
-
-
-def _with_values(converted: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
-    """The converted model with the inputs and all initialisers of the original, and its metadata."""
-    graph = converted.graph
-    held = {each.name for each in graph.initializer}
-    graph.initializer.extend(each for each in model.graph.initializer if each.name not in held)
-    stored = {each.name for each in graph.initializer}
-    declared = [each for each in model.graph.input if each.name not in stored]
-    del graph.input[:]
-    graph.input.extend(declared)
-    del graph.value_info[:]
-    for name in ("metadata_props", "functions"):
-        del getattr(converted, name)[:]
-        getattr(converted, name).extend(getattr(model, name))
-    converted.producer_name, converted.producer_version = model.producer_name, model.producer_version
-    graph.name = model.graph.name
-    return converted
 
 
 def save(
@@ -326,7 +259,7 @@ def _drop_stale_shapes(model: onnx.ModelProto) -> None:
 
     Exporters and editors leave them behind when an input is given another shape, or an open batch.
     """
-    light = without_values(model, lambda each: abs(math.prod(each.dims)) <= _SMALL_TENSOR)
+    light = without_values(model, lambda each: abs(math.prod(each.dims)) <= SMALL_TENSOR)
     declared = [*model.graph.value_info, *model.graph.output]
     del light.graph.value_info[:]
     for info in light.graph.output:

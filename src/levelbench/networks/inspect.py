@@ -213,7 +213,7 @@ def inspect(model: onnx.ModelProto, asked: str) -> None:
             # A few bytes may claim any shape, and only ONNX Runtime supports sparse tensors.
             found = f"its initialiser {sparse.values.name!r} is a sparse tensor, which is not supported"
             raise DefinitionError(asked, found, "store it as a dense one")
-    _check_functions(model, asked)
+    expanded_nodes(model, asked)
     for function in model.functions:
         sort_nodes(function.node, list(function.input), function.output, f"{asked}, function {function.name!r}")
     sort_graph(model.graph, set(), asked)
@@ -358,8 +358,8 @@ def _give_ranks(graph: onnx.GraphProto) -> None:
             info.type.tensor_type.shape.SetInParent()
 
 
-def _check_functions(model: onnx.ModelProto, asked: str) -> None:
-    """Refuse functions that call themselves, directly or indirectly, or that expand to too many nodes."""
+def expanded_nodes(model: onnx.ModelProto, asked: str) -> int:
+    """The number of nodes with functions in place of their calls; refuses cyclic functions, and too many nodes."""
     bodies: dict[Any, Sequence[onnx.NodeProto]] = {
         (each.domain, each.name, each.overload): each.node for each in model.functions
     }
@@ -383,6 +383,7 @@ def _check_functions(model: onnx.ModelProto, asked: str) -> None:
         sizes[key] += sum(sizes[each] for each in calls[key])
     if sizes[None] > _MOST_EXPANDED:
         raise DefinitionError(asked, f"its functions expand to {sizes[None]} nodes", f"use at most {_MOST_EXPANDED}")
+    return sizes[None]
 
 
 def _is_small(tensor: TensorProto) -> bool:

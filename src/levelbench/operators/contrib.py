@@ -136,19 +136,20 @@ def definition(node: OperatorNode, shapes: Shapes) -> onnx.FunctionProto | None:
 # Fused products, convolutions and activations.
 
 
-def _swapped(b: _Body, x: Name) -> Name:
-    return b("Einsum", x, equation="...ij->...ji")
+def _factor(b: _Body, at: int, letter: str) -> Name:
+    """A factor of FusedMatMul: the first axis moved behind the batch's, then the last two swapped, if asked for."""
+    axes = list(range(b.rank(at)))
+    # A vector is not transposed, and a matrix has no batch.
+    if len(axes) > 2 and b.node.get(f"transBatch{letter}", 0):
+        axes.insert(-1, axes.pop(0))
+    if len(axes) > 1 and b.node.get(f"trans{letter}", 0):
+        axes[-2:] = reversed(axes[-2:])
+    return b.input(at) if axes == sorted(axes) else b("Transpose", b.input(at), perm=axes)
 
 
 @_defines("FusedMatMul", "TransposeMatMul")
-def _fused_matmul(b: _Body) -> list[Name] | None:
-    if b.node.get("transBatchA", 0) or b.node.get("transBatchB", 0):
-        return None
-    x, y = b.input(0), b.input(1)
-    # A vector is not transposed.
-    x = _swapped(b, x) if b.node.get("transA", 0) and b.rank(0) > 1 else x
-    y = _swapped(b, y) if b.node.get("transB", 0) and b.rank(1) > 1 else y
-    return [b.scaled(b("MatMul", x, y), b.node.get("alpha", 1.0))]
+def _fused_matmul(b: _Body) -> list[Name]:
+    return [b.scaled(b("MatMul", _factor(b, 0, "A"), _factor(b, 1, "B")), b.node.get("alpha", 1.0))]
 
 
 @_defines("FusedGemm")

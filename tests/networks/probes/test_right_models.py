@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from functools import partial
 
 import numpy as np
 import onnx
@@ -136,6 +137,10 @@ def test_the_older_version_is_not_accused_of_its_stride():
 
 def test_the_right_net_for_cifar_is_not_accused():
     assert_same(report(Cifar, "resnet20"))
+
+
+def test_a_leaky_relu_of_slope_zero_is_a_relu():
+    assert_same(report(lambda: ResNet(act=partial(nn.LeakyReLU, 0.0)), **SMALL))
 
 
 @pytest.mark.slow

@@ -154,6 +154,9 @@ def _origins(change: AxisChange, rule: ResizeRule) -> NDArray[np.float64]:
             return (at + 0.5) / scale - 0.5
         case "pytorch_half_pixel":
             return (at + 0.5) / scale - 0.5 if width > 1 else np.zeros_like(at)
+        case "tf_half_pixel_for_nn":
+            # Opsets 11 and 12 have it.
+            return (at + 0.5) / scale
         case "half_pixel_symmetric":
             return size / 2 * (1 - change.target / width) + (at + 0.5) / scale - 0.5
         case "asymmetric":

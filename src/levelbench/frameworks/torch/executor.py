@@ -23,7 +23,7 @@ from torch import Tensor
 
 from levelbench.errors import LevelbenchError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.frameworks import no_forward
-from levelbench.frameworks.torch.arrays import from_numpy
+from levelbench.frameworks.torch.arrays import from_numpy, small_to_bytes
 from levelbench.frameworks.torch.operators import find
 from levelbench.networks.codegen import Lowered
 from levelbench.networks.executor import CheckedArrays, Executor, OperatorTime, require_inputs, require_shape
@@ -477,7 +477,8 @@ class Numerics:
         """A copy of a parameter or constant; the weight of a 2-d convolution in channels-last order."""
         if name in self._kernels and tensor.dim() == 4:
             return tensor.clone(memory_format=torch.channels_last)
-        return tensor.clone()
+        # PyTorch cannot copy integers of less than a byte.
+        return small_to_bytes(tensor).clone().view(tensor.dtype)
 
     def inputs(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The inputs, with images in channels-last order."""

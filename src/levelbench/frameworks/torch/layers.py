@@ -81,7 +81,7 @@ _ACTIVATIONS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "hardtanh": lambda a: clip_name(a["min_val"], a["max_val"]),
     "clamp": lambda a: clip_name(_bound(a["min"], -math.inf), _bound(a["max"], math.inf)),
     "clamp_min": lambda a: clip_name(a["min"], math.inf),
-    "leaky_relu": lambda a: f"leaky ReLU (slope {a['negative_slope']:.4g})",
+    "leaky_relu": lambda a: f"leaky ReLU (slope {slope:.4g})" if (slope := a["negative_slope"]) else "ReLU",
     "prelu": lambda _: "PReLU",
     "_prelu_kernel": lambda _: "PReLU",
     "rrelu": lambda _: "RReLU",

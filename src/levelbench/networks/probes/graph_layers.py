@@ -45,7 +45,7 @@ def network_layers(network: Network) -> LayerGraph:
 
 _ACTIVATIONS: dict[str, Callable[[OperatorNode], str]] = {
     "Relu": lambda _: "ReLU",
-    "LeakyRelu": lambda node: f"leaky ReLU (slope {node.get('alpha', 0.01):.4g})",
+    "LeakyRelu": lambda node: f"leaky ReLU (slope {slope:.4g})" if (slope := node.get("alpha", 0.01)) else "ReLU",
     "PRelu": lambda _: "PReLU",
     "Elu": lambda node: "ELU" if node.get("alpha", 1.0) == 1 else f"ELU (alpha {node.get('alpha'):.4g})",
     "Celu": lambda node: "CELU" if node.get("alpha", 1.0) == 1 else f"CELU (alpha {node.get('alpha'):.4g})",

@@ -1,0 +1,173 @@
+"""Brings a model to an opset that all adapters implement, and ONNX Runtime's early operators to ONNX's own.
+
+ONNX's converter does most of it. What it gets wrong or does not know is repaired here, before or after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import onnx
+from onnx import helper, inliner, version_converter
+
+from levelbench.errors import DefinitionError
+from levelbench.networks.inspect import (
+    MOST_NODES,
+    all_nodes,
+    expanded_nodes,
+    is_standard,
+    names_in,
+    sort_graph,
+    subgraphs,
+    without_values,
+)
+from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OPSETS
+
+SMALL_TENSOR = 2**16
+"""The converter gets the values of initialisers up to this size: shapes, axes, scales."""
+_APART = "levelbench.early"
+"""The domain that holds early operators while the model is checked and converted, which both leave alone."""
+_EARLY = {"LayerNormalization": ("LayerNormalization", 17), "SimplifiedLayerNormalization": ("RMSNormalization", 23)}
+"""Operators that ONNX Runtime had in ONNX's domain before ONNX had them: ONNX's name, and its first opset with it."""
+_HARDMAX_OF_ONE_AXIS = 13
+_RESIZE_BY_CENTRES = 11
+_SCAN_WITHOUT_BATCH = 9
+
+
+def apart(model: onnx.ModelProto) -> int:
+    """Move ONNX Runtime's early operators to a domain of their own, where ONNX's checker and converter let them be.
+
+    Returns the opset from which ONNX has all of them; 0 if there are none. :func:`modernised` brings them back.
+    """
+    opset, least = _opset(model), 0
+    for node in all_nodes(model.graph.node):
+        name, since = _EARLY.get(node.op_type, ("", 0))
+        if not is_standard(node, node.op_type) or (name == node.op_type and opset >= since) or not name:
+            continue
+        if len([each for each in node.output if each]) > 1 and name != node.op_type:
+            # RMSNormalization does not return the factors.
+            continue
+        node.domain = _APART
+        least = max(least, since)
+    if least:
+        model.opset_import.append(helper.make_opsetid(_APART, 1))
+    return least
+
+
+def modernised(model: onnx.ModelProto, asked: str, early: int = 0) -> onnx.ModelProto:
+    """The model at ``DEFAULT_OPSET`` if its own opset is older than all of ``OPSETS``; else the model itself.
+
+    ``early`` is what :func:`apart` returned: such a model is brought to that opset at least.
+    ONNX's converter does it, without the values of large initialisers, which it does not need. A model that it cannot
+    convert stays as it is: NumPy and ONNX Runtime take every opset, and other adapters refuse what changed since. So
+    does one with a Scan of opset 8, whose batch axis the converter drops in silence.
+    """
+    opset = _opset(model)
+    if opset >= max(OPSETS[0], early):
+        return _together(model) if early else model
+    scans = opset < _SCAN_WITHOUT_BATCH and any(is_standard(node, "Scan") for node in all_nodes(model.graph.node))
+    converted = None if scans else _converted(model, asked, max(DEFAULT_OPSET, early))
+    if converted is None and early:
+        found = (
+            f"ONNX has its normalisation from opset {early} on, and its converter cannot bring it from {opset} to that"
+        )
+        raise DefinitionError(asked, found, f"export it at opset {early} or later")
+    if converted is None:
+        return model
+    return _together(converted) if early else converted
+
+
+def _converted(model: onnx.ModelProto, asked: str, target: int) -> onnx.ModelProto | None:
+    opset = _opset(model)
+    light = without_values(model, lambda each: abs(math.prod(each.dims)) <= SMALL_TENSOR)
+    # From this version on an initialiser need not be an input, and the converter adds some.
+    light.ir_version = max(model.ir_version, IR_VERSION)
+    try:
+        if model.functions:
+            if expanded_nodes(light, asked) > MOST_NODES:
+                return None
+            # The converter leaves the bodies of functions as they are.
+            light = inliner.inline_local_functions(light)
+        if opset < _HARDMAX_OF_ONE_AXIS:
+            _hardmax_of_a_matrix(light.graph, names_in(light.graph))
+        converted = version_converter.convert_version(light, target)
+        if opset < _RESIZE_BY_CENTRES:
+            _resize_from_corners(converted.graph)
+        # It has dropped the makers of outputs before.
+        sort_graph(converted.graph, set(), asked)
+    except (RuntimeError, ValueError, onnx.checker.ValidationError, DefinitionError):
+        return None
+    return _with_values(converted, model)
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=OPSETS[0])
+
+
+def _together(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Give early operators ONNX's name and domain, which they have by now."""
+    for node in all_nodes(model.graph.node):
+        if node.domain == _APART:
+            node.op_type, node.domain = _EARLY[node.op_type][0], ""
+    kept = [each for each in model.opset_import if each.domain != _APART]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    return model
+
+
+def _hardmax_of_a_matrix(graph: onnx.GraphProto, taken: set[str]) -> None:
+    """Let Hardmax see a matrix, as before opset 13 (all axes from its own on were one); the converter forgets it."""
+    nodes = list(_with_matrices(graph, taken))
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _with_matrices(graph: onnx.GraphProto, taken: set[str]) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        for inner in subgraphs(node):
+            _hardmax_of_a_matrix(inner, taken)
+        if not is_standard(node, "Hardmax"):
+            yield onnx.NodeProto.FromString(node.SerializeToString())
+            continue
+        axis = next((each.i for each in node.attribute if each.name == "axis"), 1)
+        shape, flat, found = (_free(f"{node.output[0]}_{word}", taken) for word in ("shape", "flat", "matrix"))
+        yield helper.make_node("Shape", [node.input[0]], [shape])
+        yield helper.make_node("Flatten", [node.input[0]], [flat], axis=axis)
+        yield helper.make_node("Hardmax", [flat], [found], axis=1)
+        yield helper.make_node("Reshape", [found, shape], [node.output[0]])
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _resize_from_corners(graph: onnx.GraphProto) -> None:
+    """Let resizing measure from the corner of the first pixel, as before opset 11; the converter forgets to say so."""
+    for node in all_nodes(graph.node):
+        if not is_standard(node, "Resize"):
+            continue
+        given = {each.name for each in node.attribute}
+        for name, value in (("coordinate_transformation_mode", "asymmetric"), ("nearest_mode", "floor")):
+            if name not in given:
+                node.attribute.append(onnx.helper.make_attribute(name, value))
+
+
+def _with_values(converted: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+    """The converted model with the inputs and all initialisers of the original, and its metadata."""
+    graph = converted.graph
+    held = {each.name for each in graph.initializer}
+    graph.initializer.extend(each for each in model.graph.initializer if each.name not in held)
+    stored = {each.name for each in graph.initializer}
+    declared = [each for each in model.graph.input if each.name not in stored]
+    del graph.input[:]
+    graph.input.extend(declared)
+    del graph.value_info[:]
+    del converted.metadata_props[:]
+    converted.metadata_props.extend(model.metadata_props)
+    converted.producer_name, converted.producer_version = model.producer_name, model.producer_version
+    graph.name = model.graph.name
+    return converted
