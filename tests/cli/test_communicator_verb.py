@@ -47,6 +47,12 @@ def said(call):
         (("--ranks", "1", "--operation", "window"), 2, "no rank to send to"),
         (("--dtype", "float42"), 2, "close: float"),
         (("--dtype", "int32", "--operation", "all-reduce-mean"), 2, "cannot represent a mean"),
+        (("--dtype", "int32", "--op", "mean"), 2, "cannot represent a mean"),
+        (("--operation", "all", "--dtype", "int32", "--op", "avg"), 2, "cannot represent a mean"),
+        (("--op", "maxx"), 2, "close: max"),
+        (("--op", ""), 2, "there are: max, mean"),
+        (("--operation", "all-reduce,broadcast", "--op", "max"), 2, "broadcast with --op"),
+        (("--operation", "all-reduce-max", "--op", "min"), 2, "it is the max already"),
         (("--overlap", "--operation", "gather,barrier"), 2, "none of gather, barrier can be begun"),
         (("--plot", "a.pdf"), 2, ".svg or .png"),
         (("--level", "2"), 2, "confidence level"),
@@ -132,6 +138,30 @@ def test_deepbenchs_sizes_are_measured_in_bytes(said, monkeypatch):
     assert jobs[0].sizes[:2] == (400_000, 12_390_400)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("--op", "max,prod"), ["all-reduce-max", "all-reduce-product"]),
+        (("--op", "sum,avg,mean"), ["all-reduce", "all-reduce-mean"]),
+        (("--op", "min", "--operation", "reduce-scatter,all-reduce"), ["reduce-scatter-min", "all-reduce-min"]),
+        (("--op", "all", "--dtype", "int8"), [f"all-reduce{each}" for each in ("", "-max", "-min", "-product")]),
+        (("--op", "max", "--suite", "deepbench"), ["all-reduce-max"]),
+    ],
+)
+def test_reductions_are_measured_in_each_way_that_is_named(said, monkeypatch, arguments, names):
+    jobs = []
+
+    def measure(job, engine, ranks, on_point, options):
+        jobs.append(job)
+        return planted(names[0]).points
+
+    monkeypatch.setattr("levelbench.experiments.communicators.measure_communicator", measure)
+    code, out, err = said(*arguments, "--json")
+    assert code == 0, err
+    assert list(jobs[0].operations) == names
+    assert json.loads(out)["swept"][0]["operations"][names[0]]["op"] in ("sum", "max", "min")
+
+
 def test_the_figure_and_the_tables_are_written(said, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(
@@ -152,7 +182,7 @@ def test_a_sweep_over_mpi_measures_each_operation_at_each_size(said):
     assert code == 0, err
     (found,) = json.loads(out)["swept"]
     assert found["engine"] == "mpi"
-    assert [len(each["points"]) for each in found["operations"].values()] == [3] * 13 + [1]
+    assert [len(each["points"]) for each in found["operations"].values()] == [3] * 19 + [1]
     assert found["operations"]["all-reduce"]["points"][0]["times_s"]
 
 

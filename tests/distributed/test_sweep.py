@@ -1,6 +1,9 @@
+import ml_dtypes
 import numpy as np
 import pytest
 
+from levelbench.distributed.communicator import REDUCTIONS
+from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.sweep import (
     DTYPES,
@@ -8,15 +11,19 @@ from levelbench.distributed.sweep import (
     How,
     Round,
     Timed,
+    _operands,
+    _reduced,
     fit,
     fit_points,
     overlap,
     parse_sizes,
+    reducing_name,
     require_right,
     rounds_of,
     rule_for,
     sweep,
 )
+from levelbench.distributed.traffic import ALGORITHMS, Algorithms
 from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.measure.clocks import FakeClock
@@ -70,9 +77,111 @@ def test_a_wrong_sum_is_not_timed():
         communicator.start_all_reduce = wrong
         require_right(OPERATIONS["all-reduce"], communicator, NumpyBackend(), 64)
 
-    found = r"at 64 bytes of float32, rank \d got \[3.0, 5.0, 7.0\]... instead of \[1.0"
+    found = r"at 64 bytes of float32, rank \d got \[-?\d.* instead of \[.* from element 0 on"
     with pytest.raises(CheckFailedError, match=found):
         run_ranks(2, work)
+
+
+REDUCING = [each for each in OPERATIONS.values() if each.op]
+WHOLE = [each for each in DTYPES if "int" in each]
+
+
+def reduced(change, operation="all-reduce", dtype="float32", nbytes=64, size=3):
+    """Check an all-reduce or reduce-scatter whose result went through ``change(result, op, own)``."""
+
+    def work(communicator):
+        for method in ("all_reduce", "reduce_scatter"):
+            right = getattr(communicator, method)
+
+            def wrong(array, op="sum", right=right):
+                own = array.copy()
+                return change(right(array, op), op, own)
+
+            setattr(communicator, method, wrong)
+        require_right(OPERATIONS[operation], communicator, NumpyBackend(), nbytes, dtype)
+
+    run_ranks(size, work)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS["all_reduce"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_algorithm_reduces_every_type_in_every_way(algorithm, dtype):
+    algorithms = Algorithms(algorithm, reduce_scatter="direct" if algorithm == "direct" else "ring")
+
+    def work(communicator):
+        for each in REDUCING:
+            if not (dtype in WHOLE and each.op == "mean"):
+                require_right(each, Algorithmic(communicator, algorithms), NumpyBackend(), 100, dtype)
+
+    run_ranks(5, work)
+
+
+@pytest.mark.parametrize("operation", [each.name for each in REDUCING])
+def test_a_rank_that_is_left_out_of_a_reduction_is_found(operation):
+    op = OPERATIONS[operation].op
+
+    def work(communicator):
+        if communicator.size == 3:
+            inner = communicator.start_all_reduce
+            neutral = {"sum": 0, "mean": 0, "max": -9, "min": 9, "product": 1}[op]
+
+            def without_the_last(array, op="sum"):
+                return inner(array if communicator.rank < 2 else np.full_like(array, neutral), op)
+
+            scatter = communicator.reduce_scatter
+            communicator.start_all_reduce = without_the_last
+            communicator.reduce_scatter = lambda array, op="sum": scatter(
+                array if communicator.rank < 2 else np.full_like(array, neutral), op
+            )
+        require_right(OPERATIONS[operation], communicator, NumpyBackend(), 400, "float16")
+
+    with pytest.raises(CheckFailedError, match=rf"{operation} on 3 ranks over threads.* at 400 bytes of float16"):
+        run_ranks(3, work)
+
+
+@pytest.mark.parametrize("dtype", WHOLE)
+@pytest.mark.parametrize("op", ["sum", "product"])
+def test_whole_numbers_that_do_not_wrap_are_found(op, dtype):
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+
+    def saturate(result, op, own):
+        return np.where(result < (least + most) // 2, least, most).astype(dtype)
+
+    with pytest.raises(CheckFailedError, match=f"of {dtype}"):
+        reduced(saturate, reducing_name("all-reduce", op), dtype)
+
+
+def test_double_precision_that_went_through_single_is_found():
+    with pytest.raises(CheckFailedError, match="float64"):
+        reduced(lambda result, op, own: result.astype(np.float32).astype(np.float64), "all-reduce-max", "float64")
+    with pytest.raises(CheckFailedError, match="float64"):
+        reduced(lambda result, op, own: result * (1 + 1e-14), "all-reduce-product", "float64")
+
+
+@pytest.mark.parametrize("operation", ["all-reduce", "all-reduce-max", "reduce-scatter-product"])
+def test_a_result_that_is_no_number_is_found(operation):
+    with pytest.raises(CheckFailedError, match="got \\[nan"):
+        reduced(lambda result, op, own: result * np.nan, operation)
+
+
+def test_a_result_of_another_type_is_found():
+    with pytest.raises(CheckFailedError, match=r"an array of float64 \(16,\) instead of float32 \(16,\)"):
+        reduced(lambda result, op, own: result.astype(np.float64))
+
+
+@pytest.mark.parametrize("size", [2, 9, 40])
+def test_roundings_in_any_order_are_no_fault(size):
+    """Numbers of many ranks, joined in bfloat16 from the last to the first."""
+    for op in REDUCTIONS:
+        kind = np.dtype(ml_dtypes.bfloat16)
+        given = [_operands(op, kind, size, rank, 500) for rank in range(size)]
+        found = given[-1].copy()
+        for each in given[-2::-1]:
+            found = getattr(np, REDUCTIONS[op])(found, each)
+        if op == "mean":
+            found = (found / kind.type(size)).astype(kind)
+        right, room = _reduced(op, kind, size, 500)
+        assert (np.abs(found.astype(np.float64) - right) <= room).all(), op
 
 
 def test_a_fault_at_one_size_is_found_there():
@@ -114,9 +223,9 @@ def test_out_of_place_leaves_the_argument_as_it_was():
         kept = []
         whole = communicator.all_reduce
 
-        def watched(array):
+        def watched(array, op):
             kept.append(array)
-            return whole(array)
+            return whole(array, op)
 
         communicator.all_reduce = watched
         list(sweep(communicator, NumpyBackend(), ["all-reduce"], [64], FixedCount(8), how=How(copy=True)))
@@ -283,6 +392,7 @@ def test_a_ring_has_two_times_p_minus_one_rounds():
     assert rounds_of("all-reduce", 4) == Round(6, 0.25)
     alpha, beta = Round(6, 0.25).per_message(whole)
     assert 6 * (alpha + 1e6 / 4 * beta) == pytest.approx(whole.time_s(1e6))
+    assert rounds_of("all-reduce-max", 4) == rounds_of("all-reduce", 4)
     assert rounds_of("all-gather", 4) == Round(3, 0.25)
     assert rounds_of("broadcast", 4) is None
     assert rounds_of("all-reduce", 1) is None

@@ -107,8 +107,9 @@ def test_what_was_planned_is_said_as_it_was_seen_to_be_taken():
 def test_where_no_plan_stays_within_the_limit_the_one_that_takes_least_is_measured():
     spare, _, asked, said = room_of(lambda spare: max(110_000, 120_000 - spare))
     assert max(110_000, 120_000 - spare) == 110_000
-    assert len(asked) < 6
+    assert len(asked) <= 8
     assert "BEYOND" in said[-1]
+    assert said[-1].endswith("108.51 MiB is the smallest limit that is known to hold")
 
     def refused(spare):
         if spare:
@@ -117,7 +118,26 @@ def test_where_no_plan_stays_within_the_limit_the_one_that_takes_least_is_measur
 
     spare, _, _, said = room_of(refused)
     assert spare == 0
-    assert said[-1].endswith("this is BEYOND it, but no split of the batch needs so little")
+    assert "this is BEYOND it, but no split of the batch needs so little: 118.37 MiB is the smallest" in said[-1]
+
+
+def test_a_plan_between_one_that_takes_too_much_and_none_at_all_is_found():
+    def peak(spare):
+        if spare > 15_500:
+            raise UsageError("small in 800 B", "no split of the batch needs so little", "raise the limit")
+        return 98_000 - spare + 15_000
+
+    spare, _, asked, said = room_of(peak)
+    assert asked == [0, 16_000, 8_000, 12_000, 14_000]
+    assert spare == 14_000
+    assert "BEYOND" not in said[-1]
+
+
+def test_a_plan_between_two_that_take_too_much_is_found():
+    peaks = {0: 104_000}
+    spare, _, asked, _ = room_of(lambda spare: peaks.get(spare, 98_500 if spare < 6_000 else 130_000))
+    assert asked == [0, 7_000, 3_500]
+    assert spare == 3_500
 
 
 def test_what_earlier_processes_left_of_a_limit_is_left_again(tmp_path):

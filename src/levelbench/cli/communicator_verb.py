@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from levelbench.cli.communicator_words import Swept
+    from levelbench.distributed.communicator import Reduction
     from levelbench.distributed.launching.base import Engine
     from levelbench.experiments.communicators import SweepJob
 
@@ -35,6 +36,7 @@ _SIZES = "4B:64MiB"
     help="Communicators, separated by commas: gloo, mpi, nccl.  [default: the engine's, or gloo]",
 )
 @click.option("--operation", "operations", help='Operations, separated by commas, or "all".  [default: all-reduce]')
+@click.option("--op", "ops", help="How to reduce: sum, mean, max, min, product, or several, or all.  [default: sum]")
 @click.option(
     "--sizes", help=f"Sizes: 4B:64MiB (doubling), 1KiB:1MiB:4 (times four), or 4B,1KiB,1MB.  [default: {_SIZES}]"
 )
@@ -58,6 +60,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
       levelbench communicator --communicator gloo,mpi
       levelbench communicator --ranks 4 --suite deepbench
       levelbench communicator --operation all-reduce,broadcast --sizes 1KiB:16MiB:4 --plot gloo.svg
+      levelbench communicator --operation all-reduce,reduce-scatter --op max,product --dtype int32
       levelbench communicator --operation bidirectional,window --dtype bfloat16   # both ways; 64 messages on their way
       levelbench communicator --overlap                                           # how much hides behind computation
 
@@ -99,7 +102,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
 
 def _todo(given: dict[str, Any], options: Mapping[str, object]) -> list[tuple[SweepJob, Engine]]:
     """A job for each communicator, with the engine that starts its ranks; refuses what can be refused."""
-    from levelbench.distributed.sweep import DTYPES, OPERATIONS, How, operation_named, parse_sizes
+    from levelbench.distributed.sweep import DTYPES, OPERATIONS, How, parse_sizes
     from levelbench.experiments.communicators import SweepJob, default_communicator, engine_for
     from levelbench.operators.suites.deepbench import all_reduce_messages
 
@@ -112,15 +115,7 @@ def _todo(given: dict[str, Any], options: Mapping[str, object]) -> list[tuple[Sw
     if given["dtype"] not in DTYPES:
         raise UnknownNameError("type of an element", given["dtype"], DTYPES)
     how = How(given["dtype"], given["out_of_place"], given["overlap"])
-    integers = "int" in how.dtype
-    if given["operations"] == "all":
-        names = [each.name for each in OPERATIONS.values() if given["ranks"] > 1 or not each.pair]
-        names = [name for name in names if not (integers and name.endswith("-mean"))]
-    else:
-        names = [operation_named(word.strip()).name for word in (given["operations"] or "all-reduce").split(",")]
-    if means := [name for name in names if integers and name.endswith("-mean")]:
-        do = "take the sum, or a type with fractions"
-        raise UsageError(f"{means[0]} of {how.dtype}", "whole numbers cannot represent a mean", do)
+    names = _names(given, how.dtype)
     if pairs := [name for name in names if OPERATIONS[name].pair and given["ranks"] < 2]:
         raise UsageError(f"{pairs[0]} of one rank", "there is no rank to send to", "give at least --ranks 2")
     if how.overlap and not any(OPERATIONS[name].start for name in names):
@@ -136,6 +131,41 @@ def _todo(given: dict[str, Any], options: Mapping[str, object]) -> list[tuple[Sw
         job = SweepJob(word, tuple(names), tuple(sizes), given["seconds"], given["timeout"], how)
         jobs.append((job, engine_for(given["engine"], job.communicator, options)))
     return jobs
+
+
+def _names(given: dict[str, Any], dtype: str) -> list[str]:
+    """The names of the operations, reductions with each of the ops; refuses what has no such reduction."""
+    from levelbench.distributed.sweep import OPERATIONS, operation_named, reducing_name
+
+    asked, whole = given["operations"] or "all-reduce", "int" in dtype
+    ops = _ops(given["ops"] if given["ops"] is not None else "all" if asked == "all" else "sum", whole)
+    if asked == "all":
+        found = [each for each in OPERATIONS.values() if given["ranks"] > 1 or not each.pair]
+        found = [each for each in found if each.op is None or each.op in ops]
+    else:
+        found = [operation_named(word.strip()) for word in asked.split(",")]
+        if given["ops"] is not None and (other := next((each for each in found if each.op != "sum"), None)):
+            why = f"it is the {other.op} already" if other.op else "it reduces nothing"
+            raise UsageError(f"{other.name} with --op", why, "name only all-reduce and reduce-scatter with it")
+        if given["ops"] is not None:
+            found = [OPERATIONS[reducing_name(each.name, op)] for each in found for op in ops]
+    if whole and (mean := next((each for each in found if each.op == "mean"), None)):
+        do = "take the sum, or a type with fractions"
+        raise UsageError(f"{mean.name} of {dtype}", "whole numbers cannot represent a mean", do)
+    return [each.name for each in found]
+
+
+def _ops(text: str, whole: bool) -> list[Reduction]:
+    """The reductions that ``--op`` names, also as NCCL's tests do; ``whole``: of whole numbers, which have no mean."""
+    from levelbench.distributed.communicator import REDUCTIONS
+
+    known: dict[str, Reduction] = {**{each: each for each in REDUCTIONS}, "prod": "product", "avg": "mean"}
+    if text == "all":
+        return [each for each in REDUCTIONS if not (whole and each == "mean")]
+    words = [each.strip() for each in text.split(",")]
+    if (unknown := next((each for each in words if each not in known), None)) is not None:
+        raise UnknownNameError("reduction", unknown, REDUCTIONS)
+    return list(dict.fromkeys(known[each] for each in words))
 
 
 def _crowded(ranks: int) -> list[str]:

@@ -156,6 +156,7 @@ def sweep_json(swept: Sequence[Swept], level: float) -> list[dict[str, object]]:
             **asdict(each.how),
             "operations": {
                 name: {
+                    "op": OPERATIONS[name].op,
                     "points": [_point_json(each, point, level) for point in points],
                     "fit": _fit_json(each.fit(points, level), name, each.ranks),
                 }

@@ -7,14 +7,22 @@ it; otherwise it is a new array of the same kind (JAX). So use the returned arra
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, final
 
 from levelbench.distributed.packing import dtype_name, is_floating
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.networks.executor import Array
 
-Reduction = Literal["sum", "mean"]
+Reduction = Literal["sum", "mean", "max", "min", "product"]
+REDUCTIONS: Mapping[Reduction, str] = MappingProxyType(
+    {"sum": "add", "mean": "add", "max": "maximum", "min": "minimum", "product": "multiply"}
+)
+"""The reductions, each with the function that joins two arrays, as NumPy and PyTorch both call it.
+
+The mean is divided once, at the end. Whole numbers wrap at the width of their type.
+"""
 
 
 class Handle(ABC):
@@ -72,7 +80,7 @@ class Communicator(ABC):
     size: int
 
     def all_reduce(self, array: Array, op: Reduction = "sum") -> Array:
-        """The elementwise sum or mean over all ranks, bitwise identical on each."""
+        """The elementwise reduction over all ranks, bitwise identical on each: one of :data:`REDUCTIONS`."""
         return self.start_all_reduce(array, op).wait()
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
@@ -109,7 +117,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
-        """The own piece of the sum or mean over all ranks of a flat array, shape (n,).
+        """The own piece of the reduction over all ranks of a flat array, shape (n,).
 
         The piece of rank r is ``array[bounds[r] : bounds[r + 1]]`` with the bounds of :func:`pieces`: sizes differ by
         at most one, the larger ones first.
@@ -166,12 +174,17 @@ def checked_tag(operation: str, tag: int, below: int | None = None) -> None:
 
 
 def checked_op(operation: str, op: str, array: Array) -> None:
-    """``UsageError`` for an unknown reduction, ``UnsupportedError`` for a mean of integers."""
-    if op not in ("sum", "mean"):
-        raise UsageError(f"{operation} with op {op!r}", "a reduction is 'sum' or 'mean'", "choose one of these")
+    """``UsageError`` for an unknown reduction, ``UnsupportedError`` for one that the dtype does not have."""
+    if op not in REDUCTIONS:
+        known = ", ".join(REDUCTIONS)
+        raise UsageError(f"{operation} with op {op!r}", f"a reduction is one of {known}", "choose one of these")
     if op == "mean" and not is_floating(array):
         raise UnsupportedError(
             f"{operation} of the mean of {dtype_name(array)}", "that dtype cannot represent the mean", "take the sum"
+        )
+    if op in ("max", "min") and "complex" in dtype_name(array):
+        raise UnsupportedError(
+            f"{operation} of the {op} of {dtype_name(array)}", "complex numbers have no order", "reduce their parts"
         )
 
 

@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.communicator import Communicator, Done, Handle
+from levelbench.distributed.communicator import REDUCTIONS, Communicator, Done, Handle, Reduction
 from levelbench.distributed.packing import pieces
 from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
 from levelbench.measure.clocks import HOST, Clock, time_ns
@@ -44,7 +44,8 @@ class Operation:
     ``bus``: the factor, for a number of ranks, from nbytes / t to the bandwidth of the busiest link. ``parts``: an
     array is a rank's part of the buffer, not the whole. ``calls``: how often the work performs the operation.
     ``sized``: whether it has a size at all. ``pair``: whether it needs two ranks. ``overwrites``: whether its argument
-    gets the result. ``start``: the same work begun without waiting, where the interface has that.
+    gets the result. ``start``: the same work begun without waiting, where the interface has that. ``op``: how it
+    reduces, if it does.
     """
 
     name: str
@@ -56,16 +57,21 @@ class Operation:
     pair: bool = False
     overwrites: bool = False
     start: Callable[[Communicator, Make], Callable[[], Sequence[Handle]]] | None = None
+    op: Reduction | None = None
 
     def arrays(
         self, communicator: Communicator, backend: Backend, nbytes: int, dtype: str, values: Values | None = None
     ) -> tuple[Make, int]:
         """What makes its arrays, of zeros or ``values``, and the bytes of the buffer: ``nbytes`` or a little more."""
-        kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+        kind = _kind(dtype)
         count = communicator.size if self.parts else 1
         each = ceil(ceil(nbytes / kind.itemsize) / count)
         given = np.zeros(each, kind) if values is None else values(communicator.rank, each).astype(kind)
         return lambda: backend.array(given.copy()), each * count * kind.itemsize if self.sized else 0
+
+
+def _kind(dtype: str) -> np.dtype[Any]:
+    return np.dtype(getattr(ml_dtypes, dtype, dtype))
 
 
 def operation_named(name: str) -> Operation:
@@ -75,40 +81,102 @@ def operation_named(name: str) -> Operation:
     return OPERATIONS[name]
 
 
-Values = Callable[[int, int], NDArray[np.int64]]
+Values = Callable[[int, int], NDArray[Any]]
 """``values(rank, n)``: the numbers that a rank passes."""
 
 
 def _numbers(rank: int, n: int) -> NDArray[np.int64]:
-    """Small enough that their sums are exact in every type, for up to 50 ranks."""
+    """What a rank passes to an operation that only moves it."""
     return rank % 3 + np.arange(n, dtype=np.int64) % 4
+
+
+_PERIOD = 4099
+"""A prime: what is misplaced by a power of two shows."""
+_ACTIVE = 8
+"""So many ranks have a number at each place that rounds; the others have zeros for a sum, and 1 or -1 for a product."""
+
+
+def _operands(op: Reduction, kind: np.dtype[Any], size: int, rank: int, n: int) -> NDArray[Any]:
+    """What a rank of ``size`` passes to a reduction: numbers with all of their digits, different on each rank.
+
+    Whole numbers have the whole range of their type, so that sums and products wrap; factors are odd, as even ones
+    would soon make zero. Products of fractions stay between 2^-8 and 2^8 in any order.
+    """
+    places = np.arange(min(n, _PERIOD), dtype=np.uint64)
+    # SplitMix64 (Steele, Lea & Flood 2014).
+    mixed = (places + np.uint64(rank * _PERIOD + 1)) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    if kind.kind in "iu":
+        return np.resize((mixed | np.uint64(op == "product")).astype(kind), n)
+    share, sign = (mixed >> np.uint64(11)) * 2.0**-53, np.where(mixed & np.uint64(1), -1.0, 1.0)
+    active = (places + np.uint64(rank)) % np.uint64(ceil(size / _ACTIVE)) == 0
+    if op == "product":
+        upward = np.where(mixed & np.uint64(2), 0.5, -0.5)
+        numbers = sign * np.where(active, 2.0 ** (upward * (1 + share)), 1.0)
+    else:
+        numbers = sign * (1 + share) * (active | (op in ("max", "min")))
+    return np.resize(numbers.astype(kind), n)
+
+
+_Right = tuple[NDArray[Any], NDArray[Any] | float]
+"""What an array has to be, and how far it may be off."""
+
+
+def _reduced(op: Reduction, kind: np.dtype[Any], size: int, n: int) -> _Right:
+    """The reduction of all ranks' operands, computed in a wider type than theirs, and how far rounding may lead.
+
+    Whole numbers wrap at the width of their type, in two's complement. Each of at most eight roundings (seven joins and
+    the division of a mean) is off by half of the type's epsilon, in whatever order they come.
+    """
+    whole = kind.kind in "iu"
+    wide = np.dtype(np.uint64 if whole else np.longdouble if kind == np.float64 else np.float64)
+    if whole and op in ("max", "min"):
+        wide = kind
+    join = getattr(np, REDUCTIONS[op])
+    few = min(n, _PERIOD)
+    first, *others = (_operands(op, kind, size, rank, few).astype(wide) for rank in range(size))
+    total, weight = first.copy(), np.abs(first) if not whole else first
+    for each in others:
+        total = join(total, each)
+        weight = weight + np.abs(each) if op in ("sum", "mean") and not whole else np.abs(total)
+    if op == "mean":
+        total, weight = total / size, weight / size
+    rounding = math.expm1(_ACTIVE * math.log1p(float(ml_dtypes.finfo(kind).eps) / 2)) if not whole else 0.0
+    exact = whole or size == 1 or op in ("max", "min")
+    room = 0.0 if exact else np.resize(weight.astype(np.float64), n) * rounding
+    return np.resize(total.astype(np.int64).astype(kind) if whole and wide != kind else total, n), room
 
 
 def require_right(
     operation: Operation, communicator: Communicator, backend: Backend, nbytes: int, dtype: str = DTYPES[0]
 ) -> None:
     """Run it once on all ranks; ``CheckFailedError`` for a wrong result. Collective."""
-    make, _ = operation.arrays(communicator, backend, nbytes, dtype, _numbers)
-    size, rank = communicator.size, communicator.rank
+    kind, size, rank = _kind(dtype), communicator.size, communicator.rank
+    values = partial(_operands, operation.op, kind, size) if operation.op else _numbers
+    make, _ = operation.arrays(communicator, backend, nbytes, dtype, values)
     n = len(backend.host(make()))
     found = operation.prepare(communicator, make)()
     returned = found if isinstance(found, tuple) else (found,)
     results = [np.asarray(backend.host(each)) for each in returned if each is not None]
-    wanted = _wanted(operation.name, rank, size, n)
+    wanted = _wanted(operation, kind, rank, size, n)
     if results and len(results) != len(wanted):
         raise _wrong(operation, communicator, f"rank {rank} got {len(results)} arrays instead of {len(wanted)}")
-    for result, value in zip(results, wanted, strict=False):
-        right = np.asarray(value).astype(result.dtype)
-        # Sums that are not exact, of more ranks, may be rounded in another order.
-        room = float(np.max(right, initial=0)) * 2.0**-8 * (size > _EXACT_RANKS)
-        off = np.abs(result.astype(np.float64) - right.astype(np.float64)) > room
-        if result.shape != right.shape or off.any():
-            at = int(np.argmax(off)) if result.shape == right.shape else 0
-            said = f"at {nbytes:,} bytes of {dtype}, rank {rank} got {result.ravel()[at : at + 3].tolist()}..."
-            raise _wrong(operation, communicator, f"{said} instead of {right.ravel()[at : at + 3].tolist()}...")
+    for result, (right, room) in zip(results, wanted, strict=False):
+        if (result.dtype, result.shape) != (kind, right.shape):
+            got = f"an array of {result.dtype} {result.shape} instead of {dtype} {right.shape}"
+            raise _wrong(operation, communicator, f"at {nbytes:,} bytes of {dtype}, rank {rank} got {got}")
+        # Not "> room", which holds for no NaN.
+        off = result != right if isinstance(room, float) else ~(np.abs(result.astype(right.dtype) - right) <= room)
+        if off.any():
+            at = int(np.argmax(off))
+            said = f"at {nbytes:,} bytes of {dtype}, rank {rank} got {_some(result, at)} instead of {_some(right, at)}"
+            raise _wrong(operation, communicator, f"{said} from element {at} on")
 
 
-_EXACT_RANKS = 50
+def _some(array: NDArray[Any], at: int) -> str:
+    return f"[{', '.join(f'{each:.6g}' for each in array[at : at + 3].astype(object))}]..."
 
 
 def _wrong(operation: Operation, communicator: Communicator, found: str) -> CheckFailedError:
@@ -116,23 +184,25 @@ def _wrong(operation: Operation, communicator: Communicator, found: str) -> Chec
     return CheckFailedError(asked, found, "repair the communicator before timing it")
 
 
-def _wanted(name: str, rank: int, size: int, n: int) -> Sequence[NDArray[Any]]:
-    """The returned arrays, if rank r passes ``_numbers(r, n)``."""
-    of = partial(_numbers, n=n)
-    kind = name.removesuffix("-mean")
-    if kind in ("all-reduce", "reduce-scatter"):
-        total = np.sum([of(each) for each in range(size)], axis=0) / (size if name != kind else 1)
-        start, stop = pieces(n, size)[rank : rank + 2] if kind == "reduce-scatter" else (0, n)
-        return [total[start:stop]]
+def _wanted(operation: Operation, kind: np.dtype[Any], rank: int, size: int, n: int) -> Sequence[_Right]:
+    """The returned arrays, if each rank passes its operands to a reduction, and otherwise its numbers."""
+    name = operation.name
+    if operation.op:
+        total, room = _reduced(operation.op, kind, size, n)
+        start, stop = pieces(n, size)[rank : rank + 2] if name.startswith("reduce-scatter") else (0, n)
+        return [(total[start:stop], room if isinstance(room, float) else room[start:stop])]
+    ranks: Sequence[int] = []
     if name in ("all-gather", "all-to-all", "gather"):
-        return [of(each) for each in range(size)]
-    if name in ("broadcast", "scatter"):
-        return [of(0)]
-    if name == "exchange":
-        return [of((rank - 1) % size), of((rank + 1) % size)]
-    if name == "window":
-        return [of(0) if rank == 1 else of(rank)]
-    return [of({0: 1, 1: 0}.get(rank, rank))] if OPERATIONS[name].pair else []
+        ranks = range(size)
+    elif name in ("broadcast", "scatter"):
+        ranks = [0]
+    elif name == "exchange":
+        ranks = [(rank - 1) % size, (rank + 1) % size]
+    elif name == "window":
+        ranks = [0 if rank == 1 else rank]
+    elif operation.pair:
+        ranks = [{0: 1, 1: 0}.get(rank, rank)]
+    return [(_numbers(each, n).astype(kind), 0.0) for each in ranks]
 
 
 def _method(name: str, *further: Any) -> Callable[[Communicator, Make], Callable[[], object]]:
@@ -229,20 +299,25 @@ def _once(size: int) -> float:
     return 1.0
 
 
+def reducing_name(collective: str, op: Reduction) -> str:
+    """``all-reduce`` for the sum, ``all-reduce-max`` for the maximum."""
+    return collective if op == "sum" else f"{collective}-{op}"
+
+
+def _all_reduce(op: Reduction) -> Operation:
+    name, work = reducing_name("all-reduce", op), _method("all_reduce", op)
+    return Operation(name, work, _twice, overwrites=True, start=_started("all_reduce", op), op=op)
+
+
+def _reduce_scatter(op: Reduction) -> Operation:
+    return Operation(reducing_name("reduce-scatter", op), _method("reduce_scatter", op), _all_but_one, op=op)
+
+
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         each.name: each
         for each in (
-            Operation("all-reduce", _method("all_reduce"), _twice, overwrites=True, start=_started("all_reduce")),
-            Operation(
-                "all-reduce-mean",
-                _method("all_reduce", "mean"),
-                _twice,
-                overwrites=True,
-                start=_started("all_reduce", "mean"),
-            ),
-            Operation("reduce-scatter", _method("reduce_scatter"), _all_but_one),
-            Operation("reduce-scatter-mean", _method("reduce_scatter", "mean"), _all_but_one),
+            *(reducing(op) for op in REDUCTIONS for reducing in (_all_reduce, _reduce_scatter)),
             Operation("all-gather", _method("all_gather"), _all_but_one, parts=True),
             Operation("broadcast", _method("broadcast"), _once, overwrites=True, start=_started("broadcast")),
             Operation("gather", _method("gather"), _all_but_one, parts=True),
@@ -531,7 +606,8 @@ def rounds_of(operation: str, size: int) -> Round | None:
     """
     if size < 2:
         return None
-    operation = operation.removesuffix("-mean")
+    collective, _, op = operation.rpartition("-")
+    operation = collective if op in REDUCTIONS else operation
     if operation == "all-reduce":
         return Round(2 * (size - 1), 1 / size)
     if operation in ("reduce-scatter", "all-gather", "all-to-all"):

@@ -40,11 +40,14 @@ from levelbench.experiments.processes import (
 from levelbench.records import key_of, new_id
 from levelbench.records.networks import (
     FOLDER,
+    NOISE,
+    NOISE_BYTES,
     MemoryRoom,
     NetworkArm,
     NetworkOutcome,
     NetworkRecord,
     NetworkSpecification,
+    limit_held,
 )
 from levelbench.records.processes import Planned
 
@@ -205,34 +208,45 @@ def find_room(
 ) -> MemoryRoom:
     """What the plan of a job's arm has to leave of its memory limit, found by trials; ``say`` gets what they show.
 
-    Where no plan stays within the limit, it is what the one leaves that takes least. A trial is a job that is carried
-    out in a process of its own.
+    Each plan is made for what the one before took beyond its limit. Where none needs so little, or it takes more (more
+    pieces take more besides their tensors), the search goes on between the plans on both sides of the best one. Where
+    none stays within the limit, it is what the one leaves that takes least. A trial is a job that is carried out in a
+    process of its own.
     """
     from levelbench.networks.transforms.microbatch import format_bytes
 
     arm = job.specification.arm
     limit, spare, why = arm.memory_limit or 0, 0, ""
     best, room = math.inf, MemoryRoom()
-    most = limit - max(_NOISE * limit, _NOISE_BYTES)
+    tried: set[float] = {math.inf}
     for _ in range(_TRIES):
         say(f"looking whether {arm.title} stays within its memory")
+        tried.add(spare)
+        note = None
         try:
             notes = (carry_out or _process)(structs.replace(job, purpose="memory", room=MemoryRoom(spare)))
+            note = next((note for note in reversed(notes) if note.peak_b is not None), None)
         except LevelbenchError as error:
             # No plan needs so little, or the framework cannot do it: the measurement itself says so.
-            why = error.found
+            why = error.found.partition(";")[0]
+        if note is not None and note.peak_b is not None and note.peak_b < best:
+            best, room = note.peak_b, MemoryRoom(spare, round(note.peak_b) - note.tensors_b)
+        if best == math.inf or limit_held(best) <= limit:
             break
-        note = next((note for note in reversed(notes) if note.peak_b is not None), None)
-        if note is None or note.peak_b is None or note.peak_b >= best:
-            break
-        beside = round(note.peak_b) - note.tensors_b
-        best, room = note.peak_b, MemoryRoom(spare, beside)
-        if best <= most:
-            break
-        spare = math.ceil(beside + limit - most)
+        spare = math.ceil(room.beside + max(NOISE * limit, NOISE_BYTES))
+        above = min(each for each in tried if each > room.spare)
+        if spare >= above:
+            below = max((each for each in tried if each < room.spare), default=room.spare)
+            start, end = max((room.spare, above), (below, room.spare), key=lambda gap: gap[1] - gap[0])
+            spare = round(start + end) // 2
+            if end - start < 2 * NOISE_BYTES:
+                break
     if best < math.inf:
         tensors = best - room.beside
-        held = "" if best <= limit else f"; this is BEYOND it{f', but {why}' if why else ''}"
+        held = ""
+        if best > limit:
+            known = f"{format_bytes(limit_held(best))} is the smallest limit that is known to hold"
+            held = f"; this is BEYOND it{f', but {why}' if why else ''}: {known}"
         say(
             f"{arm.title}: planned {format_bytes(best)} of at most {format_bytes(limit)}: {format_bytes(tensors)} of "
             f"tensors and {format_bytes(room.beside)} that {arm.framework} took besides in a trial{held}"
@@ -240,10 +254,7 @@ def find_room(
     return room
 
 
-_TRIES = 6
-"""A plan is made so often for what the one before took beyond its limit."""
-_NOISE, _NOISE_BYTES = 0.01, 512 << 10
-"""Peaks of equal processes differ by less than this share, or by so many bytes."""
+_TRIES = 8
 
 
 def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -> dict[str, object]:

@@ -7,6 +7,7 @@ the check; quantiles, shares and verdicts are computed on reading. The files are
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,6 +118,15 @@ class MemoryRoom(Struct, frozen=True):
 
 
 NO_ROOM = MemoryRoom()
+
+
+NOISE, NOISE_BYTES = 0.01, 512 << 10
+"""Peaks of equal processes differ by less than this share, or by so many bytes."""
+
+
+def limit_held(peak_b: float) -> int:
+    """The smallest memory limit, in bytes, that a plan with this peak holds in each process."""
+    return math.ceil(max(peak_b / (1 - NOISE), peak_b + NOISE_BYTES))
 
 
 class NetworkFacts(Struct, frozen=True, tag="facts", tag_field="kind"):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import fsum
+from math import ceil, fsum
 
 from levelbench.measure.statistics.intervals import values_needed
 from levelbench.measure.verdict import format_verdict
 from levelbench.records.figures import Figure
 from levelbench.records.network_summary import QUANTILES, NetworkEntry, NetworkSummary, OperatorRow, Quantile
-from levelbench.records.networks import PHASES, NetworkArm, NetworkCase
+from levelbench.records.networks import PHASES, NetworkArm, NetworkCase, limit_held
 from levelbench.report.numbers import BYTES, ONE, choose_unit, estimate_text, number
 from levelbench.report.tables import (
     Absent,
@@ -482,8 +482,11 @@ def _said(arm: NetworkArm, entry: NetworkEntry, base: NetworkEntry) -> list[str]
             said.append(f"planned {_bytes(planned)}")
         limit = arm.memory_limit
         if limit is not None:
-            inside = "inside" if after.value <= limit else "BEYOND"
-            said.append(f"{inside} its limit of {_bytes(limit)}")
+            if after.value <= limit:
+                said.append(f"inside its limit of {_bytes(limit)}")
+            else:
+                held = f"{ceil(limit_held(after.value) / 2**18) / 4:g} MiB"
+                said.append(f"BEYOND its limit of {_bytes(limit)} ({held} is the smallest that is known to hold)")
     first, second = base.latency[0].estimate, entry.latency[0].estimate
     if first is not None and second is not None:
         said.append(f"time × {number(second.value / first.value)}")

@@ -12,7 +12,9 @@ import numpy as np
 from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching.environment import RankPlace, place_of
 from levelbench.distributed.probes.communicators import check_communicator
+from levelbench.distributed.sweep import DTYPES, OPERATIONS, require_right
 from levelbench.errors import LevelbenchError
+from levelbench.frameworks.numpy.backend import NumpyBackend
 
 
 def check(communicator):
@@ -22,6 +24,10 @@ def check(communicator):
         array = (np.arange(5) + communicator.rank).astype(dtype)
         assert communicator.all_reduce(array) is array
         halves[np.dtype(dtype).name] = array.astype(float).tolist()
+    for dtype in DTYPES:
+        for each in OPERATIONS.values():
+            if each.op and not ("int" in dtype and each.op == "mean"):
+                require_right(each, communicator, NumpyBackend(), 1000, dtype)
     return {"bad": bad, "halves": halves, "threads": communicator.threads, "late": late(communicator)}
 
 

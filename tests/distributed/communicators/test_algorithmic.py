@@ -102,6 +102,18 @@ def test_a_sum_has_the_same_bits_on_all_ranks_and_is_right_to_rounding(algorithm
     assert np.abs(found[0] - exact).max() <= 1e-14 * np.abs(values).sum(0).max()
 
 
+@pytest.mark.parametrize("algorithm", REDUCES)
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_signs_of_zeros_and_bits_of_nans_are_the_same_on_all_ranks(algorithm, op):
+    special = np.array([0x0000_0000, 0x8000_0000, 0x7FC0_0001, 0xFFC0_0002], np.uint32).view(np.float32)
+
+    def work(communicator):
+        own = np.tile(np.roll(special, communicator.rank), 9)
+        return Algorithmic(communicator, algorithm).all_reduce(own, op).tobytes()
+
+    assert len(set(run_ranks(4, work))) == 1
+
+
 @pytest.mark.parametrize("algorithms", [Algorithms("halving-doubling"), TREES], ids=["usual", "trees"])
 def test_a_communicator_of_algorithms_keeps_its_contract(algorithms, keeps_its_contract):
     keeps_its_contract(5, lambda each: Algorithmic(each, algorithms))

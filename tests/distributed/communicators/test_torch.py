@@ -9,8 +9,10 @@ import pytest
 
 from levelbench.distributed import traffic
 from levelbench.distributed.probes.communicators import check_communicator
+from levelbench.distributed.sweep import DTYPES, OPERATIONS, require_right
 from levelbench.errors import CommunicationError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST
+from levelbench.operators.frameworks import open_framework
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
@@ -66,6 +68,13 @@ def test_a_sum_of_each_dtype_is_in_the_tensor_that_was_given(dtype):
         return tensor.double().tolist()
 
     assert gloo_ranks(3, work) == [[3.0, 6.0, 9.0, 12.0, 15.0]] * 3
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gloo_reduces_each_dtype_in_each_way(dtype):
+    names = [each for each in OPERATIONS.values() if each.op and not ("int" in dtype and each.op == "mean")]
+    backend = open_framework("torch", "cpu")
+    gloo_ranks(3, lambda each: [require_right(name, each, backend, 1000, dtype) for name in names])
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16", "bool", "complex64", "float8_e4m3fn"])

@@ -22,7 +22,7 @@ from levelbench.distributed.communicator import (
     checked_tag,
 )
 from levelbench.distributed.communicators import collectives
-from levelbench.distributed.communicators.collectives import Channel, Steps, TrafficTally, from_flat, to_flat
+from levelbench.distributed.communicators.collectives import Channel, ReduceOp, Steps, TrafficTally, from_flat, to_flat
 from levelbench.distributed.packing import pieces
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import Algorithms
@@ -95,7 +95,7 @@ class Algorithmic(Communicator):
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
         checked_op("all_reduce", op, array)
         flat = to_flat(array, change=True)
-        return self._start("all_reduce", lambda _: from_flat(flat, array, change=True), flat, self._divisor(op))
+        return self._start("all_reduce", lambda _: from_flat(flat, array, change=True), flat, ReduceOp(op, self.size))
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
         checked_rank("broadcast", root, self.size)
@@ -131,7 +131,7 @@ class Algorithmic(Communicator):
             "reduce_scatter",
             lambda piece: from_flat(_owned(piece), array, shape=(stop - start,)),
             flat,
-            self._divisor(op),
+            ReduceOp(op, self.size),
         )
         return handle.wait()
 
@@ -182,9 +182,6 @@ class Algorithmic(Communicator):
 
     def abort(self) -> None:
         self.inner.abort()
-
-    def _divisor(self, op: Reduction) -> int | None:
-        return self.size if op == "mean" else None
 
     def _tally(self, operation: str) -> TrafficTally:
         return self._tallies.setdefault(operation, TrafficTally())

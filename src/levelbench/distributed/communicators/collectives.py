@@ -4,20 +4,20 @@ An algorithm is a generator that yields each message it needs and is sent what a
 wait or to do something else in between, so one implementation serves as both the blocking and the non-blocking form.
 
 Sums may differ between algorithms and rank counts, since floating-point addition is not associative, but never
-between ranks. Either each element is summed on one rank and copied to the others (ring, halving-doubling, tree,
-direct), or two ranks whose groups hold the same bits swap and add: one forms x + y and the other y + x, which are the
-same bits in IEEE 754 (recursive doubling; which of two NaNs survives is unspecified).
+between ranks. Either each element is reduced on one rank and copied to the others (ring, halving-doubling, tree,
+direct), or two ranks whose groups hold the same bits swap, and join them in the same order (recursive doubling).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar, final
 
 import numpy as np
 
-from levelbench.distributed.communicator import Communicator, Done, Handle
+from levelbench.distributed.communicator import REDUCTIONS, Communicator, Done, Handle, Reduction
 from levelbench.distributed.packing import new, pieces, put, view
 from levelbench.distributed.traffic import FoldedRank, subtree
 from levelbench.errors import UnsupportedError
@@ -93,10 +93,23 @@ def space(like: Flat, length: int) -> Flat:
     return namespace(like).empty(length, dtype=like.dtype, device=like.device)
 
 
-def divide(flat: Flat, divisor: int | None) -> None:
-    """Divide in place, unless ``divisor`` is ``None``."""
-    if divisor is not None:
-        flat /= flat.dtype.type(divisor) if isinstance(flat, np.ndarray) else divisor
+@final
+@dataclass(frozen=True)
+class ReduceOp:
+    """Reduces arrays of ``size`` ranks by ``op``."""
+
+    op: Reduction
+    size: int
+
+    def join(self, flat: Flat, other: Flat, *, after: bool = True) -> None:
+        """Join another array to ``flat``, in place; ``after``: as the second operand."""
+        join = getattr(np if isinstance(flat, np.ndarray) else namespace(flat), REDUCTIONS[self.op])
+        join(*((flat, other) if after else (other, flat)), out=flat)
+
+    def finish(self, flat: Flat) -> None:
+        """Divide the finished sum in place, for a mean."""
+        if self.op == "mean":
+            flat /= flat.dtype.type(self.size) if isinstance(flat, np.ndarray) else self.size
 
 
 def to_flat(array: Array, *, change: bool = False) -> Flat:
@@ -290,16 +303,18 @@ def barrier_dissemination(link: Channel) -> Steps[None]:
 
 def barrier_direct(link: Channel) -> Steps[None]:
     """From all ranks to rank 0, and back."""
-    yield from direct(link, np.zeros(1, np.uint8), None)
+    yield from direct(link, np.zeros(1, np.uint8), ReduceOp("sum", link.size))
 
 
-def ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+def ring(link: Channel, flat: Flat, by: ReduceOp) -> Steps[None]:
     """Reduce-scatter, then all-gather, both around a ring (Patarasuk & Yuan 2009)."""
-    yield from reduce_scatter_ring(link, flat, divisor)
+    yield from reduce_scatter_ring(link, flat, by)
     yield from _around(link, cut(flat, link.size), link.rank)
 
 
-def _folded(link: Channel, flat: Flat, core: Callable[[Channel, FoldedRank, Flat, Flat], Steps[None]]) -> Steps[None]:
+def _folded(
+    link: Channel, flat: Flat, by: ReduceOp, core: Callable[[Channel, FoldedRank, Flat, Flat], Steps[None]]
+) -> Steps[None]:
     """``core`` on a power of two of ranks: each rank beyond hands its array to a neighbour and gets the result."""
     scratch = space(flat, len(flat))
     folded = FoldedRank(link.rank, link.size)
@@ -309,26 +324,28 @@ def _folded(link: Channel, flat: Flat, core: Callable[[Channel, FoldedRank, Flat
         return
     if folded.paired:
         yield link.receive(scratch, folded.other)
-        flat += scratch
+        by.join(flat, scratch)
     yield from core(link, folded, flat, scratch)
     if folded.paired:
         yield link.send(flat, folded.other)
 
 
-def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+def recursive_doubling(link: Channel, flat: Flat, by: ReduceOp) -> Steps[None]:
     """Swap everything with the rank at distance 1, 2, 4, ... (Thakur et al. 2005)."""
 
     def core(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[None]:
         for level in range(folded.levels):
-            partner = folded.rank_of(folded.number ^ (1 << level))
+            other = folded.number ^ (1 << level)
+            partner = folded.rank_of(other)
             yield from link.swap(flat, partner, scratch, partner)
-            flat += scratch
-        divide(flat, divisor)
+            # In one order on both ranks: of two NaNs, or of 0 and -0, a library keeps the first or the second.
+            by.join(flat, scratch, after=folded.number < other)
+        by.finish(flat)
 
-    yield from _folded(link, flat, core)
+    yield from _folded(link, flat, by, core)
 
 
-def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+def halving_doubling(link: Channel, flat: Flat, by: ReduceOp) -> Steps[None]:
     """Reduce-scatter by recursive halving, then all-gather by recursive doubling (Rabenseifner 2004)."""
 
     def core(link: Channel, folded: FoldedRank, flat: Flat, scratch: Flat) -> Steps[None]:
@@ -338,14 +355,14 @@ def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[No
             own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
             coming = scratch[: len(own)]
             yield from link.swap(other, folded.rank_of(partner), coming, folded.rank_of(partner))
-            own += coming
-        divide(_block(flat, folded.size, number, 1), divisor)
+            by.join(own, coming)
+        by.finish(_block(flat, folded.size, number, 1))
         for distance in distances:
             partner = number ^ distance
             own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
             yield from link.swap(own, folded.rank_of(partner), other, folded.rank_of(partner))
 
-    yield from _folded(link, flat, core)
+    yield from _folded(link, flat, by, core)
 
 
 def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
@@ -354,7 +371,7 @@ def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
     return flat[bounds[first] : bounds[first + length]]
 
 
-def tree(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+def tree(link: Channel, flat: Flat, by: ReduceOp) -> Steps[None]:
     """Up a binomial tree to rank 0, then down."""
     scratch = space(flat, len(flat))
     distance = 1
@@ -364,14 +381,14 @@ def tree(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
             break
         if link.rank + distance < link.size:
             yield link.receive(scratch, link.rank + distance)
-            flat += scratch
+            by.join(flat, scratch)
         distance *= 2
     if link.rank == 0:
-        divide(flat, divisor)
+        by.finish(flat)
     yield from broadcast_binomial(link, flat, 0)
 
 
-def direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+def direct(link: Channel, flat: Flat, by: ReduceOp) -> Steps[None]:
     """All to rank 0, which adds in rank order, and back: what an unsharded parameter server does."""
     if link.rank:
         yield link.send(flat, 0)
@@ -379,12 +396,12 @@ def direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
         scratch = space(flat, len(flat))
         for rank in range(1, link.size):
             yield link.receive(scratch, rank)
-            flat += scratch
-        divide(flat, divisor)
+            by.join(flat, scratch)
+        by.finish(flat)
     yield from broadcast_direct(link, flat, 0)
 
 
-def reduce_scatter_ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
+def reduce_scatter_ring(link: Channel, flat: Flat, by: ReduceOp) -> Steps[Flat]:
     """Around a ring; overwrites ``flat`` and returns a view of this rank's piece.
 
     Piece j starts at rank j + 1 and arrives at rank j as the sum over all ranks.
@@ -395,12 +412,12 @@ def reduce_scatter_ring(link: Channel, flat: Flat, divisor: int | None) -> Steps
         outgoing, own = parts[(link.rank - step - 1) % size], parts[(link.rank - step - 2) % size]
         coming = scratch[: len(own)]
         yield from link.swap(outgoing, (link.rank + 1) % size, coming, (link.rank - 1) % size)
-        own += coming
-    divide(parts[link.rank], divisor)
+        by.join(own, coming)
+    by.finish(parts[link.rank])
     return parts[link.rank]
 
 
-def reduce_scatter_direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
+def reduce_scatter_direct(link: Channel, flat: Flat, by: ReduceOp) -> Steps[Flat]:
     """Each piece from all ranks to its owner, which adds in rank order."""
     parts = cut(flat, link.size)
     own = parts[link.rank]
@@ -414,8 +431,8 @@ def reduce_scatter_direct(link: Channel, flat: Flat, divisor: int | None) -> Ste
     if not link.rank:
         total[:] = own
     for each in arrived[1:]:
-        total += each
-    divide(total, divisor)
+        by.join(total, each)
+    by.finish(total)
     return total
 
 

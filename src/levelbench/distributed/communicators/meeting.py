@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from levelbench.distributed.communicator import (
+    REDUCTIONS,
     Communicator,
     FunctionHandle,
     Handle,
@@ -235,7 +236,7 @@ class LocalCommunicator(Communicator):
         """In rank order, ((x0 + x1) + x2) + ..., computed once by the last rank to enter."""
         checked_op("all_reduce", op, array)
         value = view(array)
-        entered = self._enter("all_reduce", op, value, value, _REDUCTIONS[op])
+        entered = self._enter("all_reduce", op, value, value, _reduced(op))
         return self._collective_handle(entered, lambda: put(entered.result, array))
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
@@ -266,7 +267,7 @@ class LocalCommunicator(Communicator):
         checked_op("reduce_scatter", op, array)
         value = view(array)
         bounds = pieces(value.shape[0], self.size)
-        entered = self._finished(self._enter("reduce_scatter", op, value, value, _REDUCTIONS[op]))
+        entered = self._finished(self._enter("reduce_scatter", op, value, value, _reduced(op)))
         piece = entered.result[bounds[self.rank] : bounds[self.rank + 1]].copy()
         self.meeting.leave(entered)
         return new(piece, array)
@@ -369,21 +370,20 @@ class LocalCommunicator(Communicator):
         return tuple(new(stacked[rank, ...], like) for rank in range(self.size))
 
 
-def _sum(values: list[HostArray]) -> HostArray:
-    total = values[0].copy()
-    with np.errstate(over="ignore", invalid="ignore"):
-        for each in values[1:]:
-            np.add(total, each, out=total)
-    return total
+def _reduced(op: Reduction) -> Combine:
+    """What reduces the arrays of all ranks, in rank order."""
+    join = getattr(np, REDUCTIONS[op])
 
+    def combine(values: list[HostArray]) -> HostArray:
+        total = values[0].copy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for each in values[1:]:
+                join(total, each, out=total)
+        if op == "mean":
+            np.divide(total, total.dtype.type(len(values)), out=total)
+        return total
 
-def _mean(values: list[HostArray]) -> HostArray:
-    total = _sum(values)
-    np.divide(total, total.dtype.type(len(values)), out=total)
-    return total
-
-
-_REDUCTIONS: dict[str, Combine] = {"sum": _sum, "mean": _mean}
+    return combine
 
 
 def _checked(message: HostArray, like: Array, asked: object, source: int, *, keep: bool = False) -> Array:

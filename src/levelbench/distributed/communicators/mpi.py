@@ -25,6 +25,7 @@ import ml_dtypes
 import numpy as np
 
 from levelbench.distributed.communicator import (
+    REDUCTIONS,
     Communicator,
     Done,
     FunctionHandle,
@@ -91,24 +92,29 @@ def request_handle(
     return FunctionHandle(wait, done)
 
 
-def sum_of(mpi: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """MPI's datatype for a dtype, and the operation that adds its elements.
+_MPI_OPS = {"add": "SUM", "maximum": "MAX", "minimum": "MIN", "multiply": "PROD"}
 
-    MPI has no 16-bit floats, so they travel as integers of that width and NumPy adds them. ``UnsupportedError`` for a
-    dtype that cannot be summed.
+
+def reduction_of(mpi: Any, dtype: np.dtype[Any], op: Reduction = "sum") -> tuple[Any, Any]:
+    """MPI's datatype for a dtype, and the operation that reduces its elements; of a mean the sum.
+
+    MPI has no 16-bit floats, so they travel as integers of that width and NumPy joins them. ``UnsupportedError`` for a
+    dtype that cannot be reduced.
     """
+    function = REDUCTIONS[op]
     if dtype in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
+        join = getattr(np, function)
 
-        def add(given: Any, into: Any, datatype: Any) -> None:
+        def reduce(given: Any, into: Any, datatype: Any) -> None:
             total = np.frombuffer(into, dtype)
-            np.add(total, np.frombuffer(given, dtype), out=total)
+            join(total, np.frombuffer(given, dtype), out=total)
 
-        return mpi.UINT16_T, mpi.Op.Create(add, commute=True)
+        return mpi.UINT16_T, mpi.Op.Create(reduce, commute=True)
     if dtype.kind not in "iufc" or dtype.char == "g":
         raise UnsupportedError(
-            f"the sum of {dtype} over mpi", "MPI has no type for it", "cast it to a type that MPI can add"
+            f"the {op} of {dtype} over mpi", "MPI has no type for it", "cast it to a type that MPI can add"
         )
-    return mpi.Datatype.fromcode(dtype.char), mpi.SUM
+    return mpi.Datatype.fromcode(dtype.char), getattr(mpi, _MPI_OPS[function])
 
 
 _INSTALL = 'pip install "levelbench[mpi]"'
@@ -169,7 +175,7 @@ class MpiCommunicator(Communicator):
             MPI.Query_thread()
         ]
         self._tags = int(self._comm.Get_attr(MPI.TAG_UB)) + 1
-        self._sums: dict[str, tuple[Any, Any]] = {}
+        self._reductions: dict[tuple[str, Reduction], tuple[Any, Any]] = {}
         self._open = True
 
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
@@ -178,7 +184,7 @@ class MpiCommunicator(Communicator):
         checked_op("all_reduce", op, array)
         if not len(host):
             return Done(memory.result())
-        bits, operation = self._summed(host)
+        bits, operation = self._reduced(host, op)
 
         def result() -> Array:
             if op == "mean":
@@ -220,7 +226,7 @@ class MpiCommunicator(Communicator):
         counts = [stop - start for start, stop in pairwise(pieces(len(given), self.size))]
         mine = np.empty(counts[self.rank], given.dtype)
         if len(given):
-            (source, operation), (into, _) = self._summed(given), self._summed(mine)
+            (source, operation), (into, _) = self._reduced(given, op), self._reduced(mine, op)
             self._do("reduce_scatter", lambda: self._comm.Ireduce_scatter(source, into, counts, operation))
         if op == "mean":
             mine /= self.size
@@ -312,12 +318,12 @@ class MpiCommunicator(Communicator):
         except self._mpi.Exception as error:
             raise CommunicationError(asked, f"MPI reports: {error.Get_error_string()}", do) from error
 
-    def _summed(self, host: HostArray) -> tuple[list[Any], Any]:
-        """The memory with its MPI datatype, and the operation that adds it."""
-        name = str(host.dtype)
-        if name not in self._sums:
-            self._sums[name] = sum_of(self._mpi, host.dtype)
-        datatype, operation = self._sums[name]
+    def _reduced(self, host: HostArray, op: Reduction) -> tuple[list[Any], Any]:
+        """The memory with its MPI datatype, and the operation that reduces it."""
+        key = str(host.dtype), op
+        if key not in self._reductions:
+            self._reductions[key] = reduction_of(self._mpi, host.dtype, op)
+        datatype, operation = self._reductions[key]
         return [host.view(np.uint16) if datatype == self._mpi.UINT16_T else host, datatype], operation
 
     def _stacked(self, what: str, arrays: Sequence[Array] | None) -> HostArray:

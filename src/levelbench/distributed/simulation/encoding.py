@@ -151,7 +151,8 @@ class _Echo(Communicator):
 
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
         began = self._now_ns()
-        found = array * self.size if op == "sum" else copy(array)
+        joined = {"sum": lambda: array * self.size, "product": lambda: array**self.size}
+        found = joined.get(op, lambda: copy(array))()
         self.spent_ns += self._now_ns() - began
         return Done(found)
 

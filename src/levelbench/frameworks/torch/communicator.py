@@ -188,9 +188,16 @@ _NEIGHBOURS = (1 << 31) - 1
 """The tag of :meth:`Communicator.exchange`: the largest that gloo allows."""
 _NEVER = _NEIGHBOURS - 1
 """The tag of a message that is never sent."""
-_SUMMED = frozenset(
+_REDUCED = frozenset(
     {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64}
 )
+_OPS: dict[Reduction, Any] = {
+    "sum": dist.ReduceOp.SUM,
+    "mean": dist.ReduceOp.AVG,
+    "max": dist.ReduceOp.MAX,
+    "min": dist.ReduceOp.MIN,
+    "product": dist.ReduceOp.PRODUCT,
+}
 
 
 class TorchCommunicator(Communicator):
@@ -209,16 +216,15 @@ class TorchCommunicator(Communicator):
         self.device = device
         self._group, self._timeout_s, self._leave = group, timeout_s, leave
         self._gloo = name == "gloo"
-        self._sum, self._mean = _reduction(dist.ReduceOp.SUM), _reduction(dist.ReduceOp.AVG)
+        self._options = {op: _reduction(each) for op, each in _OPS.items()}
 
     def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
         """A ring over gloo."""
         cargo = Cargo(array, self.device)
-        self._require_sum("all_reduce", array, cargo.flat, op)
+        self._require_reduction("all_reduce", array, cargo.flat, op)
         if self.size == 1 or not cargo.flat.numel():
             return Done(cargo.result())
-        options = self._sum if op == "sum" else self._mean
-        return self._start("all_reduce", lambda: self._group.allreduce([cargo.flat], options), cargo.result)
+        return self._start("all_reduce", lambda: self._group.allreduce([cargo.flat], self._options[op]), cargo.result)
 
     def start_broadcast(self, array: Array, root: int = 0) -> Handle:
         """A tree over gloo."""
@@ -275,10 +281,10 @@ class TorchCommunicator(Communicator):
         return cargo.result(), work._source_rank()
 
     def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
-        """Over gloo an all-to-all of pieces and a local sum: gloo implements reduce-scatter as an all-reduce."""
+        """Over gloo an all-to-all of pieces and a local reduction: gloo implements reduce-scatter as an all-reduce."""
         cargo = Cargo(array, self.device)
         flat = cargo.flat
-        self._require_sum("reduce_scatter", array, flat, op)
+        self._require_reduction("reduce_scatter", array, flat, op)
         counts = [stop - start for start, stop in pairwise(pieces(len(flat), self.size))]
         mine = torch.empty(counts[self.rank], dtype=flat.dtype, device=flat.device)
         if self.size == 1 or not len(flat):
@@ -287,10 +293,13 @@ class TorchCommunicator(Communicator):
             found = torch.empty(self.size, len(mine), dtype=flat.dtype)
             splits = [len(mine)] * self.size, counts
             self._do("reduce_scatter", lambda: self._group.alltoall_base(found.view(-1), flat, *splits))
-            torch.sum(found, 0, dtype=flat.dtype, out=mine)
+            if op in ("max", "min"):
+                (torch.amax if op == "max" else torch.amin)(found, 0, out=mine)
+            else:
+                (torch.prod if op == "product" else torch.sum)(found, 0, dtype=flat.dtype, out=mine)
         else:
             options = dist.ReduceScatterOptions()
-            options.reduceOp = dist.ReduceOp.SUM
+            options.reduceOp = dist.ReduceOp.SUM if op == "mean" else _OPS[op]
             parts = list(flat.split(counts))
             self._do("reduce_scatter", lambda: self._group.reduce_scatter([mine], [parts], options))
         if op == "mean":
@@ -449,10 +458,10 @@ class TorchCommunicator(Communicator):
         if not self._gloo:
             raise UnsupportedError(f"{what} over {self.name}", "the library does not support it", "use gloo or mpi")
 
-    def _require_sum(self, what: str, array: Array, flat: Tensor, op: Reduction) -> None:
+    def _require_reduction(self, what: str, array: Array, flat: Tensor, op: Reduction) -> None:
         checked_op(what, op, array)
-        if flat.dtype not in _SUMMED:
-            raise UnsupportedError(f"{what} of {flat.dtype} over {self.name}", "it cannot add this type", "cast it")
+        if flat.dtype not in _REDUCED:
+            raise UnsupportedError(f"{what} of {flat.dtype} over {self.name}", "it cannot reduce this type", "cast it")
 
 
 def _reduction(op: Any) -> Any:
@@ -464,7 +473,7 @@ def _reduction(op: Any) -> Any:
 
 def _moved(flat: Tensor) -> Tensor:
     """The same memory as a type that every backend can send; bytes for types that it cannot."""
-    return flat if flat.dtype in _SUMMED else flat.view(torch.uint8)
+    return flat if flat.dtype in _REDUCED else flat.view(torch.uint8)
 
 
 def _all_moved(flats: Sequence[Tensor]) -> list[Tensor]:
