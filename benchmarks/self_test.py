@@ -2,7 +2,7 @@
 
     python benchmarks/self_test.py run [KIND ...] --raw RESULT.json              # parts of others, every finding kept
     python benchmarks/self_test.py score RESULT.json --first FIRST.json          # what was found, first and now
-    python benchmarks/self_test.py repeat [--parts 40] [--seeds 20]              # whether verdicts depend on the seed
+    python benchmarks/self_test.py repeat [KIND ...] [--parts 40] [--seeds 20]   # whether verdicts depend on the seed
 
 ``FIRST.json`` is the result of the probes as they were before anybody looked at it. Both results are counted with the
 same table of aspects. A third of the parts of each author is held back until the probes are finished.
@@ -83,10 +83,13 @@ def compare(now: Path, first: Path) -> None:
     print(to_markdown(listing("self-test", "Planted faults", header, rows)))
 
 
-def repeat(parts: int, seeds: int) -> int:
-    """Whether some parts of each kind get the same outcome with every seed; returns 1 if any does not."""
+def repeat(kinds: Sequence[str], parts: int, seeds: int) -> int:
+    """Whether some parts of each kind get the same outcome with every seed; returns 1 if any does not.
+
+    ``parts`` are those of all kinds, of which each has an equal share, also if only some ``kinds`` are asked for.
+    """
     rows = []
-    for kind in KINDS:
+    for kind in kinds or KINDS:
         names = sorted(name for _, name, _ in corpus_of(kind))
         drawn = set(Random(0).sample(names, min(parts // len(KINDS), len(names))))
         found = self_test(kind, range(seeds), lambda name, _, drawn=drawn: name in drawn)
@@ -113,6 +116,7 @@ def main() -> int:
     scoring.add_argument("now", type=Path)
     scoring.add_argument("--first", type=Path, required=True)
     repeating = verbs.add_parser("repeat")
+    repeating.add_argument("kinds", nargs="*", metavar="KIND")
     repeating.add_argument("--parts", type=int, default=40)
     repeating.add_argument("--seeds", type=int, default=20)
     given = parser.parse_args()
@@ -121,7 +125,7 @@ def main() -> int:
     elif given.verb == "score":
         compare(given.now, given.first)
     else:
-        return repeat(given.parts, given.seeds)
+        return repeat(given.kinds, given.parts, given.seeds)
     return 0
 
 

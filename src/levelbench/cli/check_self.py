@@ -1,7 +1,7 @@
 """``levelbench check --self-test``: whether the checks find planted faults and leave right parts alone.
 
 Each part of a corpus (``levelbench/planted``) is checked as ``levelbench check FILE.py:NAME`` checks it, in its own
-process with a time limit. Processes are forked from one that has done the imports, one for each core at a time.
+process with a time limit. Processes are forked from one that has done the imports, one or two for each core at a time.
 """
 
 from __future__ import annotations
@@ -50,6 +50,15 @@ def _optimizer(path: Path, name: str, planted: Planted, seed: int) -> Report:
     return check_isolated(path, name, planted.reference, frameworks=frameworks, seed=seed, timeout_s=TIMEOUT_S).report
 
 
+def warm_optimizers(name: str) -> None:
+    """Check an optimizer in the process that others are forked from: they find its draws and what PyTorch sets up."""
+    from levelbench.cli.findings import installed
+    from levelbench.training.probes.optimizer_references import named_optimizer
+    from levelbench.training.probes.optimizers import check_optimizer
+
+    check_optimizer(named_optimizer(name, {}), name, frameworks=installed(("numpy", "torch"), "cpu"))
+
+
 def _scheme(path: Path, name: str, planted: Planted, seed: int) -> Report:
     from levelbench.distributed.probes.files import check_scheme_isolated
 
@@ -75,7 +84,8 @@ def _network(path: Path, name: str, planted: Planted, seed: int) -> Report:
 class CheckedKind:
     """How a kind is checked, what its processes import first if it is there, and which probes may find what.
 
-    ``prepare`` is a function that is called with each file of its corpus before processes are forked.
+    ``prepare`` is a function that is called with each file of its corpus before processes are forked, and ``warm`` one
+    that is called once, with its text. Of parts that spend time waiting, ``at_once`` are checked on each core.
     """
 
     check: Callable[[Path, str, Planted, int], Report]
@@ -84,6 +94,8 @@ class CheckedKind:
     frameworks: tuple[str, ...] = ("numpy", "torch")
     prepare: str = ""
     processor_s: int = PROCESSOR_S
+    warm: tuple[tuple[str, str], ...] = ()
+    at_once: int = 1
 
 
 _OPERATOR_PROBES = {
@@ -199,9 +211,10 @@ KINDS = {
         # The first step of any imports the last, and PyTorch's its compiler, which takes longer than most checks.
         ("levelbench.training.probes.optimizer_files", "torch._dynamo", "array_api_compat.numpy"),
         _OPTIMIZER_PROBES,
+        warm=(("levelbench.cli.check_self:warm_optimizers", "adam"),),
     ),
-    "schemes": CheckedKind(_scheme, _DISTRIBUTED, _SCHEME_PROBES, ("numpy",)),
-    "communicators": CheckedKind(_communicator, _DISTRIBUTED, _COMMUNICATOR_PROBES, ("numpy",)),
+    "schemes": CheckedKind(_scheme, _DISTRIBUTED, _SCHEME_PROBES, ("numpy",), at_once=2),
+    "communicators": CheckedKind(_communicator, _DISTRIBUTED, _COMMUNICATOR_PROBES, ("numpy",), at_once=2),
     "networks": CheckedKind(_network, ("levelbench.networks.probes.likeness",), _NETWORK_PROBES),
 }
 """The kinds with a corpus. Aspects that a table does not list are names of probes."""
@@ -256,8 +269,9 @@ def self_test(
         adapters = (module for name, module in _FRAMEWORKS.items() if name in found.frameworks and find_spec(name))
         imports = [*(each for each in found.imports if find_spec(each.partition(".")[0])), *adapters]
         files = sorted({str(path) for path, _, _ in corpus_of(kind)})
-        with forking(imports, found.processor_s, [(found.prepare, each) for each in files if found.prepare]):
-            return judge_all(todo, workers or available_cores(), hear)
+        prepare = [*((found.prepare, each) for each in files if found.prepare), *found.warm]
+        with forking(imports, found.processor_s, prepare):
+            return judge_all(todo, workers or found.at_once * available_cores(), hear)
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})

@@ -1,5 +1,6 @@
 """``check_optimizer`` finds what is wrong with an optimizer, and nothing if all is well."""
 
+import numpy as np
 import pytest
 from tests.training.probes.optimizer_faults import (
     FAULTS,
@@ -13,6 +14,8 @@ from tests.training.probes.optimizer_faults import (
 from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError
 from levelbench.training import optimizers as ours
 from levelbench.training.optimizers import SGD, Adam, AdamW, Clip, Groups, Momentum
+from levelbench.training.probes import optimizers as probes
+from levelbench.training.probes.optimizer_runs import SHAPES, OptimizerTrial, Quadratic, open_backend
 from levelbench.training.probes.optimizers import check_optimizer
 
 STEPS = 8
@@ -119,3 +122,35 @@ def test_a_rule_that_raises_is_a_finding():
             raise RuntimeError("not written yet")
 
     assert failed_probes(Raises()) == {"shapes"}
+
+
+def test_the_gradient_of_a_parameter_does_not_depend_on_which_others_are_asked_for():
+    problem = Quadratic("alone", spoilt=(2, 5.0))
+    start = problem.start()
+    together = problem.gradients(2, start)
+    assert together["matrix"].flat[0] == 5.0
+    for name, each in start.items():
+        alone = problem.gradients(2, {name: each})
+        assert alone[name].shape == each.shape
+        assert np.array_equal(alone[name], together[name])
+
+
+def trial(optimizer):
+    return OptimizerTrial(optimizer, open_backend("numpy"), 0, STEPS, {"vector": SHAPES["vector"]})
+
+
+def test_a_run_that_gives_the_same_bits_twice_is_not_made_a_third_time():
+    subject = trial(SGD(0.1))
+    assert [each.status for each in probes._deterministic(subject)] == ["passed"]
+    assert subject.usual() is subject.usual()
+
+
+class Drawing(MyMomentum):
+    def update(self, parameter, gradient, state, step, lr):
+        return super().update(parameter, gradient * np.random.default_rng().random(), state, step, lr)
+
+
+def test_a_run_that_gives_other_bits_each_time_is_made_again():
+    subject = trial(Drawing())
+    assert [each.status for each in probes._deterministic(subject)] == ["failed"]
+    assert subject.usual() is not subject.usual()
