@@ -36,12 +36,10 @@ def batch(seed=0):
     return offsets, scores, boxes, np.array([[1, 3, 0], [2, 0, 0], [0, 0, 0]])
 
 
-def loss_of(framework, *columns, network=None):
-    backend = plugins.load("framework", framework).open()
-    network = with_detection_loss(head(), DEFAULTS, most=MOST) if network is None else network
+def loss_of(framework, *columns):
+    backend, network = plugins.load("framework", framework).open(), with_detection_loss(head(), DEFAULTS, most=MOST)
     executor = backend.executor(network, network.initialise(0))
-    loss, _ = executor.infer_and_backprop(*(backend.array(each) for each in columns))
-    return float(backend.host(loss))
+    return float(backend.host(executor.infer_and_backprop(*(backend.array(each) for each in columns))[0]))
 
 
 def share(box, other):
@@ -91,12 +89,9 @@ def test_the_loss_is_ssds(framework):
 
 def test_an_empty_batch_has_a_loss_of_its_worst_backgrounds_alone():
     offsets, scores, boxes, classes = batch(1)
-    assert loss_of("numpy", offsets, scores, boxes * 0, classes * 0) == pytest.approx(
-        plain_loss(offsets, scores, boxes * 0, classes * 0), rel=1e-5
-    )
-    assert loss_of("numpy", offsets + 9, scores, boxes * 0, classes * 0) == pytest.approx(
-        loss_of("numpy", offsets, scores, boxes * 0, classes * 0)
-    )
+    loss = loss_of("numpy", offsets, scores, boxes * 0, classes * 0)
+    assert loss == pytest.approx(plain_loss(offsets, scores, boxes * 0, classes * 0), rel=1e-5)
+    assert loss == pytest.approx(loss_of("numpy", offsets + 9, scores, boxes * 0, classes * 0))
 
 
 def test_offsets_of_zero_stand_for_the_default_boxes():

@@ -7,9 +7,8 @@ Objects of a split of Fashion-MNIST are only on canvases of that split, so that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,29 +23,12 @@ SIDE: Final = 64
 MOST: Final = 5
 """Objects on a canvas, at most."""
 _SIZES = {"train": 4_000, "validation": 500, "test": 500}
-_SIDES = (28, 14)
 _VISIBLE = 32  # grey levels from which on a pixel belongs to its object
 _TRIES = 8
 _OVERLAP = 0.25
 
 Pixels = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Canvases:
-    """Images (n, 64, 64), the class of each pixel (n, 64, 64), and the objects of all canvases, one after another.
-
-    ``boxes`` (objects, 4) are left, top, right, bottom; ``classes`` (objects,) are from 1, as 0 is the background;
-    ``counts`` (n,) says how many objects are of each canvas.
-    """
-
-    images: Pixels
-    masks: Pixels
-    boxes: NDArray[np.float32]
-    classes: Numbers
-    counts: Numbers
 
 
 class Scenes(FashionMnist):
@@ -69,15 +51,11 @@ class Scenes(FashionMnist):
         """The canvases, painted anew each time from the images and a fixed seed."""
         clothes = super().load(folder)
         splits = [
-            self.split(compose(part.inputs[:, 0], part.labels, _SIZES[name], at))
+            compose(part.inputs[:, 0], part.labels, _SIZES[name], at)
             for at, (name, part) in enumerate(clothes.splits().items())
         ]
         where = f"composed of images of {clothes.source.partition(';')[0]}"
         return self.assembled(splits, 0, clothes.checksums, where, normalisation=clothes.normalisation, synthetic=True)
-
-    def split(self, made: Canvases) -> Split:
-        """What a network sees of the canvases, and what it is to find."""
-        return Split((made.images[:, None], *padded_boxes(made.boxes, made.classes, made.counts, MOST)), 2)
 
     def packaged(self) -> Sequence[FileLocation]:
         """Also where fashion-mnist is kept, which has the same files."""
@@ -97,12 +75,12 @@ def padded_boxes(
     return filled, kinds
 
 
-def compose(images: Pixels, labels: Numbers, count: int, seed: int) -> Canvases:
-    """``count`` canvases with some of the ``images`` (m, 28, 28) of classes ``labels`` (m,) on each."""
+def compose(images: Pixels, labels: Numbers, count: int, seed: int) -> Split:
+    """``count`` canvases with some of the ``images`` (m, 28, 28) of classes ``labels`` (m,) on each, and the boxes."""
     seeds = example_seeds(seed, 0, np.arange(count))
     wanted = uniform(seeds, 0, 0, MOST)
     boxes, which = np.zeros((count, MOST, 4), np.int64), np.full((count, MOST), -1)
-    canvases, masks = (np.zeros((count, SIDE, SIDE), np.uint8) for _ in range(2))
+    canvases = np.zeros((count, 1, SIDE, SIDE), np.uint8)
     for at in range(MOST):
         chosen = (words(seeds, 3 * at + 1) % np.uint64(len(images))).astype(np.int64)
         small = uniform(seeds, 3 * at + 2, 0, 1) == 1
@@ -114,14 +92,11 @@ def compose(images: Pixels, labels: Numbers, count: int, seed: int) -> Canvases:
             left, top, right, bottom = inside[row].tolist()
             x, y = places[row].tolist()
             cut = shown[row, top:bottom, left:right]
-            solid = cut >= _VISIBLE
-            area = np.s_[row, y : y + bottom - top, x : x + right - left]
-            canvases[area][solid], masks[area][solid] = cut[solid], labels[chosen[row]] + 1
+            canvases[row, 0, y : y + bottom - top, x : x + right - left][cut >= _VISIBLE] = cut[cut >= _VISIBLE]
             boxes[row, at], which[row, at] = (x, y, x + right - left, y + bottom - top), labels[chosen[row]]
     placed = which >= 0
-    return Canvases(
-        canvases, masks, boxes[placed].astype(np.float32), which[placed] + 1, placed.sum(axis=1, dtype=np.int64)
-    )
+    found = padded_boxes(boxes[placed].astype(np.float32), which[placed] + 1, placed.sum(axis=1), MOST)
+    return Split((canvases, *found), 2)
 
 
 def _halved(images: Pixels) -> Pixels:
