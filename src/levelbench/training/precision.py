@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from levelbench.training.input import Held
 
 _ROWS = 250
+_CANDIDATES = 400
+"""As in SSD's own code: an untrained network finds everything everywhere, and suppression takes the square of that."""
 Floats = NDArray[np.float64]
 
 
@@ -33,8 +35,8 @@ class MeanAveragePrecision(Quality):
 
     The network's outputs are boxes (n, boxes, 4), left, top, right, bottom, and scores (n, boxes, classes) before
     softmax, of which class 0 is the background; targets are boxes (n, most, 4) and classes (n, most), where 0 fills up.
-    Detections have a probability of ``least`` or more; of two of one class that overlap by more than ``overlap`` the
-    likelier one stays, and of an image the likeliest ``most``. Classes without an object are left out, and an image
+    Detections are of the likeliest 400 of an image and have a probability of ``least`` or more; of two of one class that
+    overlap by more than ``overlap`` the likelier one stays, and of an image the likeliest ``most``. Classes without an object are left out, and an image
     without one counts by what is found there.
     """
 
@@ -82,7 +84,7 @@ class MeanAveragePrecision(Quality):
         likely = (chances >= self.least) & np.isfinite(boxes).all(axis=1, keepdims=True)
         likely[:, 0] = False
         at, kinds = np.nonzero(likely)
-        order = np.argsort(-chances[at, kinds], kind="stable")
+        order = np.argsort(-chances[at, kinds], kind="stable")[:_CANDIDATES]
         found = np.column_stack([boxes[at], kinds, chances[at, kinds]])[order]
         return found[kept(found[:, :4], found[:, 4], self.overlap)][: self.most]
 
@@ -113,7 +115,8 @@ def average_precision(found: list[Floats], truth: list[Floats], most: int = 100)
     coco, evaluation = _coco()
     if not sum(map(len, truth)):
         raise DataError("measuring average precision", "no image has an object", "give a split with some")
-    objects, results = [], []
+    objects: list[dict[str, Any]] = []
+    results: list[list[float]] = []
     for image, (those, these) in enumerate(zip(truth, found, strict=True), start=1):
         for left, top, right, bottom, kind in those.tolist():
             box = [left, top, right - left, bottom - top]
