@@ -35,9 +35,9 @@ class MeanAveragePrecision(Quality):
 
     The network's outputs are boxes (n, boxes, 4), left, top, right, bottom, and scores (n, boxes, classes) before
     softmax, of which class 0 is the background; targets are boxes (n, most, 4) and classes (n, most), where 0 fills up.
-    Detections are of the likeliest 400 of an image and have a probability of ``least`` or more; of two of one class that
-    overlap by more than ``overlap`` the likelier one stays, and of an image the likeliest ``most``. Classes without an object are left out, and an image
-    without one counts by what is found there.
+    Detections are of the likeliest 400 of an image and have a probability of ``least`` or more; of two of one class
+    that overlap by more than ``overlap`` the likelier one stays, and of an image the likeliest ``most``. Classes
+    without an object are left out, and an image without one counts by what is found there.
     """
 
     least: float = 0.05
