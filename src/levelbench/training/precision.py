@@ -94,15 +94,16 @@ def kept(boxes: Floats, classes: Floats, overlap: float) -> NDArray[np.bool_]:
 
     Overlap is intersection over union.
     """
-    sizes = (boxes[:, 2:] - boxes[:, :2]).clip(0)
-    areas, stay = sizes.prod(axis=1), np.ones(len(boxes), bool)
+    low, high = boxes[:, :2].T[:, :, None], boxes[:, 2:].T[:, :, None]
+    shared = np.prod(
+        [(np.minimum(b, b.T) - np.maximum(a, a.T)).clip(0) for a, b in zip(low, high, strict=True)], axis=0
+    )
+    areas = np.diagonal(shared)
+    near = (shared > overlap * (areas[:, None] + areas - shared)) & (classes[:, None] == classes)
+    stay, later = np.ones(len(boxes), bool), np.triu(near, 1)
     for at in range(len(boxes)):
         if stay[at]:
-            low, high = np.maximum(boxes[at, :2], boxes[at:, :2]), np.minimum(boxes[at, 2:], boxes[at:, 2:])
-            shared = (high - low).clip(0).prod(axis=1)
-            near = shared > overlap * (areas[at] + areas[at:] - shared)
-            near[0] = False
-            stay[at:] &= ~(near & (classes[at:] == classes[at]))
+            stay &= ~later[at]
     return stay
 
 
