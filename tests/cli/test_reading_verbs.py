@@ -119,6 +119,13 @@ def test_list_says_of_each_item_what_it_lacks(call):
     assert {row["task"] for row in found["tasks"]} >= {"digits", "fashion-mnist"}
 
 
+def test_list_says_which_package_the_metric_of_a_task_lacks(call, monkeypatch):
+    monkeypatch.setattr("levelbench.training.precision.find_spec", lambda name: None)
+    monkeypatch.setattr("levelbench.training.datasets.scenes.Scenes.lacks", lambda *_: None)
+    rows = {row["task"]: row for row in json.loads(call("list", "tasks", "--json")[1])["tasks"]}
+    assert 'pip install "levelbench[detection]"' in rows["detection"]["lacks"]
+
+
 def test_list_frameworks_says_how_to_get_one_that_is_missing(call, monkeypatch):
     import importlib.util
 

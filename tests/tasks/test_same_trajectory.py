@@ -77,6 +77,16 @@ def test_voices_follows_numpys_losses(framework):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_detection_follows_numpys_losses(framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    if lacking := datasets.fashion_scenes.lacks():
+        pytest.skip(lacking)
+    ours = losses("numpy", "detection", "ssd", steps=5)
+    np.testing.assert_allclose(losses(framework, "detection", "ssd", steps=5), ours, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch", "jax"])
 @pytest.mark.parametrize("recipe", ["gpt", "llama"])
 def test_code_lm_follows_numpys_losses(framework, recipe):
     pytest.importorskip(framework, reason=f"{framework} is not installed")

@@ -167,7 +167,7 @@ def _tasks() -> list[dict[str, object]]:
                 "target": target_text(task.quality.as_target()),
                 "recipes": list(task.recipes),
                 "licence of the data": task.data.licence,
-                "lacks": task.data.lacks(folder),
+                "lacks": task.data.lacks(folder) or task.quality.lacks(),
                 _AWAITS: task.data.awaits(folder),
             }
         )

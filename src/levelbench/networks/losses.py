@@ -276,8 +276,8 @@ def _squares(graph: LossSplice, value: Value, targets: str, _: float) -> str:
     return graph.node("Mul", [difference, difference], "loss.square")
 
 
-def _huber(graph: LossSplice, value: Value, targets: str, delta: float) -> str:
-    """C (|d| - c / 2) with c = min(|d|, delta)."""
+def huber(graph: LossSplice, value: Value, targets: str, delta: float) -> str:
+    """C (|d| - c / 2) with c = min(|d|, delta), of each number."""
     size = graph.node("Abs", [graph.node("Sub", [value.name, targets], "loss.difference")], "loss.size")
     cut = graph.node("Min", [size, graph.constant(delta, value.dtype, "loss.delta")], "loss.cut")
     rest = graph.node("Sub", [size, graph.scaled(cut, 0.5, value.dtype, "loss.half")], "loss.rest")
@@ -304,7 +304,7 @@ def _focal(graph: LossSplice, value: Value, targets: str, gamma: float) -> str:
     return graph.node("Mul", [weight, graph.node("Softplus", [wrong], "loss.softplus")], "loss.focal")
 
 
-_OF_NUMBERS = {"mse": _squares, "huber": _huber, "binary-cross-entropy": _binary, "focal": _focal}
+_OF_NUMBERS = {"mse": _squares, "huber": huber, "binary-cross-entropy": _binary, "focal": _focal}
 
 
 def training(network: Network) -> Network:

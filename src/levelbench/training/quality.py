@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -61,6 +62,10 @@ class Quality(ABC):
     def signature(self) -> str:
         """The options and version that the score depends on, if any; kept in the record."""
         return ""
+
+    def lacks(self) -> str | None:
+        """``None`` if it can be measured here, else what has to be installed, in one line."""
+        return None
 
     @abstractmethod
     def measure(self, executor: Executor, held: Held) -> float:
@@ -655,6 +660,9 @@ class Bleu(Quality):
         # It includes the number of references, which is known only after some were scored.
         scorer.corpus_score(["a"], [["a"]])
         return str(scorer.get_signature())
+
+    def lacks(self) -> str | None:
+        return None if find_spec("sacrebleu") else 'sacrebleu is not installed: pip install "levelbench[text]"'
 
 
 def _scorer() -> Any:

@@ -1,8 +1,10 @@
 """What a file defines, without running it."""
 
+import numpy as np
 import pytest
 
 from levelbench.errors import DefinitionError
+from levelbench.training.probes import examples
 from levelbench.training.probes.contents import kind_of
 
 OPERATOR = "from levelbench.operators.custom import CustomOperator\nclass Square(CustomOperator):\n    pass\n"
@@ -72,3 +74,19 @@ def test_operators_beside_a_scheme_are_refused(kind):
 
 def test_a_nonexistent_file_is_left_to_the_caller(tmp_path):
     assert kind_of(tmp_path / "none.py") is None
+
+
+@pytest.mark.parametrize("times", [1, 20])
+def test_inputs_that_are_nearly_always_0_differ_between_splits_by_chance_and_a_unit_does_not(times):
+    draws = np.random.default_rng(0)
+
+    def split(examples):
+        values = draws.random((examples, 2000), np.float32) * (draws.random((examples, 2000)) < 0.05)
+        values[:, 7] = draws.standard_normal(examples)
+        return values
+
+    train, held = split(4000), split(500)
+    held[:, 7] *= times
+    found = examples._otherwise(train, held, "validation")
+    assert ("input 7 varies 2" in found) is (times == 20)
+    assert bool(found) is (times == 20)

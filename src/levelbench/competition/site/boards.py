@@ -144,6 +144,7 @@ TITLES = {
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",
     "code-lm": "Code language model",
+    "detection": "Detection",
     "digits": "Digits",
     "dlrm": "DLRM",
     "dlrm_dcnv2": "DLRM DCNv2",

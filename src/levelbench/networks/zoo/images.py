@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from levelbench.networks.builder import GraphBuilder
+from levelbench.networks.detection import decoded, default_boxes
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
 from levelbench.networks.zoo.blocks import (
@@ -142,6 +143,36 @@ def ssd300(*, classes: int = 91, size: int = 300) -> Network:
     for output, width in (("boxes", 4), ("scores", classes)):
         parts = [_predicted(g, each, f"{output}{at}", width, _BOXES[at]) for at, each in enumerate(images)]
         g.output(g.node("Concat", *parts, axis=1), output)
+    return g.build()
+
+
+SMALL_SIDE = 64
+SMALL_DEFAULTS = default_boxes(SMALL_SIDE, [(16, [(10, 14), (14, 8)]), (8, [(20, 28), (28, 15)])])
+"""The default boxes of :func:`small_ssd`, (640, 4): an upright and a lying one at each cell."""
+
+
+def small_ssd(*, classes: int = 11, width: int = 8, channels: int = 1) -> Network:
+    """(batch, channels, 64, 64) to ``boxes`` (batch, 640, 4) in pixels and ``scores`` (batch, 640, classes).
+
+    SSD for small objects on small images: convolutions with batch normalisation, and predictions from the maps of 16 by
+    16 and 8 by 8. The value ``offsets`` is what the loss is of
+    (:func:`levelbench.networks.detection.with_detection_loss`).
+    """
+    g = ImageBuilder("small-ssd")
+    x, images = g.image(channels, SMALL_SIDE), []
+    for stage, (factor, convolutions) in enumerate(((1, 1), (4, 2), (6, 2))):
+        x = g.max_pool(x, 2, 2) if stage else x
+        for at in range(convolutions):
+            name, stride = f"stage{stage}.{at}", 1 if stage else 2
+            x = g.conv(x, factor * width, 3, name=name, stride=stride, padding=1, draw=he(9 * g.shape(x)[0]))
+            x = g.relu(g.batch_norm(x, name=f"{name}.norm"))
+        images.append(x)
+    found = {}
+    for output, numbers in (("offsets", 4), ("scores", classes)):
+        parts = [_predicted(g, each, f"{output}{at}", numbers, 2) for at, each in enumerate(images[1:])]
+        found[output] = g.node("Concat", *parts, axis=1, name=output)
+    g.output(decoded(g, found["offsets"], SMALL_DEFAULTS), "boxes")
+    g.output(found["scores"], "scores")
     return g.build()
 
 

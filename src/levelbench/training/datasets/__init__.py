@@ -32,6 +32,7 @@ _SOURCES = {
     "movielens": ("ratings", "MovieLens"),
     "voices": ("sounds", "Voices"),
     "cartpole": ("episodes", "CartPoleStarts"),
+    "fashion-scenes": ("scenes", "Scenes"),
     "synthetic": ("generated", "Synthetic"),
 }
 

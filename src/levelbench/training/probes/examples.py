@@ -504,7 +504,11 @@ def _otherwise(train: Features, held: Features, name: str) -> str:
         return f"inputs of the {name} split lie {abs(moved):.2g} of their range {way} those of the train split"
     if len(held) >= 30:
         places = np.flatnonzero(usable)
-        far = np.flatnonzero((ratios > _ALONE_TIMES) | (ratios < 1 / _ALONE_TIMES))
+        # The quantiles of an input that is nearly always 0 are those of a few examples; its deviation is of all.
+        spread = held.std(axis=0, dtype=np.float64)[usable] / train.std(axis=0, dtype=np.float64)[usable]
+        far = np.flatnonzero(
+            ((ratios > _ALONE_TIMES) & (spread > _TIMES)) | ((ratios < 1 / _ALONE_TIMES) & (spread < 1 / _TIMES))
+        )
         away = np.flatnonzero(np.abs(shifts) > _ALONE_SHIFT)
         if len(away) > 0:
             found = (
