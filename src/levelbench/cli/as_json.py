@@ -29,6 +29,7 @@ def operator_json(summary: BenchmarkSummary) -> dict[str, object]:
         "cache": summary.cache,
         "device": summary.device,
         "frameworks": list(summary.frameworks),
+        "layouts": list(summary.layouts),
         "baselines": [summary.frameworks[summary.baseline(at)] for at in range(len(summary.frameworks))],
         "processes": list(summary.processes),
         "level": summary.level,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import LevelbenchError, MissingError, UsageError
+from levelbench.errors import LevelbenchError, MissingError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.experiments.kernel import Place, Plan
@@ -24,6 +24,7 @@ __all__ = ["command"]
 
 _PREFERRED = ("torch", "jax", "onnxruntime")
 _TAKE_CUSTOM = ("torch", "jax")
+_LAYOUTS = ("channels_first", "channels_last")
 _PRECISION = 0.05
 _NOTHING_VALIDATED = 4
 _SINGLE = (5, 5.0)
@@ -53,6 +54,13 @@ _SUITE = (3, 1.0)
     default="forward",
     show_default=True,
     help="Pass to measure.",
+)
+@click.option(
+    "--layout",
+    "layouts",
+    default=_LAYOUTS[0],
+    show_default=True,
+    help="Memory layout of inputs with 4 or 5 axes: channels_first, channels_last, or both, separated by a comma.",
 )
 @click.option("--limit", type=int, help="Maximum number of problems of the suite.")
 @click.option("--match", default="", help="Measure only problems whose name contains this.")
@@ -94,12 +102,16 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     if own is not None:
         with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
             count, arms, notes = _own_arms(*own, Path(folder), given)
+            arms, not_there = _laid_out(arms, given)
+            notes = (*notes, *not_there)
             return _measured(count, arms, "; ".join(notes), store_path, as_json, given, own[0], Path(folder))
     if given["beside"] is not None:
         do = "choose frameworks with --framework, or give a file of operators: levelbench operator my_operator.py"
         raise UsageError(f"--beside {given['beside']}", "there is no file of your own to measure beside it", do)
     title, problems, left_out = _problems(operator, given)
     count, arms = _arms(title, problems, given)
+    arms, not_there = _laid_out(arms, given)
+    left_out = "; ".join(filter(None, (left_out, *not_there)))
     return _measured(count, arms, left_out, store_path, as_json, given)
 
 
@@ -296,6 +308,36 @@ def _arms(title: str, problems: list[Problem], given: dict[str, Any]) -> tuple[i
         )
         for name in _frameworks(given["frameworks"], given["device"])
     ]
+
+
+def _laid_out(
+    arms: list[BenchmarkSpecification], given: dict[str, Any]
+) -> tuple[list[BenchmarkSpecification], tuple[str, ...]]:
+    """An arm for each layout that its framework has, and which frameworks do not have one."""
+    from msgspec.structs import replace
+
+    from levelbench.operators.frameworks import load_framework
+
+    asked = f"--layout {given['layouts']}"
+    layouts = list(dict.fromkeys(each.strip().replace("-", "_") for each in given["layouts"].split(",")))
+    if unknown := [each for each in layouts if each not in _LAYOUTS]:
+        raise UsageError(asked, f"{unknown[0]!r} is no layout", f"give {', '.join(_LAYOUTS)} or both")
+    if layouts == [_LAYOUTS[0]]:
+        return arms, ()
+    tensors = (tensor for arm in arms for problem in arm.problems for tensor in problem.tensors)
+    if all(len(tensor.shape) not in (4, 5) for tensor in tensors):
+        raise UsageError(asked, "no input has four or five axes, so there are no channels to be last", "leave it out")
+    lacking = dict.fromkeys(each.framework for each in arms if not load_framework(each.framework).channels_last)
+    found = [
+        replace(arm, layout="channels_last" if layout == _LAYOUTS[1] else None)
+        for arm in arms
+        for layout in layouts
+        if layout == _LAYOUTS[0] or arm.framework not in lacking
+    ]
+    why = f"no channels_last on {', '.join(lacking)}: operators have ONNX's layout there"
+    if not found:
+        raise UnsupportedError(asked, why, "add --framework torch, or leave --layout out")
+    return found, (why,) if lacking else ()
 
 
 def _frameworks(

@@ -111,6 +111,13 @@ class OperatorBackend(ABC):
     def written(self, array: Array) -> None:  # noqa: B027  # most frameworks keep nothing that depends on values
         """Tell the framework that the :meth:`memory` of an array was changed."""
 
+    def channels_last(self, array: Array) -> Array:
+        """The values of an array with four or five axes, its channels last in memory; others are as they are.
+
+        Raises ``UnsupportedError`` if the framework has ONNX's layout only.
+        """
+        raise UnsupportedError("channels_last on this framework", "it computes in ONNX's layout", "use torch")
+
     def model(self, model: onnx.ModelProto) -> Callable[[Sequence[Array]], list[Array]]:
         """A whole ONNX model as a function of its graph's inputs: node by node, unless a framework has a better way.
 
@@ -145,6 +152,8 @@ class Framework(ABC):
     """The ways in which it executes networks; the first is the default."""
     communicators: tuple[str, ...] = ()
     """The communication libraries that it provides, such as ``gloo``."""
+    channels_last: bool = False
+    """Whether its operators take arrays whose channels are last in memory (``OperatorBackend.channels_last``)."""
     imports: tuple[str, ...] = ()
     """The modules that every run on it needs: a process from which runs are forked imports them beforehand."""
 

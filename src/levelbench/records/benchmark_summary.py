@@ -69,7 +69,8 @@ class Entry:
 class BenchmarkSummary:
     """``rows`` holds, for each problem, one entry per arm, in the order of ``frameworks``, which names them.
 
-    ``baselines`` says with which arm each is compared, ``own`` which are the user's own operators.
+    ``baselines`` says with which arm each is compared, ``own`` which are the user's own operators,
+    ``layouts`` in which layout their inputs are (``None``: ONNX's).
     """
 
     title: str
@@ -86,6 +87,7 @@ class BenchmarkSummary:
     suspect: tuple[str, ...] = ()
     baselines: tuple[int, ...] = ()
     own: tuple[bool, ...] = ()
+    layouts: tuple[str | None, ...] = ()
 
     def baseline(self, at: int) -> int:
         """The arm that the one at ``at`` is compared with: by default the first."""
@@ -115,8 +117,10 @@ def summarise_benchmark(
     effect = planned_effect(record for arm in arms for record in arm)
     starts = [starts_of(arm) for arm in arms]
     wanted = [arm[0].header.specification for arm in arms]
-    natives = {each.framework: at for at, each in enumerate(wanted) if not each.own}
-    baselines = tuple(baselines) or tuple(natives.get(each.framework, 0) if each.own else 0 for each in wanted)
+    natives = {(each.framework, each.layout): at for at, each in enumerate(wanted) if not each.own}
+    baselines = tuple(baselines) or tuple(
+        natives.get((each.framework, each.layout), 0) if each.own else 0 for each in wanted
+    )
     alone = columns
     columns = [
         alone[at]
@@ -149,6 +153,7 @@ def summarise_benchmark(
         ),
         baselines=baselines,
         own=tuple(bool(each.own) for each in wanted),
+        layouts=tuple(each.layout for each in wanted),
     )
 
 

@@ -178,6 +178,8 @@ def _notes(summary: BenchmarkSummary) -> tuple[str, ...]:
         "of ceiling: the minimum time that the ceilings allow, over the time; c: bound by arithmetic, m: by memory.",
         "error: relative L2 against NumPy in float64 on the same inputs.",
         *["of yours, the error is against its `reference`, and FLOPs and bytes are those of its `cost`."] * own,
+        *["channels_last: inputs with 4 or 5 axes have their channels last in memory; elsewhere ONNX's layout."]
+        * any(summary.layouts),
     ]
     if len(summary.frameworks) > 1:
         first = _NATIVE if own and not all(summary.own) else summary.frameworks[0]

@@ -18,7 +18,7 @@ from torch import Tensor
 from levelbench.errors import DataError, UnsupportedError
 from levelbench.frameworks import keras_on
 from levelbench.frameworks.torch import TorchFramework
-from levelbench.frameworks.torch.arrays import TorchPacker, from_numpy, to_numpy, view_of
+from levelbench.frameworks.torch.arrays import LAYOUTS, TorchPacker, from_numpy, to_numpy, view_of
 from levelbench.frameworks.torch.executor import Numerics, TorchExecutor, TorchModule
 from levelbench.frameworks.torch.operators import find
 from levelbench.measure.ceilings import GemmMaker
@@ -242,7 +242,11 @@ class TorchBackend(Backend):
 
     def written(self, array: Tensor) -> None:
         """An empty write counts up the version that rearranged weights are kept for."""
-        array.view(-1)[:0].zero_()
+        array.as_strided((0,), (1,)).zero_()
+
+    def channels_last(self, array: Tensor) -> Tensor:
+        layout = LAYOUTS.get(array.dim())
+        return array if layout is None else array.contiguous(memory_format=layout)
 
     def operator(self, node: OperatorNode) -> Operator:
         """The operator on this device, including custom ones."""
