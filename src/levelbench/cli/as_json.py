@@ -65,6 +65,8 @@ def _operator_entry(entry: Entry) -> dict[str, object]:
         "errors": dict(entry.errors),
         "checked": entry.checked,
         "verdict": entry.verdict,
+        "algorithm": entry.algorithm,
+        "algorithm_reason": entry.algorithm_reason,
     }
 
 

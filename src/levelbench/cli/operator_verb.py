@@ -362,11 +362,17 @@ def _frameworks(
 
 def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, given: dict[str, Any]) -> None:
     from levelbench.cli.as_json import operator_json
-    from levelbench.report.operators import ceilings_line, details_table, problems_table, summary_lines
+    from levelbench.report.operators import algorithm_lines, ceilings_line, details_table, problems_table, summary_lines
 
     table = problems_table(summary)
     doubts = [f"doubt: {doubt}" for doubt in summary.suspect]
-    lines = [*summary_lines(summary), ceilings_line(summary.ceilings), *doubts, *([left_out] if left_out else [])]
+    lines = [
+        *summary_lines(summary),
+        *algorithm_lines(summary),
+        ceilings_line(summary.ceilings),
+        *doubts,
+        *([left_out] if left_out else []),
+    ]
     shared.present(
         [table],
         lines,

@@ -118,6 +118,13 @@ class OperatorBackend(ABC):
         """
         raise UnsupportedError("channels_last on this framework", "it computes in ONNX's layout", "use torch")
 
+    def algorithm(self, operator: Operator, call: Callable[[], object]) -> tuple[str | None, str]:
+        """The algorithm that the framework chooses in a ``call`` of ``operator``, in its own words; else ``None``, why.
+
+        The call is made once or not at all. Nothing here belongs into a timed call: telling takes time.
+        """
+        return None, "this framework does not tell"
+
     def model(self, model: onnx.ModelProto) -> Callable[[Sequence[Array]], list[Array]]:
         """A whole ONNX model as a function of its graph's inputs: node by node, unless a framework has a better way.
 

@@ -45,7 +45,7 @@ class Entry:
 
     ``status`` is the worst over the processes (``measured`` if all is well), and ``reason`` explains any other. What
     lies above a measured ceiling is ``refused`` and has no time. ``verdict`` compares with the first framework, after
-    Holm's correction.
+    Holm's correction. ``algorithm`` is what the processes' frameworks say that they chose (several: with "or").
     """
 
     status: str
@@ -58,6 +58,8 @@ class Entry:
     checked: str
     share: CeilingShare | None
     verdict: Verdict | None = None
+    algorithm: str | None = None
+    algorithm_reason: str = ""
 
     @property
     def flop_s(self) -> float | None:
@@ -176,6 +178,8 @@ def _entry(
     time = estimate(list(times.values()), level) if times else None
     last = next((case for case in cases.values() if case.flops is not None or case.bytes is not None), None)
     checked = next((case for case in cases.values() if case.checked), None)
+    algorithms = dict.fromkeys(case.algorithm for case in cases.values() if case.algorithm)
+    untold = next((case.algorithm_reason for case in cases.values() if case.algorithm_reason), "")
     flops, moved = (last.flops, last.bytes) if last is not None else (None, None)
     # With cold caches a call is mostly waiting, and no roof is of that.
     share = None if cold else _share(problem, flops, moved, time, ceilings)
@@ -193,6 +197,8 @@ def _entry(
         errors=checked.errors if checked is not None else {},
         checked=checked.checked if checked is not None else "",
         share=share,
+        algorithm=" or ".join(algorithms) or None,
+        algorithm_reason="" if algorithms else untold,
     )
 
 

@@ -115,7 +115,8 @@ class Case(Struct, frozen=True, tag="case", tag_field="kind"):
     (the result differs from the reference's), ``refused`` (the time is not that of computing the result), ``skipped``
     (does not fit), ``unsupported`` (refused by the framework) or ``failed`` (it raised), all but the first with a
     ``reason``. ``errors`` are those of ``levelbench.checks.arrays`` against the reference;
-    ``checked`` says which part of the results was compared, and within which tolerance.
+    ``checked`` says which part of the results was compared, and within which tolerance. ``algorithm`` is what the
+    framework says that it computes with; if it does not say, ``None`` and an ``algorithm_reason``.
     """
 
     index: Count
@@ -129,6 +130,8 @@ class Case(Struct, frozen=True, tag="case", tag_field="kind"):
     stopped_by: str = ""
     warmup_reason: str = ""
     first_s: float | None = None
+    algorithm: str | None = None
+    algorithm_reason: str = ""
 
     @property
     def outcome(self) -> str:

@@ -180,3 +180,19 @@ def test_each_call_gets_inputs_and_gradients_in_the_layout_that_is_asked_for(ref
 def test_a_framework_without_channels_last_refuses_it(fake, gemm, reference):
     case, _ = measured(fake(), gemm, reference, channels_last=True)
     assert (case.status, case.reason) == ("unsupported", "it computes in ONNX's layout")
+
+
+def test_what_a_framework_does_not_tell_is_recorded_with_the_reason(fake, gemm, reference):
+    case, _ = measured(fake(), gemm, reference)
+    assert (case.algorithm, case.algorithm_reason) == (None, "this framework does not tell")
+
+
+def test_a_framework_that_fails_when_asked_for_its_algorithm_is_still_measured(fake, gemm, reference, monkeypatch):
+    def fails(backend, operator, call):
+        raise OSError("no file")
+
+    monkeypatch.setattr(fake, "algorithm", fails)
+    case, times_s = measured(fake(), gemm, reference)
+    assert (case.status, case.algorithm) == ("measured", None)
+    assert times_s
+    assert case.algorithm_reason == "asking failed: OSError: no file"

@@ -225,6 +225,12 @@ class TorchBackend(Backend):
 
         return module_layers(model, inputs)
 
+    def algorithm(self, operator: Operator, call: Callable[[], object]) -> tuple[str | None, str]:
+        """The implementations that oneDNN and MKL name; on a GPU, the kernels that the profiler sees."""
+        from levelbench.frameworks.torch.profiling import chosen_algorithm
+
+        return chosen_algorithm(call, self._device)
+
     def memory_meter(self) -> Meter:
         from levelbench.frameworks.torch.profiling import CudaMemoryMeter
 

@@ -224,6 +224,7 @@ def measure_problem(
         taken.stopped_by,
         taken.warmup_reason,
         first_s,
+        *trial.algorithm(),
     )
     return case, taken.values.tolist()
 
@@ -292,6 +293,7 @@ class _Trial:
         self._clock = HOST if limits.on_host else backend.clock()
         self._ours = node.domain == CUSTOM_DOMAIN
         operator, kept = backend.operator(node), frozenset(structural(node))
+        self._operator = operator
         self._call: Callable[..., tuple[Any, ...]] = operator.forward
         if limits.direction == "backward":
             native = [each if each is None or at in kept else reader.array(each) for at, each in enumerate(inputs)]
@@ -342,6 +344,13 @@ class _Trial:
         if self._limits.direction == "forward":
             return Results(given, found)
         return Results(self._inputs, self.outputs, found, given)
+
+    def algorithm(self) -> tuple[str | None, str]:
+        """The algorithm that the framework says it chose, asked when all has been timed; else ``None`` and why."""
+        try:
+            return self._backend.algorithm(self._operator, self._finished)
+        except Exception as error:  # noqa: BLE001  # the boundary to a framework: what was measured stands
+            return None, redact(f"asking failed: {type(error).__name__}: {error}")[:200]
 
     def sample(self, judge: Callable[[Results], str], seldom: bool) -> tuple[Sample, Watch]:
         """Raw times of the measured call, which ends when its outputs are computed, and what the watch saw.
