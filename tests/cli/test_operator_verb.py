@@ -9,6 +9,7 @@ import pytest
 from tests.operators.benchmark.tricks import COMMAND, HEAD
 
 from levelbench.experiments import operators as benchmarks
+from levelbench.operators.frameworks import load_framework
 from levelbench.records.benchmarks import BenchmarkRecord
 
 RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget-s", "0.02")
@@ -213,6 +214,31 @@ def test_an_operator_without_a_reference_gets_no_verdict_and_no_success(call, tm
     assert code == 4, err
     mine = json.loads(out)["problems"][0]["results"]["Unknown on numpy"]
     assert (mine["status"], mine["verdict"]) == ("unchecked", None)
+
+
+def test_onnx_runtime_calls_an_operator_of_a_file_inside_a_session(call, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime_extensions")
+    told_ceilings(monkeypatch)
+    (tmp_path / "own.py").write_text(OWN)
+    words = (f"{tmp_path / 'own.py'}:Mine", "--beside", "onnxruntime", "-n", "1", "--budget-s", "0.1")
+    code, out, err = call("operator", *words, "--store", tmp_path / "s", "--json")
+    assert code == 0, err
+    results = json.loads(out)["problems"][0]["results"]
+    assert {name: each["status"] for name, each in results.items()} == {
+        "onnxruntime": "measured",
+        "Mine on onnxruntime": "measured",
+    }
+
+
+def test_without_the_package_that_calls_operators_of_a_file_onnx_runtime_says_how_to_get_it(
+    call, tmp_path, monkeypatch
+):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(type(load_framework("onnxruntime")), "lacks_custom", lambda _: ("no package", "pip install it"))
+    (tmp_path / "own.py").write_text(OWN)
+    words = (f"{tmp_path / 'own.py'}:Mine", "--framework", "onnxruntime", "--store", tmp_path / "s")
+    code, _, err = call("operator", *words)
+    assert (code, "no package" in err, "pip install it" in err) == (3, True, True)
 
 
 WEAKENS = """

@@ -248,18 +248,22 @@ def _own_arms(
     from levelbench.cli.check_levels import read_attribute, read_shape
     from levelbench.experiments.kernel import need_frameworks
     from levelbench.experiments.own_operators import own_operators
+    from levelbench.operators.frameworks import load_framework
 
     _refuse_of_suites(given)
     if given["suite"] is not None or given["values"]:
         raise UsageError(f"--suite and --input with {path}", "they do not go with a file", "leave them out")
     shapes = {key: (sizes, kind or given["dtype"]) for key, sizes, kind in map(read_shape, given["shapes"])}
     beside = [] if given["beside"] is None else _frameworks(given["beside"], given["device"], "--beside")
-    # ONNX Runtime calls no operators of others.
-    usual = [each for each in beside if each != "onnxruntime"] or list(_TAKE_CUSTOM)
+    lacking = {each: load_framework(each).lacks_custom() for each in beside}
+    usual = [each for each in beside if lacking[each] is None] or list(_TAKE_CUSTOM)
     wanted = given["frameworks"] if given["frameworks"] is not None else ",".join(usual) if beside else None
     mine = _frameworks(wanted, given["device"], usual=_TAKE_CUSTOM)
     _checked_opset(given)
     need_frameworks((each, given["device"]) for each in (*beside, *mine))
+    for each in mine:
+        if (lacks := load_framework(each).lacks_custom()) is not None:
+            raise MissingError(f"operators of {path} on {each}", *lacks)
     found = own_operators(
         path,
         name,
@@ -273,6 +277,7 @@ def _own_arms(
         replace(each, own=path.name, source=found.source, label=f"{found.title} on {each.framework}") for each in arms
     ]
     notes = list(found.notes) if beside else [each for each in found.notes if "examples" in each]
+    notes += [f"yours is not called by {each}: {why[0]} ({why[1]})" for each, why in lacking.items() if why]
     for framework in beside if found.beside else ():
         native = replace(arms[0], framework=framework, problems=found.beside, own=None, label=None)
         at = next((at for at, each in enumerate(arms) if each.framework == framework), len(arms))

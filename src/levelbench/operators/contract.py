@@ -168,6 +168,10 @@ class Framework(ABC):
     def lacks(self, device: str = "cpu") -> str | None:
         """``None`` if it can run on ``device``, else what is missing and how to get it. Imports nothing for ``cpu``."""
 
+    def lacks_custom(self) -> tuple[str, str] | None:
+        """``None`` if it calls operators of the user's own, else what is missing and what to do. Imports nothing."""
+        return None
+
     @abstractmethod
     def open(self, device: str = "cpu") -> OperatorBackend:
         """Import the framework and prepare ``device`` for use; ``MissingError`` if that is not possible."""

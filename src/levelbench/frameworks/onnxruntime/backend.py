@@ -290,13 +290,11 @@ class OnnxRuntimeBackend(Float32Backend):
         return float(np.mean([np.asarray(to_numpy(each), np.float64) for each in scalars]))
 
     def operator(self, node: OperatorNode) -> Operator:
-        """The operator; missing kernels for a type show at the first call. Custom operators are refused."""
+        """The operator; missing kernels for a type show at the first call. Custom ones are called by a session."""
         if node.domain == CUSTOM_DOMAIN:
-            raise UnsupportedError(
-                f"custom operator {node.op_type} on onnxruntime",
-                "ONNX Runtime's Python package requires operators compiled against it",
-                "use numpy, torch or jax",
-            )
+            from levelbench.frameworks.onnxruntime.custom import OnnxRuntimeCustom
+
+            return OnnxRuntimeCustom(node, self._device)
         return OnnxRuntimeOperator(node, self._device, self._seed)
 
     def algorithm(self, operator: Operator, call: Callable[[], object]) -> tuple[str | None, str]:
