@@ -9,6 +9,7 @@ import pytest
 from tests.operators.benchmark.tricks import COMMAND, HEAD
 
 from levelbench.experiments import operators as benchmarks
+from levelbench.operators.frameworks import load_framework
 from levelbench.records.benchmarks import BenchmarkRecord
 
 RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget-s", "0.02")
@@ -33,6 +34,9 @@ RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget
         (("Relu", "--shape", "X=4", "--framework", "numpy", "--device", "cuda"), 3, "numpy runs on cpu only"),
         (("Relu", "--shape", "X=4", "-n", "0"), 2, "at least one process"),
         (("Relu", "--shape", "X=4", "--beside", "torch"), 2, "no file of your own"),
+        (("Relu", "--shape", "X=4", "--layout", "nhwc"), 2, "'nhwc' is no layout"),
+        (("Relu", "--shape", "X=4", "--framework", "numpy", "--layout", "channels_last"), 2, "no input has four or"),
+        (("Relu", "--shape", "X=1x2x3x4", "--framework", "numpy", "--layout", "channels-last"), 3, "ONNX's layout"),
         (("none.py", "--beside", "numpy"), 3, "there is no such file"),
         (("none.py", "--beside", ","), 2, "names no framework"),
         (("none.py", "--beside", "nunpy"), 2, "close: numpy"),
@@ -151,6 +155,56 @@ def test_an_operator_of_a_file_is_measured_beside_the_frameworks_own(call, tmp_p
     assert "0 done · 6 to go" in out, err
 
 
+def test_layouts_are_arms_of_one_command_and_stand_in_the_records(call, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    told_ceilings(monkeypatch)
+    words = ("operator", "Conv", "--shape", "X=1x2x4x4", "--shape", "W=2x2x3x3", "--framework", "torch,numpy")
+    words = (*words, "--layout", "channels_first,channels_last", "-n", "1", "--budget-s", "0.05", "--json")
+    code, out, err = call(*words, "--store", tmp_path / "s")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["frameworks"] == ["torch", "torch channels_last", "numpy"]
+    assert found["layouts"] == [None, "channels_last", None]
+    assert "no channels_last on numpy" in found["left_out"]
+    assert {each["status"] for each in found["problems"][0]["results"].values()} == {"measured"}
+    records = [BenchmarkRecord.read(path).header for path in (tmp_path / "s").rglob("*.jsonlines")]
+    told = {(each.specification.framework, each.specification.layout): each.key for each in records}
+    assert sorted(told, key=str) == [("numpy", None), ("torch", "channels_last"), ("torch", None)]
+    assert len(set(told.values())) == 3
+
+
+CHANNELS = """
+import torch
+
+from levelbench.operators.custom import CustomOperator
+
+
+class Copy(CustomOperator):
+    array_api = True
+
+    def forward(self, x):
+        if not x.is_contiguous(memory_format=torch.channels_last):
+            raise ValueError("its channels are not last")
+        return x + 0
+
+    def reference(self, x):
+        return x
+
+    def examples(self, random):
+        yield (random.standard_normal((2, 3, 4, 5)).astype("float32"),)
+"""
+
+
+def test_an_operator_of_a_file_gets_its_inputs_in_the_layout_that_is_asked_for(call, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    told_ceilings(monkeypatch)
+    (tmp_path / "own.py").write_text(CHANNELS)
+    words = ("operator", tmp_path / "own.py", "--framework", "torch", "--layout", "channels_last", "-n", "1", "--json")
+    code, out, err = call(*words, "--budget-s", "0.05", "--store", tmp_path / "s")
+    result = json.loads(out)["problems"][0]["results"]["Copy on torch channels_last"]
+    assert (code, result["status"], result["reason"]) == (0, "measured", ""), err
+
+
 @pytest.mark.slow
 def test_an_operator_without_a_reference_gets_no_verdict_and_no_success(call, tmp_path, monkeypatch):
     told_ceilings(monkeypatch)
@@ -160,6 +214,31 @@ def test_an_operator_without_a_reference_gets_no_verdict_and_no_success(call, tm
     assert code == 4, err
     mine = json.loads(out)["problems"][0]["results"]["Unknown on numpy"]
     assert (mine["status"], mine["verdict"]) == ("unchecked", None)
+
+
+def test_onnx_runtime_calls_an_operator_of_a_file_inside_a_session(call, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime_extensions")
+    told_ceilings(monkeypatch)
+    (tmp_path / "own.py").write_text(OWN)
+    words = (f"{tmp_path / 'own.py'}:Mine", "--beside", "onnxruntime", "-n", "1", "--budget-s", "0.1")
+    code, out, err = call("operator", *words, "--store", tmp_path / "s", "--json")
+    assert code == 0, err
+    results = json.loads(out)["problems"][0]["results"]
+    assert {name: each["status"] for name, each in results.items()} == {
+        "onnxruntime": "measured",
+        "Mine on onnxruntime": "measured",
+    }
+
+
+def test_without_the_package_that_calls_operators_of_a_file_onnx_runtime_says_how_to_get_it(
+    call, tmp_path, monkeypatch
+):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(type(load_framework("onnxruntime")), "lacks_custom", lambda _: ("no package", "pip install it"))
+    (tmp_path / "own.py").write_text(OWN)
+    words = (f"{tmp_path / 'own.py'}:Mine", "--framework", "onnxruntime", "--store", tmp_path / "s")
+    code, _, err = call("operator", *words)
+    assert (code, "no package" in err, "pip install it" in err) == (3, True, True)
 
 
 WEAKENS = """

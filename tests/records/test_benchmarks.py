@@ -20,6 +20,7 @@ from levelbench.records.benchmarks import (
     Tensor,
 )
 from levelbench.records.processes import ProcessEnd
+from levelbench.report.operators import algorithm_lines, details_table
 
 
 def problem(name="p0", dtype="float32"):
@@ -122,6 +123,37 @@ def test_an_operator_of_the_users_is_judged_against_the_same_frameworks_own(tmp_
     assert verdicts[0] is None
     assert [round(each.ratio, 1) for each in verdicts[1:]] == [0.5, 4.0, 2.0]
     assert [round(each.verdict.ratio, 1) for each in summary.totals[1:]] == [0.5, 4.0, 2.0]
+
+
+def test_an_operator_of_the_users_is_judged_against_the_frameworks_own_in_the_same_layout(tmp_path):
+    arms = []
+    for layout, own in ((None, None), ("channels_last", None), (None, "my.py"), ("channels_last", "my.py")):
+        spec = specification(own=own, layout=layout)
+        arms.append([write(tmp_path / f"{layout}-{own}", spec, 0, [1.0])])
+    summary = summarise_benchmark(arms)
+    assert [summary.baseline(at) for at in range(4)] == [0, 0, 0, 1]
+    assert summary.layouts == (None, "channels_last", None, "channels_last")
+
+
+def test_the_algorithms_of_all_processes_are_shown_and_why_others_are_not_known(tmp_path):
+    told = [Case(0, "measured", algorithm=name) for name in ("direct", "winograd", "direct")]
+    untold = [Case(0, "measured", algorithm_reason="it does not tell")]
+    arms = [
+        [write(tmp_path, specification(), seed, [1.0], case=each) for seed, each in enumerate(told)],
+        [write(tmp_path, specification("jax"), seed, [1.0], case=each) for seed, each in enumerate(untold)],
+    ]
+    summary = summarise_benchmark(arms)
+    first, second = summary.rows[0][1]
+    assert (first.algorithm, first.algorithm_reason) == ("direct or winograd", "")
+    assert (second.algorithm, second.algorithm_reason) == (None, "it does not tell")
+    assert algorithm_lines(summary) == ["algorithm of torch: direct or winograd"]
+    shown = [row[-2].text for row in details_table(summary).rows]
+    assert shown == ["direct or winograd", "it does not tell"]
+
+
+def test_the_layout_is_part_of_the_key_unless_it_is_the_one_of_before():
+    assert key_of(specification(layout=None)) == key_of(specification())
+    assert key_of(specification(layout="channels_last")) != key_of(specification())
 
 
 def test_without_a_file_keys_are_those_of_before():

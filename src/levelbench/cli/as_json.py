@@ -29,6 +29,7 @@ def operator_json(summary: BenchmarkSummary) -> dict[str, object]:
         "cache": summary.cache,
         "device": summary.device,
         "frameworks": list(summary.frameworks),
+        "layouts": list(summary.layouts),
         "baselines": [summary.frameworks[summary.baseline(at)] for at in range(len(summary.frameworks))],
         "processes": list(summary.processes),
         "level": summary.level,
@@ -64,6 +65,8 @@ def _operator_entry(entry: Entry) -> dict[str, object]:
         "errors": dict(entry.errors),
         "checked": entry.checked,
         "verdict": entry.verdict,
+        "algorithm": entry.algorithm,
+        "algorithm_reason": entry.algorithm_reason,
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import LevelbenchError, MissingError, UsageError
+from levelbench.errors import LevelbenchError, MissingError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.experiments.kernel import Place, Plan
@@ -24,6 +24,7 @@ __all__ = ["command"]
 
 _PREFERRED = ("torch", "jax", "onnxruntime")
 _TAKE_CUSTOM = ("torch", "jax")
+_LAYOUTS = ("channels_first", "channels_last")
 _PRECISION = 0.05
 _NOTHING_VALIDATED = 4
 _SINGLE = (5, 5.0)
@@ -53,6 +54,13 @@ _SUITE = (3, 1.0)
     default="forward",
     show_default=True,
     help="Pass to measure.",
+)
+@click.option(
+    "--layout",
+    "layouts",
+    default=_LAYOUTS[0],
+    show_default=True,
+    help="Memory layout of inputs with 4 or 5 axes: channels_first, channels_last, or both, separated by a comma.",
 )
 @click.option("--limit", type=int, help="Maximum number of problems of the suite.")
 @click.option("--match", default="", help="Measure only problems whose name contains this.")
@@ -94,12 +102,16 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     if own is not None:
         with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
             count, arms, notes = _own_arms(*own, Path(folder), given)
+            arms, not_there = _laid_out(arms, given)
+            notes = (*notes, *not_there)
             return _measured(count, arms, "; ".join(notes), store_path, as_json, given, own[0], Path(folder))
     if given["beside"] is not None:
         do = "choose frameworks with --framework, or give a file of operators: levelbench operator my_operator.py"
         raise UsageError(f"--beside {given['beside']}", "there is no file of your own to measure beside it", do)
     title, problems, left_out = _problems(operator, given)
     count, arms = _arms(title, problems, given)
+    arms, not_there = _laid_out(arms, given)
+    left_out = "; ".join(filter(None, (left_out, *not_there)))
     return _measured(count, arms, left_out, store_path, as_json, given)
 
 
@@ -236,18 +248,22 @@ def _own_arms(
     from levelbench.cli.check_levels import read_attribute, read_shape
     from levelbench.experiments.kernel import need_frameworks
     from levelbench.experiments.own_operators import own_operators
+    from levelbench.operators.frameworks import load_framework
 
     _refuse_of_suites(given)
     if given["suite"] is not None or given["values"]:
         raise UsageError(f"--suite and --input with {path}", "they do not go with a file", "leave them out")
     shapes = {key: (sizes, kind or given["dtype"]) for key, sizes, kind in map(read_shape, given["shapes"])}
     beside = [] if given["beside"] is None else _frameworks(given["beside"], given["device"], "--beside")
-    # ONNX Runtime calls no operators of others.
-    usual = [each for each in beside if each != "onnxruntime"] or list(_TAKE_CUSTOM)
+    lacking = {each: load_framework(each).lacks_custom() for each in beside}
+    usual = [each for each in beside if lacking[each] is None] or list(_TAKE_CUSTOM)
     wanted = given["frameworks"] if given["frameworks"] is not None else ",".join(usual) if beside else None
     mine = _frameworks(wanted, given["device"], usual=_TAKE_CUSTOM)
     _checked_opset(given)
     need_frameworks((each, given["device"]) for each in (*beside, *mine))
+    for each in mine:
+        if (lacks := load_framework(each).lacks_custom()) is not None:
+            raise MissingError(f"operators of {path} on {each}", *lacks)
     found = own_operators(
         path,
         name,
@@ -261,6 +277,7 @@ def _own_arms(
         replace(each, own=path.name, source=found.source, label=f"{found.title} on {each.framework}") for each in arms
     ]
     notes = list(found.notes) if beside else [each for each in found.notes if "examples" in each]
+    notes += [f"yours is not called by {each}: {why[0]} ({why[1]})" for each, why in lacking.items() if why]
     for framework in beside if found.beside else ():
         native = replace(arms[0], framework=framework, problems=found.beside, own=None, label=None)
         at = next((at for at, each in enumerate(arms) if each.framework == framework), len(arms))
@@ -298,6 +315,36 @@ def _arms(title: str, problems: list[Problem], given: dict[str, Any]) -> tuple[i
     ]
 
 
+def _laid_out(
+    arms: list[BenchmarkSpecification], given: dict[str, Any]
+) -> tuple[list[BenchmarkSpecification], tuple[str, ...]]:
+    """An arm for each layout that its framework has, and which frameworks do not have one."""
+    from msgspec.structs import replace
+
+    from levelbench.operators.frameworks import load_framework
+
+    asked = f"--layout {given['layouts']}"
+    layouts = list(dict.fromkeys(each.strip().replace("-", "_") for each in given["layouts"].split(",")))
+    if unknown := [each for each in layouts if each not in _LAYOUTS]:
+        raise UsageError(asked, f"{unknown[0]!r} is no layout", f"give {', '.join(_LAYOUTS)} or both")
+    if layouts == [_LAYOUTS[0]]:
+        return arms, ()
+    tensors = (tensor for arm in arms for problem in arm.problems for tensor in problem.tensors)
+    if all(len(tensor.shape) not in (4, 5) for tensor in tensors):
+        raise UsageError(asked, "no input has four or five axes, so there are no channels to be last", "leave it out")
+    lacking = dict.fromkeys(each.framework for each in arms if not load_framework(each.framework).channels_last)
+    found = [
+        replace(arm, layout="channels_last" if layout == _LAYOUTS[1] else None)
+        for arm in arms
+        for layout in layouts
+        if layout == _LAYOUTS[0] or arm.framework not in lacking
+    ]
+    why = f"no channels_last on {', '.join(lacking)}: operators have ONNX's layout there"
+    if not found:
+        raise UnsupportedError(asked, why, "add --framework torch, or leave --layout out")
+    return found, (why,) if lacking else ()
+
+
 def _frameworks(
     words: str | None, device: str, option: str = "--framework", usual: tuple[str, ...] = _PREFERRED
 ) -> list[str]:
@@ -320,11 +367,17 @@ def _frameworks(
 
 def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, given: dict[str, Any]) -> None:
     from levelbench.cli.as_json import operator_json
-    from levelbench.report.operators import ceilings_line, details_table, problems_table, summary_lines
+    from levelbench.report.operators import algorithm_lines, ceilings_line, details_table, problems_table, summary_lines
 
     table = problems_table(summary)
     doubts = [f"doubt: {doubt}" for doubt in summary.suspect]
-    lines = [*summary_lines(summary), ceilings_line(summary.ceilings), *doubts, *([left_out] if left_out else [])]
+    lines = [
+        *summary_lines(summary),
+        *algorithm_lines(summary),
+        ceilings_line(summary.ceilings),
+        *doubts,
+        *([left_out] if left_out else []),
+    ]
     shared.present(
         [table],
         lines,

@@ -242,12 +242,20 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
             if case.outcome != "measured" or problem.domain == OPTIMIZERS or wanted.device != "cpu":
                 continue
             took_s = float(np.median(record.samples[at]))
-            shortest_s, found = known.get((wanted.framework, at), (inf, OutsideCalls()))
+            shortest_s, found = known.get((wanted.arm, at), (inf, OutsideCalls()))
             if took_s < _MUCH_SHORTER * shortest_s and not found.status:
                 inputs = read_inputs(problem, at, 0, Path(self._examples))
                 fixed = fixed_inputs(problem)
-                found = call_from_outside(Path(self._file), problem, wanted.framework, inputs, took_s, fixed)
-                known[wanted.framework, at] = took_s, found
+                found = call_from_outside(
+                    Path(self._file),
+                    problem,
+                    wanted.framework,
+                    inputs,
+                    took_s,
+                    fixed,
+                    channels_last=wanted.layout is not None,
+                )
+                known[wanted.arm, at] = took_s, found
             if found.status:
                 changed[at] = found
         return _with_cases(record, changed) if changed else record

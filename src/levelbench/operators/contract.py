@@ -111,6 +111,20 @@ class OperatorBackend(ABC):
     def written(self, array: Array) -> None:  # noqa: B027  # most frameworks keep nothing that depends on values
         """Tell the framework that the :meth:`memory` of an array was changed."""
 
+    def channels_last(self, array: Array) -> Array:
+        """The values of an array with four or five axes, its channels last in memory; others are as they are.
+
+        Raises ``UnsupportedError`` if the framework has ONNX's layout only.
+        """
+        raise UnsupportedError("channels_last on this framework", "it computes in ONNX's layout", "use torch")
+
+    def algorithm(self, operator: Operator, call: Callable[[], object]) -> tuple[str | None, str]:
+        """The algorithm that the framework chooses in a ``call`` of ``operator``, in its own words; else ``None``, why.
+
+        The call is made once or not at all. Nothing here belongs into a timed call: telling takes time.
+        """
+        return None, "this framework does not tell"
+
     def model(self, model: onnx.ModelProto) -> Callable[[Sequence[Array]], list[Array]]:
         """A whole ONNX model as a function of its graph's inputs: node by node, unless a framework has a better way.
 
@@ -145,12 +159,18 @@ class Framework(ABC):
     """The ways in which it executes networks; the first is the default."""
     communicators: tuple[str, ...] = ()
     """The communication libraries that it provides, such as ``gloo``."""
+    channels_last: bool = False
+    """Whether its operators take arrays whose channels are last in memory (``OperatorBackend.channels_last``)."""
     imports: tuple[str, ...] = ()
     """The modules that every run on it needs: a process from which runs are forked imports them beforehand."""
 
     @abstractmethod
     def lacks(self, device: str = "cpu") -> str | None:
         """``None`` if it can run on ``device``, else what is missing and how to get it. Imports nothing for ``cpu``."""
+
+    def lacks_custom(self) -> tuple[str, str] | None:
+        """``None`` if it calls operators of the user's own, else what is missing and what to do. Imports nothing."""
+        return None
 
     @abstractmethod
     def open(self, device: str = "cpu") -> OperatorBackend:

@@ -45,7 +45,7 @@ class Entry:
 
     ``status`` is the worst over the processes (``measured`` if all is well), and ``reason`` explains any other. What
     lies above a measured ceiling is ``refused`` and has no time. ``verdict`` compares with the first framework, after
-    Holm's correction.
+    Holm's correction. ``algorithm`` is what the processes' frameworks say that they chose (several: with "or").
     """
 
     status: str
@@ -58,6 +58,8 @@ class Entry:
     checked: str
     share: CeilingShare | None
     verdict: Verdict | None = None
+    algorithm: str | None = None
+    algorithm_reason: str = ""
 
     @property
     def flop_s(self) -> float | None:
@@ -69,7 +71,8 @@ class Entry:
 class BenchmarkSummary:
     """``rows`` holds, for each problem, one entry per arm, in the order of ``frameworks``, which names them.
 
-    ``baselines`` says with which arm each is compared, ``own`` which are the user's own operators.
+    ``baselines`` says with which arm each is compared, ``own`` which are the user's own operators,
+    ``layouts`` in which layout their inputs are (``None``: ONNX's).
     """
 
     title: str
@@ -86,6 +89,7 @@ class BenchmarkSummary:
     suspect: tuple[str, ...] = ()
     baselines: tuple[int, ...] = ()
     own: tuple[bool, ...] = ()
+    layouts: tuple[str | None, ...] = ()
 
     def baseline(self, at: int) -> int:
         """The arm that the one at ``at`` is compared with: by default the first."""
@@ -115,8 +119,10 @@ def summarise_benchmark(
     effect = planned_effect(record for arm in arms for record in arm)
     starts = [starts_of(arm) for arm in arms]
     wanted = [arm[0].header.specification for arm in arms]
-    natives = {each.framework: at for at, each in enumerate(wanted) if not each.own}
-    baselines = tuple(baselines) or tuple(natives.get(each.framework, 0) if each.own else 0 for each in wanted)
+    natives = {(each.framework, each.layout): at for at, each in enumerate(wanted) if not each.own}
+    baselines = tuple(baselines) or tuple(
+        natives.get((each.framework, each.layout), 0) if each.own else 0 for each in wanted
+    )
     alone = columns
     columns = [
         alone[at]
@@ -149,6 +155,7 @@ def summarise_benchmark(
         ),
         baselines=baselines,
         own=tuple(bool(each.own) for each in wanted),
+        layouts=tuple(each.layout for each in wanted),
     )
 
 
@@ -171,6 +178,8 @@ def _entry(
     time = estimate(list(times.values()), level) if times else None
     last = next((case for case in cases.values() if case.flops is not None or case.bytes is not None), None)
     checked = next((case for case in cases.values() if case.checked), None)
+    algorithms = dict.fromkeys(case.algorithm for case in cases.values() if case.algorithm)
+    untold = next((case.algorithm_reason for case in cases.values() if case.algorithm_reason), "")
     flops, moved = (last.flops, last.bytes) if last is not None else (None, None)
     # With cold caches a call is mostly waiting, and no roof is of that.
     share = None if cold else _share(problem, flops, moved, time, ceilings)
@@ -188,6 +197,8 @@ def _entry(
         errors=checked.errors if checked is not None else {},
         checked=checked.checked if checked is not None else "",
         share=share,
+        algorithm=" or ".join(algorithms) or None,
+        algorithm_reason="" if algorithms else untold,
     )
 
 

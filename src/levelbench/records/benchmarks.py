@@ -81,7 +81,8 @@ class BenchmarkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     ``budget_s`` is for one problem in one process. Sampling in a process ends when the interval of its median has the
     half width ``precision``. ``own`` is the name of the user's file, if what it defines is measured;
     ``source`` is the digest of that file and of what it imports, also of what is measured beside it on its examples.
-    ``label`` is what is measured, if a framework alone does not say it.
+    ``label`` is what is measured, if a framework alone does not say it. ``layout`` is that of all inputs with four or
+    five axes, and of gradients of such outputs; ``None`` is ONNX's, with the channels first.
     """
 
     title: str
@@ -95,11 +96,12 @@ class BenchmarkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     own: str | None = None
     source: str | None = None
     label: str | None = None
+    layout: Literal["channels_last"] | None = None
 
     @property
     def arm(self) -> str:
-        """What the table calls it: ``torch``, or ``MyOperator on torch``."""
-        return self.label or self.framework
+        """What the table calls it: ``torch``, ``torch channels_last`` or ``MyOperator on torch``."""
+        return " ".join(filter(None, (self.label or self.framework, self.layout)))
 
 
 class BenchmarkHeader(ProcessHeader[BenchmarkSpecification], frozen=True, tag="benchmark"):
@@ -113,7 +115,8 @@ class Case(Struct, frozen=True, tag="case", tag_field="kind"):
     (the result differs from the reference's), ``refused`` (the time is not that of computing the result), ``skipped``
     (does not fit), ``unsupported`` (refused by the framework) or ``failed`` (it raised), all but the first with a
     ``reason``. ``errors`` are those of ``levelbench.checks.arrays`` against the reference;
-    ``checked`` says which part of the results was compared, and within which tolerance.
+    ``checked`` says which part of the results was compared, and within which tolerance. ``algorithm`` is what the
+    framework says that it computes with; if it does not say, ``None`` and an ``algorithm_reason``.
     """
 
     index: Count
@@ -127,6 +130,8 @@ class Case(Struct, frozen=True, tag="case", tag_field="kind"):
     stopped_by: str = ""
     warmup_reason: str = ""
     first_s: float | None = None
+    algorithm: str | None = None
+    algorithm_reason: str = ""
 
     @property
     def outcome(self) -> str:

@@ -405,7 +405,8 @@ Event = Evaluation | Samples | RankSamples | Measurement | End
 
 
 _ADDED = frozenset(
-    {"budget_samples", "budget_j", "plateau", "distribution", "scored_by", "held_out", "own", "source", "label"}
+    {"budget_samples", "budget_j", "plateau", "distribution", "scored_by", "held_out"}
+    | {"own", "source", "label", "layout"}
 )
 """Fields that were added later: left out of the key if ``None``, so that keys of earlier runs stay the same."""
 

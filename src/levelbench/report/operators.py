@@ -7,6 +7,7 @@ and the axes before them a grid of such images; large ones are shown by their wo
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ from levelbench.report.tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["HeatmapImage", "ceilings_line", "ceilings_table", "conformance_table", "details_table"]
+__all__ = ["HeatmapImage", "algorithm_lines", "ceilings_line", "ceilings_table", "conformance_table", "details_table"]
 __all__ += ["doctor_lines", "fold", "heatmap_text", "problems_table", "summary_lines"]
 __all__ += ["totals_table", "write_heatmap"]
 
@@ -119,6 +120,7 @@ def details_table(summary: BenchmarkSummary) -> Table:
         (Column("bytes", "compulsory bytes", ColumnKind.BYTES), lambda row: row[2].bytes),
         *((Column(kind, kind), error(kind)) for kind in ("l1", "l2", "linf", "relative", "ulp", "cosine")),
         (Column("checked", "compared"), lambda row: row[2].checked),
+        (Column("algorithm", "algorithm"), lambda row: row[2].algorithm or row[2].algorithm_reason),
         (Column("reason", "reason"), lambda row: row[2].reason),
     )
 
@@ -135,6 +137,28 @@ def summary_lines(summary: BenchmarkSummary) -> list[str]:
             line += f"; {kinds}; geometric mean over {total.compared}: {mean}"
         lines.append(line)
     return lines
+
+
+def algorithm_lines(summary: BenchmarkSummary) -> list[str]:
+    """Per framework, the algorithms that it says it chose, with the number of problems, and why others are not known.
+
+    None for a framework that says nothing of any problem: the reason is in the details.
+    """
+    lines = []
+    for at, name in enumerate(summary.frameworks):
+        entries = [found[at] for _, found in summary.rows]
+        told = Counter(each.algorithm for each in entries if each.algorithm)
+        untold = Counter(each.algorithm_reason for each in entries if each.algorithm_reason)
+        if told:
+            many = len(entries) > 1
+            parts = [f"{each} ({count})" if many else each for each, count in told.most_common(_MOST_ALGORITHMS)]
+            parts += [f"{len(told) - len(parts)} others (in --json)"] * (len(told) > len(parts))
+            parts += [f"not known ({count}): {reason}" for reason, count in untold.items()]
+            lines.append(f"algorithm of {name}: {' | '.join(parts)}")
+    return lines
+
+
+_MOST_ALGORITHMS = 3
 
 
 def ceilings_line(ceilings: Mapping[str, Any]) -> str:
@@ -178,6 +202,8 @@ def _notes(summary: BenchmarkSummary) -> tuple[str, ...]:
         "of ceiling: the minimum time that the ceilings allow, over the time; c: bound by arithmetic, m: by memory.",
         "error: relative L2 against NumPy in float64 on the same inputs.",
         *["of yours, the error is against its `reference`, and FLOPs and bytes are those of its `cost`."] * own,
+        *["channels_last: inputs with 4 or 5 axes have their channels last in memory; elsewhere ONNX's layout."]
+        * any(summary.layouts),
     ]
     if len(summary.frameworks) > 1:
         first = _NATIVE if own and not all(summary.own) else summary.frameworks[0]

@@ -175,6 +175,18 @@ def test_draws_without_a_new_seed_differ(backend):
     assert (run(backend, operator, x)[0] != run(backend, operator, x)[0]).any()
 
 
-def test_a_custom_operator_is_refused_when_it_is_made(backend):
-    with pytest.raises(UnsupportedError, match="compiled against it"):
+def test_without_the_package_a_custom_operator_is_refused_when_it_is_made(backend, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UnsupportedError, match="pip install onnxruntime-extensions"):
         backend.operator(OperatorNode("GeluBias", ("x",), ("y",), {}, CUSTOM_DOMAIN, 1))
+
+
+def test_the_nodes_that_are_executed_instead_of_the_one_asked_for_are_its_algorithm(backend):
+    told = {}
+    for name in ("HardSwish", "Relu"):
+        operator = backend.operator(operator_node(name))
+        run(backend, operator, backend.array(numbers(8)))
+        told[name] = backend.algorithm(operator, lambda: None)
+    assert told["HardSwish"] == ("nodes HardSigmoid, Mul", "")
+    assert told["Relu"][0] is None
+    assert "not their kernels" in told["Relu"][1]

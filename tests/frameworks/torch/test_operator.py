@@ -3,8 +3,10 @@
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 from levelbench.errors import UnsupportedError
+from levelbench.frameworks.torch.profiling import _named
 from levelbench.operators.node import OperatorNode, operator_node
 
 WIDE = ["uint16", "uint32", "uint64"]
@@ -157,3 +159,50 @@ def test_a_reduction_of_nothing_is_its_neutral_element(call, nodes):
     node = operator_node(name, ["x", "axes"], opset=21, keepdims=0)
     (found,) = call(node, np.zeros((2, 0), np.float32), np.array([1]), structural=(1,))
     np.testing.assert_array_equal(found, [neutral, neutral])
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this PyTorch has no oneDNN")
+def test_the_implementation_that_onednn_chooses_is_told_and_nothing_is_printed(torch_backend, capfd):
+    operator = torch_backend.operator(operator_node("Conv"))
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(shape).astype(np.float32) for shape in ((2, 16, 14, 14), (16, 16, 3, 3)))
+    algorithms = []
+    for place in (torch_backend.array, lambda each: torch_backend.channels_last(torch_backend.array(each))):
+        images, kernels = place(x), place(w)
+        found, reason = torch_backend.algorithm(operator, lambda i=images, k=kernels: operator.forward(i, k))
+        assert reason == ""
+        algorithms.append(found)
+    assert all("convolution " in each for each in algorithms)
+    assert "from acdb" in algorithms[1]
+    operator.forward(torch_backend.array(x), torch_backend.array(w))
+    assert capfd.readouterr().out == ""
+
+
+def test_a_call_of_pytorchs_own_kernels_has_no_algorithm(torch_backend):
+    operator = torch_backend.operator(operator_node("Relu"))
+    found, reason = torch_backend.algorithm(operator, lambda: operator.forward(torch.ones(4)))
+    assert (found, "used neither oneDNN nor MKL" in reason) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            "onednn_verbose,v1,primitive,exec,cpu,convolution,brgconv:avx512_core,forward_training,"
+            "src:f32::blocked:acdb::f0 wei:f32:ap:blocked:Acdb24a::f0,attr-scratchpad:user,alg:x,mb8,91.8",
+            "convolution brgconv:avx512_core from acdb",
+        ),
+        (
+            "onednn_verbose,exec,cpu,convolution,jit:avx2,backward_data,src_f32::blocked:aBcd8b:f0,,alg:x,mb8,1.5",
+            "convolution jit:avx2 backward_data",
+        ),
+        ("onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:ab::f0,,,8x64,1", "reorder"),
+        ("onednn_verbose,v1,info,cpu,isa:Intel AVX2", ""),
+        ("onednn_verbose,v1,primitive,exec", ""),
+        ("MKL_VERBOSE SGEMM(N,N,64,64,64,0x7f,0x56,64) 79.98ms CNR:OFF", "SGEMM of MKL"),
+        ("MKL_VERBOSE oneMKL 2024.0 Update 2 Product", ""),
+        ("something that an operator prints", ""),
+    ],
+)
+def test_lines_of_onednn_and_mkl_name_what_computes(line, says):
+    assert _named(line) == says

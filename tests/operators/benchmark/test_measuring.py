@@ -6,6 +6,7 @@ import pytest
 from levelbench.errors import MissingError
 from levelbench.measure.caches import Flusher
 from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem
+from levelbench.operators.frameworks import open_framework
 from levelbench.operators.suites.single import parse_problem
 
 QUICK = {"budget_s": 0.02, "memory_bytes": 2**34}
@@ -145,3 +146,53 @@ class NoFlusher(Flusher):
 def test_cold_caches_that_cannot_be_verified_end_the_benchmark(fake, gemm, reference):
     with pytest.raises(MissingError, match="cold"):
         measured(fake(), gemm, reference, cache="cold", flusher=NoFlusher())
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_each_call_gets_inputs_and_gradients_in_the_layout_that_is_asked_for(reference, direction, monkeypatch):
+    torch = pytest.importorskip("torch")
+    backend = open_framework("torch")
+    problem = parse_problem("Conv", ["X=2x3x5x6", "W=4x3x3x3"])
+    seen = []
+    operator = backend.operator
+
+    def watched(node):
+        made = operator(node)
+        forward, vjp = made.forward, made.vjp
+
+        def pulled(*inputs):
+            outputs, pull = vjp(*inputs)
+            return outputs, lambda *given: (seen.extend(given), pull(*given))[1]
+
+        made.forward = lambda *given: (seen.extend(given), forward(*given))[1]
+        made.vjp = pulled
+        return made
+
+    monkeypatch.setattr(backend, "operator", watched)
+    case, times_s = measured(backend, problem, reference, direction=direction, channels_last=True)
+    assert (case.status, case.reason) == ("measured", "")
+    assert times_s
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in seen)
+    # The contents change in place, also of tensors in this layout.
+    assert len({each.data_ptr() for each in seen[2 if direction == "forward" else 3 :]}) < len(seen) / 2
+
+
+def test_a_framework_without_channels_last_refuses_it(fake, gemm, reference):
+    case, _ = measured(fake(), gemm, reference, channels_last=True)
+    assert (case.status, case.reason) == ("unsupported", "it computes in ONNX's layout")
+
+
+def test_what_a_framework_does_not_tell_is_recorded_with_the_reason(fake, gemm, reference):
+    case, _ = measured(fake(), gemm, reference)
+    assert (case.algorithm, case.algorithm_reason) == (None, "this framework does not tell")
+
+
+def test_a_framework_that_fails_when_asked_for_its_algorithm_is_still_measured(fake, gemm, reference, monkeypatch):
+    def fails(backend, operator, call):
+        raise OSError("no file")
+
+    monkeypatch.setattr(fake, "algorithm", fails)
+    case, times_s = measured(fake(), gemm, reference)
+    assert (case.status, case.algorithm) == ("measured", None)
+    assert times_s
+    assert case.algorithm_reason == "asking failed: OSError: no file"

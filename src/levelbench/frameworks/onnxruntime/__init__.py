@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 from levelbench.frameworks import PackagedFramework
 
 
@@ -13,6 +15,11 @@ class OnnxRuntimeFramework(PackagedFramework):
     backend_class = "OnnxRuntimeBackend"
     modes = ("optimised", "unoptimised")
     trains = False
+
+    def lacks_custom(self) -> tuple[str, str] | None:
+        if importlib.util.find_spec("onnxruntime_extensions") is not None:
+            return None
+        return "onnxruntime-extensions is not installed", "pip install onnxruntime-extensions, or use torch or jax"
 
 
 framework = OnnxRuntimeFramework()

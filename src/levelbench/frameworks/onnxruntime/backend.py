@@ -7,6 +7,7 @@ seen that they seem to vary.
 
 from __future__ import annotations
 
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
@@ -63,6 +64,7 @@ class OnnxRuntimeOperator(Operator):
         self._random = node.op_type in RANDOM_OPERATORS
         self._ready: dict[tuple[Any, ...], _Ready] = {}
         self._last: Session | None = None
+        self._model: onnx.ModelProto | None = None
         self._with_constants = 0
         self._structural = frozenset(structural(node))
         self._skips = "" in node.outputs
@@ -97,6 +99,20 @@ class OnnxRuntimeOperator(Operator):
             self._last = ready.session
         outputs = ready.session.run(values)
         return self._with_gaps(outputs) if self._skips else outputs
+
+    def executed(self) -> list[str]:
+        """The nodes that ONNX Runtime made of this one when it optimised the newest session, which is made again."""
+        if self._model is None:
+            return []
+        with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
+            path = f"{folder}/optimised.onnx"
+
+            def prepare(options: onnxruntime.SessionOptions) -> None:
+                options.optimized_model_filepath = path
+
+            Session(self._model, self._device, self.node.title, only_device=True, prepare=prepare)
+            nodes = onnx.load(path, load_external_data=False).graph.node
+        return [f"{each.domain}.{each.op_type}" if each.domain else each.op_type for each in nodes]
 
     def backward(
         self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
@@ -147,8 +163,8 @@ class OnnxRuntimeOperator(Operator):
         imports = [helper.make_opsetid(node.domain, node.opset)]
         if node.domain:
             imports.append(helper.make_opsetid("", DEFAULT_OPSET))
-        model, _ = lowered(helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION))
-        return Session(model, self._device, node.title, only_device=True)
+        self._model, _ = lowered(helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION))
+        return Session(self._model, self._device, node.title, only_device=True)
 
 
 def _signature(value: Array) -> Any:
@@ -274,14 +290,19 @@ class OnnxRuntimeBackend(Float32Backend):
         return float(np.mean([np.asarray(to_numpy(each), np.float64) for each in scalars]))
 
     def operator(self, node: OperatorNode) -> Operator:
-        """The operator; missing kernels for a type show at the first call. Custom operators are refused."""
+        """The operator; missing kernels for a type show at the first call. Custom ones are called by a session."""
         if node.domain == CUSTOM_DOMAIN:
-            raise UnsupportedError(
-                f"custom operator {node.op_type} on onnxruntime",
-                "ONNX Runtime's Python package requires operators compiled against it",
-                "use numpy, torch or jax",
-            )
+            from levelbench.frameworks.onnxruntime.custom import OnnxRuntimeCustom
+
+            return OnnxRuntimeCustom(node, self._device)
         return OnnxRuntimeOperator(node, self._device, self._seed)
+
+    def algorithm(self, operator: Operator, call: Callable[[], object]) -> tuple[str | None, str]:
+        """The nodes of its optimised graph, if they are not the node alone; their kernels have no names."""
+        nodes = operator.executed() if isinstance(operator, OnnxRuntimeOperator) else []
+        if nodes and nodes != [operator.node.op_type]:
+            return f"nodes {', '.join(nodes)}", ""
+        return None, "ONNX Runtime tells the nodes that it executes, here this one alone, and not their kernels"
 
     def array(self, host: NDArray[Any]) -> OrtValue:
         """A value on the device; on the CPU it shares the array's memory."""

@@ -43,6 +43,9 @@ class TensorFlowFramework(PackagedFramework):
     modes = ("compiled", "eager", "xla")
     gemm_types = ("float32",)
 
+    def lacks_custom(self) -> tuple[str, str] | None:
+        return "custom operators do not run there yet", "use torch or jax"
+
     def _module(self) -> Any:
         # TensorFlow greets at its import whatever TF_CPP_MIN_LOG_LEVEL says; who sets it wants to see that.
         if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ:

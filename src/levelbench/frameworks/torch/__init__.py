@@ -24,6 +24,7 @@ class TorchFramework(PackagedFramework):
     )
     modes = ("eager", "compiled")
     communicators = ("gloo", "nccl")
+    channels_last = True
     gemm_types = ("float32", "bfloat16")
 
     def communicator(self, kind: str, place: RankPlace, timeout_s: float) -> Communicator:

@@ -95,6 +95,9 @@ def small_to_bytes(tensor: Tensor) -> Tensor:
     return tensor.view(torch.int8 if SMALL[tensor.dtype][1] else torch.uint8)
 
 
+LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""PyTorch's memory format with the channels last, by the number of axes."""
+
 # Tensors in one buffer, with views of it by name.
 # A view keeps the strides of its tensor if they are dense, so that a convolution weight in the layout ``channels_last``
 # is copied and updated in memory order.
@@ -164,5 +167,5 @@ def _strides(tensor: Tensor) -> tuple[int, ...] | None:
     """The strides of a dense tensor that is not in the default order; ``None`` for all others."""
     if tensor.is_contiguous():
         return None
-    layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim())
+    layout = LAYOUTS.get(tensor.dim())
     return tensor.stride() if layout is not None and tensor.is_contiguous(memory_format=layout) else None

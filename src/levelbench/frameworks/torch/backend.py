@@ -18,7 +18,7 @@ from torch import Tensor
 from levelbench.errors import DataError, UnsupportedError
 from levelbench.frameworks import keras_on
 from levelbench.frameworks.torch import TorchFramework
-from levelbench.frameworks.torch.arrays import TorchPacker, from_numpy, to_numpy, view_of
+from levelbench.frameworks.torch.arrays import LAYOUTS, TorchPacker, from_numpy, to_numpy, view_of
 from levelbench.frameworks.torch.executor import Numerics, TorchExecutor, TorchModule
 from levelbench.frameworks.torch.operators import find
 from levelbench.measure.ceilings import GemmMaker
@@ -225,6 +225,12 @@ class TorchBackend(Backend):
 
         return module_layers(model, inputs)
 
+    def algorithm(self, operator: Operator, call: Callable[[], object]) -> tuple[str | None, str]:
+        """The implementations that oneDNN and MKL name; on a GPU, the kernels that the profiler sees."""
+        from levelbench.frameworks.torch.profiling import chosen_algorithm
+
+        return chosen_algorithm(call, self._device)
+
     def memory_meter(self) -> Meter:
         from levelbench.frameworks.torch.profiling import CudaMemoryMeter
 
@@ -242,7 +248,11 @@ class TorchBackend(Backend):
 
     def written(self, array: Tensor) -> None:
         """An empty write counts up the version that rearranged weights are kept for."""
-        array.view(-1)[:0].zero_()
+        array.as_strided((0,), (1,)).zero_()
+
+    def channels_last(self, array: Tensor) -> Tensor:
+        layout = LAYOUTS.get(array.dim())
+        return array if layout is None else array.contiguous(memory_format=layout)
 
     def operator(self, node: OperatorNode) -> Operator:
         """The operator on this device, including custom ones."""

@@ -1,4 +1,4 @@
-"""The time of each operator or module of an executor, the profiler's times, and the allocator's peak.
+"""The time of each operator or module of an executor, the profiler's times, algorithms, and the allocator's peak.
 
 On a GPU, a host clock would time launches, and waiting after each operator would add overhead. So the device is kept
 busy while work is launched; it then executes the queue without gaps, and events around each operator give its time. On
@@ -8,8 +8,14 @@ the time of PyTorch's own operators (on a GPU, their kernels) within the range c
 
 from __future__ import annotations
 
+import ctypes
+import os
+import re
+import sys
+import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -90,6 +96,83 @@ def _seconds(event: Any, cuda: bool) -> float:
     if cuda:
         return float(event.device_time_total) * _MICRO
     return sum(float(each.cpu_time_total) for each in event.cpu_children) * _MICRO
+
+
+# oneDNN and MKL print what they compute with, and the profiler lists the kernels of a GPU.
+_MKL_ROUTINE = re.compile(r"MKL_VERBOSE (\w+)\(")
+_BLOCKED = re.compile(r"src:.*?:blocked:(\w+)")
+_MOST_KERNELS = 6
+
+
+def chosen_algorithm(call: Callable[[], object], device: torch.device) -> tuple[str | None, str]:
+    """What the libraries below PyTorch say that they compute ``call`` with; else ``None`` and the reason."""
+    if device.type == "cuda":
+        with torch.profiler.profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
+            call()
+            torch.cuda.synchronize(device)
+        kernels = [each.name for each in profiler.events() if each.device_type == torch.autograd.DeviceType.CUDA]
+        return _listed(kernels), "" if kernels else "the profiler saw no kernel"
+    mkldnn, mkl = torch.backends.mkldnn, torch.backends.mkl
+    with ExitStack() as stack:
+        lines = stack.enter_context(_printed())
+        for library in (mkldnn, mkl):
+            if library.is_available():
+                stack.enter_context(library.verbose(library.VERBOSE_ON))
+        call()
+    named = [each for each in map(_named, lines) if each]
+    reorders = named.count(_REORDER)
+    parts = [each for each in named if each != _REORDER]
+    if reorders:
+        parts.append(f"{reorders} {_REORDER}{'s' * (reorders > 1)}")
+    if parts:
+        return _listed(parts), ""
+    return None, "PyTorch's own kernels do not tell, and this call used neither oneDNN nor MKL"
+
+
+_REORDER = "reorder"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Each once, with its number if there are several."""
+    counts = Counter(parts)
+    shown = [name if count == 1 else f"{count} x {name}" for name, count in list(counts.items())[:_MOST_KERNELS]]
+    rest = len(counts) - len(shown)
+    return "; ".join([*shown, *([f"and {rest} others"] if rest else [])])
+
+
+def _named(line: str) -> str:
+    """What a line of oneDNN or MKL names: ``convolution jit:avx2 from aBcd8b``, ``SGEMM of MKL``; empty if nothing."""
+    if found := _MKL_ROUTINE.match(line):
+        return f"{found[1]} of MKL"
+    words = line.strip().split(",")
+    if words[0] != "onednn_verbose" or "exec" not in words or len(words) < words.index("exec") + 6:
+        return ""
+    _, primitive, implementation, direction, memory = words[words.index("exec") + 1 :][:5]
+    if primitive == _REORDER:
+        return _REORDER
+    way = f" {direction}" if direction.startswith("backward") else ""
+    blocked = _BLOCKED.search(memory)
+    return f"{primitive} {implementation}{way}{f' from {blocked[1]}' if blocked else ''}"
+
+
+@contextmanager
+def _printed() -> Iterator[list[str]]:
+    """Afterwards, the lines that C code printed inside, which do not appear on the standard output."""
+    lines: list[str] = []
+    flush = ctypes.CDLL(None).fflush
+    sys.stdout.flush()
+    flush(None)
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            yield lines
+        finally:
+            flush(None)
+            os.dup2(kept, 1)
+            os.close(kept)
+        file.seek(0)
+        lines += file.read().decode(errors="replace").splitlines()
 
 
 class CudaMemoryMeter(Meter):

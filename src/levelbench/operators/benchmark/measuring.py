@@ -33,7 +33,7 @@ from levelbench.measure.forking import how_started
 from levelbench.measure.sampling import Sample, sample
 from levelbench.measure.stopping import Budget, Precision
 from levelbench.operators.benchmark.checking import Results, check
-from levelbench.operators.benchmark.watching import SEAL, Contents, RefusedError, Watch, WrongError
+from levelbench.operators.benchmark.watching import SEAL, ChannelsLast, Contents, RefusedError, Watch, WrongError
 from levelbench.operators.contract import Array, Framework, Operator, OperatorBackend
 from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.custom.definition import create, spec_of
@@ -135,7 +135,8 @@ class TrialSettings:
 
     ``budget_s`` is for one problem in one process; ``pace_flop_s`` is the rate of the framework's matrix product in the
     problem's dtype (``None``: unknown); ``on_host`` is whether the host's clock suffices, as each call waits for its
-    outputs; ``memory_bytes`` is the available memory (``None``: ask the system).
+    outputs; ``memory_bytes`` is the available memory (``None``: ask the system); ``channels_last`` is the layout of
+    inputs with four or five axes.
     """
 
     budget_s: float = 5.0
@@ -146,6 +147,7 @@ class TrialSettings:
     memory_bytes: int | None = None
     flusher: Flusher | None = None
     on_host: bool = False
+    channels_last: bool = False
 
 
 class Skipped(Exception):
@@ -222,6 +224,7 @@ def measure_problem(
         taken.stopped_by,
         taken.warmup_reason,
         first_s,
+        *trial.algorithm(),
     )
     return case, taken.values.tolist()
 
@@ -286,19 +289,21 @@ class _Trial:
         fixed: frozenset[int],
     ) -> None:
         self._backend, self._limits, self._inputs = backend, limits, inputs
+        reader = ChannelsLast(backend) if limits.channels_last else backend
         self._clock = HOST if limits.on_host else backend.clock()
         self._ours = node.domain == CUSTOM_DOMAIN
         operator, kept = backend.operator(node), frozenset(structural(node))
+        self._operator = operator
         self._call: Callable[..., tuple[Any, ...]] = operator.forward
         if limits.direction == "backward":
-            native = [each if each is None or at in kept else backend.array(each) for at, each in enumerate(inputs)]
+            native = [each if each is None or at in kept else reader.array(each) for at, each in enumerate(inputs)]
             outputs, self._call = operator.vjp(*native)
             self.outputs = self._hosted(outputs)
-            self._contents = Contents(_gradients(self.outputs), backend)
+            self._contents = Contents(_gradients(self.outputs), reader)
         else:
             weights = frozenset(range(1, len(inputs)) if node.op_type in _RECURRENT else ())
             self._contents = Contents(
-                inputs, backend, fixed=fixed, structural=kept, weights=weights, only_floats=self._ours
+                inputs, reader, fixed=fixed, structural=kept, weights=weights, only_floats=self._ours
             )
             self._inputs = self._contents.hosts
         before_ns = self._clock.now_ns()
@@ -339,6 +344,13 @@ class _Trial:
         if self._limits.direction == "forward":
             return Results(given, found)
         return Results(self._inputs, self.outputs, found, given)
+
+    def algorithm(self) -> tuple[str | None, str]:
+        """The algorithm that the framework says it chose, asked when all has been timed; else ``None`` and why."""
+        try:
+            return self._backend.algorithm(self._operator, self._finished)
+        except Exception as error:  # noqa: BLE001  # the boundary to a framework: what was measured stands
+            return None, redact(f"asking failed: {type(error).__name__}: {error}")[:200]
 
     def sample(self, judge: Callable[[Results], str], seldom: bool) -> tuple[Sample, Watch]:
         """Raw times of the measured call, which ends when its outputs are computed, and what the watch saw.
@@ -503,6 +515,7 @@ def make_record(
                 pace_flop_s=_pace(problem, own, ceilings),
                 flusher=flusher,
                 on_host=specification.device == "cpu",
+                channels_last=specification.layout is not None,
             )
             times_s: list[float] = []
             if crashed and index in crashed:

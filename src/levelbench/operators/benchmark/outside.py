@@ -29,7 +29,7 @@ from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.measure.clocks import HOST
 from levelbench.operators.benchmark.checking import Results, check
-from levelbench.operators.benchmark.watching import Contents, OnNumpy
+from levelbench.operators.benchmark.watching import ChannelsLast, Contents, OnNumpy, Reader
 from levelbench.operators.contract import Array, Operator, as_tuple
 from levelbench.operators.custom.definition import create
 from levelbench.operators.custom.host import independent
@@ -81,16 +81,20 @@ def call_from_outside(
     inputs: Sequence[Host | None],
     recorded_s: float,
     fixed: frozenset[int] = frozenset(),
+    *,
+    channels_last: bool = False,
 ) -> OutsideCalls:
     """Call the operator of a problem that the file at ``path`` defines; compare with its reference and its record.
 
     ``recorded_s`` are the seconds of a call in its record (infinite: they are not compared); ``inputs`` at positions
-    ``fixed`` keep their values.
+    ``fixed`` keep their values. With ``channels_last`` those with four or five axes have that layout.
     """
     with tempfile.TemporaryDirectory(prefix="levelbench-") as made:
         folder = Path(made)
         asked = {"path": str(path), "problem": msgspec.to_builtins(problem), "folder": made, "framework": framework}
-        with _Caller(folder, inputs, fixed, recorded_s, _CONVERTED_S.get(framework, 600e-6)) as caller:
+        asked["channels_last"] = channels_last
+        converted_s = _CONVERTED_S.get(framework, 600e-6)
+        with _Caller(folder, inputs, fixed, recorded_s, converted_s, more_copies=int(channels_last)) as caller:
             asked["inputs"] = [_described(each) for each in inputs]
             ended = run_isolated(f"{__name__}:answer", asked, caller.hear, timeout_s=_TIMEOUT_S)
         if ended.error is not None or ended.how or not caller.kept:
@@ -154,13 +158,19 @@ class _Caller:
     """The side that gives contents and reads the clock; :meth:`hear` gets the lines of the process that computes."""
 
     def __init__(
-        self, folder: Path, inputs: Sequence[Host | None], fixed: frozenset[int], recorded_s: float, converted_s: float
+        self,
+        folder: Path,
+        inputs: Sequence[Host | None],
+        fixed: frozenset[int],
+        recorded_s: float,
+        converted_s: float,
+        more_copies: int = 0,
     ) -> None:
         self._folder, self._recorded_s, self._converted_s = folder, recorded_s, converted_s
         self._described = [_described(each) for each in inputs]
         self._contents = Contents(inputs, OnNumpy(), fixed=fixed, only_floats=True)
         self._calls, self._began_ns, self._rounds, self._copying_s = 1, 0, 0, inf
-        self._least_s, self._copies = inf, _COPIES
+        self._least_s, self._copies, self._more_copies = inf, _COPIES, more_copies
         self._process = self._waited_before_ns = 0
         self.kept: list[tuple[list[Host | None], list[Host | None]]] = []
         self._given: list[list[Host | None]] = []
@@ -204,7 +214,7 @@ class _Caller:
 
     def _begin(self, outputs: Sequence[Described]) -> None:
         a_call = sum(_rounded(_size(each)) for each in (*self._described, *outputs) if each is not None)
-        self._copies = _LARGE_COPIES if a_call > _LARGE_BYTES else _COPIES
+        self._copies = (_LARGE_COPIES if a_call > _LARGE_BYTES else _COPIES) * (1 + self._more_copies)
         self._calls = int(max(1, min(_MOST_CALLS, _ROUND_S / self._recorded_s, _MOST_BYTES / max(1, a_call))))
         self._inputs = _Shared(self._folder / "inputs", self._described, self._calls)
         self._outputs = _Shared(self._folder / "outputs", outputs, self._calls)
@@ -246,10 +256,11 @@ def answer(request: JsonLine, say: Say) -> None:
     backend = open_framework(request["framework"])
     load_file(request["path"])
     operator = backend.operator(node_of(problem))
+    reader: Reader = ChannelsLast(backend) if request["channels_last"] else backend
     described = [None if each is None else (tuple(each[0]), str(each[1])) for each in request["inputs"]]
 
     def call(hosts: Sequence[Host | None]) -> tuple[Array, ...]:
-        found = operator.forward(*(None if each is None else backend.array(each) for each in hosts))
+        found = operator.forward(*(None if each is None else reader.array(each) for each in hosts))
         backend.finish(found)
         return found
 

@@ -31,7 +31,18 @@ from levelbench.operators.benchmark import checking
 from levelbench.operators.contract import Array, OperatorBackend
 from levelbench.operators.custom.library import is_foreign
 
-__all__ = ["SEAL", "Contents", "OnNumpy", "Reader", "RefusedError", "Watch", "WrongError", "remembers", "settle"]
+__all__ = [
+    "SEAL",
+    "ChannelsLast",
+    "Contents",
+    "OnNumpy",
+    "Reader",
+    "RefusedError",
+    "Watch",
+    "WrongError",
+    "remembers",
+    "settle",
+]
 
 
 class RefusedError(Exception):
@@ -183,6 +194,23 @@ class OnNumpy:
         """There is nothing to wait for."""
 
 
+class ChannelsLast:
+    """Makes a framework's arrays with the channels last in memory, and reads them as the framework does."""
+
+    def __init__(self, backend: OperatorBackend) -> None:
+        self._backend = backend
+        self.host, self.memory, self.written, self.finish = (
+            backend.host,
+            backend.memory,
+            backend.written,
+            backend.finish,
+        )
+
+    def array(self, host: Host) -> Array:
+        """A native array in this layout."""
+        return self._backend.channels_last(self._backend.array(host))
+
+
 _WINDOW = 2048
 """Elements that change between two values: more would leave another array's values in the caches."""
 _FACTORS = 65_537
@@ -195,7 +223,8 @@ class Contents:
     each scaled on its own: else what was computed once could be moved and scaled alike. Arrays at positions ``fixed``
     are left alone, and ``structural`` ones are also passed as they are. So are integers if ``only_floats``: those of a
     custom operator may have a structure, such as row pointers. ``weights`` change only outside of samples: a framework
-    may rearrange weights once, as long as it notices when they change.
+    may rearrange weights once, as long as it notices when they change. The copies have the memory order of the native
+    arrays, such as channels last.
     """
 
     def __init__(
@@ -211,19 +240,23 @@ class Contents:
         self._reader, self._random = reader, random.SystemRandom()
         self._only_floats, self._mixed = only_floats, True
         self._fixed, self._structural, self._weights = fixed | structural, structural, weights
-        self.hosts = [None if each is None else np.array(each, order="C") for each in hosts]
-        self._base = [None if each is None else each.copy() for each in self.hosts]
         self.native: list[Array] = [
-            each if each is None or at in structural else reader.array(each.copy())
-            for at, each in enumerate(self.hosts)
+            each if each is None or at in structural else reader.array(np.array(each, order="C"))
+            for at, each in enumerate(hosts)
         ]
-        self._views = [
-            None if each is None or at in structural else _flat(reader.memory(self.native[at]))
-            for at, each in enumerate(self.hosts)
+        views = [
+            None if each is None or at in structural else _dense(reader.memory(each))
+            for at, each in enumerate(self.native)
         ]
+        self._views = [None if view is None else view.ravel("K") for view in views]
+        self.hosts = [
+            None if each is None else np.array(each, order="C") if view is None else view.copy("K")
+            for each, view in zip(hosts, views, strict=True)
+        ]
+        self._base = [None if each is None else each.copy("K") for each in self.hosts]
         empty = np.empty(0)
-        self._rows = [empty if each is None else each.reshape(-1) for each in self.hosts]
-        self._first = [empty if each is None else each.reshape(-1) for each in self._base]
+        self._rows = [empty if each is None else each.ravel("K") for each in self.hosts]
+        self._first = [empty if each is None else each.ravel("K") for each in self._base]
         kinds = "" if only_floats else "biu"
         self._whole = [
             at
@@ -303,8 +336,8 @@ class Contents:
 
     def touched(self) -> int | None:
         """The position of an array that the operator wrote to, if it did."""
-        for at, (host, view) in enumerate(zip(self.hosts, self._views, strict=True)):
-            if host is not None and view is not None and view.tobytes() != host.tobytes():
+        for at, (host, view) in enumerate(zip(self._rows, self._views, strict=True)):
+            if view is not None and view.tobytes() != host.tobytes():
                 return at
         return None
 
@@ -577,10 +610,10 @@ def _nothing() -> None:
     """What an empty call takes on each clock is not held against one."""
 
 
-def _flat(view: Host | None) -> Host | None:
-    """The memory as one row, if it can be written as such."""
-    usable = view is not None and view.flags.c_contiguous and view.flags.writeable
-    return view.reshape(-1) if usable and view is not None else None
+def _dense(view: Host | None) -> Host | None:
+    """The memory, if it can be written as one row."""
+    usable = view is not None and view.flags.writeable and np.shares_memory(view.ravel("K"), view)
+    return view if usable else None
 
 
 def _some(values: Host) -> bytes:
