@@ -28,7 +28,8 @@ def unsigned(*shape):
 
 
 def signed(*shape):
-    return random.integers(-128, 128, shape).astype(np.int8)
+    # Of 7 bits: where a processor has no VNNI, ONNX Runtime adds products of unsigned and signed bytes in 16 bits.
+    return random.integers(-64, 64, shape).astype(np.int8)
 
 
 MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
