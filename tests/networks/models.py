@@ -44,7 +44,7 @@ def chain(**changes):
     return model
 
 
-RICH = """g (float[N] x, bool c, seq(float[N]) s, optional(float[N]) o) => (float[N] y, seq(float[N]) t) {
+RICH = """g (float[N] x, bool c, seq(float[N]) s, optional(seq(float[N])) o) => (float[N] y, seq(float[N]) t) {
     z = If (c) <then_branch = yes () => (float[N] a) { a = Abs(x) }, else_branch = no () => (float[N] b) { b = Neg(x) }>
     w = Loop (, c, z) <body = turn (int64 i, bool go, float[N] v) => (bool go2, float[N] v2)
         { go2 = Identity(go) v2 = local.twice(v) }>

@@ -205,6 +205,46 @@ def test_an_old_resize_still_measures_from_the_corner(tmp_path):
     assert y.reshape(-1).tolist() == [0, 1, 2, 2]
 
 
+def test_an_old_resize_takes_the_next_pixel_where_a_picture_shrinks(tmp_path):
+    text = """<ir_version: 5, opset_import: ["" : 10]> old (float[1, 1, 2, 4] x) => (float[1, 1, 4, 2] y)
+        <float[4] scales = {1, 1, 2, 0.6}> { y = Resize<mode = "nearest">(x, scales) }"""
+    network = load(written(tmp_path / "old.onnx", text))
+    (y,) = numpy_framework.open("cpu").executor(network).infer(np.arange(1, 9, dtype=np.float32).reshape(1, 1, 2, 4))
+    assert y.tolist() == [[[[1, 3], [1, 3], [5, 7], [5, 7]]]]
+
+
+def test_a_withdrawn_group_normalisation_scales_whole_groups(tmp_path):
+    text = """<ir_version: 8, opset_import: ["" : 18]> groups (float[1, 4, 1] x, float[2] w, float[2] b)
+        => (float[1, 4, 1] y) { y = GroupNormalization<num_groups = 2, epsilon = 0.0>(x, w, b) }"""
+    network = load(written(tmp_path / "groups.onnx", text))
+    x, w, b = np.array([[[1], [3], [0], [8]]], np.float32), np.array([2, 5], np.float32), np.array([0, 1], np.float32)
+    (y,) = numpy_framework.open("cpu").executor(network).infer(x, w, b)
+    np.testing.assert_allclose(y.reshape(-1), [-2, 2, -4, 6], rtol=1e-5)
+
+
+def test_a_sparse_initialiser_becomes_a_dense_one(tmp_path):
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> sparse (float[4] x) => (float[4] y) { y = Add(x, w) }'
+    )
+    entries = onnx.numpy_helper.from_array(np.array([7], np.float32), "w")
+    model.graph.sparse_initializer.append(
+        onnx.helper.make_sparse_tensor(entries, onnx.numpy_helper.from_array(np.array([2]), "places"), [4])
+    )
+    onnx.save(model, tmp_path / "sparse.onnx")
+    (y,) = numpy_framework.open("cpu").executor(load(tmp_path / "sparse.onnx")).infer(np.zeros(4, np.float32))
+    assert y.tolist() == [0, 0, 7, 0]
+
+
+def test_an_optional_input_is_given_as_a_tensor(tmp_path):
+    node = onnx.helper.make_node("OptionalGetElement", ["x"], ["y"])
+    tensor = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [2])
+    given = onnx.helper.make_value_info("x", onnx.helper.make_optional_type_proto(tensor))
+    graph = onnx.helper.make_graph([node], "maybe", [given], [onnx.helper.make_value_info("y", tensor)])
+    imports = [onnx.helper.make_opsetid("", 18)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / "maybe.onnx")
+    assert load(tmp_path / "maybe.onnx").inputs[0].shape == (2,)
+
+
 def test_an_old_hardmax_sees_a_matrix(tmp_path):
     text = """<ir_version: 6, opset_import: ["" : 11]>
         old (float[1, 2, 3] x) => (float[1, 2, 3] y) { y = Hardmax<axis = 1>(x) }"""

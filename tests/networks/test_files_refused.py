@@ -183,13 +183,23 @@ def test_a_duplicate_parameter_is_refused(tmp_path):
         load(write(tmp_path / "model.onnx", model))
 
 
-def test_a_sparse_initialiser_is_refused_by_its_name(tmp_path):
+def test_a_sparse_initialiser_that_claims_to_be_huge_is_refused(tmp_path):
     model = simple("y = Add(x, w)")
     entries = numpy_helper.from_array(np.ones(1, np.float32), "w")
     places = numpy_helper.from_array(np.array([2]), "w_places")
-    model.graph.sparse_initializer.append(helper.make_sparse_tensor(entries, places, [4]))
-    with pytest.raises(DefinitionError, match="its initialiser 'w' is a sparse tensor, which is not supported"):
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(entries, places, [2**39]))
+    with pytest.raises(DefinitionError, match=r"its sparse tensor 'w' claims the shape \(549755813888,\)"):
         load(write(tmp_path / "model.onnx", model))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("k = Size(x)  y = Add(x, k)", "B has inconsistent type"),
+     ("y = MaxPool<kernel_shape = [3], pads = [1]>(x)", "Attribute pads has incorrect size")],
+)  # fmt: skip
+def test_an_invalid_node_is_refused_with_onnx_s_words(tmp_path, text, words):
+    with pytest.raises(DefinitionError, match=words):
+        load(write(tmp_path / "model.onnx", graph_of(f"g (float[1, 1, 5] x) => (float[1, 1, 5] y) {{ {text} }}")))
 
 
 def test_parameters_that_no_memory_can_hold_are_refused_before_they_are_drawn(tmp_path):

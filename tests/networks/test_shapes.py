@@ -212,3 +212,11 @@ def test_a_vector_that_claims_to_be_long_is_not_treated_as_a_shape():
     network = foreign(nodes, {"x": [2**38]}, initialisers=[one, two])
     network.model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
     assert infer_shapes(network, {})["y"].shape == (1,)
+
+
+def test_doubling_a_vector_of_floats_is_refused_for_its_size_and_not_followed():
+    nodes = [helper.make_node("Concat", [f"t{at}", f"t{at}"], [f"t{at + 1}"], axis=0) for at in range(45)]
+    nodes[0].input[:] = ["x", "x"]
+    nodes.append(helper.make_node("ReduceSum", ["t45"], ["y"], keepdims=0))
+    with pytest.raises(DefinitionError, match="claims the shape"):
+        infer_shapes(foreign(nodes, {"x": [2]}), {})

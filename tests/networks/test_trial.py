@@ -104,3 +104,16 @@ def test_a_size_that_depends_on_values_is_tried(tmp_path):
     path = saved(tmp_path / "dynamic.onnx", nodes, "y", constants)
     with pytest.raises(DefinitionError, match=r"more than the .* bytes that are free"):
         refuse(path)
+
+
+def test_a_sequence_of_many_tensors_is_tried(tmp_path):
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Expand", ["sum", "many"], ["long"]),
+        helper.make_node("SplitToSequence", ["long", "one"], ["parts"]),
+        helper.make_node("SequenceLength", ["parts"], ["length"]),
+        helper.make_node("Cast", ["length"], ["y"], to=TensorProto.FLOAT),
+    ]
+    path = saved(tmp_path / "parts.onnx", nodes, "y", {"many": [30_000_000], "one": np.int64(1)})
+    with pytest.raises(DefinitionError, match=r"it takes more than"):
+        refuse(path)

@@ -279,7 +279,10 @@ def _exit_code(found: Agreement, what: str, words: NetworkWords) -> int:
 
         tried = {each.backend for each in lacking}
         other = next((each for each in installed_frameworks(("onnxruntime", "numpy")) if each not in tried), "")
-        do = f"levelbench check {what} --framework {other} runs it there" if other else "choose another framework"
+        given = [f"--inputs {words.inputs}"] if words.inputs is not None else []
+        given += [f"--shape {each}" for each in words.shapes] + [f"--size {each}" for each in words.sizes]
+        command = " ".join(["levelbench check", what, *given, "--framework", other])
+        do = f"{command} runs it there" if other else "choose another framework"
         raise UnsupportedError(f"{found.network} on {lacking[0].backend}", lacking[0].lacks, do)
     code = exit_code([each.report(found.network) for each in found.backends])
     if code == NOTHING_CHECKED and any(each.compared for each in found.backends):

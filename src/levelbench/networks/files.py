@@ -29,7 +29,7 @@ from onnx.serialization import registry
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
 from levelbench.networks.inspect import byte_size, inspect, tensors_of, without_values
-from levelbench.networks.modernise import SMALL_TENSOR, apart, modernised
+from levelbench.networks.modernise import SMALL_TENSOR, apart, modernised, supported
 from levelbench.networks.network import METADATA_KEY, Network
 from levelbench.networks.values import dtype_of, is_number, value_of
 
@@ -199,11 +199,12 @@ def load(path: str | Path) -> Network:
         if not model.HasField("graph"):
             raise DefinitionError(asked, "it has no graph", "give an ONNX model")
         fetch(model, path.parent, asked)
+        supported(model, asked)
         early = apart(model)
         inspect(model, asked)
         _name_open_sizes(model.graph)
         model = modernised(model, asked, early)
-        _drop_stale_shapes(model)
+        _drop_stale_shapes(model, asked)
         network = Network.from_proto(model)
         # Evaluate lazily computed properties now, so that errors are raised here.
         _ = network.inputs, network.outputs, network.nodes, network.opsets
@@ -254,10 +255,15 @@ def save(
     _forget_older(path, location)
 
 
-def _drop_stale_shapes(model: onnx.ModelProto) -> None:
+_INVALID = ("has inconsistent type", "has incorrect size")
+"""What ONNX says of nodes that are invalid with inputs of any shape, though some frameworks run them."""
+
+
+def _drop_stale_shapes(model: onnx.ModelProto, asked: str) -> None:
     """Correct declared shapes of outputs and inner values that contradict what ONNX infers from the inputs.
 
-    Exporters and editors leave them behind when an input is given another shape, or an open batch.
+    Exporters and editors leave them behind when an input is given another shape, or an open batch. Raises
+    ``DefinitionError`` for a node with inputs of mixed types or an attribute of the wrong length.
     """
     light = without_values(model, lambda each: abs(math.prod(each.dims)) <= SMALL_TENSOR)
     declared = [*model.graph.value_info, *model.graph.output]
@@ -265,7 +271,7 @@ def _drop_stale_shapes(model: onnx.ModelProto) -> None:
     for info in light.graph.output:
         info.type.tensor_type.ClearField("shape")
     try:
-        graph = onnx.shape_inference.infer_shapes(light, strict_mode=True).graph
+        graph = _inferred(light, asked)
     except onnx.shape_inference.InferenceError:
         # It is reported with its reason by what needs the shapes.
         return
@@ -283,6 +289,18 @@ def _drop_stale_shapes(model: onnx.ModelProto) -> None:
             other = actual.HasField("dim_value") and actual.dim_value != mine.dim_value
             if mine.HasField("dim_value") and (other or actual.dim_param in own - {""}):
                 mine.CopyFrom(actual)
+
+
+def _inferred(model: onnx.ModelProto, asked: str) -> onnx.GraphProto:
+    try:
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True).graph
+    except onnx.shape_inference.InferenceError as error:
+        reasons = [line.strip() for line in str(error).splitlines()]
+        if found := next((line for line in reasons if any(each in line for each in _INVALID)), ""):
+            said = re.sub(r"\[\w+\] |Inference error\(s\): ", "", found)
+            raise DefinitionError(asked, said, "correct the node") from None
+    # Frameworks may take more types than ONNX says.
+    return onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
 
 
 def _name_open_sizes(graph: onnx.GraphProto) -> None:

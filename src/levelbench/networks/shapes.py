@@ -28,6 +28,7 @@ MOST_ELEMENTS = 2**40
 SMALL_ELEMENTS = 1024
 """Initialisers with more elements are passed to ONNX's inference without values, as it needs only their shapes."""
 _LONG = 2**16
+_LONG_FLOATS = 2**20
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Tile"})
 
 
@@ -132,7 +133,8 @@ def _named(shape: Shape, names: Mapping[str, int]) -> Shape:
 def _inferred(model: onnx.ModelProto, name: str) -> dict[str, Value]:
     """What ONNX infers, following the values of shapes if that is safe.
 
-    ONNX treats every integer vector as a shape and writes it out element by element, even if it claims to be huge.
+    ONNX treats every vector, of floats too, as a shape and writes it out element by element, even if it claims to be
+    huge.
     """
     found = _inferred_once(model, name, follow=False)
     within, inside = _ranges(model)
@@ -145,7 +147,7 @@ def _inferred(model: onnx.ModelProto, name: str) -> dict[str, Value]:
 
 def _is_long(value: Value) -> bool:
     sizes = [each for each in value.shape or () if isinstance(each, int)]
-    return len(value.shape or ()) == 1 and value.dtype.startswith("int") and sum(sizes) > _LONG
+    return len(sizes) == len(value.shape or ()) == 1 and sizes[0] > (_LONG if "int" in value.dtype else _LONG_FLOATS)
 
 
 def _without(model: onnx.ModelProto, nodes: set[int], known: Mapping[str, Value]) -> onnx.ModelProto:

@@ -33,7 +33,7 @@ _LONGEST_S = 60.0
 _MOST_TRIPS = 2**24
 """Iterations of a loop that nothing inside can end, above which it is refused without a trial."""
 _OUT_OF_MEMORY = ("alloc", "would require more than")
-_REPEATING = frozenset({"Loop", "Scan", "SequenceMap"})
+_REPEATING = frozenset({"Loop", "Scan", "SequenceMap", "SplitToSequence"})
 _GROWING = frozenset({"ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"})
 
 
@@ -77,7 +77,7 @@ def refuse_bombs(
     if any("memory" in each for each in said):
         raise DefinitionError(asked, f"it takes more than the {left:,} bytes that are free", "use smaller sizes")
     if ended.code is None or ended.code in (-signal.SIGXCPU, -signal.SIGKILL):
-        found = f"it loops for more than {limit:g} s of processor time"
+        found = f"it takes more than {limit:g} s of processor time"
         raise DefinitionError(asked, found, f"if it is meant to, give it more: --timeout {10 * limit:g}")
 
 

@@ -242,8 +242,13 @@ def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int
 
     ``UsageError`` for a missing size, and one that is below 0 or above 2**40.
     """
+    if not value.dtype:
+        found = "it is a sequence, a map or an optional value, and no option gives one"
+        raise UsageError(f"input {value.name!r}", found, "make it inside the model, from inputs that are tensors")
     if value.shape is None:
-        raise UsageError(f"input {value.name!r}", "the model does not declare its shape", "give --shape NAME=1x3x8")
+        raise UsageError(
+            f"input {value.name!r}", "the model does not declare its shape", f"give --shape {value.name}=1x3x8"
+        )
     shape = []
     for axis, size in enumerate(value.shape):
         if isinstance(size, int):
@@ -264,7 +269,7 @@ def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int
 def _dtype(value: Value) -> np.dtype[np.generic]:
     if value.dtype in ("", "str", "object"):
         found = f"it holds {value.dtype or 'no tensor'}"
-        raise UsageError(f"random values for input {value.name!r}", found, "give its values")
+        raise UsageError(f"random values for input {value.name!r}", found, "give its values: --inputs VALUES.npz")
     return dtype_of(value.dtype)
 
 

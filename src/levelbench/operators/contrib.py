@@ -265,6 +265,12 @@ def _group_norm(b: _Body) -> list[Name] | None:
     return [b("CastLike", y, b.input(0))]
 
 
+@_defines("Trilu")
+def _trilu(b: _Body) -> list[Name]:
+    given = [each for each in (b.input(0), b.input(1)) if each]
+    return [b("Trilu", *given, upper=b.node.get("upper", 1))]
+
+
 # Quantised operators: the numbers are dequantised, and the result is quantised.
 
 

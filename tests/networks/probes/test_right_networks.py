@@ -8,7 +8,7 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks import Draw, GraphBuilder
 from levelbench.networks.inspect import random_values
-from levelbench.networks.probes import compare_network
+from levelbench.networks.probes import compare_network, divergence
 from levelbench.networks.probes.agreement import coarsest_dtype, judge, limit_for
 from levelbench.operators.frameworks import load_framework
 
@@ -142,3 +142,23 @@ def test_weights_that_are_stored_in_half_precision_and_cast_do_not_loosen_the_to
     weight = g.node("Cast", g.constant(np.ones((3, 2), np.float16)), to=1)
     g.output(g.node("MatMul", x, weight), "y")
     assert coarsest_dtype(g.build()) == np.float32
+
+
+def test_only_some_of_very_many_nodes_that_are_alike_are_run_alone(monkeypatch):
+    class Counting(NumpyBackend):
+        built = 0
+
+        def executor(self, *args, **options):
+            self.built += 1
+            return super().executor(*args, **options)
+
+    g = GraphBuilder("chain")
+    x = g.input("x", ("batch", 4))
+    for _ in range(40):
+        x = g.node("Tanh", x)
+    g.output(x, "y")
+    monkeypatch.setattr(divergence, "_MOST_ALIKE", 5)
+    counting = Counting()
+    found = compare_network(g.build(), {"counting": counting}, NumpyBackend(), gradients=False, operators=True)
+    assert found.backends[0].compared
+    assert counting.built < 40

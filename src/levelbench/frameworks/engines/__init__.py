@@ -69,6 +69,7 @@ class OnnxEngine(Framework):
 
     @property
     def version(self) -> str:
+        """Of the engine's package, as it was installed."""
         return importlib.metadata.version(self.distribution.split()[0])
 
     def lacks(self, device: str = "cpu") -> str | None:

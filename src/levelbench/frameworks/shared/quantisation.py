@@ -34,6 +34,8 @@ def is_integer(dtype: DType) -> bool:
 
 def _to_integer(xp: ModuleType, cast: Cast, value: Array, dtype: DType) -> Array:
     most = ml_dtypes.iinfo(dtype)
+    # NaN becomes the lowest, as in ONNX Runtime.
+    value = xp.where(xp.isnan(value), xp.full_like(value, int(most.min)), value)
     return cast(xp.clip(value, int(most.min), int(most.max)), dtype)
 
 

@@ -8,6 +8,7 @@ differentiated alone, at the reference's inputs and with random directions, star
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from levelbench.operators.program import constants_of
 
 BUDGET = 256 * 2**20
 """The bytes of values of each framework that are kept at the same time."""
+_MOST_ALIKE = 100
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,9 @@ def _audited(setting: Pairing, until: int) -> tuple[int, str] | None:
 def audit(setting: Pairing, outputs: Sequence[str]) -> Iterator[tuple[int, float, str]]:
     """The nodes that ``outputs`` depend on and that are wrong on their own, by Level 0's tolerances.
 
-    Yields (index, largest deviation over largest value, what is wrong); nodes that cannot run alone are skipped.
+    Yields (index, largest deviation over largest value, what is wrong); nodes that cannot run alone are skipped. Of
+    nodes that do the same to values of the same shapes, the first ``_MOST_ALIKE`` are run: networks of thousands of
+    nodes repeat few.
     """
     network = setting.network
     needed, _ = needed_nodes(network.model.graph, outputs)
@@ -155,6 +159,7 @@ def audit(setting: Pairing, outputs: Sequence[str]) -> Iterator[tuple[int, float
         at for at in needed if network.nodes[at].op_type != "Constant" and not unsteady & set(network.nodes[at].outputs)
     ]
     count = 8
+    alike: Counter[tuple[Any, ...]] = Counter()
     while todo:
         chunk, todo = todo[:count], todo[count:]
         names = list(dict.fromkeys(name for at in chunk for name in reads_of(network, at)))
@@ -165,12 +170,28 @@ def audit(setting: Pairing, outputs: Sequence[str]) -> Iterator[tuple[int, float
         for at in chunk:
             if any(name not in values for name in reads_of(network, at)):
                 continue
+            alike[key := _likeness(network, at, values)] += 1
+            if alike[key] > _MOST_ALIKE:
+                continue
             with suppress(LevelbenchError):
                 off, fault = _strictly(setting, at, values)
                 if fault:
                     yield at, off, fault
         held = sum(each.nbytes for each in values.values())
         count = max(1, min(4 * count, int(count * setting.budget / max(held, 1))))
+
+
+def _likeness(network: Network, index: int, values: Arrays) -> tuple[Any, ...]:
+    """Equal for nodes with the same operator, attributes, and dtypes and shapes of what they read."""
+    node, proto = network.nodes[index], network.model.graph.node[index]
+    fixed = {node.inputs[at] for at in structural(node) if at < len(node.inputs)}
+    reads = [
+        (each.dtype.name, each.shape, each.tobytes() if name in fixed else b"")
+        for name in reads_of(network, index)
+        for each in (np.asarray(values[name]),)
+    ]
+    attributes = sorted(each.SerializeToString(deterministic=True) for each in proto.attribute)
+    return node.domain, node.op_type, tuple(attributes), tuple(reads)
 
 
 def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]:

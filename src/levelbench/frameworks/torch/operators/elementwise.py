@@ -369,9 +369,9 @@ def _bounds(dtype: torch.dtype) -> tuple[int, int]:
 
 
 def saturated(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """``x`` clipped to the range of an integer type, as that type."""
+    """``x`` clipped to the range of an integer type, as that type; NaN becomes the lowest, as in ONNX Runtime."""
     low, high = _bounds(dtype)
-    x = x.clamp(low, high)
+    x = x.nan_to_num(nan=low, posinf=high, neginf=low).clamp(low, high)
     return to_small(x, dtype) if dtype in SMALL else x.to(dtype)
 
 
