@@ -250,6 +250,8 @@ def single_process(trial: SchemeTrial, case: Rehearsal) -> list[dict[str, Floats
 _LATE_S, _SLOW_S, _LOOK_S, _GRACE_S = 0.002, 0.004, 0.1, 1.0
 # The first run on a number of ranks may need to compile or to import, but NumPy has nothing to.
 _FIRST = 6.0
+# Of collectives built from messages: beyond those of a scheme that builds its own.
+_TAGS = 1 << 20
 
 EVEN = (12,)
 UNEVEN = (12, 7, 5, 1, 8)
@@ -504,7 +506,7 @@ class SchemeTrial:
         loop = RankLoop(self, case, trace, before)
         watched = Watched(communicator, pulse, synchronous=case.synchronous, tell=loop.talk)
         trace.doing = lambda: watched.last
-        inner = Algorithmic(watched) if case.messages else watched
+        inner = Algorithmic(watched, first_tag=_TAGS) if case.messages else watched
         try:
             loop.run(CountingCommunicator(inner, loop.current))
         finally:

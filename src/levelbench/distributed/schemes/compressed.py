@@ -243,6 +243,9 @@ class SparseTopK(Compressed):
     def start(self, worker: Worker) -> SchemeStepper:
         return _CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
 
+    def most_weight(self) -> float:
+        return 1 / (1 - self.momentum)
+
     def exchange(self, step: int = 1 << 62) -> Exchange:
         ratio = self.ratio
         if step <= self.warmup_steps:
