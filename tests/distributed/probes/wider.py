@@ -326,6 +326,41 @@ class Remembers(Sums):
         self.rest = arrays_of("rest", self.worker.backend, state)
 
 
+class DrawsAQuarter(Sums):
+    """Sends a quarter of each parameter's elements, but at least one, times the inverse of that share."""
+
+    def total(self, name, gradient):
+        size, count = gradient.size, max(1, gradient.size // 4)
+        drawn = np.zeros(size, bool)
+        draws = np.random.default_rng([self.worker.seed, self.now, len(name)])
+        drawn[draws.choice(size, count, replace=False)] = True
+        return super().total(name, gradient * drawn.reshape(gradient.shape) * self.factor(size, count))
+
+    def factor(self, size, count):
+        return size / count
+
+
+class DrawsTooMuchOfAScalar(DrawsAQuarter):
+    """Multiplies by four, whatever the share is."""
+
+    def factor(self, size, count):
+        return 4
+
+
+class ShortPlaces(Remembers):
+    """Sends the quarter of all elements that is largest, at places of 16 bits."""
+
+    def total(self, name, gradient):
+        due = gradient + self.rest[name]
+        places = np.argpartition(-np.abs(due).reshape(-1), gradient.size // 4)[: max(1, gradient.size // 4)]
+        sent = np.zeros(gradient.size)
+        places = places.astype(np.int16).astype(int) % gradient.size
+        sent[places] = due.reshape(-1)[places]
+        sent = sent.reshape(gradient.shape)
+        self.rest[name] = due - sent
+        return Sums.total(self, name, sent)
+
+
 class LosesATenth(Remembers):
     """A tenth of the remainder is lost in each step."""
 

@@ -143,7 +143,10 @@ class RankLoop:
             totals = communicator.take()
             note((totals.sent_bytes, totals.messages))
             if self._case.keeps:
-                trace.after.append(self._model.held())
+                held = self._model.held()
+                trace.after.append(
+                    {name: each[:: self._case.every] if each.ndim else each for name, each in held.items()}
+                )
 
     def _step(self, step: int) -> None:
         stepper, case = self._stepper, self._case
@@ -289,6 +292,8 @@ class Rehearsal:
     accumulate: int = 1
     keeps: bool = True
     """Whether to record the parameters after each step, not only the last."""
+    every: int = 1
+    """Of the elements of a large array, how many there are for each one recorded after each step."""
     pauses: tuple[int, ...] = ()
     """Steps after which all ranks meet twice and take the averaged weights, as before an evaluation."""
     saves: int = 0
