@@ -256,7 +256,25 @@ class Averages(OwnModelStepper):
             self.worker.switch(Phase.COMMUNICATE)
             mean = self.mean_of_ranks()
             self.worker.switch(Phase.UPDATE)
-            self.parameters.update(mean)
+            self.parameters.update({name: mean[name] for name in self.together(step // 2)})
+
+    def together(self, round_):
+        return list(self.parameters)
+
+
+class AveragesInTurn(Averages):
+    """Every second step, one parameter is averaged."""
+
+    def together(self, round_):
+        names = list(self.parameters)
+        return [names[round_ % len(names)]]
+
+
+class LeavesOneApart(Averages):
+    """The gain is never averaged."""
+
+    def together(self, round_):
+        return [name for name in self.parameters if name != "gain"]
 
 
 class IgnoresTheSchedule(Averages):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -25,7 +26,7 @@ DRAWS = 320
 _WARM_UP, _BLOCK = 80, 20
 _MOVES, _ELEMENTS = 3, 10
 _BIAS, _ALIKE, _STAYS = 0.004, 0.5, 0.7
-_OFTEN = 20
+_OFTEN, _AGREE = 20, 8
 _ERRORS, _MOST = 6.0, 1.5
 _LONGER, _SUSPECT, _CERTAIN = 3, 3.5, 5.0
 """A parameter whose total is suspect, in standard errors, is looked at again: with another seed, in a longer run."""
@@ -44,7 +45,8 @@ def right_on_average(subject: SchemeTrial) -> Finding:
         return not_tried("its momentum weighs the more what is held back longer (most_weight)")
     ranks, parts = subject.ranks[0], subject.scheme.workers(subject.ranks[0])
     case = Rehearsal(ranks, DRAWS, sizes=(2 * parts,), decays=False, constant=True)
-    path = _path(subject.finished(case))
+    outcome = subject.finished(case)
+    path = _path(outcome)
     if not np.isfinite(path).all():
         return failed(f"{place(ranks)}: after {DRAWS} steps weights are not finite", _DO)
     middle = (_WARM_UP + DRAWS) // 2
@@ -53,6 +55,9 @@ def right_on_average(subject: SchemeTrial) -> Finding:
     if name := _never(moves.sum(0), subject.seed, parts):
         found = f"one element never moves, although others with smaller gradients move {_OFTEN} times and more"
         return failed(f"{place(ranks, None, None, name)}: {found}", _DO)
+    if not subject.scheme.replicated and parts > 1 and (name := _kept_apart(outcome, subject.seed)):
+        found = f"workers never agree on one element, although on smaller ones {_AGREE} times and more"
+        return failed(f"{place(ranks, None, None, name)}: {found}", "bring all parameters together in turn")
     active = (moves >= _MOVES).all(0)
     if active.sum() < _ELEMENTS:
         return not_tried(f"after {DRAWS} steps most is still held back")
@@ -135,6 +140,20 @@ def _never(moves: Floats, seed: int, parts: int) -> str:
         if often.size and (sizes[counts == 0] > often.min()).any():
             return name
     return ""
+
+
+def _kept_apart(outcome: RanksOutcome, seed: int) -> str:
+    """The parameter of an element that workers never agree on, if they often do on one that differs less; else empty.
+
+    Workers that bring parts together in turn, or what differs most, agree on each element at some time.
+    """
+    first, *others = (np.stack([_flat(each) for each in trace.after]) for trace in outcome.workers)
+    counts = np.all([first == each for each in others], 0).sum(0)
+    differs = np.ptp([_flat(scripted_gradient(seed, trace.rank, 1)) for trace in outcome.workers], 0)
+    often = differs[counts >= _AGREE]
+    apart = (counts == 0) & (differs > often.min()) if often.size else np.zeros(len(differs), bool)
+    names = np.repeat(list(SHAPES), [prod(shape) for shape in SHAPES.values()])
+    return str(names[apart][0]) if apart.any() else ""
 
 
 def _flat(arrays: object) -> Floats:
