@@ -229,7 +229,10 @@ class Scheme(ABC):
         return 1.0
 
     def most_weight(self) -> float:
-        """The most that a gradient weighs in all updates together: above 1 with a momentum of the scheme's own."""
+        """The most that a gradient weighs in all updates together: above 1 with a momentum of the scheme's own.
+
+        Infinite if updates are no sums of gradients, such as majority votes.
+        """
         return 1.0
 
 

@@ -28,6 +28,7 @@ def test_an_installed_scheme_passes(name, monkeypatch):
     [
         ("top-k", {"momentum": 0.9}, "every worker counts"),
         ("top-k", {"momentum": 0.9, "ratio": 0.3}, "right on average"),
+        ("sign", {"scale": "vote", "error_feedback": False}, "right on average"),
         ("diloco", {"period": 4}, "right on average"),
         ("all-reduce", {"algorithm": "tree"}, "traffic"),
         ("top-k", {"exchange_by": "doubling"}, "traffic"),

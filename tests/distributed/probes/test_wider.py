@@ -41,6 +41,7 @@ FAULTS = [
         "right on average",
         r"'scale': its mean update is 4 ±",
     ),
+    (wider.MixesUpFilters, {}, "large arrays", r"'filter'"),
     (wider.LeavesOneApart, APART, "right on average", r"'gain': workers never agree on one element"),
     (wider.ShortPlaces, INEXACT, "large arrays", r"the elements from \d+,\d+ on never move"),
     (wider.LosesATenth, INEXACT, "right on average", r"in the same elements all the time"),

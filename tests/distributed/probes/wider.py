@@ -245,6 +245,14 @@ class Overflows(Sums):
             return super().total(name, gradient.astype(np.float16).astype(gradient.dtype))
 
 
+class MixesUpFilters(Sums):
+    """An array of four axes is sent in another order than it is read."""
+
+    def total(self, name, gradient):
+        order = "F" if gradient.ndim == 4 else "C"
+        return super().total(name, np.ravel(gradient, order)).reshape(gradient.shape)
+
+
 class Averages(OwnModelStepper):
     """Each rank steps alone; every second step, models are averaged."""
 

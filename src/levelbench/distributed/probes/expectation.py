@@ -42,7 +42,7 @@ def right_on_average(subject: SchemeTrial) -> Finding:
     if not subject.scheme.lockstep:
         return not_tried("ranks are not in lockstep (lockstep = False)")
     if subject.scheme.most_weight() != 1:
-        return not_tried("its momentum weighs the more what is held back longer (most_weight)")
+        return not_tried("its updates are no sums of gradients that weigh alike (most_weight)")
     ranks, parts = subject.ranks[0], subject.scheme.workers(subject.ranks[0])
     case = Rehearsal(ranks, DRAWS, sizes=(2 * parts,), decays=False, constant=True)
     outcome = subject.finished(case)

@@ -372,6 +372,9 @@ class Sign(Compressed):
                 "choose error_feedback=False and pieces=False, or scale=mean",
             )
 
+    def most_weight(self) -> float:
+        return float("inf") if self.scale == "vote" else 1.0
+
     def exchange(self, step: int = 1 << 62) -> Exchange:
         compressor = SignCompressor(self.bucket, self.scale)
         if self.scale == "vote":
