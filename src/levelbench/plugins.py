@@ -60,7 +60,7 @@ def load(kind: str, name: str) -> object:
 
 
 def load_file(kind: str, path: Path) -> ModuleType:
-    """Import a user's Python file under a unique module name.
+    """Import a user's Python file under a unique module name. It may import modules next to it, then and later.
 
     Raises ``UsageError`` if there is no such file, ``DefinitionError`` with the line if it raises.
     """
@@ -75,6 +75,9 @@ def load_file(kind: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look up their module there.
     sys.modules[name] = module
+    # Last, so that no file of the user's hides an installed module.
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except LevelbenchError:

@@ -203,3 +203,11 @@ def test_more_ranks_on_a_machine_than_gpus_are_refused_over_nccl(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(UsageError, match="rank 6 over nccl, number 2 on its machine: PyTorch sees 2 GPUs"):
         open_communicator("nccl", RankPlace(6, 8, 2, "127.0.0.1", 1, "process"), 5.0)
+
+
+def test_a_file_may_import_a_module_next_to_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "beside_a_scheme.py").write_text("from levelbench.distributed.schemes.all_reduce import AllReduce\n")
+    path = tmp_path / "mine.py"
+    path.write_text("import beside_a_scheme\n\nscheme = beside_a_scheme.AllReduce()\n")
+    assert load_schemes(path) == {"all-reduce": AllReduce()}

@@ -228,6 +228,13 @@ class Scheme(ABC):
         """
         return 1.0
 
+    def most_weight(self) -> float:
+        """The most that a gradient weighs in all updates together: above 1 with a momentum of the scheme's own.
+
+        Infinite if updates are no sums of gradients, such as majority votes.
+        """
+        return 1.0
+
 
 class Preset(Scheme):
     """A scheme that is another one with certain settings, known to users, records and plots by its own name."""
@@ -255,3 +262,6 @@ class Preset(Scheme):
 
     def traffic_within(self) -> float:
         return self.meant.traffic_within()
+
+    def most_weight(self) -> float:
+        return self.meant.most_weight()

@@ -195,6 +195,16 @@ def test_tags_of_the_algorithms_are_refused_for_users():
         run_ranks(1, lambda each: Algorithmic(each).send(np.zeros(1), 0, FIRST_TAG))
 
 
+def test_algorithms_may_use_others_whose_tags_begin_later():
+    def work(communicator):
+        talk = Algorithmic(Algorithmic(communicator, "tree", first_tag=1 << 20))
+        neighbours = [each for each in (talk.rank - 1, talk.rank + 1) if 0 <= each < talk.size]
+        talk.exchange(np.zeros(1), neighbours)
+        return talk.all_reduce(np.ones(6)).tolist()
+
+    assert run_ranks(3, work) == [[3.0] * 6] * 3
+
+
 def test_a_binomial_scatter_of_different_sizes_is_refused():
     def work(communicator):
         arrays = [np.zeros(rank) for rank in range(2)]

@@ -13,8 +13,7 @@ from levelbench.planted.communicators_known import CASES, Now, SharesTheMemoryOf
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Poll handles less often, and shrink the large messages."""
-    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
+    """Poll handles less often."""
     monkeypatch.setattr("levelbench.distributed.probes.communicators._POLLS", 20)
 
 
@@ -24,7 +23,7 @@ def hurried(monkeypatch):
 def test_a_planted_fault_is_found_and_named(name):
     kind, checks = getattr(faults, name), CASES[name].aspects
     SharesTheMemoryOfTheRoot.shelf = {}
-    found = run_ranks(3, lambda communicator: check_communicator(kind(communicator)))
+    found = run_ranks(3, lambda communicator: check_communicator(kind(communicator), large=1000))
     failed = {each.probe for findings in found for each in findings if each.status == "failed"}
     assert failed & set(checks), failed
 
@@ -112,7 +111,7 @@ class CutsLongSends(WrappingCommunicator):
 )
 @pytest.mark.usefixtures("hurried")
 def test_what_few_calls_of_small_whole_numbers_do_not_show_is_found(kind, probe):
-    found = run_ranks(2, lambda communicator: check_communicator(kind(communicator)))
+    found = run_ranks(2, lambda communicator: check_communicator(kind(communicator), large=1000))
     assert probe in {each.probe for findings in found for each in findings if each.status == "failed"}
 
 
@@ -126,3 +125,23 @@ def test_a_communicator_of_a_file_is_checked_on_more_ranks_than_asked_for(tmp_pa
     )
     report = check_communicator_isolated(path, "SevenAtMost", ranks=(2,))
     assert "8 ranks" in report.failed[0].case
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [("LosesTheTail", "3 ranks, other collectives"), ("WrongAtCall100", "4 ranks, 150 of each")]
+)
+def test_large_arrays_and_many_calls_of_a_file_are_tried_on_one_number_of_ranks_each(name, case, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from levelbench.distributed.communicators.wrapping import WrappingCommunicator\n\n\n"
+        "class LosesTheTail(WrappingCommunicator):\n"
+        "    def broadcast(self, array, root=0):\n"
+        "        return self.inner.broadcast(array, root) if array.size < 2**20 else array\n\n\n"
+        "class WrongAtCall100(WrappingCommunicator):\n"
+        "    calls = 0\n\n"
+        "    def all_reduce(self, array, op='sum'):\n"
+        "        self.calls += array.shape == (5,)\n"
+        "        return self.inner.all_reduce(array, op) * (self.calls != 100)\n"
+    )
+    report = check_communicator_isolated(path, name, ranks=(2, 3, 4))
+    assert case in {each.case[: len(case)] for each in report.failed}

@@ -23,6 +23,22 @@ def test_an_installed_scheme_passes(name, monkeypatch):
     assert not report.failed
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "probe"),
+    [
+        ("top-k", {"momentum": 0.9}, "every worker counts"),
+        ("top-k", {"momentum": 0.9, "ratio": 0.3}, "right on average"),
+        ("sign", {"scale": "vote", "error_feedback": False}, "right on average"),
+        ("diloco", {"period": 4}, "right on average"),
+        ("all-reduce", {"algorithm": "tree"}, "traffic"),
+        ("top-k", {"exchange_by": "doubling"}, "traffic"),
+    ],
+)
+def test_an_installed_scheme_passes_in_other_settings(name, settings, probe):
+    report = check_scheme(named_scheme(name, settings), ranks=(3,), steps=4, only=(probe,))
+    assert not report.failed
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
 @pytest.mark.parametrize(

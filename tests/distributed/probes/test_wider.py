@@ -35,6 +35,15 @@ FAULTS = [
     (wider.ForgetsMomentum, APART, "equal gradients", r"with momentum"),
     (wider.RoundsDown, INEXACT, "right on average", r"in the same elements all the time"),
     (wider.TooSmall, INEXACT, "right on average", r"0\.9\d+ ± .* times the mean gradient"),
+    (
+        wider.DrawsTooMuchOfAScalar,
+        INEXACT,
+        "right on average",
+        r"'scale': its mean update is 4 ±",
+    ),
+    (wider.MixesUpFilters, {}, "large arrays", r"'filter'"),
+    (wider.LeavesOneApart, APART, "right on average", r"'gain': workers never agree on one element"),
+    (wider.ShortPlaces, INEXACT, "large arrays", r"the elements from \d+,\d+ on never move"),
     (wider.LosesATenth, INEXACT, "right on average", r"in the same elements all the time"),
 ]
 
@@ -51,8 +60,14 @@ def test_a_fault_beyond_a_few_small_steps_is_named(stepper, claims, probe, words
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("stepper", "claims"),
-    [(wider.Rounds, INEXACT), (wider.Remembers, INEXACT), (wider.Averages, APART)],
-    ids=["random rounding", "error feedback", "local steps"],
+    [
+        (wider.Rounds, INEXACT),
+        (wider.DrawsAQuarter, INEXACT),
+        (wider.Remembers, INEXACT),
+        (wider.Averages, APART),
+        (wider.AveragesInTurn, APART),
+    ],
+    ids=["random rounding", "random places", "error feedback", "local steps", "local steps, averaged in turn"],
 )
 def test_what_is_right_on_average_is_not_accused(stepper, claims):
     probes = ("right on average", "equal gradients", "other ranks", "large arrays", "large values")

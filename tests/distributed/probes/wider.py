@@ -245,6 +245,14 @@ class Overflows(Sums):
             return super().total(name, gradient.astype(np.float16).astype(gradient.dtype))
 
 
+class MixesUpFilters(Sums):
+    """An array of four axes is sent in another order than it is read."""
+
+    def total(self, name, gradient):
+        order = "F" if gradient.ndim == 4 else "C"
+        return super().total(name, np.ravel(gradient, order)).reshape(gradient.shape)
+
+
 class Averages(OwnModelStepper):
     """Each rank steps alone; every second step, models are averaged."""
 
@@ -256,7 +264,25 @@ class Averages(OwnModelStepper):
             self.worker.switch(Phase.COMMUNICATE)
             mean = self.mean_of_ranks()
             self.worker.switch(Phase.UPDATE)
-            self.parameters.update(mean)
+            self.parameters.update({name: mean[name] for name in self.together(step // 2)})
+
+    def together(self, round_):
+        return list(self.parameters)
+
+
+class AveragesInTurn(Averages):
+    """Every second step, one parameter is averaged."""
+
+    def together(self, round_):
+        names = list(self.parameters)
+        return [names[round_ % len(names)]]
+
+
+class LeavesOneApart(Averages):
+    """The gain is never averaged."""
+
+    def together(self, round_):
+        return [name for name in self.parameters if name != "gain"]
 
 
 class IgnoresTheSchedule(Averages):
@@ -324,6 +350,41 @@ class Remembers(Sums):
     def restore(self, state):
         super().restore(those_under("inner", state))
         self.rest = arrays_of("rest", self.worker.backend, state)
+
+
+class DrawsAQuarter(Sums):
+    """Sends a quarter of each parameter's elements, but at least one, times the inverse of that share."""
+
+    def total(self, name, gradient):
+        size, count = gradient.size, max(1, gradient.size // 4)
+        drawn = np.zeros(size, bool)
+        draws = np.random.default_rng([self.worker.seed, self.now, len(name)])
+        drawn[draws.choice(size, count, replace=False)] = True
+        return super().total(name, gradient * drawn.reshape(gradient.shape) * self.factor(size, count))
+
+    def factor(self, size, count):
+        return size / count
+
+
+class DrawsTooMuchOfAScalar(DrawsAQuarter):
+    """Multiplies by four, whatever the share is."""
+
+    def factor(self, size, count):
+        return 4
+
+
+class ShortPlaces(Remembers):
+    """Sends the quarter of all elements that is largest, at places of 16 bits."""
+
+    def total(self, name, gradient):
+        due = gradient + self.rest[name]
+        places = np.argpartition(-np.abs(due).reshape(-1), gradient.size // 4)[: max(1, gradient.size // 4)]
+        sent = np.zeros(gradient.size)
+        places = places.astype(np.int16).astype(int) % gradient.size
+        sent[places] = due.reshape(-1)[places]
+        sent = sent.reshape(gradient.shape)
+        self.rest[name] = due - sent
+        return Sums.total(self, name, sent)
 
 
 class LosesATenth(Remembers):

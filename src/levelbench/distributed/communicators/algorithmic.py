@@ -31,9 +31,8 @@ from levelbench.networks.executor import Array
 
 FIRST_TAG = 1 << 14
 """Tags from here on belong to the algorithms: 2^14 of them, which fits MPI's smallest tag bound (32767)."""
-
-_EXCHANGE = 2 * FIRST_TAG - 1
-"""The tag of exchanges. Not all ranks take part, so they are not numbered; between two ranks they stay in order."""
+_NUMBERS = (1 << 14) - 1
+"""How many collectives have a tag of their own; one more is for exchanges."""
 
 
 @final
@@ -74,9 +73,15 @@ class Algorithmic(Communicator):
     started; a rank that waits for a message also drives them.
     """
 
-    def __init__(self, inner: Communicator, algorithms: Algorithms | str = "ring") -> None:
-        """A name as ``algorithms`` selects that all-reduce and the default for everything else."""
-        self.inner = inner
+    def __init__(
+        self, inner: Communicator, algorithms: Algorithms | str = "ring", *, first_tag: int = FIRST_TAG
+    ) -> None:
+        """A name as ``algorithms`` selects that all-reduce and the default for everything else.
+
+        ``first_tag``: the first of the 2^14 tags that belong to the algorithms. To wrap another one, give a larger one
+        to ``inner``.
+        """
+        self.inner, self._first_tag = inner, first_tag
         self.algorithms = Algorithms(algorithms) if isinstance(algorithms, str) else algorithms
         self.name, self.rank, self.size = inner.name, inner.rank, inner.size
         self._tallies: dict[str, TrafficTally] = {}
@@ -104,20 +109,20 @@ class Algorithmic(Communicator):
         return self._start("broadcast", lambda _: array if own else from_flat(flat, array, change=True), flat, root)
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """A message of ``inner``; tags are below ``FIRST_TAG``."""
-        checked_tag("send", tag, FIRST_TAG)
+        """A message of ``inner``; tags are below the algorithms' own."""
+        checked_tag("send", tag, self._first_tag)
         if to != self.rank:
             self._tally("send").note(array.nbytes)
         return self._message(self.inner.start_send(array, to, tag))
 
     def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
-        """A message of ``inner``; tags are below ``FIRST_TAG``."""
-        checked_tag("receive", tag, FIRST_TAG)
+        """A message of ``inner``; tags are below the algorithms' own."""
+        checked_tag("receive", tag, self._first_tag)
         return self._message(self.inner.start_receive(like, source, tag))
 
     def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
         """That of ``inner``, after all collectives in progress have finished."""
-        checked_tag("receive_any", tag, FIRST_TAG)
+        checked_tag("receive_any", tag, self._first_tag)
         while self._in_progress:
             self._finish_to(self._in_progress[-1])
         return self.inner.receive_any(like, tag)
@@ -165,7 +170,8 @@ class Algorithmic(Communicator):
         for each in neighbours:
             checked_rank("exchange", each, self.size)
         flat = to_flat(array)
-        link = Channel(self.inner, _EXCHANGE, self._tally("exchange"))
+        # Not all ranks take part, so exchanges are not numbered; between two ranks they stay in order.
+        link = Channel(self.inner, self._first_tag + _NUMBERS, self._tally("exchange"))
         running = _Running(collectives.exchange(link, flat, neighbours), lambda parts: _each(parts, array))
         while self._in_progress and not running.over:
             running.drive()
@@ -190,7 +196,7 @@ class Algorithmic(Communicator):
         """Start the selected algorithm on ``arguments``; ``answer`` converts its result."""
         steps = collectives.STEPS[operation][getattr(self.algorithms, operation)]
         # All ranks start the same collectives in the same order, so a number is enough to separate their messages.
-        link = Channel(self.inner, FIRST_TAG + self._started % (FIRST_TAG - 1), self._tally(operation))
+        link = Channel(self.inner, self._first_tag + self._started % _NUMBERS, self._tally(operation))
         self._started += 1
         running = _Running(steps(link, *arguments), answer)
         if running.over and not self._in_progress:

@@ -80,19 +80,23 @@ def many_steps(subject: SchemeTrial) -> Finding:
 
 _STEPS, _ALL_STEPS, _PARTS = 2, 12, 16
 _HALF, _TENTH = 0.5, 0.1
+_EVERY, _MANY_MOVES, _NEARLY_ALL = 97, 20, 10
 
 
 def large_arrays(subject: SchemeTrial) -> Finding:
     """The same holds for an array of more than a million elements.
 
-    If a scheme sends parts of gradients, no stretch of the array may be left out once half of everything has arrived.
+    If a scheme sends parts of gradients, no stretch of the array may be left out once half of everything has arrived,
+    or while others move again and again.
     """
     ranks, scheme = subject.ranks[0], subject.scheme
     count = max(int(np.prod(shape)) for shape in LARGE.values())
     steps = _STEPS if scheme.consistent else _ALL_STEPS
     # With the same gradients all the time, what is held back arrives soon.
     constant = not scheme.consistent
-    case = Rehearsal(ranks, steps, large=True, constant=constant, decays=False, sizes=(2 * ranks,), keeps=not constant)
+    case = Rehearsal(
+        ranks, steps, large=True, constant=constant, decays=False, sizes=(2 * ranks,), every=_EVERY if constant else 1
+    )
     outcome = subject.finished(case, f"with {count:,} elements ")
     wrong = first_misfit(outcome, subject.seed) if scheme.consistent else _left_out(outcome, subject.seed)
     if scheme.replicated and scheme.consistent:
@@ -112,11 +116,28 @@ def _left_out(outcome: RanksOutcome, seed: int) -> str:
     arrived = [float(one @ other / (other @ other)) for one, other in zip(*_cut(moved, mean), strict=True)]
     whole = float(moved @ mean / (mean @ mean))
     least = int(np.argmin(arrived))
-    if whole < _HALF or arrived[least] > _TENTH * whole:
-        return ""
-    first = len(np.concatenate(np.array_split(mean, _PARTS)[:least])) if least else 0
-    words = f"of what belongs to the elements from {first:,} on {arrived[least]:.1%} has arrived, of all {whole:.0%}"
-    return f"{place(outcome.case.ranks, 0, None, name)}: {words}"
+    where = place(outcome.case.ranks, 0, None, name)
+    if whole >= _HALF and arrived[least] <= _TENTH * whole:
+        first = sum(len(each) for each in np.array_split(mean, _PARTS)[:least])
+        words = f"of what belongs to the elements from {first:,} on {arrived[least]:.1%} has arrived"
+        return f"{where}: {words}, of all {whole:.0%}"
+    moves = _moves(outcome, name)
+    still = np.flatnonzero(moves.sum(0) == 0)
+    # Elements drawn by chance would be in all stretches, and a few stretches drawn in turn would not be the same ones.
+    if still.size and moves.sum() > _MANY_MOVES * _PARTS and ((moves > 0).sum(0) >= _NEARLY_ALL).any():
+        first = sum(len(each) for each in np.array_split(mean, _PARTS)[: still[0]])
+        words = f"the elements from {first:,} on never move, others in nearly all of {outcome.case.steps} steps"
+        return f"{where}: {words}"
+    return ""
+
+
+def _moves(outcome: RanksOutcome, name: str) -> Floats:
+    """How many of the recorded elements move on any worker, by step and stretch of the array."""
+    moved: Floats = np.zeros((outcome.case.steps, 1), bool)
+    for trace in outcome.workers:
+        path = np.stack([trace.start[name][:: outcome.case.every], *(each[name] for each in trace.after)])
+        moved = moved | (np.diff(path, axis=0) != 0)
+    return np.stack([each.sum(1) for each in np.array_split(moved, _PARTS, 1)], 1)
 
 
 def _cut(*arrays: Floats) -> list[list[Floats]]:

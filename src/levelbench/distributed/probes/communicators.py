@@ -32,6 +32,8 @@ from levelbench.operators.frameworks import open_framework
 
 DTYPES = ("float32", "float64", "int64")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (3, 4), (37,))
+LARGE, CALLS = 1 << 20, 150
+"""The elements of large arrays, and how many calls are many."""
 _MOST = 3
 _WIDE = (1 << 25) + 1
 """What integers of eight bytes are multiplied by: more digits than single precision has."""
@@ -41,11 +43,20 @@ _WIDE = (1 << 25) + 1
 class RankProbe:
     """One check on one rank; ``salt`` is the number of the check."""
 
-    def __init__(self, communicator: Communicator, salt: int, backend: OperatorBackend | None = None) -> None:
+    def __init__(
+        self,
+        communicator: Communicator,
+        salt: int,
+        backend: OperatorBackend | None = None,
+        large: int = LARGE,
+        calls: int = CALLS,
+    ) -> None:
         self.communicator = communicator
         self.rank, self.size = communicator.rank, communicator.size
         self.case = ""
         """A description of the current case."""
+        self.large, self.calls = large, calls
+        """The elements of a large array, of which some have three times as many, and how many calls are many."""
         self._backend = backend
         self._salt = salt * 1000
         self._cases = 0
@@ -328,8 +339,6 @@ def layouts(probe: RankProbe) -> None:
         probe.expect(f"the array of rank {rank}", each, probe.values(rank))
 
 
-_LARGE = 1 << 20
-_CALLS = 150
 _POLLS, _POLL_S = 20_000, 0.0005
 
 
@@ -441,9 +450,9 @@ def _becomes_true(handle: Handle) -> bool:
 def large(probe: RankProbe) -> None:
     """4 MiB in both directions: no rank waits for another to receive first. Other calls take 12 MiB."""
     talk, size, rank = probe.communicator, probe.size, probe.rank
-    shape = (_LARGE,)
+    shape = (probe.large,)
     # More elements than are often sent in one piece, a number that no power of two divides.
-    more = (3 * _LARGE + 3,)
+    more = (3 * probe.large + 5,)
     probe.next_case("a sum")
     probe.expect("the sum", talk.all_reduce(probe.own(more)), probe.total(more))
     probe.next_case("other collectives")
@@ -480,9 +489,9 @@ def large(probe: RankProbe) -> None:
 def many_calls(probe: RankProbe) -> None:
     """Each of 150 sums, broadcasts and messages is right, not only the first ones."""
     talk, size, rank = probe.communicator, probe.size, probe.rank
-    probe.next_case(f"{_CALLS} of each in a row")
+    probe.next_case(f"{probe.calls} of each in a row")
     before, after = (rank - 1) % size, (rank + 1) % size
-    for call in range(_CALLS):
+    for call in range(probe.calls):
         at, root = call % 10, call % size
         probe.expect(f"sum {call + 1}", talk.all_reduce(probe.own(at=at)), probe.total(at=at))
         probe.expect(f"broadcast {call + 1}", talk.broadcast(probe.own(at=at), root), probe.values(root, at=at))
@@ -592,11 +601,14 @@ _CHECKS = {
 }
 
 
-def check_communicator(communicator: Communicator, frameworks: Sequence[str] = ("numpy",)) -> list[Finding]:
+def check_communicator(
+    communicator: Communicator, frameworks: Sequence[str] = ("numpy",), *, large: int = LARGE, calls: int = CALLS
+) -> list[Finding]:
     """Check a communicator; returns this rank's findings, at least one per check. Collective, with equal arguments.
 
     A rank that meets an error calls ``abort``, and the remaining checks are ``not tried``. Arrays of each of
     ``frameworks`` are sent, and must come back as the same kind; ``MissingError`` for one that is not installed.
+    Large arrays have ``large`` elements, or three times as many; ``calls`` calls are made in a row.
     """
     findings: list[Finding] = []
     backends = {name: open_framework(name) for name in frameworks}
@@ -607,7 +619,7 @@ def check_communicator(communicator: Communicator, frameworks: Sequence[str] = (
         if lost:
             findings.append(not_tried(lost, probe=name))
             continue
-        probe = RankProbe(communicator, salt, backend)
+        probe = RankProbe(communicator, salt, backend, large, calls)
         try:
             check(probe)
         except UnsupportedError as error:

@@ -43,11 +43,11 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
 """Parameters of several shapes, two of the same; the last one does not affect the loss of :class:`Regression`."""
 LARGE: Mapping[str, tuple[int, ...]] = {
     "table": (1_200_003,),
-    "hidden.weight": (257, 33),
+    "filter": (33, 5, 3, 3),
     "scale": (),
     **{f"{at}.bias": (3,) for at in range(80)},
 }
-"""Many parameters, of which one has more elements than 2^20, an odd number of them."""
+"""Many parameters, of which one has more elements than 2^20, an odd number of them, and one has four axes."""
 BUFFERS: Mapping[str, tuple[int, ...]] = {"running_mean": (FEATURES,)}
 
 _RANDOM_GRADIENTS, _PERTURBED = 0x6AD, 0x9E7

@@ -19,12 +19,14 @@ from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.threads import rank_outcomes
 from levelbench.distributed.finding import load_schemes, named_scheme
 from levelbench.distributed.probes.breadth import OTHERS
-from levelbench.distributed.probes.communicators import check_communicator
+from levelbench.distributed.probes.communicators import CALLS, LARGE, check_communicator
 from levelbench.distributed.probes.schemes import check_scheme
 from levelbench.distributed.scheme import Scheme
 from levelbench.errors import DefinitionError
 from levelbench.records.selection import parse_item
 
+_SMALL, _FEW = 1 << 10, 12
+"""The elements of arrays and the calls in a row on numbers of ranks where neither large nor many are tried."""
 STEPS = 100
 """The steps of each comparison of a scheme with one process."""
 
@@ -109,7 +111,8 @@ def check_communicator_isolated(
 ) -> Report:
     """Check the communicator ``name`` of a file in its own process, on each number of ranks until it fails.
 
-    These are ``ranks``, and then all others from 2 to 9.
+    These are ``ranks``, and then all others from 2 to 9. Large arrays are tried on the middle one of ``ranks``,
+    and many calls on the last.
     The process is killed after ``timeout_s`` seconds. A rank that waits for ``seconds`` in one call counts as hung.
     """
     request = {"path": str(path), "name": name, "ranks": list(ranks), "seconds": seconds}
@@ -121,10 +124,13 @@ def check_communicator_request(request: JsonLine, say: Say) -> None:
     """The part of :func:`check_communicator_isolated` that runs in the other process."""
     made = load_communicators(Path(request["path"]))[request["name"]]
     findings: dict[str, Finding] = {}
-    for ranks in dict.fromkeys([*request["ranks"], *OTHERS]):
+    asked = request["ranks"]
+    for ranks in dict.fromkeys([*asked, *OTHERS]):
         title = f"{ranks} ranks"
         say({"started": title})
-        for each in findings_of(title, partial(_on_ranks, made, ranks, request["seconds"]), case=title):
+        large = LARGE if ranks == asked[len(asked) // 2] else _SMALL
+        check = partial(check_communicator, large=large, calls=CALLS if ranks == asked[-1] else _FEW)
+        for each in findings_of(title, partial(_on_ranks, made, ranks, request["seconds"], check), case=title):
             if each.probe not in findings or each.status == "failed":
                 findings[each.probe] = each
         if any(each.status == "failed" for each in findings.values()):
@@ -132,9 +138,14 @@ def check_communicator_request(request: JsonLine, say: Say) -> None:
     say({"done": [asdict(each) for each in findings.values()]})
 
 
-def _on_ranks(made: Callable[[Communicator], Communicator], ranks: int, seconds: float) -> Iterator[Finding]:
+def _on_ranks(
+    made: Callable[[Communicator], Communicator],
+    ranks: int,
+    seconds: float,
+    check: Callable[[Communicator], list[Finding]],
+) -> Iterator[Finding]:
     """One finding for each probe: the first failure of any rank."""
-    outcomes = rank_outcomes(ranks, lambda inner: check_communicator(made(inner)), timeout_s=seconds)
+    outcomes = rank_outcomes(ranks, lambda inner: check(made(inner)), timeout_s=seconds)
     found: dict[str, Finding] = {}
     for rank, outcome in enumerate(outcomes):
         if isinstance(outcome, BaseException):

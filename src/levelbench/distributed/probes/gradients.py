@@ -380,8 +380,9 @@ def _in_the_long_run(subject: SchemeTrial) -> Finding:
     total, expected = float(factors.sum()), np.array(shares(case, 1, parts))
     words = f"after {LONG} steps the gradients of the workers have mean weights {_listed(np.round(factors, 2))}"
     summary = f"{place(ranks)}: {words}; their shares are {_listed(expected)}"
-    if not np.isfinite(total) or total > _MOST:
-        return failed(summary, "apply in total what the gradients add up to, once")
+    if not np.isfinite(total) or total > _MOST * subject.scheme.most_weight():
+        do = "apply in total what the gradients add up to, once; most_weight() declares a momentum of the scheme's own"
+        return failed(summary, do)
     # What is held back is none of the workers' gradients; whether it arrives is judged by what moves often.
     begun = total < _BEGUN and bool((factors > _ROUGH / 10).all())
     uneven = np.abs(factors / total - expected).max() > _ROUGH

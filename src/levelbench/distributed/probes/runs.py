@@ -143,7 +143,10 @@ class RankLoop:
             totals = communicator.take()
             note((totals.sent_bytes, totals.messages))
             if self._case.keeps:
-                trace.after.append(self._model.held())
+                held = self._model.held()
+                trace.after.append(
+                    {name: each[:: self._case.every] if each.ndim else each for name, each in held.items()}
+                )
 
     def _step(self, step: int) -> None:
         stepper, case = self._stepper, self._case
@@ -250,6 +253,8 @@ def single_process(trial: SchemeTrial, case: Rehearsal) -> list[dict[str, Floats
 _LATE_S, _SLOW_S, _LOOK_S, _GRACE_S = 0.002, 0.004, 0.1, 1.0
 # The first run on a number of ranks may need to compile or to import, but NumPy has nothing to.
 _FIRST = 6.0
+# Of collectives built from messages: beyond those of a scheme that builds its own.
+_TAGS = 1 << 20
 
 EVEN = (12,)
 UNEVEN = (12, 7, 5, 1, 8)
@@ -287,6 +292,8 @@ class Rehearsal:
     accumulate: int = 1
     keeps: bool = True
     """Whether to record the parameters after each step, not only the last."""
+    every: int = 1
+    """Of the elements of a large array, how many there are for each one recorded after each step."""
     pauses: tuple[int, ...] = ()
     """Steps after which all ranks meet twice and take the averaged weights, as before an evaluation."""
     saves: int = 0
@@ -504,7 +511,7 @@ class SchemeTrial:
         loop = RankLoop(self, case, trace, before)
         watched = Watched(communicator, pulse, synchronous=case.synchronous, tell=loop.talk)
         trace.doing = lambda: watched.last
-        inner = Algorithmic(watched) if case.messages else watched
+        inner = Algorithmic(watched, first_tag=_TAGS) if case.messages else watched
         try:
             loop.run(CountingCommunicator(inner, loop.current))
         finally:

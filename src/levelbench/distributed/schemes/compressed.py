@@ -243,6 +243,9 @@ class SparseTopK(Compressed):
     def start(self, worker: Worker) -> SchemeStepper:
         return _CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
 
+    def most_weight(self) -> float:
+        return 1 / (1 - self.momentum)
+
     def exchange(self, step: int = 1 << 62) -> Exchange:
         ratio = self.ratio
         if step <= self.warmup_steps:
@@ -368,6 +371,9 @@ class Sign(Compressed):
                 "a vote does not estimate the gradient, so it has no residual, and pieces cannot be summed",
                 "choose error_feedback=False and pieces=False, or scale=mean",
             )
+
+    def most_weight(self) -> float:
+        return float("inf") if self.scale == "vote" else 1.0
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
         compressor = SignCompressor(self.bucket, self.scale)
