@@ -8,7 +8,9 @@ from tests.training.probes.recipes import CLASSES, DATA, NUMPY, SIDE, checked, f
 
 from levelbench.checks.findings import failed, merged, not_tried
 from levelbench.errors import UnsupportedError
-from levelbench.training import Adam, Constant, Momentum, OneCycle, Shuffled
+from levelbench.training import Adam, Constant, Momentum, OneCycle, Shuffled, Top1
+from levelbench.training.probes.bench import Bench
+from levelbench.training.probes.loss import means_quality
 from levelbench.training.probes.recipe import check_recipe
 
 
@@ -166,3 +168,17 @@ def test_a_right_network_of_pytorch_is_not_accused():
 
     made = recipe(network=native(), loss=torch.nn.CrossEntropyLoss(weight=torch.linspace(0.5, 1.5, CLASSES)))
     assert checked(made, backend=open_framework("torch")).failed == ()
+
+
+def test_a_network_that_computes_something_else_in_evaluation_is_found():
+    build = native()
+    from levelbench.operators.frameworks import open_framework
+
+    class Turned(type(build())):
+        def forward(self, x):
+            return super().forward(x) * (1 if self.training else -1)
+
+    bench = Bench(recipe(network=Turned), DATA, open_framework("torch"), Top1(0.9))
+    (finding,) = means_quality(bench, 0, budget_s=60.0)
+    assert finding.status == "failed"
+    assert "but the outputs of evaluation" in finding.found

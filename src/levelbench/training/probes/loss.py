@@ -162,9 +162,20 @@ _FACTORS = (0.3, 0.03, 0.003)
 _PROGRESS = 0.25
 
 
+def _cross_entropy(bench: Bench, executor: Executor, columns: tuple[Array, ...]) -> float | None:
+    """That of a network without a loss of its own in evaluation; ``None`` if outputs are no scores of classes."""
+    scores, labels = bench.host(executor.infer(*columns[:-1])[0]).astype(np.float64), bench.host(columns[-1])
+    if bench.recipe.network.has_loss or scores.ndim != 2 or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    own = np.take_along_axis(scores, labels[:, None].astype(np.int64), axis=1)
+    top = scores.max(axis=1, keepdims=True)
+    return float((top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True)) - own).mean())
+
+
 def means_quality(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
-    """As the loss of some examples falls, the quality on these very examples does not get worse."""
-    if not bench.recipe.network.has_loss:
+    """As the loss of some examples falls, the quality on them does not get worse, nor what evaluation computes."""
+    # A module may compute in training what it does not compute in evaluation; a graph is one for both.
+    if not bench.recipe.network.has_loss and not isinstance(bench.recipe.network, NativeNetwork):
         return
     if bench.recipe.experience is not None:
         yield not_tried("what the network did before says little about what it would do now")
@@ -191,6 +202,12 @@ def means_quality(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]
         f"in {len(losses)} steps the loss of {len(part)} examples goes from {losses[0]:.3g} to {losses[-1]:.3g}, and"
     )
     found += f" {quality.metric} on them from {before:.3g} to {after:.3g}"
+    evaluated = _cross_entropy(bench, training.executor, columns)
+    if evaluated is not None and losses[-1] < 0.5 * losses[0] < 0.5 * evaluated:
+        found = f"in {len(losses)} steps the loss of {len(part)} examples goes from {losses[0]:.3g} to {losses[-1]:.3g}"
+        found += f", but the outputs of evaluation on them have a loss of {evaluated:.3g}"
+        yield failed(found, "compute the same in evaluation as in training, but for dropout and statistics")
+        return
     fell = losses[0] - losses[-1] > 0.2 * abs(losses[0])
     learnt = losses[-1] < 0.3 * losses[0]
     way = sign * (quality.target - before)
