@@ -28,6 +28,7 @@ from levelbench.records.witness import CHANCE, FIXED_ANSWERS, UNTRAINED
 from levelbench.training.augmentation import ProgressiveResize
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held, share_held_out
+from levelbench.training.probes.bench import same_numbers
 from levelbench.training.probes.task import constant_answer
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Outcome
@@ -63,9 +64,7 @@ _MOST_TRAINED_ON = 0.5
 
 _SAME = 0.01
 
-_LEAST_GIVEN, _MOST_GIVEN = 256, 65536
-"""Parameters of so many values are looked at, and that many of their values."""
-
+_LEAST_GIVEN = 256
 
 _LEAST_ROW, _LEAST_ROWS, _MOST_ROWS = 16, 4, 256
 
@@ -278,9 +277,8 @@ class _Answers:
 def given_weights(trainer: Trainer) -> list[str]:
     """A doubt on weights that are the same for every seed, as those that were trained before are.
 
-    A pattern, such as zeros, an identity or a Hadamard matrix, has few values; what was learnt has no two alike. What
-    was learnt may also be rescaled, disturbed or in another order: then most of its rows or columns, the weights of a
-    unit, point almost where one of another seed's does.
+    What was learnt may also be rescaled, disturbed or in another order: then most of its rows or columns, the weights
+    of a unit, point almost where one of another seed's does.
     """
     recipe, backend = trainer.recipe, trainer.backend
     try:
@@ -292,7 +290,7 @@ def given_weights(trainer: Trainer) -> list[str]:
         return []
     trained = trainer.executor.parameters
     pairs = {name: (value, other[name]) for name, value in drawn.items() if name in trained and name in other}
-    given = [name for name, pair in pairs.items() if _is_learnt(*pair)]
+    given = [name for name, pair in pairs.items() if same_numbers(*pair)]
     what = "the same {count:,} numbers whatever the seed"
     if not given:
         given = [name for name, pair in pairs.items() if _is_reordered(*pair)]
@@ -304,13 +302,6 @@ def given_weights(trainer: Trainer) -> list[str]:
         f"its network begins with {what} ({some(given)}): if they were trained before, it does not begin untrained; "
         "draw them from the seed"
     ]
-
-
-def _is_learnt(value: NDArray[Any], again: NDArray[Any]) -> bool:
-    if value.size < _LEAST_GIVEN or value.dtype.kind != "f" or not np.array_equal(value, again):
-        return False
-    some = value.reshape(-1)[:_MOST_GIVEN]
-    return len(np.unique(some)) > some.size / 2
 
 
 def _is_reordered(value: NDArray[Any], again: NDArray[Any]) -> bool:

@@ -113,6 +113,13 @@ class Executor(ABC):
             f"the time of each operator in mode {self.mode!r}", "it cannot distinguish them", "use another mode"
         )
 
+    def unregistered(self, *inputs: Array) -> list[tuple[int, ...]]:
+        """The shapes of arrays that the loss has a gradient for but nothing trains, as they are no parameters.
+
+        ``inputs`` are those of :meth:`forward`. Empty where a framework has no such arrays.
+        """
+        return []
+
     def operations(self, *inputs: Array) -> tuple[float, str] | None:
         """The floating-point operations of an inference as the framework counts them, and the dtype of most of them.
 

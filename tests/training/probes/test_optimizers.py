@@ -25,6 +25,15 @@ def failed_probes(optimizer, reference=None):
     return {each.probe for each in check_optimizer(optimizer, reference, steps=STEPS).report.failed}
 
 
+class Threshold(SGD):
+    def update(self, parameter, gradient, state, step, lr):
+        return parameter - lr * gradient * (abs(gradient) > 1e-3), state
+
+
+def test_gradients_below_a_fixed_number_that_move_nothing_are_found():
+    assert "scale of gradients" in failed_probes(Threshold(0.01))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "reference", "probe"), FAULTS, ids=lambda each: type(each).__name__)
 def test_a_planted_fault_is_caught_by_the_probe_that_it_is_for(optimizer, reference, probe):

@@ -4,11 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.training.probes.recipes import DATA, NUMPY, checked, found, recipe, regularised, task_of
+from tests.training.probes.recipes import CLASSES, DATA, NUMPY, SIDE, checked, found, recipe, regularised, task_of
 
 from levelbench.checks.findings import failed, merged, not_tried
 from levelbench.errors import UnsupportedError
-from levelbench.training import Adam, Constant, Momentum, OneCycle, Shuffled
+from levelbench.training import Adam, Constant, Momentum, OneCycle, Shuffled, Top1
+from levelbench.training.probes.bench import Bench
+from levelbench.training.probes.loss import means_quality
 from levelbench.training.probes.recipe import check_recipe
 
 
@@ -115,3 +117,68 @@ def test_an_unsupported_precision_is_not_tried():
     (precision,) = checked(recipe(precision="bfloat16")).of("precision")
     assert precision.status == "not tried"
     assert "numpy" in precision.found.lower()
+
+
+def native(layers=None, seed=None):
+    """A builder of PyTorch's own network; ``layers`` holds its first layer in place of an attribute."""
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = (layers or torch.nn.ModuleList)([torch.nn.Linear(SIDE * SIDE, 16)])
+            self.last = torch.nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            return self.last(self.first[0](x.flatten(1)).relu())
+
+    def build():
+        if seed is not None:
+            torch.manual_seed(seed)
+        return Net()
+
+    return build
+
+
+def native_findings(probe, **changes):
+    from levelbench.operators.frameworks import open_framework
+
+    return {each.probe: each.found for each in checked(recipe(**changes), backend=open_framework("torch")).failed}[
+        probe
+    ]
+
+
+def test_a_layer_in_a_list_that_nothing_trains_is_found():
+    assert "nothing trains 2 tensors (16x36, 16)" in native_findings("updates", network=native(list))
+
+
+def test_weights_that_ignore_the_seed_are_found():
+    assert "start from the same weights" in native_findings("another seed", network=native(seed=0))
+
+
+def test_a_class_that_the_loss_leaves_out_is_found():
+    torch = pytest.importorskip("torch")
+    loss = torch.nn.CrossEntropyLoss(ignore_index=2)
+    assert "outputs of examples of class 2" in native_findings("loss", network=native(), loss=loss)
+
+
+def test_a_right_network_of_pytorch_is_not_accused():
+    torch = pytest.importorskip("torch")
+    from levelbench.operators.frameworks import open_framework
+
+    made = recipe(network=native(), loss=torch.nn.CrossEntropyLoss(weight=torch.linspace(0.5, 1.5, CLASSES)))
+    assert checked(made, backend=open_framework("torch")).failed == ()
+
+
+def test_a_network_that_computes_something_else_in_evaluation_is_found():
+    build = native()
+    from levelbench.operators.frameworks import open_framework
+
+    class Turned(type(build())):
+        def forward(self, x):
+            return super().forward(x) * (1 if self.training else -1)
+
+    bench = Bench(recipe(network=Turned), DATA, open_framework("torch"), Top1(0.9))
+    (finding,) = means_quality(bench, 0, budget_s=60.0)
+    assert finding.status == "failed"
+    assert "but the outputs of evaluation" in finding.found

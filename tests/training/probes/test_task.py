@@ -1,7 +1,9 @@
 """Faults planted in what a task fixes: its data, splits, quality, target and texts; each is found by its probe."""
 
 import hashlib
+import sys
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -67,6 +69,16 @@ def test_a_correct_task_passes():
     report = check_task(task(), dataset())
     assert report.failed == ()
     assert {"splits", "labels", "target", "quality"} <= {each.probe for each in report.findings}
+
+
+def test_the_docstring_is_that_of_the_file_that_has_the_task(monkeypatch):
+    made = task()
+    helper, file = (ModuleType(name, text) for name, text in (("helper", None), ("file", "It reaches 90 %.")))
+    file.task = made
+    monkeypatch.setitem(sys.modules, "file", file)
+    monkeypatch.setitem(sys.modules, "helper", helper)
+    monkeypatch.setattr(made.recipe_function("small"), "__module__", "helper")
+    assert check_task(made, dataset()).of("description")[0].found == "It reaches 90 %."
 
 
 def test_data_that_loads_the_same_each_time_passes():

@@ -598,6 +598,17 @@ class TorchModule(LeafExecutor):
 
         return module_times(self._module, lambda: self.infer(*inputs), self._device, repeats)
 
+    def unregistered(self, *inputs: Tensor) -> list[tuple[int, ...]]:
+        """Tensors that stay from step to step and would get a gradient of the loss."""
+        known = {id(each) for each in (*self.trained.values(), *inputs)}
+        steps = []
+        for _ in range(2):
+            # What a step makes for itself, such as points to differentiate at, is another tensor in the next one.
+            self.forward(*inputs)
+            loss = self.take_loss()
+            steps.append({} if loss is None else {id(each): each for each in _leaves(loss) if id(each) not in known})
+        return [tuple(each.shape) for key, each in steps[0].items() if key in steps[1]]
+
     def operations(self, *inputs: Tensor) -> tuple[float, str] | None:
         """Those of matrix products, convolutions and attention, by PyTorch's own counter; in mode ``eager`` only."""
         if self.mode != "eager":
@@ -619,6 +630,19 @@ class TorchModule(LeafExecutor):
             return found
 
         return module_step_times(self._module, loss, list(self.trained.values()), self._device, repeats)
+
+
+def _leaves(loss: Tensor) -> Iterator[Tensor]:
+    """The leaves of autograd's graph that require a gradient."""
+    seen, left = set[Any](), [loss.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            yield leaf
+        left += [following for following, _ in node.next_functions]
 
 
 def _keras_tensors(model: Any) -> Iterator[tuple[str, Tensor]]:

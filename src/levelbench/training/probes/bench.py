@@ -240,6 +240,21 @@ def first_difference(left: dict[str, Host], right: dict[str, Host]) -> str:
     return ""
 
 
+_LEAST_GIVEN, _MOST_GIVEN = 256, 65536
+"""Arrays of so many values are looked at, and that many of their values."""
+
+
+def same_numbers(value: Host, again: Host) -> bool:
+    """Whether weights drawn from two seeds are equal, and no pattern.
+
+    A pattern, such as zeros, an identity or a Hadamard matrix, has few values; what was drawn or learnt has many.
+    """
+    if value.size < _LEAST_GIVEN or value.dtype.kind != "f" or not np.array_equal(value, again):
+        return False
+    some = value.reshape(-1)[:_MOST_GIVEN]
+    return len(np.unique(some)) > some.size / 2
+
+
 def chance_loss(dataset: Dataset) -> float | None:
     """The cross-entropy of always predicting the shares of the classes in training; ``None`` without classes."""
     labels = dataset.train.labels

@@ -17,7 +17,8 @@ from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.measure.clocks import HOST
 from levelbench.measure.crossing import sign_of
 from levelbench.networks.executor import Array, Executor
-from levelbench.training.probes.bench import Bench, chance_loss, part_of
+from levelbench.networks.native import NativeNetwork
+from levelbench.training.probes.bench import Bench, chance_loss, part_of, reordered
 
 _EXAMPLES = 8
 _DRAWS = 16
@@ -25,6 +26,7 @@ _APART = 5.0
 _IGNORED = 0.8
 _ROUNDING = 1e-3
 _EXPLODING = 100.0
+_MOST_CLASSES, _NOISES = 32, 4
 
 
 def outputs(bench: Bench, seed: int) -> Iterator[Finding]:
@@ -102,7 +104,45 @@ def loss(bench: Bench, seed: int) -> Iterator[Finding]:
         found = f"it is {mean:.4g}, and {other_mean:.4g} for the same examples with the same labels in another order"
         yield failed(found, "pair each example's outputs with its own label")
         return
+    if (each := _ignored_class(bench, seed)) is not None:
+        found = f"it does not depend on the outputs of examples of class {each}, which is a class of the data"
+        yield failed(found, "give each class its share of the loss: ignore_index is for labels of no class")
+        return
     yield passed("it depends on each example's label, and not on their order")
+
+
+def _ignored_class(bench: Bench, seed: int) -> int | None:
+    """A class whose examples' outputs the loss leaves out, with others in the batch; ``None`` if there is none.
+
+    The loss is called alone, as normalisation would let examples depend on each other. ``None`` also if examples have
+    more than one label, or the loss takes anything but one array of outputs.
+    """
+    network, split, array = bench.recipe.network, bench.dataset.train, bench.backend.array
+    labels = split.labels
+    if not isinstance(network, NativeNetwork) or network.loss is None or split.targets != 1:
+        return None
+    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    random, classes = np.random.default_rng(seed), np.unique(labels[labels >= 0])[:_MOST_CLASSES]
+    executor = bench.executor(bench.plain, seed)
+    for each in classes.tolist():
+        own, others = np.flatnonzero(labels == each)[:2], np.flatnonzero(labels != each)[:_EXAMPLES]
+        columns = next(iter(bench.held(reordered(split, np.append(own, others))).batches(_EXAMPLES + 2)))
+        found = executor.infer(*columns[:-1])
+        if len(found) > 1 or len(found[0]) != len(own) + len(others):
+            return None
+        scores, values = np.array(bench.host(found[0])), set()
+        for _ in range(_NOISES):
+            disturbed = scores.copy()
+            noise = random.standard_normal(scores[: len(own)].shape)
+            disturbed[: len(own)] += (3 * (1 + np.abs(scores).max()) * noise).astype(scores.dtype)
+            try:
+                values.add(float(bench.host(network.loss(array(disturbed), columns[-1]))))
+            except Exception:  # noqa: BLE001  # it may take what a module returns in training only
+                return None
+        if len(values) == 1:
+            return int(each)
+    return None
 
 
 def _mean_loss(bench: Bench, executor: Executor, batch: tuple[NDArray[Any], ...], draws: int) -> tuple[float, float]:
@@ -122,9 +162,20 @@ _FACTORS = (0.3, 0.03, 0.003)
 _PROGRESS = 0.25
 
 
+def _cross_entropy(bench: Bench, executor: Executor, columns: tuple[Array, ...]) -> float | None:
+    """That of a network without a loss of its own in evaluation; ``None`` if outputs are no scores of classes."""
+    scores, labels = bench.host(executor.infer(*columns[:-1])[0]).astype(np.float64), bench.host(columns[-1])
+    if bench.recipe.network.has_loss or scores.ndim != 2 or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    own = np.take_along_axis(scores, labels[:, None].astype(np.int64), axis=1)
+    top = scores.max(axis=1, keepdims=True)
+    return float((top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True)) - own).mean())
+
+
 def means_quality(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
-    """As the loss of some examples falls, the quality on these very examples does not get worse."""
-    if not bench.recipe.network.has_loss:
+    """As the loss of some examples falls, the quality on them does not get worse, nor what evaluation computes."""
+    # A module may compute in training what it does not compute in evaluation; a graph is one for both.
+    if not bench.recipe.network.has_loss and not isinstance(bench.recipe.network, NativeNetwork):
         return
     if bench.recipe.experience is not None:
         yield not_tried("what the network did before says little about what it would do now")
@@ -151,6 +202,12 @@ def means_quality(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]
         f"in {len(losses)} steps the loss of {len(part)} examples goes from {losses[0]:.3g} to {losses[-1]:.3g}, and"
     )
     found += f" {quality.metric} on them from {before:.3g} to {after:.3g}"
+    evaluated = _cross_entropy(bench, training.executor, columns)
+    if evaluated is not None and losses[-1] < 0.5 * losses[0] < 0.5 * evaluated:
+        found = f"in {len(losses)} steps the loss of {len(part)} examples goes from {losses[0]:.3g} to {losses[-1]:.3g}"
+        found += f", but the outputs of evaluation on them have a loss of {evaluated:.3g}"
+        yield failed(found, "compute the same in evaluation as in training, but for dropout and statistics")
+        return
     fell = losses[0] - losses[-1] > 0.2 * abs(losses[0])
     learnt = losses[-1] < 0.3 * losses[0]
     way = sign * (quality.target - before)

@@ -17,6 +17,7 @@ from levelbench.training.probes.optimizer_runs import EARLY, OptimizerTrial, Rec
 _STEPS = 4
 _PIECE = 4001
 _AGREE = 1e-9
+_SMALL = (1e-2, 1e-4)
 _WHOLE = "treat each element alike, or write `elementwise: ClassVar[bool] = False` in the rule"
 
 
@@ -98,9 +99,18 @@ def sizes(subject: OptimizerTrial) -> Iterator[Finding]:
             yield passed(f"{np.prod(shape):,} elements, {'as in pieces' if alone else 'all move'}")
 
 
-def _deaf(subject: OptimizerTrial, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+def _deaf(subject: OptimizerTrial, shapes: Mapping[str, tuple[int, ...]], scale: float = 1.0) -> dict[str, int]:
     """How many elements move alike if all gradients have the other sign, for each parameter that has any."""
-    return _equal(*(subject.run(subject.quadratic(shapes=shapes, scale=sign), 3) for sign in (1.0, -1.0)))
+    return _equal(*(subject.run(subject.quadratic(shapes=shapes, scale=sign), 3) for sign in (scale, -scale)))
+
+
+def smallest_ignored(subject: OptimizerTrial) -> float | None:
+    """The scale of gradients that move almost no element, though those of scale 1 do; ``None`` if all do."""
+    count = sum(int(np.prod(shape)) for shape in subject.shapes.values())
+    if sum(_deaf(subject, subject.shapes).values()) > count / 2:
+        return None
+    # Far above the rounding of float32, in which an optimizer may compute.
+    return next((each for each in _SMALL if sum(_deaf(subject, subject.shapes, each).values()) > 0.9 * count), None)
 
 
 def _equal(one: Run, other: Run) -> dict[str, int]:

@@ -21,7 +21,7 @@ from levelbench.networks import zoo
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
 from levelbench.training.optimizers.wrappers import NATIVE, Groups, Native
-from levelbench.training.probes.optimizer_ranges import BEYOND
+from levelbench.training.probes.optimizer_ranges import BEYOND, smallest_ignored
 from levelbench.training.probes.optimizer_references import RULES, NamedReference, computes_in_bfloat16, reference_of
 from levelbench.training.probes.optimizer_runs import (
     EARLY,
@@ -243,7 +243,7 @@ def _zero_gradients(subject: OptimizerTrial) -> Iterator[Finding]:
 
 
 def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
-    """Small and large gradients in float32 leave finite numbers."""
+    """Small and large gradients in float32 leave finite numbers; small ones move parameters."""
     for scale in (*_MODEST, *_EXTREME):
         problem = subject.quadratic(scale=scale)
         try:
@@ -257,8 +257,12 @@ def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
             yield failed(found, "bound denominators, and do not square large numbers")
         else:
             yield noted(found)
-        return
-    yield passed("finite from 1e-30 to 1e+15, in float32")
+        break
+    else:
+        yield passed("finite from 1e-30 to 1e+15, in float32")
+    if (least := smallest_ignored(subject)) is not None:
+        do = "let every gradient count; a threshold has to grow with the gradients"
+        yield failed(f"gradients of about {least:.0e} move nothing, and those of about 1 do", do)
 
 
 def _averages(subject: OptimizerTrial) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from levelbench.networks.native import NativeNetwork
 from levelbench.networks.probes import compare_network
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.probes import loss, recipe_parts
-from levelbench.training.probes.bench import Bench, chance_loss, first_difference, measure_coverage
+from levelbench.training.probes.bench import Bench, chance_loss, first_difference, measure_coverage, same_numbers
 from levelbench.training.probes.quality import qualities
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Evaluate, Stopping
@@ -98,6 +98,7 @@ def check_recipe(
 _STEPS = 3
 _GENTLE = 0.1
 _EXAMPLES = 16
+_MOST_ROWS, _TELLS = 64, 1.25
 _FACTORS = (1.0, 0.3, 3.0, 0.1, 10.0)
 _MOST_STEPS = 150
 _LEARNT = 0.1
@@ -111,9 +112,10 @@ def _determinism(bench: Bench, seed: int) -> Iterator[Finding]:
     ends = []
     for each in (seed, seed, seed + 1):
         training = bench.start_training(each)
+        began = {name: bench.host(value).copy() for name, value in training.executor.parameters.items()}
         losses = training.train(_STEPS, factor)
-        ends.append((losses, training.state()))
-    (first, state), (again, repeated), (other, _) = ends
+        ends.append((losses, training.state(), began))
+    (first, state, began), (again, repeated, _), (other, _, otherwise) = ends
     differing = first_difference(state, repeated)
     if differing or not np.array_equal(first, again, equal_nan=True):
         found = f"two runs of seed {seed} differ within {_STEPS} steps{f', in {differing}' if differing else ''}"
@@ -124,8 +126,28 @@ def _determinism(bench: Bench, seed: int) -> Iterator[Finding]:
     if np.array_equal(first, other, equal_nan=True):
         found = f"seeds {seed} and {seed + 1} give the same losses: five runs would be the same run five times"
         yield failed(found, "let weights and the order of examples depend on the seed", probe="another seed")
-    else:
+        return
+    given = [name for name, value in began.items() if same_numbers(value, otherwise[name])]
+    if not given:
         yield passed("it gives a different run", probe="another seed")
+        return
+    found = f"the initial values of {given[0]} are those of seed {seed}"
+    if first_difference(began, otherwise) or _fits_labels(bench, seed):
+        yield noted(f"{found}, as if they were trained before", "say so in the description", probe="another seed")
+    else:
+        do = "draw weights from the run's seed: no manual_seed() in the network's function, which may take seed"
+        yield failed(f"all runs start from the same weights: {found}", do, probe="another seed")
+
+
+def _fits_labels(bench: Bench, seed: int) -> bool:
+    """Whether the loss before training tells right labels from others, as it does after it."""
+    executor, batch = bench.executor(bench.plain, seed), [bench.host(each) for each in bench.rows(_MOST_ROWS)]
+    targets = bench.dataset.train.targets
+    labels = [np.roll(each, len(each) // 2, axis=0) for each in batch[-targets:]]
+    own, other = (
+        _loss(bench, executor, tuple(map(bench.backend.array, each))) for each in (batch, [*batch[:-targets], *labels])
+    )
+    return other > _TELLS * own
 
 
 def _untrained(bench: Bench, seed: int) -> Iterator[Finding]:
@@ -221,6 +243,12 @@ def _updates(bench: Bench, seed: int) -> Iterator[Finding]:
         yield failed(f"the losses of the first steps are {shown}", "check the data, the loss and the rate")
         return
     names = list(training.executor.parameters)
+    if lost := training.executor.unregistered(*bench.rows(_EXAMPLES)):
+        shown = ", ".join("x".join(map(str, shape)) or "one number" for shape in lost[:3])
+        found = f"nothing trains {len(lost)} tensors ({shown}) that the loss depends on, as they are no parameters"
+        do = "register them (nn.Parameter, nn.ModuleList instead of a list), or freeze them: requires_grad_(False)"
+        yield failed(found, do)
+        return
     if twins := [name for name in names if _alike(after[name]) and not np.array_equal(before[name], after[name])]:
         found = f"all rows of {twins[0]} are equal, before and after {_STEPS} steps: its units learn the same for ever"
         yield failed(found, "draw initial weights at random, so that units differ")

@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -150,8 +151,10 @@ def constant_answer(quality: Quality, labels: Any) -> float | None:
 def _description(task: Task) -> Iterator[Finding]:
     if not task.description:
         yield failed("the task has none", 'describe the data in one line: Task(..., description="...")')
-    module = inspect.getmodule(task.recipe_function(task.recipes[0]))
-    text = inspect.getdoc(module) or ""
+    # Its recipes may be a function's in a module next to the file that has the task.
+    modules = [inspect.getmodule(task.recipe_function(task.recipes[0])), *list(sys.modules.values())]
+    own = (each for at, each in enumerate(modules) if not at or getattr(each, "__dict__", {}).get("task") is task)
+    text = next(filter(None, map(inspect.getdoc, own)), "")
     if not text:
         yield failed("its file has no docstring", "start with the claim, the hardware, and n")
     elif "claim" not in text.lower() and not any(word.isdecimal() or "%" in word for word in text.split()):
