@@ -69,6 +69,7 @@ class OnnxEngine(Framework):
 
     @property
     def version(self) -> str:
+        """The version of its first distribution."""
         return importlib.metadata.version(self.distribution.split()[0])
 
     def lacks(self, device: str = "cpu") -> str | None:

@@ -17,7 +17,7 @@ from levelbench.measure.stopping import Budget, FixedCount
 from levelbench.operators.benchmark.watching import Contents, OnNumpy, Reader, RefusedError, Watch, WrongError
 from levelbench.operators.contract import Array, Function, OperatorBackend, as_tuple
 from levelbench.operators.custom.definition import Spec
-from levelbench.operators.probes import calls, memory, variations
+from levelbench.operators.probes import calls, memory, process, variations
 from levelbench.operators.probes.forward import Oracle, judge_outputs
 from levelbench.operators.probes.gradients import examine_gradient
 from levelbench.operators.probes.inputs import describe, other_shapes, other_values, scaled
@@ -339,6 +339,7 @@ def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> It
 
 
 CHECKS: tuple[Check, ...] = (
+    ("process", process.process_state, True),
     ("forward", _forward, True),
     ("determinism", _determinism, False),
     ("repeatability", calls.every_call, False),
@@ -362,7 +363,6 @@ CHECKS: tuple[Check, ...] = (
     ("NaN in gradients", variations.gradients_of_nan, False),
     ("long sums", variations.long_sums, False),
     ("attributes", variations.attributes, True),
-    ("floating-point mode", calls.floating_mode, False),
     ("leaks", calls.leaks, False),
     ("threads", calls.threads, False),
 )
