@@ -21,12 +21,13 @@ from levelbench.operators.probes.subject import subject_of
 X = np.random.default_rng(4).standard_normal((3, 4)).astype(np.float32)
 
 
-def found_of(change, *, deterministic=True, backward=None):
+def found_of(change, *, deterministic=True, backward=None, above=0):
     """What the probe finds in twice the input, whose forward calls ``change`` first."""
 
     class Twice(CustomOperator):
         def forward(self, x):
-            change()
+            if x.size >= above:
+                change()
             return 2 * x
 
         def backward(self, gradients, inputs, outputs):
@@ -83,6 +84,10 @@ def test_a_call_that_changes_its_process_is_caught_and_the_change_put_back(what,
     assert found.startswith("a forward changes")
     assert what in found
     assert what in found_of(lambda: None, backward=change)
+
+
+def test_a_change_for_large_inputs_only_is_caught():
+    assert "garbage collection" in found_of(gc.disable, above=1000)
 
 
 def test_setting_a_generator_is_caught_in_a_random_operator_too():

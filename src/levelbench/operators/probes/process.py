@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ import numpy as np
 
 from levelbench.checks.findings import Finding, failed, noted, passed
 from levelbench.measure.environment.software import threads
+from levelbench.operators.probes.inputs import describe, large_inputs
 from levelbench.operators.probes.judging import Setting
 from levelbench.operators.probes.memory import unit_gradients
-from levelbench.operators.probes.subject import Inputs, attempt, quiet
+from levelbench.operators.probes.subject import HostOperator, Inputs, attempt, quiet
 
 State = dict[str, object]
 Part = tuple[Callable[[], object], Callable[[Any], object]]
@@ -33,32 +34,37 @@ _GENERATORS = frozenset(f"{each}'s random generator" for each in ("Python", "Num
 _MODE = "the processor's rounding or subnormal numbers"
 
 
-def process_state(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[Finding]:
+def process_state(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
     """Calls leave the process as it was: other code relies on it. A random operator may draw from a generator."""
     subject = setting.subject
     if not subject.ours:
         return
     if not all(_mode()):
         yield noted("subnormal numbers are flushed to zero in this process, before any call")
-    made = attempt(subject.native, inputs)
-    if not made.worked:
-        return
-    native, pull = made.value, subject.pull
-    calls: list[tuple[str, Callable[[], object]]] = [("forward", lambda: subject.call(*native))]
-    if pull is not None:
-
-        def backward() -> object:
-            given = unit_gradients(subject.hosted(subject.outputs(native)))
-            return pull([None if each is None else subject.to_native(each) for each in given], native)
-
-        calls.append(("backward", backward))
-    for name, call in calls:
-        if changed := _changed(call, draws=not subject.deterministic):
-            yield failed(
-                f"a {name} changes {' and '.join(changed)}", "put back what a call changes, or do not change it"
-            )
-            return
+    # Another way for large inputs may change something of its own, such as the number of threads.
+    for given in (inputs, *(each for _, each in large_inputs(inputs, subject.fixed, random))):
+        made = attempt(subject.native, given)
+        if not made.worked:
+            continue
+        for name, call in _calls(subject, made.value).items():
+            if changed := _changed(call, draws=not subject.deterministic):
+                what = f"a {name} changes {' and '.join(changed)}"
+                yield failed(what, "leave the process as the call found it", case=describe(given))
+                return
     yield passed("generators, folder, environment, modes and threads")
+
+
+def _calls(subject: HostOperator, native: Sequence[Any]) -> dict[str, Callable[[], object]]:
+    """The calls of the forward and, if there is one, of the backward."""
+    pull = subject.pull
+    if pull is None:
+        return {"forward": lambda: subject.call(*native)}
+
+    def backward() -> object:
+        given = unit_gradients(subject.hosted(subject.outputs(native)))
+        return pull([None if each is None else subject.to_native(each) for each in given], native)
+
+    return {"forward": lambda: subject.call(*native), "backward": backward}
 
 
 def _changed(call: Callable[[], object], *, draws: bool) -> list[str]:
