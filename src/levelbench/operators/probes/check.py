@@ -94,6 +94,10 @@ def _on(
     for name, probe, again in checks:
         if not (first or again):
             continue
+        if name in _OF_VALUES and not setting.subject.deterministic:
+            if first:
+                yield not_tried("it is declared random", probe=name)
+            continue
         tell(f"{name} on {case}")
 
         def run(probe: Probe = probe) -> Iterable[Finding]:
@@ -129,9 +133,6 @@ def _forward(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterat
 def _determinism(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
     """The same inputs give the same outputs, both directly and after other inputs. Noted if not bit for bit."""
     subject = setting.subject
-    if not subject.deterministic:
-        yield not_tried("it is declared random")
-        return
     other = setting.other(inputs, random)
     runs = [attempt(subject.forward, inputs) for _ in range(_CALLS)]
     if bad := next((each for each in runs if not each.worked), None):
@@ -306,9 +307,6 @@ def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> It
     """As in ``levelbench operator``: a result must be computed in the call that returns it, for the inputs of that."""
     subject = setting.subject
     reader: Reader = subject.backend or OnNumpy()
-    if not subject.deterministic:
-        yield not_tried("it is declared random")
-        return
 
     def judge(given: Sequence[Host | None], found: Sequence[Host | None]) -> str:
         wanted = attempt(setting.reference.outputs, given, subject.fixed)
@@ -337,6 +335,14 @@ def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> It
         return
     yield passed("inputs changed between them" + ("" if setting.compared else f"; {NO_REFERENCE}"))
 
+
+_OF_VALUES = frozenset(
+    (
+        *("determinism", "gradient", "gradient at ties", "gradient in float32", "timed calls", "gradient elsewhere"),
+        *("NaN and infinity", "NaN in gradients"),
+    )
+)
+"""Probes of the values of outputs, which those of a random operator do not pass."""
 
 CHECKS: tuple[Check, ...] = (
     ("process", process.process_state, True),

@@ -457,7 +457,8 @@ def _one_variant(setting: Setting, title: str, inputs: Inputs, random: np.random
         case = ", ".join(part for part in (title, name, describe(changed)) if part)
         # What follows from dividing by an attribute that is 0 is left open.
         one = setting.judged(changed, case, may_raise=True, finite_only=title.endswith("= 0.0"))
-        sloped = one.status == "passed" and setting.subject.pull is not None and setting.subject.ours
+        differentiable = setting.subject.pull is not None and setting.subject.deterministic
+        sloped = one.status == "passed" and differentiable and setting.subject.ours
         if sloped and all(name != each for each, _ in large) and _finite(setting.subject.forward(changed)):
             slope = _one_gradient(setting, case, changed, None, True)
             one = one if slope.status == "not tried" else slope
