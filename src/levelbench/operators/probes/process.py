@@ -6,6 +6,7 @@ the first time may change what that library sets up, so it is judged by a second
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import locale
 import os
@@ -132,7 +133,7 @@ def _write(wanted: State, found: State) -> None:
 def _parts() -> Mapping[str, Part]:
     """The parts of the state of this process, of which some exist only once a library is imported."""
     parts: dict[str, Part] = {
-        _MODE: (_mode, _only_read),
+        _MODE: (_mode, _set_mode),
         "NumPy's random generator": (_numpy_generator, _set_numpy_generator),
         "NumPy's handling of floating-point errors": (np.geterr, lambda kept: np.seterr(**kept)),
         "NumPy's print options": (np.get_printoptions, lambda kept: np.set_printoptions(**kept)),
@@ -186,10 +187,17 @@ def _only_read(_: object) -> None:
 
 
 def _mode() -> tuple[bool, ...]:
-    """Whether subnormal numbers are kept, and whether both ties and what is below one round as usual."""
+    """Whether subnormal numbers are kept, and whether sums round to the nearest instead of to zero, up, or down."""
     tiny, one = np.full(16, 1e-40, np.float32), np.ones(16, np.float32)
-    small = np.full(16, 2.0**-24, np.float32)
-    return bool((tiny * one != 0).all()), bool((one + small == one).all()), bool((one - small < one).all())
+    less, more = np.full(16, 2.0**-25, np.float32), np.full(16, 1.5 * 2.0**-24, np.float32)
+    nearest = ((one + more > one).all(), (one + less == one).all(), (-one - less == -one).all())
+    return bool((tiny * one != 0).all()), *(bool(each) for each in nearest)
+
+
+def _set_mode(kept: tuple[bool, ...]) -> None:
+    """Round to the nearest again."""
+    if all(kept[1:]):
+        ctypes.CDLL(None).fesetround(0)
 
 
 def _numpy_generator() -> tuple[object, ...]:
