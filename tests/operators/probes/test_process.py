@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from levelbench.operators.custom import CustomOperator
+from levelbench.operators.probes import process
 from levelbench.operators.probes.forward import Oracle
 from levelbench.operators.probes.judging import Setting
 from levelbench.operators.probes.process import process_state
@@ -122,6 +123,13 @@ def test_what_is_put_back_within_the_call_is_not_accused():
 
 def test_a_generator_of_its_own_is_not_accused():
     assert found_of(lambda: np.random.default_rng(0).random(3)) == ""
+
+
+def test_a_signal_that_the_c_library_takes_for_its_threads_is_not_accused(monkeypatch):
+    masks = iter(["SigCgt:\t0000000000000002", *["SigCgt:\t0000000180000002"] * 99])
+    monkeypatch.setattr(process, "_status", lambda *names: [next(masks)])
+    before = process._caught()
+    assert process._caught() == before == [2]
 
 
 def test_what_the_import_of_a_library_sets_is_not_accused(tmp_path, monkeypatch):

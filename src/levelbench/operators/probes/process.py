@@ -142,7 +142,7 @@ def _parts() -> Mapping[str, Part]:
         "the locale": (lambda: locale.setlocale(locale.LC_ALL), lambda kept: locale.setlocale(locale.LC_ALL, kept)),
         "handlers of signals": (_handlers, _set_handlers),
         "the blocked signals": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()), _set_blocked),
-        "the signals that are caught or ignored": (lambda: _status("SigIgn", "SigCgt"), _only_read),
+        "the signals that are caught or ignored": (_caught, _only_read),
         "the mask of new files": (lambda: _status("Umask"), lambda kept: os.umask(int(kept[0].split()[1], 8))),
         "the filters of warnings": (lambda: list(warnings.filters), _set_filters),
         "the recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
@@ -241,6 +241,11 @@ def _status(*names: str) -> list[str]:
     status = Path("/proc/thread-self/status")
     lines = status.read_text().splitlines() if status.is_file() else []
     return [each for each in lines if each.startswith(names)]
+
+
+def _caught() -> list[int]:
+    """The masks of the signals up to 31; the C library itself takes later ones when the first thread starts."""
+    return [int(each.split()[1], 16) & 0x7FFFFFFF for each in _status("SigIgn", "SigCgt")]
 
 
 def _set_filters(kept: Any) -> None:
