@@ -1,5 +1,7 @@
 """Plans of operator benchmarks: finished processes count, interrupted ones are repeated, frameworks take turns."""
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
@@ -11,8 +13,16 @@ from levelbench.experiments.operators import BenchmarkJob, Note, OperatorBenchma
 from levelbench.operators import frameworks
 from levelbench.operators.suites.single import parse_problem
 from levelbench.records import key_of
-from levelbench.records.benchmarks import BenchmarkHeader, BenchmarkSpecification, BenchmarkWriter, Case
+from levelbench.records.benchmark_summary import summarise_benchmark
+from levelbench.records.benchmarks import (
+    BenchmarkHeader,
+    BenchmarkRecord,
+    BenchmarkSpecification,
+    BenchmarkWriter,
+    Case,
+)
 from levelbench.records.processes import ProcessEnd
+from levelbench.records.schema import Samples
 
 NOW = {"machine": {"id": "m1"}, "libraries": {"numpy": "2.4"}}
 
@@ -28,6 +38,33 @@ def begin(store, spec, seed=0, environment=NOW, version=__version__):
     key = key_of(spec)
     header = BenchmarkHeader(1, f"id{seed}", key, seed, started, spec, environment, version)
     return BenchmarkWriter.begin(store, header)
+
+
+LOW = {"flop_s": {"float32": {"value": 1e3, "interval": None, "n": 6, "statistic": "median"}}, "bandwidth_b_s": {}}
+
+
+def measured_again(store, time_s, rate, monkeypatch):
+    """The record of a product in ``time_s`` over a ceiling of 1 kFLOP/s, and how often the ceiling, now ``rate``, was
+    measured again.
+    """
+    jobs = []
+
+    def process(job, starter):
+        jobs.append(job)
+        limits = {"float32": {"value": rate, "interval": None, "n": 9, "statistic": "maximum"}}
+        return [Note(ceilings={"flop_s": limits, "bandwidth_b_s": {}})]
+
+    monkeypatch.setattr(benchmarks, "_process", process)
+    spec = specification(problems=(parse_problem("MatMul", ["A=8x8", "B=8x8"]),))
+    started = "2026-01-02T03:04:05.000+00:00"
+    header = BenchmarkHeader(1, "id", key_of(spec), 0, started, spec, NOW, __version__, LOW)
+    with BenchmarkWriter.begin(store, header) as writer:
+        writer.add(Samples("0", "s", [time_s]))
+        writer.add(Case(0, "measured", "", 1024.0, 0.0))
+        writer.add(ProcessEnd())
+    record = OperatorBenchmarks(store, "float32")._under_the_ceiling(BenchmarkRecord.read(writer.path), None, Counter())
+    assert {(job.flops, job.seed, job.file) for job in jobs} <= {(1024.0, None, "")}
+    return summarise_benchmark([[record]]).rows[0][1][0], len(jobs)
 
 
 def write(store, spec, seed=0, end=True, **more):
@@ -93,6 +130,22 @@ def test_a_process_in_progress_is_refused(tmp_path):
 def test_a_missing_device_is_reported_before_anything_is_measured(tmp_path):
     with pytest.raises(MissingError, match="numpy runs on cpu only"):
         plan_of([specification(device="cuda")], 1, tmp_path)
+
+
+def test_a_result_above_a_ceiling_that_others_lowered_is_kept_when_it_is_measured_again(tmp_path, monkeypatch):
+    entry, rounds = measured_again(tmp_path, 1e-6, 2e9, monkeypatch)
+    assert (entry.status, rounds) == ("measured", 1)
+    assert entry.share.value == pytest.approx(0.512)
+
+
+def test_a_result_above_the_ceiling_each_time_it_is_measured_is_refused(tmp_path, monkeypatch):
+    entry, rounds = measured_again(tmp_path, 1e-9, 2e9, monkeypatch)
+    assert (entry.status, rounds) == ("refused", 3)
+    assert "above the measured ceiling, by 512 times" in entry.reason
+
+
+def test_a_ceiling_above_all_results_is_not_measured_again(tmp_path, monkeypatch):
+    assert measured_again(tmp_path, 2.0, 2e9, monkeypatch)[1] == 0
 
 
 def test_the_error_that_a_process_reported_is_raised():

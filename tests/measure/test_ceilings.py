@@ -45,6 +45,17 @@ def test_the_rate_is_operations_by_time_as_a_median_with_its_interval():
     assert rate.interval.low == rate.interval.high == pytest.approx(2e9)
 
 
+def test_the_best_rate_is_that_of_the_call_that_nothing_interrupted():
+    clock = FakeClock()
+    waits = itertools.cycle([90 * MS, 0, 40 * MS])
+
+    def make(n):
+        return lambda: clock.advance(n * MS + next(waits)), 2.0 * n**3
+
+    rate = c.best_gemm(make, 2 * 100**3, seconds=4.0, clock=clock)
+    assert rate.value == pytest.approx(2 * 200**3 / 0.2)
+
+
 def test_the_first_call_is_not_on_the_clock():
     clock = FakeClock()
     durations = iter([10_000 * MS] + [10 * MS] * 10)

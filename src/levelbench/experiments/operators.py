@@ -47,6 +47,7 @@ from levelbench.operators.benchmark.measuring import fixed_inputs, merged, read_
 from levelbench.operators.benchmark.outside import OutsideCalls, call_from_outside
 from levelbench.operators.contract import OperatorBackend
 from levelbench.records import key_of, new_id
+from levelbench.records.benchmark_summary import is_above_ceiling
 from levelbench.records.benchmarks import (
     FOLDER,
     OPTIMIZERS,
@@ -55,6 +56,7 @@ from levelbench.records.benchmarks import (
     BenchmarkWriter,
     Case,
 )
+from levelbench.records.figures import largest_ceilings
 from levelbench.records.processes import Planned
 from levelbench.records.schema import Samples
 
@@ -64,6 +66,7 @@ __all__ = ["BenchmarkJob", "Note", "OperatorBenchmarks", "main", "unmeasured"]
 class BenchmarkJob(msgspec.Struct, frozen=True):
     """A replicate to measure or, if ``seed`` is ``None``, the framework's ceilings in ``dtype``.
 
+    With ``flops``, of those only what its best calls of about that many operations reach.
     ``crashed`` holds the problems at which an earlier process crashed, and how: they are not tried again.
     ``planned`` is for the header. ``file`` is
     the user's file of operators or optimizers, ``examples`` the folder with the inputs of operators.
@@ -80,6 +83,7 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     planned: Planned = Planned()
     file: str = ""
     examples: str = ""
+    flops: float = 0.0
 
 
 class Note(ProcessNote, frozen=True, kw_only=True):
@@ -97,7 +101,7 @@ def main(arguments: list[str]) -> int:
 def _carry_out(job: BenchmarkJob, tell: Callable[[ProcessNote], None]) -> None:
     if job.seed is None:
         arm = job.specification
-        tell(Note(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype)))
+        tell(Note(ceilings=framework_ceilings(arm.framework, arm.device, job.dtype, job.flops)))
         return
     from levelbench.operators.benchmark.measuring import Measure, make_record, measure_problem
     from levelbench.operators.custom.library import load_file
@@ -195,6 +199,7 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
             ceilings = merged(list(own.values()))
             before = measured_before(self, plan)
             outside: dict[tuple[str, int], tuple[float, OutsideCalls]] = {}
+            rounds: Counter[tuple[str, int]] = Counter()
 
             def make(turn: Turn, begin: Callable[[], None]) -> tuple[BenchmarkRecord, None]:
                 starter.begin(turn.seed)
@@ -224,9 +229,31 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
                     found = "its process changed the examples that others are measured on"
                     raise CheckFailedError(f"a benchmark on {wanted.framework}", found, "leave other files alone")
                 record = BenchmarkRecord.read(Path(next(note.path for note in notes if note.path)))
+                record = self._under_the_ceiling(record, starter, rounds)
                 return (self._called_from_outside(record, outside) if wanted.own else record), None
 
             yield make
+
+    def _under_the_ceiling(
+        self, record: BenchmarkRecord, starter: Starter, rounds: Counter[tuple[str, int]]
+    ) -> BenchmarkRecord:
+        """The record with a ceiling that is measured again, a few times, if one of its results lies above it.
+
+        Others may have been busy when it was measured first. It is measured in a process without the user's operators.
+        ``rounds`` counts how often that was done, by arm and problem.
+        """
+        wanted = record.header.specification
+        ceilings = record.header.ceilings
+        for at, case in record.cases.items():
+            for _ in range(_ROUNDS):
+                if rounds[wanted.arm, at] == _MOST_ROUNDS or not is_above_ceiling(record, at, ceilings):
+                    break
+                rounds[wanted.arm, at] += 1
+                dtype = wanted.problems[at].tensors[0].dtype
+                notes = _process(BenchmarkJob(wanted, str(self._store), dtype=dtype, flops=case.flops or 0.0), starter)
+                found = [note.ceilings for note in notes if note.ceilings is not None]
+                ceilings = {**ceilings, **largest_ceilings([ceilings, *found])}
+        return record if ceilings == record.header.ceilings else _with_cases(record, {}, ceilings)
 
     def _called_from_outside(
         self, record: BenchmarkRecord, known: dict[tuple[str, int], tuple[float, OutsideCalls]]
@@ -262,12 +289,20 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
 
 
 _MUCH_SHORTER = 0.8
+_ROUNDS, _MOST_ROUNDS = 3, 9
+"""How often a ceiling is measured again after one process, and after all of them."""
 
 
-def _with_cases(record: BenchmarkRecord, changed: Mapping[int, OutsideCalls]) -> BenchmarkRecord:
-    """The record written again, with another status of these cases; those that are refused have no times."""
+def _with_cases(
+    record: BenchmarkRecord, changed: Mapping[int, OutsideCalls], ceilings: dict[str, Any] | None = None
+) -> BenchmarkRecord:
+    """The record written again, with another status of these cases or other ``ceilings``.
+
+    Cases that are refused have no times.
+    """
+    header = record.header if ceilings is None else structs.replace(record.header, ceilings=ceilings)
     record.path.unlink()
-    with BenchmarkWriter.begin(record.path.parents[3], record.header) as writer:
+    with BenchmarkWriter.begin(record.path.parents[3], header) as writer:
         for at, case in record.cases.items():
             found = changed.get(at)
             if at in record.samples and (found is None or found.status != "refused"):

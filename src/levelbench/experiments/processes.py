@@ -267,13 +267,21 @@ def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callab
     return 0
 
 
-def framework_ceilings(framework: str, device: str, dtype: str) -> dict[str, object]:
-    """Measure a framework's ceilings on a device, in this process, in the form that records use."""
-    from levelbench.operators.benchmark.measuring import backend_ceilings
+def framework_ceilings(framework: str, device: str, dtype: str, flops: float = 0.0) -> dict[str, object]:
+    """Measure a framework's ceilings on a device, in this process, in the form that records use.
+
+    With ``flops``: only what its best calls of about that many operations reach.
+    """
+    from levelbench.operators.benchmark.measuring import backend_ceilings, best_ceilings
     from levelbench.operators.frameworks import load_framework
 
     found = load_framework(framework)
-    return {**backend_ceilings(found, found.open(device), device, dtype).to_dict(), "framework": framework}
+    opened = found.open(device)
+    if flops:
+        measured = best_ceilings(found, opened, device, dtype, flops)
+    else:
+        measured = backend_ceilings(found, opened, device, dtype)
+    return {**measured.to_dict(), "framework": framework}
 
 
 def need_folder(folder: Path) -> None:

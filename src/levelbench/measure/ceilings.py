@@ -71,6 +71,18 @@ def measure_gemm(matmul: Callable[[], object], flops: float, *, seconds: float =
     return _rate(matmul, flops, seconds, clock)
 
 
+def best_gemm(make: GemmMaker, flops: float, *, seconds: float = 0.5, clock: Clock = HOST) -> Estimate:
+    """The highest rate of products of about ``flops`` operations, and of eight times as many, in any single call.
+
+    It is what calls of that length can reach at most, also on a machine where others take most of the time.
+    """
+    size = round(min(max((flops / 2) ** (1 / 3), _SIZES[0] / 4), _SIZES[-1] / 2))
+    rates: list[float] = []
+    for n in (size, 2 * size):
+        rates += _rates(*make(n), seconds / 2, clock)
+    return Estimate(max(rates), None, len(rates), "maximum")
+
+
 def numpy_gemm(dtype: DTypeLike) -> GemmMaker:
     """The maker of numpy's matrix product in ``dtype``, into a preallocated array."""
 
@@ -159,6 +171,10 @@ def measure_largest_gemm(maker: GemmMaker, seconds: float, clock: Clock) -> tupl
 
 def _rate(work: Callable[[], object], amount: float, seconds: float, clock: Clock) -> Estimate:
     """``amount`` a second, over calls that take ``seconds`` and are at least as many as an interval needs."""
+    return estimate(_rates(work, amount, seconds, clock))
+
+
+def _rates(work: Callable[[], object], amount: float, seconds: float, clock: Clock) -> list[float]:
     work()
     rates: list[float] = []
     begin = last = clock.now_ns()
@@ -167,7 +183,7 @@ def _rate(work: Callable[[], object], amount: float, seconds: float, clock: Cloc
         work()
         last = clock.now_ns()
         rates.append(amount / max(1, last - start) / _NS)
-    return estimate(rates)
+    return rates
 
 
 def _triad(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64], start: int, stop: int) -> None:

@@ -36,7 +36,7 @@ from levelbench.records.figures import (
 _FEWER = {"Conv": 4.0}
 """How many times fewer operations than the definition's an algorithm may need: Winograd's F(4x4, 3x3)."""
 
-__all__ = ["BenchmarkSummary", "Entry", "summarise_benchmark"]
+__all__ = ["BenchmarkSummary", "Entry", "is_above_ceiling", "summarise_benchmark"]
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,9 @@ def _entry(
     flops, moved = (last.flops, last.bytes) if last is not None else (None, None)
     # With cold caches a call is mostly waiting, and no roof is of that.
     share = None if cold else _share(problem, flops, moved, time, ceilings)
-    if share is not None and share.value > ABOVE * _FEWER.get(problem.operator, 1.0):
+    if share is not None and _is_impossible(share, problem):
         found = f"it lies above the measured ceiling, by {share.value:.3g} times, so its time is not that of its work"
-        reason = f"{found}; or the machine was busy when the ceiling was measured: measure again with --fresh"
+        reason = f"{found}; or the machine was busy whenever the ceiling was measured: measure again with --fresh"
         status, times, time, share = "refused", {}, None, None
     return Entry(
         status=status,
@@ -200,6 +200,21 @@ def _entry(
         algorithm=" or ".join(algorithms) or None,
         algorithm_reason="" if algorithms else untold,
     )
+
+
+def is_above_ceiling(record: BenchmarkRecord, at: int, ceilings: Mapping[str, object]) -> bool:
+    """Whether the problem at ``at`` took less time than ``ceilings`` allow for its work, so that it will be refused."""
+    specification, case = record.header.specification, record.cases[at]
+    taken = record.samples.get(at, ())
+    if case.outcome != "measured" or not len(taken) or specification.cache == "cold":
+        return False
+    time = estimate([float(np.median(taken))])
+    share = _share(specification.problems[at], case.flops, case.bytes, time, ceilings)
+    return share is not None and _is_impossible(share, specification.problems[at])
+
+
+def _is_impossible(share: CeilingShare, problem: Problem) -> bool:
+    return share.value > ABOVE * _FEWER.get(problem.operator, 1.0)
 
 
 def _share(

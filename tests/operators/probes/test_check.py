@@ -51,7 +51,7 @@ def test_every_example_is_checked_and_the_one_that_fails_is_named():
 def test_probes_are_announced_before_they_run_and_findings_passed_on_as_they_come():
     begun, heard = [], []
     report = check_operator(double, [[X]], tell=begun.append, hear=heard.append)
-    assert begun[0] == "forward on float32[3,5]"
+    assert begun[:2] == ["process on float32[3,5]", "forward on float32[3,5]"]
     assert {each.probe for each in heard} == {each.probe for each in report.findings}
 
 
@@ -137,3 +137,39 @@ def test_there_must_be_inputs():
 def test_the_same_seed_gives_the_same_report(seed):
     reports = [check_operator(double, [[X]], reference=double, seed=seed) for _ in range(2)]
     assert reports[0] == reports[1]
+
+
+class Dropout(CustomOperator):
+    """Half of the input, chosen at random, and where: right in everything but values, which cannot be compared."""
+
+    deterministic = False
+    outputs = ("y", "kept")
+    narrow = False
+
+    def infer(self, x):
+        return x, Spec(x.shape, np.dtype(bool))
+
+    def forward(self, x):
+        kept = np.random.random(x.shape) < 0.5
+        return np.where(kept, 2 * x, 0).astype(np.float32 if self.narrow else x.dtype), kept
+
+    def backward(self, gradients, inputs, outputs):
+        return np.where(outputs[1], 2 * gradients[0], 0).astype(inputs[0].dtype)
+
+    def reference(self, x):
+        return x, np.ones(x.shape, bool)
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_the_values_of_a_random_operator_are_not_compared(compared):
+    report = check_operator(Dropout, [[X], [X[0]]], reference=Dropout().reference if compared else None)
+    assert not report.failed
+    assert found(report, "gradient") == [("not tried", "it is declared random")]
+
+
+def test_the_dtype_of_a_random_operator_is_compared():
+    class Narrow(Dropout):
+        narrow = True
+
+    report = check_operator(Narrow, [[X]], reference=Narrow().reference)
+    assert {each.probe for each in report.failed} >= {"dtypes"}

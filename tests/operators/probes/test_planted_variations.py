@@ -534,7 +534,30 @@ class Scaled(CustomOperator):
         return np.exp(x) * x.dtype.type(1 / self.by if self.by else np.nan)
 
 
+class SpreadInSquares(CustomOperator):
+    """A sum whose gradient, if the axis is dropped, goes along the wrong one where both are as long."""
+
+    def __init__(self, keepdims=1):
+        self.keepdims = bool(keepdims)
+
+    def infer(self, x):
+        kept = (1,) if self.keepdims else ()
+        return Spec((*kept, *x.shape[1:]), x.dtype)
+
+    def reference(self, x):
+        return x.sum(0, keepdims=self.keepdims, dtype=np.promote_types(x.dtype, np.float32)).astype(x.dtype)
+
+    def forward(self, x):
+        return self.reference(x)
+
+    def backward(self, gradients, inputs, outputs):
+        g, x = gradients[0], inputs[0]
+        wrong = not self.keepdims and g.shape == x.shape[:-1]
+        return (np.broadcast_to(g[..., None] if wrong else g, x.shape).copy(),)
+
+
 WRONG_ELSEWHERE = [
+    SpreadInSquares,
     LeakyByDefault,
     PaddedTheOtherWay,
     ModeIgnored,

@@ -25,7 +25,15 @@ from levelbench.checks.arrays import Correctness, is_float
 from levelbench.checks.isolation import JsonLine
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.caches import Flusher, StreamFlusher
-from levelbench.measure.ceilings import Ceilings, GemmMaker, measure_ceilings, measure_gemm, measure_largest_gemm
+from levelbench.measure.ceilings import (
+    Ceilings,
+    GemmMaker,
+    best_gemm,
+    measure_ceilings,
+    measure_gemm,
+    measure_largest_gemm,
+    numpy_gemm,
+)
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.environment.machine import memory_left_bytes
@@ -412,21 +420,37 @@ def backend_ceilings(
     framework: Framework, backend: OperatorBackend, device: str, dtype: str, seconds: float = 2.0
 ) -> Ceilings:
     """On ``cpu`` the limits of NumPy, of memory, and of the framework in ``dtype``; elsewhere only the framework's."""
-    own = dict(framework.gemms()) if device == "cpu" else {}
-    makers = {dtype: own[dtype]} if dtype in own else {}
-    if not makers:
-        try:
-            maker = backend_gemm(backend, dtype)
-            maker(8)[0]()
-            makers = {dtype: maker}
-        except UnsupportedError:
-            makers = {}
+    makers = _makers(framework, backend, device, dtype)
     if device == "cpu":
         return measure_ceilings(seconds, gemms=list(makers.items()))
     found = {name: measure_largest_gemm(maker, seconds / 2, HOST) for name, maker in makers.items()}
     details = {"gemm_sizes": {name: size for name, (_, size) in found.items()}, "array_bytes": _ADD_BYTES}
     bandwidth = {"triad": measure_gemm(*_addition(backend), seconds=seconds / 2)}
     return Ceilings({name: limit for name, (limit, _) in found.items()}, bandwidth, details)
+
+
+def best_ceilings(
+    framework: Framework, backend: OperatorBackend, device: str, dtype: str, flops: float, seconds: float = 0.5
+) -> Ceilings:
+    """What the framework's products, and NumPy's on ``cpu``, reach in their best calls of ``flops`` operations."""
+    makers = list(_makers(framework, backend, device, dtype).values())
+    if device == "cpu" and dtype in ("float32", "float64"):
+        makers.append(numpy_gemm(dtype))
+    found = [best_gemm(maker, flops, seconds=seconds) for maker in makers]
+    return Ceilings({dtype: max(found, key=lambda each: each.value)} if found else {}, {})
+
+
+def _makers(framework: Framework, backend: OperatorBackend, device: str, dtype: str) -> dict[str, GemmMaker]:
+    """The framework's matrix products in ``dtype``; empty if it has none."""
+    own = dict(framework.gemms()) if device == "cpu" else {}
+    if dtype in own:
+        return {dtype: own[dtype]}
+    try:
+        maker = backend_gemm(backend, dtype)
+        maker(8)[0]()
+    except UnsupportedError:
+        return {}
+    return {dtype: maker}
 
 
 def _addition(backend: OperatorBackend) -> tuple[Callable[[], object], float]:

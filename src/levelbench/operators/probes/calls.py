@@ -395,24 +395,3 @@ def _parallel(job: Callable[[int], str | None]) -> str | None:
         for each in workers:
             each.join()
     return faults[0] if faults else None
-
-
-def floating_mode(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[Finding]:
-    """Calls leave the processor's rounding and its subnormal numbers as they were: other code relies on them."""
-    if not setting.subject.ours:
-        return
-    before = _mode()
-    attempt(setting.subject.forward, inputs)
-    after = _mode()
-    if after == before and all(after):
-        yield passed("rounding and subnormal numbers")
-    elif after == before:
-        yield noted("subnormal numbers are flushed to zero in this process, before any call")
-    else:
-        yield failed("after a call, the processor rounds otherwise or flushes subnormal numbers to zero")
-
-
-def _mode() -> tuple[bool, ...]:
-    tiny, one = np.full(16, 1e-40, np.float32), np.ones(16, np.float32)
-    small = np.full(16, 2.0**-24, np.float32)
-    return bool((tiny * one != 0).all()), bool((one + small == one).all()), bool((one - small < one).all())

@@ -17,7 +17,7 @@ from levelbench.measure.stopping import Budget, FixedCount
 from levelbench.operators.benchmark.watching import Contents, OnNumpy, Reader, RefusedError, Watch, WrongError
 from levelbench.operators.contract import Array, Function, OperatorBackend, as_tuple
 from levelbench.operators.custom.definition import Spec
-from levelbench.operators.probes import calls, memory, variations
+from levelbench.operators.probes import calls, memory, process, variations
 from levelbench.operators.probes.forward import Oracle, judge_outputs
 from levelbench.operators.probes.gradients import examine_gradient
 from levelbench.operators.probes.inputs import describe, other_shapes, other_values, scaled
@@ -94,6 +94,10 @@ def _on(
     for name, probe, again in checks:
         if not (first or again):
             continue
+        if name in _OF_VALUES and not setting.subject.deterministic:
+            if first:
+                yield not_tried("it is declared random", probe=name)
+            continue
         tell(f"{name} on {case}")
 
         def run(probe: Probe = probe) -> Iterable[Finding]:
@@ -129,9 +133,6 @@ def _forward(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterat
 def _determinism(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
     """The same inputs give the same outputs, both directly and after other inputs. Noted if not bit for bit."""
     subject = setting.subject
-    if not subject.deterministic:
-        yield not_tried("it is declared random")
-        return
     other = setting.other(inputs, random)
     runs = [attempt(subject.forward, inputs) for _ in range(_CALLS)]
     if bad := next((each for each in runs if not each.worked), None):
@@ -306,9 +307,6 @@ def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> It
     """As in ``levelbench operator``: a result must be computed in the call that returns it, for the inputs of that."""
     subject = setting.subject
     reader: Reader = subject.backend or OnNumpy()
-    if not subject.deterministic:
-        yield not_tried("it is declared random")
-        return
 
     def judge(given: Sequence[Host | None], found: Sequence[Host | None]) -> str:
         wanted = attempt(setting.reference.outputs, given, subject.fixed)
@@ -338,7 +336,16 @@ def _timed_calls(setting: Setting, inputs: Inputs, _: np.random.Generator) -> It
     yield passed("inputs changed between them" + ("" if setting.compared else f"; {NO_REFERENCE}"))
 
 
+_OF_VALUES = frozenset(
+    (
+        *("determinism", "gradient", "gradient at ties", "gradient in float32", "timed calls", "gradient elsewhere"),
+        *("NaN and infinity", "NaN in gradients"),
+    )
+)
+"""Probes of the values of outputs, which those of a random operator do not pass."""
+
 CHECKS: tuple[Check, ...] = (
+    ("process", process.process_state, True),
     ("forward", _forward, True),
     ("determinism", _determinism, False),
     ("repeatability", calls.every_call, False),
@@ -362,7 +369,6 @@ CHECKS: tuple[Check, ...] = (
     ("NaN in gradients", variations.gradients_of_nan, False),
     ("long sums", variations.long_sums, False),
     ("attributes", variations.attributes, True),
-    ("floating-point mode", calls.floating_mode, False),
     ("leaks", calls.leaks, False),
     ("threads", calls.threads, False),
 )

@@ -54,7 +54,8 @@ class Setting:
 
         ``first`` is true for the example itself, for which a reference without float64 is trusted. ``may_raise`` is
         true for inputs that the operator need not accept because the reference does. ``infinite`` is true for inputs
-        with an infinity: where a reference computes NaN from it, a better operator need not.
+        with an infinity: where a reference computes NaN from it, a better operator need not. The values of a random
+        operator are not compared.
         """
         wanted = attempt(self.reference.outputs, inputs, self.subject.fixed)
         if not wanted.worked:
@@ -67,6 +68,8 @@ class Setting:
             return not_tried(f"refused: {found.error}", case=case)
         expected: Expected = wanted.value
         outputs = with_expected_nonfinites(found.value, expected, finite_only or not self.subject.ours)
+        if not self.subject.deterministic:
+            outputs = _with_expected_values(outputs, expected)
         if infinite:
             outputs = _with_expected_nans(outputs, expected)
         fault = judge_outputs(self.subject, inputs, outputs, expected, self.reference)
@@ -125,6 +128,14 @@ def _with_expected_nans(outputs: Sequence[Host | None], expected: Expected) -> l
         if output is not None and wide is not None and is_float(output.dtype) and output.shape == wide.shape:
             found[at] = np.where(np.isnan(wide.astype(np.float64)), np.asarray(np.nan, output.dtype), output)
     return found
+
+
+def _with_expected_values(outputs: Sequence[Host | None], expected: Expected) -> list[Host | None]:
+    """The outputs with the reference's values, in their own dtype, wherever they have its shape."""
+    return [
+        wide.astype(output.dtype) if output is not None and wide is not None and output.shape == wide.shape else output
+        for output, wide in zip(outputs, (*expected.wide, *[None] * len(outputs)), strict=False)
+    ]
 
 
 def brief(found: Sequence[Finding]) -> list[Finding]:

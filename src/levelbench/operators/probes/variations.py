@@ -448,7 +448,8 @@ def attributes(setting: Setting, inputs: Inputs, random: np.random.Generator) ->
 
 
 def _one_variant(setting: Setting, title: str, inputs: Inputs, random: np.random.Generator, *, counts: bool) -> Finding:
-    cases: list[tuple[str, Inputs]] = [("", inputs), *large_inputs(inputs, setting.subject.fixed, random)]
+    large = [*large_inputs(inputs, setting.subject.fixed, random)]
+    cases: list[tuple[str, Inputs]] = [("", inputs), *large]
     cases += equal_sizes(inputs, setting.subject.fixed, random)
     cases += [each for each in other_ranks(inputs, setting.subject.fixed, random) if each[0] in ("rank 3", "rank 4")]
     best: Finding | None = None
@@ -456,8 +457,9 @@ def _one_variant(setting: Setting, title: str, inputs: Inputs, random: np.random
         case = ", ".join(part for part in (title, name, describe(changed)) if part)
         # What follows from dividing by an attribute that is 0 is left open.
         one = setting.judged(changed, case, may_raise=True, finite_only=title.endswith("= 0.0"))
-        sloped = one.status == "passed" and setting.subject.pull is not None and setting.subject.ours and not name
-        if sloped and _finite(setting.subject.forward(changed)):
+        differentiable = setting.subject.pull is not None and setting.subject.deterministic
+        sloped = one.status == "passed" and differentiable and setting.subject.ours
+        if sloped and all(name != each for each, _ in large) and _finite(setting.subject.forward(changed)):
             slope = _one_gradient(setting, case, changed, None, True)
             one = one if slope.status == "not tried" else slope
         if one.status == "passed" and not name:
