@@ -91,7 +91,7 @@ def test_findings_are_json_and_the_deviation_is_drawn_beside(check, tmp_path):
 def test_a_crash_is_a_finding_that_names_the_signal_and_the_check(check):
     code, out, _ = check(CRASHES, "--dtype", "float32")
     assert code == 1
-    assert "its process ended in the check 'forward': SIGSEGV" in out
+    assert "its process ended in the check 'process': SIGSEGV" in out
 
 
 @pytest.mark.slow

@@ -173,3 +173,13 @@ def test_the_dtype_of_a_random_operator_is_compared():
 
     report = check_operator(Narrow, [[X]], reference=Narrow().reference)
     assert {each.probe for each in report.failed} >= {"dtypes"}
+
+
+@pytest.mark.parametrize("fault", ["same zeros at each call", None])
+def test_an_operator_that_is_declared_random_and_is_not_is_compared(fault):
+    class Sure(Dropout):
+        def forward(self, x):
+            return (np.zeros_like(x) if fault else x), np.ones(x.shape, bool)
+
+    report = check_operator(Sure, [[X]], reference=Sure().reference)
+    assert ("forward" in {each.probe for each in report.failed}) is (fault is not None)
