@@ -78,7 +78,7 @@ class Setting:
             return noted(f"the reference has no float64 and may itself be wrong: {fault}", case=case)
         if not fault and not self.subject.deterministic:
             return not_tried(
-                "values are not compared, since it is declared random; shapes and types are right", case=case
+                "it is declared random: shapes and types are right, values are not compared", case=case
             )
         return failed(fault, case=case) if fault else passed(case=case)
 
