@@ -77,9 +77,7 @@ class Setting:
             # It is unclear which of the two is wrong; a failure on the example itself must be looked into.
             return noted(f"the reference has no float64 and may itself be wrong: {fault}", case=case)
         if not fault and not self.subject.deterministic:
-            return not_tried(
-                "it is declared random: shapes and types are right, values are not compared", case=case
-            )
+            return not_tried("it is declared random: shapes and types are right, values are not compared", case=case)
         return failed(fault, case=case) if fault else passed(case=case)
 
     def marked(self, found: Iterable[Finding]) -> Iterator[Finding]:
