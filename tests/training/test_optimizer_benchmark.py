@@ -58,7 +58,7 @@ class Counting(Stepper):
 
     def step(self, gradients, step, factor):
         Counting.steps += 1
-        time.sleep(0.002)
+        time.sleep(0.5 if Counting.steps == 2 else 0.002)
         for name, each in gradients.items():
             self.parameters[name] -= 0.01 * each
 
@@ -75,11 +75,11 @@ class Counted(Optimizer):
         return Counting(parameters)
 
 
-def test_the_first_two_updates_are_no_values_because_compilers_may_work_again_for_the_second(planted, monkeypatch):
+def test_the_second_update_is_no_value_because_compilers_may_work_again_for_it(planted, monkeypatch):
     monkeypatch.setattr(Counting, "steps", 0)
     case, times_s = planted(Counted())
     assert case.status == "measured", case.reason
-    assert Counting.steps == 2 + len(times_s) * case.inner
+    assert max(times_s) < 0.5
 
 
 def test_the_bytes_of_an_update_are_gradients_parameters_and_state():
