@@ -180,6 +180,7 @@ class Streams(SparseTopK):
         (Streams(exchange_by="gather"), "passed"),
         (Streams(exchange_by="gather", times=1.02), "failed"),
         (Streams(exchange_by="gather", warmup_steps=9), "passed"),
+        (Streams(exchange_by="gather", warmup_steps=60), "passed"),
         (Threshold(), "noted"),
         (Threshold(expected=0.2), "failed"),
     ],
