@@ -181,7 +181,7 @@ def near_copies(dataset: Dataset) -> Iterator[Finding]:
                     found, "split before examples are copied or changed, so that all forms of one stay together"
                 )
                 break
-            if what == "" and (share := near.copied(rows)) > _GROUPED:
+            if what == "" and (share := near.copied(rows, train)) > _GROUPED:
                 wrong = True
                 found = f"{share:.0%} of the {name} split are nearly training examples: each of these is far closer"
                 found += " to a few of them than to any others"
@@ -253,22 +253,22 @@ class _Nearest:
         """From each of these rows to the nearest training example."""
         return self._distances(self._seen(rows), None)
 
-    def copied(self, rows: Features) -> float:
+    def copied(self, rows: Features, train: Features) -> float:
         """The share of these rows that are far closer to a few training examples than to others, yet not equal to them.
 
         Rows that agree in most inputs (a category in many columns, and one measurement) are no copies of each other.
+        ``train`` are the training examples as they are.
         """
         if len(self._train) <= 2 * _MEMBERS or rows.shape[1] < 3:
             return 0.0
         seen, squares, found = self._seen(rows), (self._train**2).sum(axis=1), 0
-        for row in seen:
+        for row, given in zip(seen, rows, strict=True):
             nearest = np.argpartition(squares - 2 * (self._train @ row), _MEMBERS)[: _MEMBERS + 1]
             apart = self._train[nearest] - row
-            order = np.argsort(np.linalg.norm(apart, axis=1))
-            apart = apart[order]
-            away = np.linalg.norm(apart, axis=1)
+            distances = np.linalg.norm(apart, axis=1)
+            away = np.sort(distances)
             close = (away[:-1] > 0) & (away[:-1] < _CLOSER * away[1:])
-            found += bool(close.any() and (apart[0] != 0).mean() > 0.5)
+            found += bool(close.any() and (train[nearest[distances.argmin()]] != given).mean() > 0.5)
         return found / len(seen)
 
     def _distances(self, rows: Features, own: NDArray[np.int64] | None) -> NDArray[np.float64]:
