@@ -164,8 +164,10 @@ _PROGRESS = 0.25
 
 def _cross_entropy(bench: Bench, executor: Executor, columns: tuple[Array, ...]) -> float | None:
     """That of a network without a loss of its own in evaluation; ``None`` if outputs are no scores of classes."""
+    if bench.recipe.network.has_loss or bench.dataset.train.targets != 1:
+        return None
     scores, labels = bench.host(executor.infer(*columns[:-1])[0]).astype(np.float64), bench.host(columns[-1])
-    if bench.recipe.network.has_loss or scores.ndim != 2 or labels.ndim != 1 or labels.dtype.kind not in "iu":
+    if scores.ndim != 2 or labels.ndim != 1 or labels.dtype.kind not in "iu":
         return None
     own = np.take_along_axis(scores, labels[:, None].astype(np.int64), axis=1)
     top = scores.max(axis=1, keepdims=True)
