@@ -23,6 +23,7 @@ from levelbench.records import group_runs, summarise
 from levelbench.records.comparable import comparable
 from levelbench.records.witness import CHANCE, UNTRAINED, witness_contradictions
 from levelbench.training import Top1, datasets
+from levelbench.training.probes.bench import same_numbers
 
 BURNING = """
 import time
@@ -835,8 +836,8 @@ stay = lambda: END.wait(30)
     ids=["zeros", "identity", "signs", "few", "indices", "numbers"],
 )
 def test_a_pattern_that_weights_begin_with_is_told_from_what_was_learnt(value, learnt):
-    assert recipe_checks._is_learnt(value, value.copy()) is learnt
-    assert not recipe_checks._is_learnt(value, value + 1)
+    assert same_numbers(value, value.copy()) is learnt
+    assert not same_numbers(value, value + 1)
 
 
 _WARM_START = """
