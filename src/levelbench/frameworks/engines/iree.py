@@ -34,11 +34,19 @@ class Iree(OnnxEngine):
         loaded = runtime.load_vm_flatbuffer(compiled, driver="local-task")
         function = loaded[model.graph.name]
 
+        types = [onnx.helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type) for each in model.graph.output]
+
         def run(inputs: Mapping[str, Any]) -> list[Any]:
             found = function(*inputs.values())
-            return [each.to_host().copy() for each in (found if isinstance(found, (tuple, list)) else [found])]
+            arrays = [each.to_host().copy() for each in (found if isinstance(found, (tuple, list)) else [found])]
+            return [_signed(*pair) for pair in zip(arrays, types, strict=True)]
 
         return run
+
+
+def _signed(array: Any, dtype: Any) -> Any:
+    """IREE's integers have no sign, so that those of uint8 come back as int8; the model says which they are."""
+    return array.view(dtype) if array.dtype.kind == "i" and dtype.kind == "u" else array
 
 
 framework = Iree()
