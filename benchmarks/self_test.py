@@ -78,8 +78,9 @@ def compare(now: Path, first: Path) -> None:
         both = [judged(kind, each) for each in results]
         for title in ("all", "held back"):
             chosen = [[e for e in found if title == "all" or e.planted.held_back] for found in both]
-            rows.append([kind, title, *(cell for found in chosen for cell in cells(score(kind, found)))])
-    header = ("Kind", "Parts", "Found first", "Accused first", "Found now", "Accused now")
+            longest = f"{max(each.seconds for each in chosen[1]):.0f}" if chosen[1] else "–"
+            rows.append([kind, title, *(cell for found in chosen for cell in cells(score(kind, found))), longest])
+    header = ("Kind", "Parts", "Found first", "Accused first", "Found now", "Accused now", "Longest part now, s")
     print(to_markdown(listing("self-test", "Planted faults", header, rows)))
 
 
