@@ -87,6 +87,16 @@ def test_detection_follows_numpys_losses(framework):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_segmentation_follows_numpys_losses(framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    if lacking := datasets.fashion_masks.lacks():
+        pytest.skip(lacking)
+    ours = losses("numpy", "segmentation", "unet", steps=5)
+    np.testing.assert_allclose(losses(framework, "segmentation", "unet", steps=5), ours, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch", "jax"])
 @pytest.mark.parametrize("recipe", ["gpt", "llama"])
 def test_code_lm_follows_numpys_losses(framework, recipe):
     pytest.importorskip(framework, reason=f"{framework} is not installed")

@@ -28,6 +28,7 @@ from levelbench.training.quality import (
     BitsPerCharacter,
     Bleu,
     HitRate,
+    MeanIoU,
     Perplexity,
     Reconstruction,
     SpanExactMatch,
@@ -135,6 +136,48 @@ def test_predicting_the_frequent_class_has_balanced_accuracy_of_chance():
     scores, labels = np.tile([1.0, 0.0], (100, 1)), [0] * 90 + [1] * 10
     assert measured(Top1(0.5), scores, labels) == 0.9
     assert measured(BalancedAccuracy(0.5), scores, labels) == 0.5
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    """Logits (40, 6, 8, 8) and classes (40, 8, 8), of which 5 never is."""
+    random = np.random.default_rng(4)
+    labels = random.integers(0, 5, (40, 8, 8))
+    return random.standard_normal((40, 6, 8, 8)) + 1.5 * np.moveaxis(np.eye(6)[labels], 3, 1), labels
+
+
+def test_mean_iou_equals_scikit_learns_over_all_pixels(pixels):
+    scores, labels = pixels
+    found = scores.astype(np.float32).argmax(1).ravel()
+    expected = metrics.jaccard_score(labels.ravel(), found, average="macro")
+    assert measured(MeanIoU(0.5), scores, labels) == pytest.approx(expected, abs=1e-12)
+
+
+def test_pixels_to_ignore_count_nowhere(pixels):
+    scores, labels = pixels
+    void = np.where(np.random.default_rng(5).random(labels.shape) < 0.2, 255, labels)
+    kept = (void != 255).ravel()
+    found = scores.astype(np.float32).argmax(1).ravel()
+    expected = metrics.jaccard_score(labels.ravel()[kept], found[kept], average="macro")
+    assert measured(MeanIoU(0.5, ignored=255), scores, void) == pytest.approx(expected, abs=1e-12)
+    assert measured(MeanIoU(0.5), scores, void) < expected
+
+
+def test_a_class_that_is_neither_there_nor_predicted_is_left_out_of_mean_iou():
+    scores = np.moveaxis(np.eye(4)[[[[0, 0, 2, 2]]]], 3, 1)
+    assert measured(MeanIoU(0.5), scores, [[[0, 0, 2, 2]]]) == 1.0
+    assert measured(MeanIoU(0.5), scores, [[[0, 0, 2, 0]]]) == pytest.approx((2 / 3 + 1 / 2) / 2)
+
+
+def test_a_pixel_with_a_nan_logit_is_of_no_class():
+    scores = np.zeros((1, 2, 1, 2))
+    scores[0, 0, 0] = math.nan, 1.0
+    assert measured(MeanIoU(0.5), scores, [[[0, 0]]]) == 0.5
+
+
+def test_masks_of_another_size_are_refused_by_mean_iou():
+    with pytest.raises(DataError, match=r"Give outputs \(n, classes, \.\.\.\)"):
+        measured(MeanIoU(0.5), np.zeros((2, 3, 4, 4)), np.zeros((2, 8, 8)))
 
 
 def test_the_area_under_the_roc_equals_scikit_learns(sample):

@@ -17,7 +17,7 @@ from levelbench.training.augmentation import (
 )
 from levelbench.training.observers import Observer
 from levelbench.training.optimizers import *  # noqa: F403  # the names of its __all__
-from levelbench.training.quality import AUROC, MAE, RMSE, BalancedAccuracy, Quality, Top1, Top5, TopK
+from levelbench.training.quality import AUROC, MAE, RMSE, BalancedAccuracy, MeanIoU, Quality, Top1, Top5, TopK
 from levelbench.training.samplers import (
     Bucketed,
     Partitioned,
@@ -59,6 +59,7 @@ __all__ = [
     "Cutout",
     "Flip",
     "InverseSquareRoot",
+    "MeanIoU",
     "Mixing",
     "Mixup",
     "Observer",

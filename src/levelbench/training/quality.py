@@ -149,6 +149,41 @@ class BalancedAccuracy(_Share):
 
 
 @dataclass(frozen=True)
+class MeanIoU(_Share):
+    """The mean over classes of intersection over union of pixels, as in Pascal VOC (Everingham et al. 2015, section 4).
+
+    Outputs are logits (n, classes, ...), the target the class of each place (n, ...). Pixels of the whole split are
+    counted together, the background is a class like any other, a class that is neither there nor predicted is left out,
+    and places of the target ``ignored`` (255 in VOC's own masks) count nowhere. A NaN logit makes a pixel's class none.
+    """
+
+    ignored: int | None = None
+    metric: ClassVar[str] = "miou"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """From exact counts.
+
+        :raises DataError: when outputs and targets are of different places.
+        """
+        both = there = predicted = np.zeros(0, np.int64)
+        for *inputs, targets in held.batches(_ROWS):
+            logits = executor.infer(*inputs)[0]
+            found, truth = (np.asarray(held.backend.host(each)) for each in (_predicted(logits), targets))
+            if found.shape != truth.shape:
+                shapes = f"outputs of shape {tuple(logits.shape)} and targets of shape {truth.shape}"
+                raise DataError("measuring mean IoU", shapes, "give outputs (n, classes, ...) and targets (n, ...)")
+            counted = np.ones(truth.shape, bool) if self.ignored is None else truth != self.ignored
+            size = max(int(logits.shape[1]), int(truth[counted].max(initial=0)) + 1, len(both))
+            parts = (truth[counted & (found == truth)], truth[counted], found[counted & (found >= 0)])
+            both, there, predicted = (
+                np.bincount(part, minlength=size) + np.pad(sum_, (0, size - len(sum_)))
+                for part, sum_ in zip(parts, (both, there, predicted), strict=True)
+            )
+        union = there + predicted - both
+        return float(np.mean(both[union > 0] / union[union > 0]))
+
+
+@dataclass(frozen=True)
 class AUROC(_Share):
     """The area under the receiver operating characteristic of two classes: P(score of a 1 > score of a 0).
 

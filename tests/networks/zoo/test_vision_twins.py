@@ -4,6 +4,7 @@ import pytest
 from tests.networks.zoo.vision_twins import Twin, assert_twins
 
 from levelbench.networks import zoo
+from levelbench.networks.zoo import images
 from levelbench.operators.frameworks import open_framework
 
 torch = pytest.importorskip("torch")
@@ -129,6 +130,23 @@ def test_the_unet_equals_its_twin_and_crops_in_the_middle():
         return t.conv("classifier", x)
 
     assert_twins(zoo.build("unet-tiny", dropout=0.0), forward, batch=2)
+
+
+def test_a_padded_unet_equals_its_twin_and_leaves_the_size_as_it_is():
+    def forward(t, x):
+        def twice(name, x):
+            for at in (1, 2):
+                x = F.relu(t.norm(f"{name}.{at}.norm", t.conv(f"{name}.{at}", x, padding=1)))
+            return x
+
+        first = twice("down0", x)
+        x = twice("down1", F.max_pool2d(first, 2))
+        x = F.conv_transpose2d(x, t.p["up0.conv.weight"], t.p["up0.conv.bias"], stride=2)
+        return t.conv("classifier", twice("up0", torch.cat([first, x], 1)))
+
+    network = images.unet(width=3, classes=4, levels=2, size=12, dropout=0.0, padded=True)
+    assert network.outputs[0].shape == ("batch", 4, 12, 12)
+    assert_twins(network, forward, batch=2)
 
 
 def encoder_layer(p, name, width, heads):

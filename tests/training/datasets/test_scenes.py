@@ -14,12 +14,12 @@ from levelbench.training.datasets.scenes import Scenes, compose, padded_boxes
 
 @pytest.fixture(scope="module")
 def made():
-    """Canvases of rectangles: images (n, 64, 64), and for each canvas its boxes."""
+    """Canvases of rectangles: images (n, 64, 64), for each canvas its boxes, and the classes of boxes and pixels."""
     images = np.zeros((40, 28, 28), np.uint8)
     for at in range(40):
         images[at, 4 : 8 + at % 20, 2 : 10 + at % 16] = 100 + at
-    canvases, boxes, classes = compose(images, np.arange(40) % 10, 200, seed=3).columns
-    return canvases[:, 0], [rows[kinds > 0] for rows, kinds in zip(boxes, classes, strict=True)]
+    canvases, masks, boxes, classes = compose(images, np.arange(40) % 10, 200, seed=3)
+    return canvases[:, 0], [rows[kinds > 0] for rows, kinds in zip(boxes, classes, strict=True)], classes, masks
 
 
 def test_canvases_have_0_to_5_objects_and_without_one_are_empty(made):
@@ -28,11 +28,21 @@ def test_canvases_have_0_to_5_objects_and_without_one_are_empty(made):
 
 
 def test_a_box_is_around_what_is_visible_of_its_object(made):
-    alone = [(image, boxes[0]) for image, boxes in zip(*made, strict=True) if len(boxes) == 1]
+    alone = [(image, boxes[0]) for image, boxes in zip(*made[:2], strict=True) if len(boxes) == 1]
     assert len(alone) > 10
     for image, box in alone:
         rows, columns = np.nonzero(image)
         assert box.tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+
+
+def test_a_pixel_is_of_the_class_of_the_object_that_is_seen_there(made):
+    images, _, classes, masks = made
+    # An object of grey level 100 + at has class at % 10, or of the mean of four such pixels.
+    for image, kinds, mask in zip(images, classes, masks, strict=True):
+        assert set(np.unique(mask).tolist()) <= {0, *kinds.tolist()}
+        assert ((mask > 0) == (image > 0)).all()
+        whole = image >= 100
+        assert (mask[whole] == (image[whole] - 100) % 10 + 1).all()
 
 
 def test_objects_share_at_most_a_quarter_of_the_smaller_one(made):
@@ -69,3 +79,12 @@ def test_the_canvases_of_fashion_mnist_are_these_bytes():
     split = datasets.fashion_scenes.load().validation
     digest = hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in split.columns))
     assert digest.hexdigest()[:16] == "c6b4c9f8c726ed9d"
+
+
+def test_masks_are_of_the_same_canvases():
+    if lacking := datasets.fashion_masks.lacks():
+        pytest.skip(lacking)
+    scenes, masks = (each.load().validation.columns for each in (datasets.fashion_scenes, datasets.fashion_masks))
+    np.testing.assert_array_equal(masks[0], scenes[0])
+    pairs = zip(masks[1], scenes[2], strict=True)
+    assert all(set(np.unique(mask).tolist()) <= {0, *kinds.tolist()} for mask, kinds in pairs)

@@ -156,6 +156,7 @@ TITLES = {
     "resnet": "ResNet",
     "retinanet": "RetinaNet",
     "rnnt": "RNN-T",
+    "segmentation": "Segmentation",
     "spam": "Spam",
     "squad": "SQuAD",
     "ssd": "SSD",

@@ -79,34 +79,39 @@ def unet(
     levels: int = 5,
     size: int = 572,
     dropout: float = 0.5,
+    padded: bool = False,
 ) -> Network:
     """(batch, channels, size, size) to logits (batch, classes, smaller, smaller): 388 for 572.
 
     ``width`` channels on the first of ``levels``, doubling with each level below. ``size`` must leave an even number of
     pixels before each pooling. Drawn as in He et al. (fan-in). Dropout comes at the end of the contracting path, with
-    the usual ratio of 0.5, as the paper names none.
+    the usual ratio of 0.5, as the paper names none. ``padded`` convolutions are followed by batch normalisation and
+    leave the size as it is, as in most later U-Nets.
     """
     g = ImageBuilder(name)
     x = g.image(channels, size)
     across = []
     for level in range(levels):
-        x = _twice(g, x, width * 2**level, f"down{level}")
+        x = _twice(g, x, width * 2**level, f"down{level}", padded)
         if level < levels - 1:
             across.append(x)
             x = g.max_pool(x, 2, 2)
-    x = g.dropout(x, dropout)
+    x = g.dropout(x, dropout) if dropout else x
     for level in reversed(range(levels - 1)):
         made = width * 2**level
         # Without overlap, each output pixel sees one pixel of all channels.
         x = g.up_conv(x, made, 2, name=f"up{level}.conv", draw=he(g.shape(x)[0]))
-        x = _twice(g, g.concat(_cropped(g, across[level], g.shape(x)), x), made, f"up{level}")
+        beside = across[level] if padded else _cropped(g, across[level], g.shape(x))
+        x = _twice(g, g.concat(beside, x), made, f"up{level}", padded)
     g.output(g.conv(x, classes, 1, name="classifier", draw=he(width), bias=ZEROS), "logits")
     return g.build()
 
 
-def _twice(g: ImageBuilder, x: str, channels: int, name: str) -> str:
+def _twice(g: ImageBuilder, x: str, channels: int, name: str, padded: bool) -> str:
     for at in (1, 2):
-        x = g.relu(g.conv(x, channels, 3, name=f"{name}.{at}", draw=he(9 * g.shape(x)[0]), bias=ZEROS))
+        draw, bias = he(9 * g.shape(x)[0]), None if padded else ZEROS
+        x = g.conv(x, channels, 3, name=f"{name}.{at}", padding=int(padded), draw=draw, bias=bias)
+        x = g.relu(g.batch_norm(x, name=f"{name}.{at}.norm") if padded else x)
     return x
 
 

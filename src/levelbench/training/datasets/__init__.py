@@ -33,6 +33,7 @@ _SOURCES = {
     "voices": ("sounds", "Voices"),
     "cartpole": ("episodes", "CartPoleStarts"),
     "fashion-scenes": ("scenes", "Scenes"),
+    "fashion-masks": ("scenes", "Masks"),
     "synthetic": ("generated", "Synthetic"),
 }
 

@@ -1,4 +1,4 @@
-"""Made scenes for detection: Fashion-MNIST's images as objects on larger canvases, with the boxes around them.
+"""Made scenes: Fashion-MNIST's images as objects on larger canvases, with the boxes around them or each pixel's class.
 
 No free photographs with boxes come in a package, so these are composed, and records say that they are synthetic.
 Objects of a split of Fashion-MNIST are only on canvases of that split, so that no held-out object was ever trained on.
@@ -51,15 +51,28 @@ class Scenes(FashionMnist):
         """The canvases, painted anew each time from the images and a fixed seed."""
         clothes = super().load(folder)
         splits = [
-            compose(part.inputs[:, 0], part.labels, _SIZES[name], at)
+            self.columns(*compose(part.inputs[:, 0], part.labels, _SIZES[name], at))
             for at, (name, part) in enumerate(clothes.splits().items())
         ]
         where = f"composed of images of {clothes.source.partition(';')[0]}"
         return self.assembled(splits, 0, clothes.checksums, where, normalisation=clothes.normalisation, synthetic=True)
 
+    def columns(self, canvases: Pixels, masks: Pixels, boxes: NDArray[np.float32], classes: Numbers) -> Split:
+        """What a split has of what :func:`compose` returns."""
+        return Split((canvases, boxes, classes), 2)
+
     def packaged(self) -> Sequence[FileLocation]:
         """Also where fashion-mnist is kept, which has the same files."""
         return [FileLocation("the cache of fashion-mnist", cache_folder() / FashionMnist.name), *super().packaged()]
+
+
+class Masks(Scenes):
+    """Columns: the same canvases, and the class of each pixel (n, 64, 64) int64, 0 where no object is."""
+
+    name = "fashion-masks"
+
+    def columns(self, canvases: Pixels, masks: Pixels, boxes: NDArray[np.float32], classes: Numbers) -> Split:
+        return Split((canvases, masks.astype(np.int64)), 1)
 
 
 def padded_boxes(
@@ -75,12 +88,17 @@ def padded_boxes(
     return filled, kinds
 
 
-def compose(images: Pixels, labels: Numbers, count: int, seed: int) -> Split:
-    """``count`` canvases with some of the ``images`` (m, 28, 28) of classes ``labels`` (m,) on each, and the boxes."""
+def compose(
+    images: Pixels, labels: Numbers, count: int, seed: int
+) -> tuple[Pixels, Pixels, NDArray[np.float32], Numbers]:
+    """``count`` canvases with some of the ``images`` (m, 28, 28) of classes ``labels`` (m,) on each.
+
+    Also the class of each pixel plus 1, (count, 64, 64), 0 where no object is, and the boxes and their classes.
+    """
     seeds = example_seeds(seed, 0, np.arange(count))
     wanted = uniform(seeds, 0, 0, MOST)
     boxes, which = np.zeros((count, MOST, 4), np.int64), np.full((count, MOST), -1)
-    canvases = np.zeros((count, 1, SIDE, SIDE), np.uint8)
+    canvases, masks = np.zeros((count, 1, SIDE, SIDE), np.uint8), np.zeros((count, SIDE, SIDE), np.uint8)
     for at in range(MOST):
         chosen = (words(seeds, 3 * at + 1) % np.uint64(len(images))).astype(np.int64)
         small = uniform(seeds, 3 * at + 2, 0, 1) == 1
@@ -91,12 +109,13 @@ def compose(images: Pixels, labels: Numbers, count: int, seed: int) -> Split:
         for row in np.flatnonzero((wanted > at) & (places[:, 0] >= 0)).tolist():
             left, top, right, bottom = inside[row].tolist()
             x, y = places[row].tolist()
-            cut = shown[row, top:bottom, left:right]
-            canvases[row, 0, y : y + bottom - top, x : x + right - left][cut >= _VISIBLE] = cut[cut >= _VISIBLE]
+            cut, place = shown[row, top:bottom, left:right], (slice(y, y + bottom - top), slice(x, x + right - left))
+            canvases[row, 0][place][cut >= _VISIBLE] = cut[cut >= _VISIBLE]
+            masks[row][place][cut >= _VISIBLE] = labels[chosen[row]] + 1
             boxes[row, at], which[row, at] = (x, y, x + right - left, y + bottom - top), labels[chosen[row]]
     placed = which >= 0
     found = padded_boxes(boxes[placed].astype(np.float32), which[placed] + 1, placed.sum(axis=1), MOST)
-    return Split((canvases, *found), 2)
+    return canvases, masks, *found
 
 
 def _halved(images: Pixels) -> Pixels:
