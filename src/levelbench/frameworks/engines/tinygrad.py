@@ -25,7 +25,7 @@ class Tinygrad(OnnxEngine):
         compute = TinyJit(lambda **values: [each.contiguous().realize() for each in runner(values).values()])
 
         def run(inputs: Mapping[str, Any]) -> list[Any]:
-            # What was compiled writes to the same memory at each call; it takes no scalar that is a constant, but a copy.
+            # What was compiled writes to the same memory at each call. A scalar is a constant to it, its copy is not.
             return [
                 each.numpy().copy()
                 for each in compute(**{name: Tensor(value).clone().realize() for name, value in inputs.items()})
