@@ -226,3 +226,9 @@ def test_doubling_a_vector_of_floats_is_refused_for_its_size_and_not_followed():
     nodes.append(helper.make_node("ReduceSum", ["t45"], ["y"], keepdims=0))
     with pytest.raises(DefinitionError, match="claims the shape"):
         infer_shapes(foreign(nodes, {"x": [2]}), {})
+
+
+def test_a_missing_size_with_blanks_in_its_name_is_quoted():
+    network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", "seq len + 1"]})
+    with pytest.raises(UsageError, match=r"--size 'seq len \+ 1=16'"):
+        network.make_inputs(1)

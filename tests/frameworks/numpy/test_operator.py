@@ -236,3 +236,12 @@ def test_modes_of_sampling_have_older_names(old, new):
     )
     first, second = (NumpyOperator(each).forward(image, grid)[0] for each in nodes)
     assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("scales", [[0.5], [0.5, 2.0, 4.0]])
+def test_what_is_too_large_to_quantise_saturates(scales):
+    x = np.array([[np.inf, 1e30, -np.inf], [-1e30, 2.0, np.inf]], np.float32)
+    scale = np.array(scales if len(scales) > 1 else scales[0], np.float32)
+    node = operator_node("QuantizeLinear", ["x", "scale", "zero"], axis=1, opset=13)
+    (found,) = NumpyOperator(node).forward(x, scale, np.full(scale.shape, 3, np.uint8))
+    assert found.tolist() == [[255, 255, 0], [0, 4 if len(scales) > 1 else 7, 255]]

@@ -98,6 +98,8 @@ class Fallback(Operator):
         given = {name: value for name, value in pairs if name and value is not None}
         # ONNX's reference expects None for a named input without a value.
         given.update({name: None for name in self._inputs if name and name not in given})
+        if self.node.op_type == "QuantizeLinear" and not self.node.domain:
+            given["x0"] = _within_whole_numbers(self.node, *inputs)
         with np.errstate(all="ignore"):
             try:
                 found = iter(self._evaluator.run(None, given, attributes={}))
@@ -107,6 +109,22 @@ class Fallback(Operator):
                 # It does not cover all that ONNX allows (per-channel scales of one-dimensional convolutions, say).
                 raise _refusal(self.node, f"ONNX's reference fails ({type(error).__name__}: {error})") from error
         return tuple(_array(next(found)) if name else None for name in self._outputs)
+
+
+def _within_whole_numbers(node: OperatorNode, x: Array, scale: Array, zero: Array | None = None) -> Array:
+    """``x`` without what is too large for int32, to which ONNX's reference converts before it saturates."""
+    if scale.ndim > 1 or (zero is not None and zero.dtype.kind not in "iu") or node.get("output_dtype", 0):
+        return x
+    shape = [1] * x.ndim
+    if scale.ndim and scale.size > 1:
+        shape[node["axis"]] = scale.size
+    limit = np.abs(np.reshape(scale, shape)).astype(np.float64) * _FAR
+    with np.errstate(all="ignore"):
+        return np.where(np.abs(x) > limit, np.sign(x) * limit, x).astype(x.dtype)
+
+
+_FAR = 2.0**20
+"""In steps of a quantised number, of at most 16 bits."""
 
 
 def _array(value: Any) -> Any:
