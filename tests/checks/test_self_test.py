@@ -103,6 +103,11 @@ def test_failures_with_one_thing_to_do_are_one_cause():
     assert report.causes == ((one, three), (two,))
 
 
-def test_failures_of_one_probe_without_advice_are_one_cause():
-    alike = said("dtypes", "dtypes")
+def test_failures_of_one_probe_with_cases_and_without_advice_are_one_cause():
+    alike = [failed(f"it differs by {by}", probe="dtypes", case=case) for by, case in ((1, "float16"), (2, "float32"))]
     assert Report("mine", tuple(alike)).causes == (tuple(alike),)
+
+
+def test_different_failures_of_one_probe_without_cases_are_different_causes():
+    one, two = failed("epsilon 0.1", probe="normalisation"), failed("momentum 0.2", probe="normalisation")
+    assert Report("mine", (one, two)).causes == ((one,), (two,))

@@ -162,3 +162,15 @@ def test_what_numpy_lacks_is_compared_with_onnxruntime(call, tmp_path):
     assert code == 0
     assert "against onnxruntime: 1 of 1 outputs agree" in out
     assert "because numpy cannot run it" in err
+
+
+def test_a_division_by_zero_of_drawn_whole_numbers_accuses_nobody(call, tmp_path):
+    skip_without("torch")
+    g = GraphBuilder("quotient")
+    x, y = g.input("x", ("batch", 4), "int64", high=9), g.input("y", ("batch", 4), "int64", high=1)
+    g.output(g.node("Div", x, y), "z")
+    save(g.build(), tmp_path / "quotient.onnx")
+    code, _, err = call("check", tmp_path / "quotient.onnx", "--framework", "torch")
+    assert code == 2
+    assert "divides a whole number by zero" in err
+    assert "--inputs" in err

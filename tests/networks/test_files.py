@@ -327,3 +327,18 @@ def test_an_output_need_not_have_a_shape(tmp_path):
     model.graph.output[0].type.tensor_type.ClearField("shape")
     onnx.save(model, path)
     assert [each.name for each in load(path).outputs] == ["y"]
+
+
+def test_the_long_name_of_onnx_own_domain_is_understood(tmp_path):
+    model = graph_of("g (float[N] x) => (float[N] y) { y = Relu(x) }")
+    model.graph.node[0].domain = model.opset_import[0].domain = "ai.onnx"
+    loaded = load(write(tmp_path / "long.onnx", model)).model
+    assert loaded.graph.node[0].domain == loaded.opset_import[0].domain == ""
+    assert loaded.opset_import[0].version == 21
+
+
+def test_initialisers_that_are_no_inputs_are_accepted_in_the_oldest_format(tmp_path):
+    model = graph_of("g (float[N] x) => (float[N] y) { y = Add(x, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(1, np.float32), "w"))
+    model.ir_version, model.opset_import[0].version = 3, 7
+    assert [each.name for each in load(write(tmp_path / "old.onnx", model)).inputs] == ["x"]

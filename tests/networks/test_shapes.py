@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.networks import GraphBuilder, Network, zoo
 from levelbench.networks.inspect import without_values
-from levelbench.networks.shapes import infer_shapes
+from levelbench.networks.shapes import infer_shapes, open_sizes, usual_sizes
 from levelbench.operators.frameworks import open_framework
 
 
@@ -78,6 +78,12 @@ def test_a_missing_size_is_named():
     with pytest.raises(UsageError, match="width"):
         infer_shapes(network, {"batch": 5})
     assert infer_shapes(network, {"width": 3})["y"].shape == (1, 3)
+
+
+def test_a_size_that_is_first_in_one_input_and_inner_in_another_is_open():
+    network = foreign([helper.make_node("MatMul", ["x", "z"], ["y"])], {"x": ["N", "inner"], "z": ["inner", "M"]})
+    assert open_sizes(network) == ["inner", "M"]
+    assert infer_shapes(network, {"batch": 5, **usual_sizes(network, {})})["y"].shape == (5, 16)
 
 
 def test_a_name_that_means_another_size_after_an_operator_is_inferred():
@@ -220,3 +226,9 @@ def test_doubling_a_vector_of_floats_is_refused_for_its_size_and_not_followed():
     nodes.append(helper.make_node("ReduceSum", ["t45"], ["y"], keepdims=0))
     with pytest.raises(DefinitionError, match="claims the shape"):
         infer_shapes(foreign(nodes, {"x": [2]}), {})
+
+
+def test_a_missing_size_with_blanks_in_its_name_is_quoted():
+    network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", "seq len + 1"]})
+    with pytest.raises(UsageError, match=r"--size 'seq len \+ 1=16'"):
+        network.make_inputs(1)

@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from levelbench.checks.isolation import Ended
 from levelbench.errors import DefinitionError
 from levelbench.networks import trial
 from levelbench.networks.files import load
@@ -117,3 +118,26 @@ def test_a_sequence_of_many_tensors_is_tried(tmp_path):
     path = saved(tmp_path / "parts.onnx", nodes, "y", {"many": [30_000_000], "one": np.int64(1)})
     with pytest.raises(DefinitionError, match=r"it takes more than"):
         refuse(path)
+
+
+def test_strings_that_double_are_tried(tmp_path):
+    doubling = [helper.make_node("StringConcat", [f"s{at}", f"s{at}"], [f"s{at + 1}"]) for at in range(45)]
+    equal = [helper.make_node("Equal", ["s45", "s45"], ["same"]), helper.make_node("Cast", ["same"], ["t"], to=FLOAT)]
+    path = tmp_path / "strings.onnx"
+    saved(path, [*doubling, *equal, helper.make_node("Add", ["x", "t"], ["y"])], "y", {"s0": np.array(["ab"], object)})
+    model = onnx.load(path)
+    model.opset_import[0].version = 20
+    onnx.save(model, path)
+    with pytest.raises(DefinitionError, match="it takes more than"):
+        refuse(path)
+
+
+def test_a_list_of_very_many_places_is_tried(tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(trial, "run_isolated", lambda *arguments, **_: tried.append(arguments) or Ended("", "", 0))
+    nodes = [helper.make_node("Expand", ["x", "many"], ["long"]), helper.make_node("NonZero", ["long"], ["places"])]
+    nodes.append(helper.make_node("Cast", ["places"], ["y"], to=FLOAT))
+    refuse(saved(tmp_path / "short.onnx", nodes, "y", {"many": [10, 3]}))
+    assert not tried
+    refuse(saved(tmp_path / "long.onnx", nodes, "y", {"many": [50_000_000, 3]}))
+    assert tried

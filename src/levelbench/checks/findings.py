@@ -78,10 +78,11 @@ class Report:
 
     @property
     def causes(self) -> tuple[tuple[Finding, ...], ...]:
-        """The failures by what to do about them or, where that is not known, by probe; each in the order of probes."""
-        found: dict[str, list[Finding]] = {}
+        """The failures by what to do about them, else by probe; those of a probe without cases are different ones."""
+        found: dict[tuple[str, ...], list[Finding]] = {}
         for each in self.failed:
-            found.setdefault(each.do or f"probe {each.probe}", []).append(each)
+            key = (each.do,) if each.do else (each.probe, "" if each.case else each.found)
+            found.setdefault(key, []).append(each)
         return tuple(map(tuple, found.values()))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -280,7 +281,7 @@ def _exit_code(found: Agreement, what: str, words: NetworkWords) -> int:
         tried = {each.backend for each in lacking}
         other = next((each for each in installed_frameworks(("onnxruntime", "numpy")) if each not in tried), "")
         given = [f"--inputs {words.inputs}"] if words.inputs is not None else []
-        given += [f"--shape {each}" for each in words.shapes] + [f"--size {each}" for each in words.sizes]
+        given += [f"--shape {quote(each)}" for each in words.shapes] + [f"--size {quote(each)}" for each in words.sizes]
         command = " ".join(["levelbench check", what, *given, "--framework", other])
         do = f"{command} runs it there" if other else "choose another framework"
         raise UnsupportedError(f"{found.network} on {lacking[0].backend}", lacking[0].lacks, do)
@@ -345,7 +346,7 @@ def _network_inputs(network: Network, words: NetworkWords) -> dict[str, Any]:
 
         chosen = usual_sizes(network, sizes, words.batch)
         if chosen:
-            said = " ".join(f"--size {name}={size}" for name, size in chosen.items())
+            said = " ".join(f"--size {quote(f'{name}={size}')}" for name, size in chosen.items())
             click.echo(f"{network.name}: the file leaves sizes open, taken as {said}", err=True)
         sizes |= chosen
     return make_inputs(values, words.batch, words.seed, {**network.sizes, **sizes}, network.fills)
@@ -422,6 +423,7 @@ def _agreement_lines(found: Agreement, each: BackendAgreement) -> list[str]:
             said.append(f"{good} of {len(compared)} {kind}s agree")
         elif tensors:
             said.append(f"{kind}s not compared: {tensors[0].detail}")
+    said = said or ["no output is a tensor, and sequences are not compared"]
     repeats = "" if each.repeats is None else f"; two runs {'agree' if each.repeats else 'do not agree'} bit for bit"
     lines = [f"{start} against {found.reference}: {', '.join(said)}{repeats}"]
     lines += [f"  {one.kind} {one.detail}" for one in each.wrong[:_SHOWN]]

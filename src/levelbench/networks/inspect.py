@@ -96,12 +96,23 @@ RANDOM = frozenset(
 def random_values(graph: onnx.GraphProto) -> set[str]:
     """Names of values that depend on random numbers, which differ between frameworks."""
     found: set[str] = set()
-    true = {each.name for each in graph.initializer if each.data_type == TensorProto.BOOL and any(each.raw_data)}
+    false = {each.name for each in graph.initializer if _is_false(each)}
+    for node in all_nodes(graph.node):
+        if is_standard(node, "Constant") and any(_is_false(each.t) for each in node.attribute):
+            false.add(node.output[0])
+
+    def is_random(node: onnx.NodeProto) -> bool:
+        drops = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] and node.input[2] not in false
+        return node.op_type in RANDOM or bool(drops)
+
     for node in graph.node:
-        drops = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in true
-        if node.op_type in RANDOM or drops or any(name in found for name in node.input):
+        if any(is_random(each) for each in all_nodes([node])) or any(name in found for name in outer_reads(node)):
             found.update(name for name in node.output if name)
     return found
+
+
+def _is_false(tensor: TensorProto) -> bool:
+    return tensor.data_type == TensorProto.BOOL and not any(tensor.raw_data) and not any(tensor.int32_data)
 
 
 def sort_nodes(

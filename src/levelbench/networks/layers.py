@@ -95,6 +95,11 @@ def clip_name(low: float, high: float) -> str:
     return "identity" if low < -1e30 and high > 1e30 else f"clipping to {low:g} ... {high:g}"
 
 
+def gate(layer: Layer, is_less: bool) -> Layer:
+    """A layer that says where its input is positive, or negative; a product with its own input is a ReLU."""
+    return replace(layer, kind="is negative" if is_less else "is positive")
+
+
 def padded(layer: Layer, pads: Sequence[int], mode: str, value: float) -> Layer | None:
     """A layer that pads (begins, ends) of all axes; ``None`` if it is of no common kind."""
     rank = len(pads) // 2

@@ -37,6 +37,8 @@ _GROUPS_BY_CHANNEL = 21
 _OPTIONAL_OF_TENSOR = 18
 _MOST_DENSE = 2**28
 """Elements of a sparse initialiser, which may claim any shape in a few bytes."""
+_INITIALISERS_APART = 4
+"""The first version of ONNX's format in which an initialiser need not be an input."""
 _RESIZE_BY_CENTRES = 11
 _SCAN_WITHOUT_BATCH = 9
 
@@ -46,6 +48,12 @@ def supported(model: onnx.ModelProto, asked: str) -> None:
 
     Raises ``DefinitionError`` for a sparse initialiser that is malformed or too large.
     """
+    _name_one_domain(model)
+    if model.ir_version < _INITIALISERS_APART:
+        # Many exporters wrote such files before ONNX allowed them.
+        declared = {each.name for each in model.graph.input}
+        if any(each.name not in declared for each in model.graph.initializer):
+            model.ir_version = _INITIALISERS_APART
     _make_dense(model.graph, asked)
     for each in model.graph.input:
         if _opset(model) >= _OPTIONAL_OF_TENSOR and each.type.optional_type.elem_type.HasField("tensor_type"):
@@ -55,6 +63,19 @@ def supported(model: onnx.ModelProto, asked: str) -> None:
             )
     if _opset(model) < _GROUPS_BY_CHANNEL:
         _replace(model.graph, "GroupNormalization", _groups_as_instances, names_in(model.graph))
+
+
+def _name_one_domain(model: onnx.ModelProto) -> None:
+    """Write ONNX's own domain as the empty name; ``ai.onnx`` means the same, but ONNX's checker does not know it."""
+    for node in all_nodes([*model.graph.node, *(each for function in model.functions for each in function.node)]):
+        if node.domain == "ai.onnx":
+            node.domain = ""
+    for holder in (model, *model.functions):
+        newest = max((each.version for each in holder.opset_import if each.domain in ("", "ai.onnx")), default=0)
+        if any(each.domain == "ai.onnx" for each in holder.opset_import):
+            kept = [each for each in holder.opset_import if each.domain not in ("", "ai.onnx")]
+            del holder.opset_import[:]
+            holder.opset_import.extend([helper.make_opsetid("", newest), *kept])
 
 
 def apart(model: onnx.ModelProto) -> int:

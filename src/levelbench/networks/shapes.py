@@ -67,10 +67,9 @@ _PICTURE = 64
 
 
 def open_sizes(network: Network) -> list[str]:
-    """The names of the sizes of inputs, other than the batch, that have to be given before the network runs."""
-    batches = {each.shape[axis] for each in network.inputs if each.shape and (axis := batch_axis(each, {})) is not None}
-    named = [size for each in network.inputs for size in each.shape or () if isinstance(size, str)]
-    return [size for size in dict.fromkeys(named) if size not in batches and size != "batch"]
+    """The names of the sizes of inputs that have to be given before the network runs: all but those of batches only."""
+    inner = [size for each in network.inputs for at, size in enumerate(each.shape or ()) if at != batch_axis(each, {})]
+    return [size for size in dict.fromkeys(inner) if isinstance(size, str) and size != "batch"]
 
 
 def usual_sizes(network: Network, given: Mapping[str, int], batch: int = 1) -> dict[str, int]:

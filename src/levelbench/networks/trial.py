@@ -33,7 +33,10 @@ _LONGEST_S = 60.0
 _MOST_TRIPS = 2**24
 """Iterations of a loop that nothing inside can end, above which it is refused without a trial."""
 _OUT_OF_MEMORY = ("alloc", "would require more than")
-_REPEATING = frozenset({"Loop", "Scan", "SequenceMap", "SplitToSequence"})
+_REPEATING = frozenset({"Loop", "Scan", "SequenceMap", "SplitToSequence", "StringConcat"})
+"""Operators that may take any time, or memory, with values whose shapes are known."""
+_LONG_LIST = 2**26
+"""Elements of an input from which NonZero may list gigabytes of places."""
 _GROWING = frozenset({"ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"})
 
 
@@ -109,6 +112,9 @@ def _is_open_ended(network: Network, values: Mapping[str, Value]) -> bool:
     nodes = network.model.graph.node
     inner = [each for function in network.model.functions for each in function.node]
     if any(each.op_type in _REPEATING for each in all_nodes([*nodes, *inner])):
+        return True
+    listed = [each.input[0] for each in nodes if each.op_type == "NonZero"]
+    if any(math.prod(_sizes(values, name) or ()) >= _LONG_LIST for name in listed):
         return True
     unknown = [each for each in nodes if any(name and _sizes(values, name) is None for name in each.output)]
     return any(each.op_type in _GROWING for each in all_nodes([*unknown, *inner]))

@@ -11,6 +11,7 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Literal
 
 import numpy as np
@@ -259,7 +260,7 @@ def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int
             shape.append(batch)
         else:
             what = f"size {size!r}" if size else f"axis {axis}"
-            do = f"give --size {size}=16" if size else f"give --shape {value.name}=..."
+            do = f"give --size {quote(f'{size}=16')}" if size else f"give --shape {value.name}=..."
             raise UsageError(f"{what} of input {value.name!r}", "its size is unknown", do)
         if not 0 <= shape[-1] <= _LARGEST_SIZE:
             raise UsageError(f"axis {axis} of input {value.name!r}", f"its size is {shape[-1]}", "give 0 to 2**40")

@@ -226,3 +226,22 @@ def test_the_gradient_of_a_cast_has_the_dtype_of_its_input(pull):
 def test_a_cast_to_eight_bits_is_left_to_onnx(run):
     found = run("Cast", np.array([1.0, 1e9], np.float32), to=17, reference=True)
     np.testing.assert_array_equal(found.astype(np.float32), [1, 448])
+
+
+@pytest.mark.parametrize(("old", "new"), [("bilinear", "linear"), ("bicubic", "cubic")])
+def test_modes_of_sampling_have_older_names(old, new):
+    image, grid = normal(1, 2, 4, 5), np.tanh(normal(1, 3, 3, 2, seed=1))
+    nodes = (
+        operator_node("GridSample", ["x", "grid"], mode=mode, opset=opset) for mode, opset in ((old, 16), (new, 20))
+    )
+    first, second = (NumpyOperator(each).forward(image, grid)[0] for each in nodes)
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("scales", [[0.5], [0.5, 2.0, 4.0]])
+def test_what_is_too_large_to_quantise_saturates(scales):
+    x = np.array([[np.inf, 1e30, -np.inf], [-1e30, 2.0, np.inf]], np.float32)
+    scale = np.array(scales if len(scales) > 1 else scales[0], np.float32)
+    node = operator_node("QuantizeLinear", ["x", "scale", "zero"], axis=1, opset=13)
+    (found,) = NumpyOperator(node).forward(x, scale, np.full(scale.shape, 3, np.uint8))
+    assert found.tolist() == [[255, 255, 0], [0, 4 if len(scales) > 1 else 7, 255]]

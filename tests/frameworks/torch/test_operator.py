@@ -206,3 +206,10 @@ def test_a_call_of_pytorchs_own_kernels_has_no_algorithm(torch_backend):
 )
 def test_lines_of_onednn_and_mkl_name_what_computes(line, says):
     assert _named(line) == says
+
+
+def test_a_real_signal_may_lack_its_last_axis(call):
+    signal, window = np.sin(np.arange(32, dtype=np.float32))[None], np.hanning(8).astype(np.float32)
+    node = operator_node("STFT", ["signal", "step", "window"], onesided=1, opset=17)
+    short, long = (call(node, each, np.array(4), window, structural=(1,))[0] for each in (signal, signal[..., None]))
+    assert np.array_equal(short, long)

@@ -143,6 +143,33 @@ def test_a_leaky_relu_of_slope_zero_is_a_relu():
     assert_same(report(lambda: ResNet(act=partial(nn.LeakyReLU, 0.0)), **SMALL))
 
 
+class Written(nn.Module):
+    """A function as an activation."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+RELUS = {
+    "maximum": lambda x: torch.maximum(x, torch.tensor(0.0)),
+    "where": lambda x: torch.where(x > 0, x, torch.zeros_like(x)),
+    "where-negative": lambda x: torch.where(x < 0, torch.zeros_like(x), x),
+    "mask": lambda x: x * (x > 0),
+    "float-mask": lambda x: (x > 0).float() * x,
+}
+
+
+@pytest.mark.parametrize("name", RELUS)
+def test_a_relu_in_other_words_is_a_relu(name):
+    assert_same(report(lambda: ResNet(act=lambda: Written(RELUS[name])), **SMALL))
+
+
+def test_a_sum_over_pixels_by_their_number_is_a_mean():
+    pool = Written(lambda x: x.sum((2, 3), keepdim=True) / (x.shape[2] * x.shape[3]))
+    assert_same(report(lambda: ResNet(head_pool=lambda: pool), **SMALL))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_other_draws_are_not_accused(seed):

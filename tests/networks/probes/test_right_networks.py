@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.backend import NumpyBackend
@@ -76,6 +77,15 @@ def test_random_outputs_are_not_compared():
     (found,) = compare_network(network, {"same": NumpyBackend()}, NumpyBackend()).backends
     assert {each.name: each.status for each in found.tensors} == {"noisy": "not compared", "plain": "agrees"}
     assert "noisy" in random_values(network.model.graph)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_dropout_that_its_file_leaves_on_depends_on_random_numbers(training):
+    g = GraphBuilder("dropping")
+    x = g.input("x", ("batch", 6))
+    on = g.node("Constant", value=numpy_helper.from_array(np.array(training), "on"))
+    g.output(g.node("Dropout", x, g.constant(np.float32(0.5)), on), "y")
+    assert ("y" in random_values(g.build().model.graph)) is training
 
 
 def test_a_framework_that_only_infers_has_its_gradients_not_compared_with_the_reason(varied):

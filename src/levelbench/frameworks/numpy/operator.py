@@ -42,14 +42,17 @@ _SAME_SINCE = {
     "Tile": 6,
 }
 """The first version of an operator that computes the same as its version in opset 13."""
-_SAME_UNTIL = {"DequantizeLinear": 19, "QuantizeLinear": 19}
+_SAME_UNTIL = {"DequantizeLinear": 19, "GridSample": 20, "QuantizeLinear": 19}
 """A version that also computes what all earlier ones do, for operators whose earlier ones ONNX's reference lacks."""
+_RENAMED = {"bicubic": "cubic", "bilinear": "linear"}
+"""Modes of GridSample before opset 20, by their later names."""
 
 
 def modern(node: OperatorNode) -> OperatorNode:
     """The node, or the same node in opset 13; ``UnsupportedError`` if its opset defines the operator differently."""
     if node.opset < _SAME_UNTIL.get(node.op_type, 0) and not node.domain:
-        return replace(node, opset=_SAME_UNTIL[node.op_type])
+        renamed = {key: _RENAMED.get(str(value), value) for key, value in node.attributes.items() if key == "mode"}
+        return replace(node, opset=_SAME_UNTIL[node.op_type], attributes={**node.attributes, **renamed})
     if in_range(node):
         return node
     oldest = _SAME_SINCE.get(node.op_type)
@@ -95,15 +98,33 @@ class Fallback(Operator):
         given = {name: value for name, value in pairs if name and value is not None}
         # ONNX's reference expects None for a named input without a value.
         given.update({name: None for name in self._inputs if name and name not in given})
+        if self.node.op_type == "QuantizeLinear" and not self.node.domain:
+            given["x0"] = _within_whole_numbers(self.node, *inputs)
         with np.errstate(all="ignore"):
             try:
                 found = iter(self._evaluator.run(None, given, attributes={}))
             except (NotImplementedError, RuntimeContextError) as error:
                 raise _refusal(self.node, error) from error
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
                 # It does not cover all that ONNX allows (per-channel scales of one-dimensional convolutions, say).
                 raise _refusal(self.node, f"ONNX's reference fails ({type(error).__name__}: {error})") from error
         return tuple(_array(next(found)) if name else None for name in self._outputs)
+
+
+def _within_whole_numbers(node: OperatorNode, x: Array, scale: Array, zero: Array | None = None) -> Array:
+    """``x`` without what is too large for int32, to which ONNX's reference converts before it saturates."""
+    if scale.ndim > 1 or (zero is not None and zero.dtype.kind not in "iu") or node.get("output_dtype", 0):
+        return x
+    shape = [1] * x.ndim
+    if scale.ndim and scale.size > 1:
+        shape[node["axis"]] = scale.size
+    limit = np.abs(np.reshape(scale, shape)).astype(np.float64) * _FAR
+    with np.errstate(all="ignore"):
+        return np.where(np.abs(x) > limit, np.sign(x) * limit, x).astype(x.dtype)
+
+
+_FAR = 2.0**20
+"""In steps of a quantised number, of at most 16 bits."""
 
 
 def _array(value: Any) -> Any:

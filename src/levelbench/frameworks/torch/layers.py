@@ -26,6 +26,7 @@ from levelbench.networks.layers import (
     LayerGraph,
     clip_name,
     constant_text,
+    gate,
     padded,
     sliced,
     symmetric,
@@ -81,6 +82,7 @@ _ACTIVATIONS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "hardtanh": lambda a: clip_name(a["min_val"], a["max_val"]),
     "clamp": lambda a: clip_name(_bound(a["min"], -math.inf), _bound(a["max"], math.inf)),
     "clamp_min": lambda a: clip_name(a["min"], math.inf),
+    "clamp_max": lambda a: clip_name(-math.inf, a["max"]),
     "leaky_relu": lambda a: f"leaky ReLU (slope {slope:.4g})" if (slope := a["negative_slope"]) else "ReLU",
     "prelu": lambda _: "PReLU",
     "_prelu_kernel": lambda _: "PReLU",
@@ -122,6 +124,7 @@ _VIEWS = frozenset(
         "type_as",
     ]
 )
+_COPIES = frozenset(["lift_fresh_copy", "detach"])
 _EMPTY_MAKERS = frozenset(["new_empty", "empty_like", "empty", "new_ones", "ones_like", "new_full"])
 _DRAWS = frozenset(["bernoulli", "rand", "rand_like", "randn", "randn_like", "uniform", "normal"])
 _ZERO_MAKERS = frozenset(["zeros", "zeros_like", "new_zeros"])
@@ -182,6 +185,8 @@ class _Reader:
             return _RANDOM
         if name in _EMPTY_MAKERS:
             return None
+        if not places and (name in _VIEWS or name in _COPIES) and flat and not isinstance(flat[0], _Weight):
+            return flat[0]
         if not places:
             return self._of_weights(name, flat)
         meta = node.meta.get("val")
@@ -229,7 +234,7 @@ class _Reader:
         if name in ("to", "_to_copy", "_autocast_to_full_precision", "_autocast_to_reduced_precision"):
             before = next(each for each in a.values() if isinstance(each, _Place)).node.meta["val"].dtype
             after = node.meta["val"].dtype
-            if before == after:
+            if before in (after, torch.bool):
                 return layer.inputs[0]
             return replace(layer, kind="cast", settings={"to": str(after).removeprefix("torch.")})
         if name in _ACTIVATIONS:
@@ -241,10 +246,36 @@ class _Reader:
             return replace(layer, kind="stopped gradient")
         if name in _OPERATIONS:
             return _combined(_OPERATIONS[name], a, layer)
+        if name == "where":
+            return self._selected(a, layer)
+        if name == "sum":
+            return self._sum(a, layer)
         for kinds, reads in _READERS:
             if name in kinds:
                 return reads(name, a, layer)
         return None
+
+    def _selected(self, a: dict[str, Any], layer: Layer) -> Layer | None:
+        """``where`` of a value and zeros is the value times its condition."""
+        asked = self.layers[layer.inputs[0]]
+        if len(layer.inputs) == 2 and isinstance(a["condition"], _Place) and asked.kind == "is positive":
+            return replace(layer, kind="multiplication") if _is_zero(a["other"]) else None
+        if len(layer.inputs) != 2 or asked.kind != "is negative" or not _is_zero(a["self"]):
+            return None
+        self.layers.append(replace(asked, kind="is positive"))
+        return replace(layer, kind="multiplication", inputs=(len(self.layers) - 1, layer.inputs[1]))
+
+    def _sum(self, a: dict[str, Any], layer: Layer) -> Layer | None:
+        """The sum of a stack is an addition, that of all pixels their mean times their number."""
+        dims, before = a.get("dim"), self.layers[layer.inputs[0]] if layer.inputs[0] >= 0 else None
+        if dims == [0] and before is not None and before.kind == "stack" and before.settings.get("dim") == 0:
+            return replace(layer, kind="addition", inputs=before.inputs)
+        pooled = _mean("mean", a, layer)
+        if pooled is None:
+            return None
+        self.layers.append(pooled)
+        count = math.prod(_shape_of(a["self"])[2:])
+        return replace(layer, kind="scale", inputs=(len(self.layers) - 1,), settings={"by": constant_text(count, 1)})
 
 
 @dataclass(frozen=True)
@@ -253,6 +284,22 @@ class _Place:
 
     at: int
     node: Any
+
+
+def _is_zero(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return not bool(value.any())
+    return value == _ZEROS if isinstance(value, str) else isinstance(value, int | float) and value == 0
+
+
+def _compared(name: str, a: dict[str, Any], layer: Layer) -> Layer | None:
+    zero = isinstance(a["self"], _Place) and _is_zero(a["other"])
+    return gate(layer, name.startswith("l")) if zero else None
+
+
+def _maximum(name: str, a: dict[str, Any], layer: Layer) -> Layer | None:
+    zero = any(_is_zero(a.get(each)) for each in ("self", "other"))
+    return replace(layer, kind="activation", settings={"name": "ReLU"}) if zero else None
 
 
 def _shape_of(place: _Place) -> tuple[int, ...]:
@@ -457,6 +504,8 @@ _READERS: tuple[tuple[frozenset[str], _Read], ...] = tuple(
         ("max_pool1d max_pool2d max_pool2d_with_indices avg_pool1d avg_pool2d", _pool),
         ("adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d", _pool),
         ("mean amax", _mean),
+        ("gt ge lt le greater greater_equal less less_equal", _compared),
+        ("maximum max", _maximum),
         ("pad constant_pad_nd reflection_pad2d replication_pad2d", _pad),
         ("slice", _slice),
         ("cat concat concatenate", _cat),

@@ -38,6 +38,7 @@ from levelbench.networks.probes.running import Arrays, Runner, noisy_outputs, wi
 from levelbench.operators.contract import OperatorBackend
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_GIVE = "give some that it accepts: --inputs VALUES.npz"
 
 
 def compare_network(
@@ -93,7 +94,7 @@ class _Comparison:
             raise
         except Exception as error:  # drawn inputs need not be shapes or places that the network accepts
             asked, found = f"network {network.name} on the reference", f"with these inputs it raises {_line(error)}"
-            raise UsageError(asked, found, "give some that it accepts: --inputs VALUES.npz") from error
+            raise UsageError(asked, found, _GIVE) from error
         dtypes = [each.dtype.name for each in self._outputs.values() if is_float(each.dtype)]
         self._dtype = dtype = coarsest_dtype(network, dtypes)
         self._unsteady = random_values(network.model.graph)
@@ -123,7 +124,8 @@ class _Comparison:
             setting = replace(setting, network=probed, inputs={**setting.inputs, **directions})
         network = setting.network
         if not network.loss:
-            return setting, "no output is a floating-point tensor"
+            said = "the outputs depend on random numbers" if self._unsteady else "no output is a floating-point tensor"
+            return setting, said
         if network.loss in random_values(network.model.graph):
             return setting, "the loss depends on random numbers, which differ between frameworks"
         if not any(each.trainable for each in network.parameters):
@@ -138,7 +140,11 @@ class _Comparison:
             outputs, repeats = runner.twice(setting.network, setting.parameters, setting.inputs)
         except LevelbenchError as error:
             return BackendAgreement(runner.name, mode, lacks=f"{error.asked}: {error.found}")
-        except Exception as error:  # noqa: BLE001  # the boundary to frameworks
+        except Exception as error:  # the boundary to frameworks
+            if "ZeroDivisionError" in _line(error):
+                # Of whole numbers ONNX does not define it, and each framework does something else.
+                asked = f"network {setting.network.name} on {runner.name}"
+                raise UsageError(asked, "with these inputs it divides a whole number by zero", _GIVE) from error
             return BackendAgreement(runner.name, mode, raised=_line(error))
         tensors = [self._output(name, outputs.get(name)) for name in self._outputs]
         try:

@@ -19,6 +19,7 @@ from levelbench.networks.layers import (
     LayerGraph,
     clip_name,
     constant_text,
+    gate,
     padded,
     sliced,
     symmetric,
@@ -236,6 +237,28 @@ class _Reader:
         low, high = self._value(node, 1, "min"), self._value(node, 2, "max")
         name = clip_name(-math.inf if low is None else float(low), math.inf if high is None else float(high))
         return replace(layer, kind="activation", settings={"name": name})
+
+    def _greater(self, node: OperatorNode, layer: Layer) -> Layer | None:
+        compared = layer.inputs and node.inputs[0] in self.places and self._is_zero(node.inputs[1])
+        return gate(layer, node.op_type.startswith("Less")) if compared else None
+
+    _less = _greaterorequal = _lessorequal = _greater
+
+    def _max(self, node: OperatorNode, layer: Layer) -> Layer | None:
+        zero = len(node.inputs) == 2 and any(self._is_zero(each) for each in node.inputs)
+        return replace(layer, kind="activation", settings={"name": "ReLU"}) if zero else None
+
+    def _where(self, node: OperatorNode, layer: Layer) -> Layer | None:
+        """``Where`` of a value and zeros is the value times its condition."""
+        asked = self.layers[layer.inputs[0]] if layer.inputs[0] >= 0 else layer
+        zero = {"is positive": 2, "is negative": 1}.get(asked.kind, 0)
+        if not zero or len(layer.inputs) != 2 or not self._is_zero(node.inputs[zero]):
+            return None
+        self.layers.append(replace(asked, kind="is positive"))
+        return replace(layer, kind="multiplication", inputs=(len(self.layers) - 1, layer.inputs[1]))
+
+    def _is_zero(self, name: str) -> bool:
+        return name in self._constants and not self._constants[name].any()
 
     def _dropout(self, node: OperatorNode, layer: Layer) -> Layer:
         return replace(layer, kind="dropout", settings={"ratio": _short(self._ratio(node))})

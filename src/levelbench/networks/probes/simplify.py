@@ -233,12 +233,14 @@ def _moved(e: _Editing, at: int) -> bool:
 
 
 def _gated(e: _Editing, at: int) -> bool:
-    """X times sigmoid(x) is SiLU; x times (1 + erf(x / sqrt 2)) / 2 is GELU."""
+    """X times sigmoid(x) is SiLU; x where it is positive is ReLU; x times (1 + erf(x / sqrt 2)) / 2 is GELU."""
     layer = e.layers[at]
     if layer.kind != "multiplication" or len(layer.inputs) != 2 or not e.read(at):
         return False
     for gate, x in (layer.inputs, layer.inputs[::-1]):
         made = e.layers[gate] if gate >= 0 else None
+        if made is not None and made.kind == "is positive" and made.inputs == (x,):
+            return _became(e, at, x, "ReLU")
         if made is None or made.kind not in ("activation", "shift"):
             continue
         if made.kind == "activation" and made.settings["name"] == "sigmoid" and made.inputs == (x,):
@@ -274,6 +276,42 @@ def _became(e: _Editing, at: int, x: int, name: str) -> bool:
     return True
 
 
+def _scaled(e: _Editing, at: int) -> bool:
+    """Two factors, such as those that make a mean of a sum."""
+    layer, source = e.layers[at], e.source(at)
+    if source is None or layer.kind != "scale" or source.kind != "scale" or not e.read(at):
+        return False
+    factors = [each.settings["by"] for each in (layer, source)]
+    if not e.only_reader(layer.inputs[0]) or not all(_is_number(each) for each in factors):
+        return False
+    e.layers[at] = replace(layer, settings={"by": f"{float(factors[0]) * float(factors[1]):.5g}"})
+    e.skip(layer.inputs[0])
+    return True
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _capped(e: _Editing, at: int) -> bool:
+    """A ReLU and then a limit from above."""
+    layer, source = e.layers[at], e.source(at)
+    if source is None or layer.kind != "activation" or source.kind != "activation" or not e.read(at):
+        return False
+    name = layer.settings["name"]
+    if source.settings["name"] != "ReLU" or not name.startswith(_ABOVE) or not e.only_reader(layer.inputs[0]):
+        return False
+    e.layers[at] = replace(layer, settings={"name": f"ReLU{name.removeprefix(_ABOVE)}"})
+    e.skip(layer.inputs[0])
+    return True
+
+
+_ABOVE = "clipping to -inf ... "
+
+
 def _halved(e: _Editing, at: int) -> bool:
     layer, source = e.layers[at], e.source(at)
     if source is None or not e.read(at) or not e.only_reader(layer.inputs[0]):
@@ -295,5 +333,7 @@ _RULES: tuple[Rule, ...] = (
     _one_pixel,
     _moved,
     _gated,
+    _scaled,
+    _capped,
     _halved,
 )

@@ -67,7 +67,8 @@ def _dft(node: OperatorNode) -> Function:
 
 @operator("STFT")
 def _stft(x: Array, step: Host, window: Array | None = None, length: Host | None = None, *, onesided: int) -> Array:
-    signal = _complex(x)
+    # Exporters leave out the last axis of real signals.
+    signal = x if x.ndim == 2 else _complex(x)
     size = int(length.item()) if length is not None else signal.shape[1] if window is None else window.shape[0]
     hop = int(step.item())
     frames = 1 + (signal.shape[1] - size) // hop

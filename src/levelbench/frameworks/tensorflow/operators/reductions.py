@@ -102,7 +102,8 @@ def _dft(node: OperatorNode) -> Function:
 
 @operator("STFT")
 def _stft(x: Raw, step: Host, window: Raw = None, length: Host | None = None, *, onesided: int) -> Raw:
-    signal = _complex(x)
+    # Exporters leave out the last axis of real signals.
+    signal = _complex(x[..., None] if len(x.shape) == 2 else x)
     size = int(length.item()) if length is not None else signal.shape[1] if window is None else window.shape[0]
     hop = int(step.item())
     frames = 1 + (signal.shape[1] - size) // hop

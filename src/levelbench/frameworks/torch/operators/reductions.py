@@ -265,6 +265,6 @@ def _stft(
         size = int(np.asarray(frame_length).item())
     else:
         size = x.shape[1] if window is None else window.shape[0]
-    # (batch, frames, size), as a view.
-    frames = _signal(x).unfold(1, size, int(np.asarray(step).item()))
+    # (batch, frames, size), as a view. Exporters leave out the last axis of real signals.
+    frames = (x if x.dim() == 2 else _signal(x)).unfold(1, size, int(np.asarray(step).item()))
     return _transform(frames if window is None else frames * window, size, 2, bool(onesided))
