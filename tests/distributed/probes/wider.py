@@ -206,6 +206,33 @@ class OfTheStepBefore(BaseStepper):
         self.came = np.array(state["came"]) if "came" in state else None
 
 
+class AddsUp(Sums):
+    """The sum of four steps' gradients makes one update."""
+
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.sums = {name: zeros_like(each) for name, each in self.parameters.items()}
+        self.added = np.array(0)
+
+    def step(self, gradients, step, factor):
+        self.sums = {name: each + gradients[name] * self.share for name, each in self.sums.items()}
+        self.added += 1
+        self.worker.switch(Phase.UPDATE)
+        if self.added % 4 == 0:
+            self.worker.switch(Phase.COMMUNICATE)
+            sums = {name: self.total(name, each) for name, each in self.sums.items()}
+            self.update(sums, step, factor)
+            self.sums = {name: zeros_like(each) for name, each in sums.items()}
+
+    def state(self):
+        sums = kept_arrays("sum", self.worker.backend, self.sums)
+        return under("inner", super().state()) | sums | {"added": self.added}
+
+    def restore(self, state):
+        super().restore(those_under("inner", state))
+        self.sums, self.added = arrays_of("sum", self.worker.backend, state), np.array(state["added"])
+
+
 class Whole(Each):
     consistent: ClassVar[bool] = False
 
@@ -249,6 +276,7 @@ RIGHT = [
     scheme(Half, base=Partial),
     scheme(OfTheStepBefore, base=Whole),
     scheme(DrawsForRounds, base=Rounded),
+    scheme(AddsUp, base=Rounded, replicated=True),
 ]
 
 

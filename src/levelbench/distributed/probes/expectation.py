@@ -244,6 +244,8 @@ def equal_gradients(subject: SchemeTrial) -> Finding:
         ranks, how = single[0], "with a single worker"
     if _distance(subject, ranks, SGD(RATE), False)[0] > _CLOSE:
         return not_tried(f"even {how} it is not one process")
+    if _rests(subject, ranks):
+        return not_tried("it does not update in every step, so a schedule and momentum mean something else")
     for with_what, optimizer, decays in _WITH:
         distance, name = _distance(subject, ranks, optimizer, decays)
         if not distance <= _CLOSE:
@@ -253,9 +255,21 @@ def equal_gradients(subject: SchemeTrial) -> Finding:
     return passed(f"{how} it is one process, with a schedule, momentum and Adam")
 
 
-def _distance(subject: SchemeTrial, ranks: int, optimizer: Optimizer, decays: bool) -> tuple[float, str]:
+def _alike(subject: SchemeTrial, ranks: int, optimizer: Optimizer, decays: bool) -> Rehearsal:
+    """A run in which all ranks have the same gradients."""
     parts = subject.scheme.workers(ranks)
-    case = Rehearsal(ranks, _FEW, optimizer=optimizer, decays=decays, alike=True, sizes=(2 * parts,), keeps=False)
+    return Rehearsal(ranks, _FEW, optimizer=optimizer, decays=decays, alike=True, sizes=(2 * parts,))
+
+
+def _rests(subject: SchemeTrial, ranks: int) -> bool:
+    """Whether no weight of a worker moves in some step, as where gradients are added up over several steps."""
+    outcome = subject.finished(_alike(subject, ranks, SGD(RATE), False))
+    path = np.stack([_flat(each) for each in (outcome.workers[0].start, *outcome.workers[0].after)])
+    return not bool((np.diff(path, axis=0) != 0).any(1).all())
+
+
+def _distance(subject: SchemeTrial, ranks: int, optimizer: Optimizer, decays: bool) -> tuple[float, str]:
+    case = _alike(subject, ranks, optimizer, decays)
     outcome = subject.finished(case)
     model = subject.model(case, 0)
     if not isinstance(model, Scripted):
