@@ -110,6 +110,15 @@ def test_a_write_beyond_the_end_in_cpp_is_a_finding(check):
     assert "4 bytes beyond its end" in out
 
 
+def test_one_operator_of_a_cpp_file_is_named_after_it(call, tmp_path):
+    (tmp_path / "beyond.cpp").write_text(BEYOND)
+    code, _, err = call("check", f"{tmp_path / 'beyond.cpp'}:Byond")
+    if shutil.which("g++") is None:
+        pytest.skip("there is no C++ compiler")
+    assert code == 2
+    assert "close: Beyond" in err
+
+
 def test_a_reference_of_ones_own_is_compared_with(check, tmp_path):
     (tmp_path / "cube.py").write_text("def cube(x):\n    return x ** 3\n")
     code, out, _ = check(RIGHT, "--reference", tmp_path / "cube.py:cube")

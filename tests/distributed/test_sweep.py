@@ -11,12 +11,12 @@ from levelbench.distributed.sweep import (
     How,
     Round,
     Timed,
-    _operands,
-    _reduced,
     fit,
     fit_points,
+    operands,
     overlap,
     parse_sizes,
+    reduced,
     reducing_name,
     require_right,
     rounds_of,
@@ -86,7 +86,7 @@ REDUCING = [each for each in OPERATIONS.values() if each.op]
 WHOLE = [each for each in DTYPES if "int" in each]
 
 
-def reduced(change, operation="all-reduce", dtype="float32", nbytes=64, size=3):
+def changed(change, operation="all-reduce", dtype="float32", nbytes=64, size=3):
     """Check an all-reduce or reduce-scatter whose result went through ``change(result, op, own)``."""
 
     def work(communicator):
@@ -148,25 +148,25 @@ def test_whole_numbers_that_do_not_wrap_are_found(op, dtype):
         return np.where(result < (least + most) // 2, least, most).astype(dtype)
 
     with pytest.raises(CheckFailedError, match=f"of {dtype}"):
-        reduced(saturate, reducing_name("all-reduce", op), dtype)
+        changed(saturate, reducing_name("all-reduce", op), dtype)
 
 
 def test_double_precision_that_went_through_single_is_found():
     with pytest.raises(CheckFailedError, match="float64"):
-        reduced(lambda result, op, own: result.astype(np.float32).astype(np.float64), "all-reduce-max", "float64")
+        changed(lambda result, op, own: result.astype(np.float32).astype(np.float64), "all-reduce-max", "float64")
     with pytest.raises(CheckFailedError, match="float64"):
-        reduced(lambda result, op, own: result * (1 + 1e-14), "all-reduce-product", "float64")
+        changed(lambda result, op, own: result * (1 + 1e-14), "all-reduce-product", "float64")
 
 
 @pytest.mark.parametrize("operation", ["all-reduce", "all-reduce-max", "reduce-scatter-product"])
 def test_a_result_that_is_no_number_is_found(operation):
     with pytest.raises(CheckFailedError, match="got \\[nan"):
-        reduced(lambda result, op, own: result * np.nan, operation)
+        changed(lambda result, op, own: result * np.nan, operation)
 
 
 def test_a_result_of_another_type_is_found():
     with pytest.raises(CheckFailedError, match=r"an array of float64 \(16,\) instead of float32 \(16,\)"):
-        reduced(lambda result, op, own: result.astype(np.float64))
+        changed(lambda result, op, own: result.astype(np.float64))
 
 
 @pytest.mark.parametrize("size", [2, 9, 40])
@@ -174,13 +174,13 @@ def test_roundings_in_any_order_are_no_fault(size):
     """Numbers of many ranks, joined in bfloat16 from the last to the first."""
     for op in REDUCTIONS:
         kind = np.dtype(ml_dtypes.bfloat16)
-        given = [_operands(op, kind, size, rank, 500) for rank in range(size)]
+        given = [operands(op, kind, size, rank, 500) for rank in range(size)]
         found = given[-1].copy()
         for each in given[-2::-1]:
             found = getattr(np, REDUCTIONS[op])(found, each)
         if op == "mean":
             found = (found / kind.type(size)).astype(kind)
-        right, room = _reduced(op, kind, size, 500)
+        right, room = reduced(op, kind, size, 500)
         assert (np.abs(found.astype(np.float64) - right) <= room).all(), op
 
 

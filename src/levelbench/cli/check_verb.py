@@ -133,7 +133,7 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 def command(context: click.Context, /, what: str | None, as_json: bool, tested: str | None, **given: Any) -> int:
     """Check WHAT: a file that defines operators, an optimizer, a scheme, an engine, a task or recipes; or a name.
 
-    FILE.py:NAME chooses one of the operators, optimizers, schemes or communicators of a file.
+    FILE.py:NAME (or .cpp) chooses one of the operators, optimizers, schemes or communicators of a file.
 
     Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN. Networks (.onnx, or a name in the zoo):
     outputs and gradients in each framework compared with the reference, tensor by tensor, and the first operator at
@@ -271,7 +271,7 @@ def _kind(what: str) -> str | None:
         from levelbench.training.probes.contents import kind_of
 
         return kind_of(Path(bare)) or ("scheme" if name else None)
-    if Path(what).suffix in _SOURCES:
+    if Path(bare).suffix in _SOURCES:
         return "operators"
     from levelbench import plugins
 
@@ -283,10 +283,13 @@ def _kind(what: str) -> str | None:
 
 
 def _in_file(what: str) -> tuple[str, str]:
-    """``FILE.py:NAME[settings]`` as the file and the name, and anything else without its settings."""
+    """``FILE.py:NAME[settings]`` or ``FILE.cpp:NAME`` as the file and the name; else ``what`` without settings."""
     bare = what.partition("[")[0]
-    file, colon, name = bare.partition(".py:")
-    return (f"{file}.py", name) if colon else (bare, "")
+    for suffix in (".py", *_SOURCES):
+        file, colon, name = bare.partition(f"{suffix}:")
+        if colon:
+            return f"{file}{suffix}", name
+    return bare, ""
 
 
 def _is_network(what: str) -> bool:

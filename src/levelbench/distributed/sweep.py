@@ -96,7 +96,7 @@ _ACTIVE = 8
 """So many ranks have a number at each place that rounds; the others have zeros for a sum, and 1 or -1 for a product."""
 
 
-def _operands(op: Reduction, kind: np.dtype[Any], size: int, rank: int, n: int) -> NDArray[Any]:
+def operands(op: Reduction, kind: np.dtype[Any], size: int, rank: int, n: int) -> NDArray[Any]:
     """What a rank of ``size`` passes to a reduction: numbers with all of their digits, different on each rank.
 
     Whole numbers have the whole range of their type, so that sums and products wrap; factors are odd, as even ones
@@ -120,11 +120,11 @@ def _operands(op: Reduction, kind: np.dtype[Any], size: int, rank: int, n: int) 
     return np.resize(numbers.astype(kind), n)
 
 
-_Right = tuple[NDArray[Any], NDArray[Any] | float]
+Right = tuple[NDArray[Any], NDArray[Any] | float]
 """What an array has to be, and how far it may be off."""
 
 
-def _reduced(op: Reduction, kind: np.dtype[Any], size: int, n: int) -> _Right:
+def reduced(op: Reduction, kind: np.dtype[Any], size: int, n: int) -> Right:
     """The reduction of all ranks' operands, computed in a wider type than theirs, and how far rounding may lead.
 
     Whole numbers wrap at the width of their type, in two's complement. Each of at most eight roundings (seven joins and
@@ -136,7 +136,7 @@ def _reduced(op: Reduction, kind: np.dtype[Any], size: int, n: int) -> _Right:
         wide = kind
     join = getattr(np, REDUCTIONS[op])
     few = min(n, _PERIOD)
-    first, *others = (_operands(op, kind, size, rank, few).astype(wide) for rank in range(size))
+    first, *others = (operands(op, kind, size, rank, few).astype(wide) for rank in range(size))
     total, weight = first.copy(), np.abs(first) if not whole else first
     for each in others:
         total = join(total, each)
@@ -154,7 +154,7 @@ def require_right(
 ) -> None:
     """Run it once on all ranks; ``CheckFailedError`` for a wrong result. Collective."""
     kind, size, rank = _kind(dtype), communicator.size, communicator.rank
-    values = partial(_operands, operation.op, kind, size) if operation.op else _numbers
+    values = partial(operands, operation.op, kind, size) if operation.op else _numbers
     make, _ = operation.arrays(communicator, backend, nbytes, dtype, values)
     n = len(backend.host(make()))
     found = operation.prepare(communicator, make)()
@@ -184,11 +184,11 @@ def _wrong(operation: Operation, communicator: Communicator, found: str) -> Chec
     return CheckFailedError(asked, found, "repair the communicator before timing it")
 
 
-def _wanted(operation: Operation, kind: np.dtype[Any], rank: int, size: int, n: int) -> Sequence[_Right]:
+def _wanted(operation: Operation, kind: np.dtype[Any], rank: int, size: int, n: int) -> Sequence[Right]:
     """The returned arrays, if each rank passes its operands to a reduction, and otherwise its numbers."""
     name = operation.name
     if operation.op:
-        total, room = _reduced(operation.op, kind, size, n)
+        total, room = reduced(operation.op, kind, size, n)
         start, stop = pieces(n, size)[rank : rank + 2] if name.startswith("reduce-scatter") else (0, n)
         return [(total[start:stop], room if isinstance(room, float) else room[start:stop])]
     ranks: Sequence[int] = []

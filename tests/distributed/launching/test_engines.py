@@ -240,10 +240,12 @@ def test_a_rank_that_dies_is_named_and_nothing_is_left(start, team, tmp_path, nu
 
 
 def test_a_killed_supervisor_takes_its_rank_along_and_is_reported(start):
-    running = start("process", ["sleep", "100"], 1)
-    running._processes[0].kill()
+    running = start("process", ["sleep", "100"], 3)
+    running._processes[1].kill()
     assert running.wait(120)
-    assert running.failure().signal == signal.SIGKILL
+    failure = running.failure()
+    assert (failure.rank, failure.signal) == (1, signal.SIGKILL)
+    assert marked(running.job) == []
 
 
 WATCHDOG = "[PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated with exception: "

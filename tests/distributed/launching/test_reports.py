@@ -44,6 +44,15 @@ def test_the_only_hung_rank_is_named_if_the_others_lost_it(tmp_path):
     assert failure.reason == "rank 1 did not answer, while the others waited for it"
 
 
+def test_the_one_rank_without_a_report_is_named_where_only_the_launcher_failed(tmp_path):
+    reports = [asked_to_end(0, 5), asked_to_end(2, 5), ended(None, 7, code=1)]
+    assert first(tmp_path, reports, over=True).rank == 1
+
+
+def test_the_launcher_is_named_where_it_failed_and_several_ranks_have_no_report(tmp_path):
+    assert first(tmp_path, [asked_to_end(0, 5), ended(None, 7, code=1)], over=True).rank is None
+
+
 def test_the_one_rank_that_never_reported_is_named_once_the_job_is_over(tmp_path):
     reports = [ended(0, 1, code=PEER_LOST), ended(1, 2, code=PEER_LOST)]
     assert first(tmp_path, reports, over=True).rank == 2

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from levelbench.distributed.communicator import FunctionHandle
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.communicators.wrapping import WrappingCommunicator
 from levelbench.distributed.probes.communicators import check_communicator
@@ -98,9 +99,55 @@ class CutsLongSends(WrappingCommunicator):
         self.inner.send(array, to, tag)
 
 
+class SumsByFloats(Altered):
+    """Whole numbers of eight bytes as floating-point ones."""
+
+    def all_reduce(self, array, op="sum"):
+        if array.dtype != np.int64 or op != "sum":
+            return super().all_reduce(array, op)
+        array[...] = self.inner.all_reduce(array.astype(np.float64)).astype(np.int64)
+        return array
+
+
+class MinimumByMaximum(Altered):
+    """The negative of the maximum of negatives, which unsigned numbers do not have."""
+
+    def all_reduce(self, array, op="sum"):
+        if op != "min":
+            return super().all_reduce(array, op)
+        array[...] = -self.inner.all_reduce(-array, "max")
+        return array
+
+
+class ProductByLogarithms(Altered):
+    """NaN for negative factors."""
+
+    def all_reduce(self, array, op="sum"):
+        if op != "product" or array.dtype.kind != "f":
+            return super().all_reduce(array, op)
+        with np.errstate(invalid="ignore"):
+            array[...] = np.exp(self.inner.all_reduce(np.log(array)))
+        return array
+
+
+class ScattersSums(WrappingCommunicator):
+    def reduce_scatter(self, array, op="sum"):
+        return self.inner.reduce_scatter(array, "mean" if op == "mean" else "sum")
+
+
+class DoneAtOnce(WrappingCommunicator):
+    def start_receive(self, like, source, tag=0):
+        return FunctionHandle(self.inner.start_receive(like, source, tag).wait, lambda: True)
+
+
 @pytest.mark.parametrize(
     ("kind", "probe"),
     [
+        (SumsByFloats, "reductions"),
+        (MinimumByMaximum, "reductions"),
+        (ProductByLogarithms, "reductions"),
+        (ScattersSums, "reductions"),
+        (DoneAtOnce, "handles"),
         (LosesTheTail, "large messages both ways"),
         (CutsLongSends, "large messages both ways"),
         (WrongAtCall100, "many calls"),
@@ -145,3 +192,20 @@ def test_large_arrays_and_many_calls_of_a_file_are_tried_on_one_number_of_ranks_
     )
     report = check_communicator_isolated(path, name, ranks=(2, 3, 4))
     assert case in {each.case[: len(case)] for each in report.failed}
+
+
+def test_a_communicator_of_a_file_that_goes_on_without_a_lost_rank_is_found(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from levelbench.distributed.communicators.wrapping import WrappingCommunicator\n"
+        "from levelbench.errors import CommunicationError\n\n\n"
+        "class GoesOn(WrappingCommunicator):\n"
+        "    def broadcast(self, array, root=0):\n"
+        "        try:\n"
+        "            return self.inner.broadcast(array, root)\n"
+        "        except CommunicationError:\n"
+        "            return array\n"
+    )
+    report = check_communicator_isolated(path, "GoesOn", ranks=(2,))
+    assert [each.probe for each in report.failed] == ["lost rank"]
+    assert report.failed[0].found.startswith("broadcast: rank 0 goes on although rank 1 is lost")

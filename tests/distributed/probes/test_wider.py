@@ -45,6 +45,10 @@ FAULTS = [
     (wider.LeavesOneApart, APART, "right on average", r"'gain': workers never agree on one element"),
     (wider.ShortPlaces, INEXACT, "large arrays", r"the elements from \d+,\d+ on never move"),
     (wider.LosesATenth, INEXACT, "right on average", r"in the same elements all the time"),
+    (wider.SendsNoneOfSmallOnes, INEXACT, "right on average", r"'hidden\.bias': it never moves"),
+    (wider.PullsBack, APART, "right on average", r"update per step falls from .* to 0 times"),
+    (wider.ForgetsWithoutExamples, INEXACT, "empty parts", r"empty in every third batch"),
+    (wider.SendsDifferences, INEXACT, "slow changes", r"the mean update is 0\.\d+ times these"),
 ]
 
 
@@ -72,3 +76,29 @@ def test_a_fault_beyond_a_few_small_steps_is_named(stepper, claims, probe, words
 def test_what_is_right_on_average_is_not_accused(stepper, claims):
     probes = ("right on average", "equal gradients", "other ranks", "large arrays", "large values")
     assert not check(wider.scheme(stepper, **claims), *probes).failed
+
+
+@pytest.mark.parametrize(
+    ("stepper", "base", "probe", "words"),
+    [
+        (wider.DrawsSomeTwice, wider.Rounded, "no gradients", r"away from where it started"),
+        (wider.SamePairs, wider.Rounded, "comes together", r"the models of ranks \d and \d stay apart"),
+        (wider.PlainServer, wider.Served, "equal gradients", r"a learning rate that changes and a single worker"),
+    ],
+)
+def test_a_fault_between_models_or_of_a_server_is_named(stepper, base, probe, words):
+    found = check(wider.scheme(stepper, base=base), probe, "goes through", ranks=(4,)).of(probe)
+    assert any(each.status == "failed" and re.search(words, each.found) for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("stepper", "claims", "probe", "words"),
+    [
+        (wider.EvaluatesTheFirst, APART, "evaluated weights", r"those of rank 0"),
+        (wider.SkipsSteps, {}, "not finite", r"no rank makes that step"),
+    ],
+)
+def test_what_is_a_choice_is_noted(stepper, claims, probe, words):
+    found = check(wider.scheme(stepper, **claims), probe).of(probe)
+    assert {each.status for each in found} == {"noted"}
+    assert all(re.search(words, each.found) for each in found)

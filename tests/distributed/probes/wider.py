@@ -177,11 +177,106 @@ class Partial(Each):
         return super().traffic(parameters, itemsize, size, rank) + traffic.all_reduce(1, itemsize, size, rank)
 
 
+class OfTheStepBefore(BaseStepper):
+    """Updates by the sum that was started in the step before and is on its way meanwhile."""
+
+    kept = True
+
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.packed_all, self.coming, self.came = self.packed(), None, None
+
+    def step(self, gradients, step, factor):
+        self.worker.switch(Phase.COMMUNICATE)
+        self.meet()
+        came, (flat,) = self.came, self.packed_all.pack(gradients, self.share)
+        self.coming = self.communicator.start_all_reduce(flat.copy())
+        self.update(self.packed_all.unpack([flat * 0 if came is None else came]), step, factor)
+
+    def meet(self):
+        if self.coming is not None:
+            self.came, self.coming = self.coming.wait(), None
+
+    def state(self):
+        self.meet()
+        return under("inner", super().state()) | ({} if self.came is None else {"came": self.came})
+
+    def restore(self, state):
+        super().restore(those_under("inner", state))
+        self.came = np.array(state["came"]) if "came" in state else None
+
+
+class AddsUp(Sums):
+    """The sum of four steps' gradients makes one update."""
+
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.sums = {name: zeros_like(each) for name, each in self.parameters.items()}
+        self.added = np.array(0)
+
+    def step(self, gradients, step, factor):
+        self.sums = {name: each + gradients[name] * self.share for name, each in self.sums.items()}
+        self.added += 1
+        self.worker.switch(Phase.UPDATE)
+        if self.added % 4 == 0:
+            self.worker.switch(Phase.COMMUNICATE)
+            sums = {name: self.total(name, each) for name, each in self.sums.items()}
+            self.update(sums, step, factor)
+            self.sums = {name: zeros_like(each) for name, each in sums.items()}
+
+    def state(self):
+        sums = kept_arrays("sum", self.worker.backend, self.sums)
+        return under("inner", super().state()) | sums | {"added": self.added}
+
+    def restore(self, state):
+        super().restore(those_under("inner", state))
+        self.sums, self.added = arrays_of("sum", self.worker.backend, state), np.array(state["added"])
+
+
+class Whole(Each):
+    consistent: ClassVar[bool] = False
+
+    def traffic(self, parameters, itemsize, size, rank):
+        return traffic.all_reduce(sum(map(prod, parameters.values())), itemsize, size, rank)
+
+
+class DrawsForRounds(OwnModelStepper):
+    """For each round of four steps a third of the workers, at least one, is drawn; their mean goes to all."""
+
+    kept = True
+
+    def step(self, gradients, step, factor):
+        self.own_step(gradients, step, factor)
+        if step % 4:
+            return
+        drawn = self.drawn(step, max(1, self.communicator.size // 3))
+        self.worker.switch(Phase.COMMUNICATE)
+        weight = float(self.communicator.rank in drawn) / len(drawn)
+        sums = {name: self.communicator.all_reduce(each * weight) for name, each in self.parameters.items()}
+        self.worker.switch(Phase.UPDATE)
+        self.parameters.update(sums)
+
+    def drawn(self, step, count):
+        draws = np.random.default_rng((self.worker.seed, step))
+        return draws.choice(self.communicator.size, count, replace=False).tolist()
+
+
+class Rounded(Each):
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = False
+
+    def traffic(self, parameters, itemsize, size, rank):
+        return super().traffic(parameters, itemsize, size, rank) * 0.25
+
+
 RIGHT = [
     scheme(Sums),
     scheme(ShardsByName, base=ByName),
     scheme(FlatShards, base=Flat),
     scheme(Half, base=Partial),
+    scheme(OfTheStepBefore, base=Whole),
+    scheme(DrawsForRounds, base=Rounded),
+    scheme(AddsUp, base=Rounded, replicated=True),
 ]
 
 
@@ -391,3 +486,120 @@ class LosesATenth(Remembers):
     """A tenth of the remainder is lost in each step."""
 
     keeps = 0.9
+
+
+class SendsNoneOfSmallOnes(Remembers):
+    """Of each parameter the tenth that is largest is sent, which of less than ten elements is none."""
+
+    def total(self, name, gradient):
+        due = gradient + self.rest[name]
+        places = np.argsort(-np.abs(due).reshape(-1))[: int(gradient.size / 10)]
+        sent = np.zeros(gradient.size)
+        sent[places] = due.reshape(-1)[places]
+        sent = sent.reshape(gradient.shape)
+        self.rest[name] = due - sent
+        return Sums.total(self, name, sent)
+
+
+class ForgetsWithoutExamples(ShortPlaces):
+    """A rank without examples forgets what it holds back."""
+
+    def step(self, gradients, step, factor):
+        if not self.share:
+            self.rest = {name: zeros_like(each) for name, each in self.parameters.items()}
+        super().step(gradients, step, factor)
+
+
+class SendsDifferences(Sums):
+    """The difference from the last gradient is sent, if it is large."""
+
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.last = {name: zeros_like(each) for name, each in self.parameters.items()}
+        self.sums = {name: zeros_like(each) for name, each in self.parameters.items()}
+
+    def total(self, name, gradient):
+        new = gradient - self.last[name]
+        self.last[name] = gradient.copy()
+        small = np.linalg.norm(new) < 0.1 * np.linalg.norm(gradient)
+        self.sums[name] = self.sums[name] + super().total(name, zeros_like(new) if small else new)
+        return self.sums[name].copy()
+
+
+class PullsBack(Averages):
+    """The mean has a part of the weights that it started with."""
+
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.first = {name: each.copy() for name, each in self.parameters.items()}
+
+    def step(self, gradients, step, factor):
+        super().step(gradients, step, factor)
+        self.parameters.update({name: 0.7 * each + 0.3 * self.first[name] for name, each in self.parameters.items()})
+
+
+class DrawsSomeTwice(DrawsForRounds):
+    """A worker that is drawn twice counts once, and the mean is that of as many as were drawn."""
+
+    def drawn(self, step, count):
+        draws = np.random.default_rng((self.worker.seed, step))
+        return draws.integers(0, self.communicator.size, self.communicator.size - 1).tolist()
+
+
+class SamePairs(OwnModelStepper):
+    """Each rank averages its model with that of the same other one all the time."""
+
+    def step(self, gradients, step, factor):
+        self.own_step(gradients, step, factor)
+        other = self.communicator.rank ^ 1
+        if other < self.communicator.size:
+            self.worker.switch(Phase.COMMUNICATE)
+            theirs = {name: self.communicator.exchange(each, [other])[0] for name, each in self.parameters.items()}
+            self.worker.switch(Phase.UPDATE)
+            self.parameters.update({name: (each + theirs[name]) / 2 for name, each in self.parameters.items()})
+
+
+class EvaluatesTheFirst(Averages):
+    """The model of rank 0 is evaluated."""
+
+    def averaged(self):
+        return {name: self.communicator.broadcast(each.copy()) for name, each in self.parameters.items()}
+
+
+class SkipsSteps(Sums):
+    """No rank makes a step in which a sum is not finite."""
+
+    def update(self, gradients, step, factor):
+        if all(np.isfinite(each).all() for each in gradients.values()):
+            super().update(gradients, step, factor)
+        self.worker.switch(Phase.UPDATE)
+
+
+class PlainServer(BaseStepper):
+    """The last rank applies each gradient as it arrives, without the optimizer."""
+
+    def step(self, gradients, step, factor):
+        self.worker.switch(Phase.COMMUNICATE)
+        communicator = self.communicator
+        for name, each in gradients.items():
+            communicator.send(each * self.share, communicator.size - 1)
+            self.parameters[name] = communicator.receive(each, communicator.size - 1)
+        self.worker.switch(Phase.UPDATE)
+
+    def serve(self, first, last, factor):
+        for _ in range(first, last + 1):
+            for name, each in self.parameters.items():
+                for rank in range(self.communicator.size - 1):
+                    self.parameters[name] = self.parameters[name] - self.worker.optimizer.lr * (
+                        self.communicator.receive(each.copy(), rank)
+                    )
+                    self.communicator.send(self.parameters[name].copy(), rank)
+
+
+class Served(Each):
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = False
+    lockstep: ClassVar[bool] = False
+
+    def workers(self, size):
+        return size - 1

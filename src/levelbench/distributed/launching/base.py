@@ -257,7 +257,8 @@ def first_failure(folder: Path, ranks: int, over: bool = True) -> Failure | None
     """What failed first; ``over`` means that the job has ended, so a rank without a report will never have one.
 
     In this order: a rank that failed by itself; if others only lost a peer, the rank that was found stopped, or the
-    only one that had not ended by itself; the first that lost a peer; the launcher.
+    only one that had not ended by itself; the first that lost a peer; if the launcher failed, the only rank without a
+    report, or else the launcher.
     """
     reports = read_reports(folder, ranks)
     of_ranks = [report for report in reports if report.rank is not None]
@@ -269,6 +270,11 @@ def first_failure(folder: Path, ranks: int, over: bool = True) -> Failure | None
         silent = _silent(of_ranks, ranks, over)
         return _failure(silent, folder) if silent is not None else _failure(failed[0], folder)
     launcher = [report for report in reports if report.rank is None and report.failed]
+    lost = {*range(ranks)} - {report.rank for report in of_ranks}
+    if launcher and over and of_ranks and len(lost) == 1:
+        (rank,) = lost
+        log = folder / f"{_stem(rank)}.log"
+        return Failure(rank, None, None, last_lines(log), log, "and its supervisor was killed or never started")
     return _failure(launcher[0], folder) if launcher else None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -96,13 +97,15 @@ class SupervisedJob(RunningJob):
         found = first_failure(self.folder, self._ranks, self._over and self._whole)
         if found is not None or (self._told_ns is not None and not self._failed_first):
             return found
-        for at, process in enumerate(self._processes):
-            if process.returncode:
-                rank = None if self._launcher else at
-                log = self.log(at) if rank is not None else self.folder / "launcher.log"
-                number = -process.returncode if process.returncode < 0 else None
-                return Failure(rank, process.returncode if number is None else None, number, last_lines(log), log)
-        return None
+        # One that was killed wrote no report; then the others were asked to end, by SIGTERM, some as they started.
+        codes = {at: process.returncode for at, process in enumerate(self._processes) if process.returncode}
+        if not codes:
+            return None
+        at = min(codes, key=lambda at: codes[at] > 0 or codes[at] == -signal.SIGTERM)
+        rank = None if self._launcher else at
+        log = self.log(at) if rank is not None else self.folder / "launcher.log"
+        code, number = (None, -codes[at]) if codes[at] < 0 else (codes[at], None)
+        return Failure(rank, code, number, last_lines(log), log)
 
     def _tell(self) -> None:
         if self._told_ns is None:

@@ -7,7 +7,14 @@ import numpy as np
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.distributed.probes.conduct import disagreement
 from levelbench.distributed.probes.doubles import LARGE, RATE, scripted_gradient
-from levelbench.distributed.probes.gradients import contributions, first_misfit, misweighted, sampled, solvable
+from levelbench.distributed.probes.gradients import (
+    contributions,
+    drawn_later,
+    first_misfit,
+    misweighted,
+    sampled,
+    solvable,
+)
 from levelbench.distributed.probes.runs import (
     Floats,
     RanksOutcome,
@@ -65,7 +72,9 @@ def _wrong(subject: SchemeTrial, outcome: RanksOutcome) -> str:
     if not all(np.isfinite(each).all() for each in first.values()):
         return f"{place(outcome.case.ranks)}: what is evaluated is not finite"
     factors = contributions(outcome, first, subject.seed)
-    return "" if factors is None or sampled(factors) else misweighted(subject, outcome, factors)
+    if factors is None or sampled(factors) or drawn_later(subject, outcome.case, factors):
+        return ""
+    return misweighted(subject, outcome, factors)
 
 
 def many_steps(subject: SchemeTrial) -> Finding:

@@ -22,8 +22,9 @@ from numpy.typing import DTypeLike
 
 from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, not_tried, passed
-from levelbench.distributed.communicator import Communicator, Handle, Reduction
+from levelbench.distributed.communicator import REDUCTIONS, Communicator, Handle, Reduction
 from levelbench.distributed.packing import pieces
+from levelbench.distributed.sweep import operands, reduced
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST
 from levelbench.networks.executor import Array
@@ -35,6 +36,8 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (3, 4), (37,))
 LARGE, CALLS = 1 << 20, 150
 """The elements of large arrays, and how many calls are many."""
 _MOST = 3
+_REDUCED = 1031
+"""Elements of a reduction, in which nearly every number of a byte occurs."""
 _WIDE = (1 << 25) + 1
 """What integers of eight bytes are multiplied by: more digits than single precision has."""
 
@@ -101,8 +104,8 @@ class RankProbe:
         """The values of an array, on the host."""
         return np.asarray(array) if self._backend is None else self._backend.host(array)
 
-    def expect(self, what: str, found: Any, expected: Host, tolerance: float = 0.0) -> None:
-        """Expect ``found`` to have this shape, dtype and content, to a relative tolerance."""
+    def expect(self, what: str, found: Any, expected: Host, tolerance: float = 0.0, room: Host | float = 0.0) -> None:
+        """Expect ``found`` to have this shape, dtype and content, to a relative tolerance or, in all, to ``room``."""
         self._cases += 1
         if found is None or not hasattr(found, "shape"):
             self._fault(f"{what} is {found!r} instead of an array")
@@ -113,11 +116,17 @@ class RankProbe:
             return
         if np.array_equal(host, expected):
             return
-        off = np.abs(host.astype(np.float64) - expected.astype(np.float64)) > tolerance * np.abs(expected)
+        off = np.asarray(host != expected)
+        if host.dtype.kind in "fc":
+            # Of infinities that are equal, and of NaN, the difference is none; a NaN where a number is due is wrong.
+            near = (
+                np.abs(host.astype(np.result_type(host, np.float64)) - expected) <= tolerance * np.abs(expected) + room
+            )
+            off &= ~near & ~(np.isnan(host) & np.isnan(expected))
         if off.any():
             place = tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(off)))
             got, wanted = (np.atleast_1d(each)[place] for each in (host, expected))
-            digits = "g" if f"{got:g}" != f"{wanted:g}" else ".17g"
+            digits = "g" if f"{got:g}" != f"{wanted:g}" else ".17g" if host.dtype.kind in "fc" else ""
             said = f"{what} has {got:{digits}} at {list(place)}, and {wanted:{digits}} was expected"
             self._fault(f"{said}; {off.sum()} of {off.size} differ")
 
@@ -179,6 +188,36 @@ def all_reduce(probe: RankProbe) -> None:
         tolerance = _EPSILON.get(dtype, 0.0) if op == "mean" else 0.0
         probe.expect("the result", found, expected, tolerance)
         probe.expect("the array that was given", given, expected, tolerance)
+
+
+def reductions(probe: RankProbe) -> None:
+    """Each reduction of each type, of numbers with all of their digits: whole ones wrap, and all may be negative."""
+    talk, size, rank = probe.communicator, probe.size, probe.rank
+    for dtype, op in product(("float32", "float64", "int8", "uint8", "int32", "int64"), REDUCTIONS):
+        kind = np.dtype(dtype)
+        if op == "mean" and kind.kind != "f":
+            continue
+        n = _REDUCED
+        (total, room), (start, stop) = reduced(op, kind, size, n), pieces(n, size)[rank : rank + 2]
+        calls: dict[str, Callable[[Array], Array]] = {
+            "all_reduce": partial(talk.all_reduce, op=op),
+            "start_all_reduce": partial(_begun, talk, op=op),
+            "reduce_scatter": partial(talk.reduce_scatter, op=op),
+        }
+        for name, call in calls.items():
+            probe.next_case(f"{name}: {op} of {dtype} ({n},)")
+            part = slice(start, stop) if name == "reduce_scatter" else slice(n)
+            try:
+                found = call(probe.native(operands(op, kind, size, rank, n)))
+            except UnsupportedError:
+                continue
+            # One more rounding than those of the reduction: that of what is right.
+            allowed = room if isinstance(room, float) else 2 * room[part]
+            probe.expect("the result", found, total[part].astype(kind), room=allowed)
+
+
+def _begun(talk: Communicator, array: Array, op: Reduction) -> Array:
+    return talk.start_all_reduce(array, op).wait()
 
 
 def same_bits(probe: RankProbe) -> None:
@@ -437,6 +476,15 @@ def handles(probe: RankProbe) -> None:
         probe.expect("the message", coming.wait(), probe.values((rank - 1) % size, at=3))
         going.wait()
     probe.expect("the sum", first.wait(), probe.total((20,), at=1))
+    if size > 1:
+        probe.next_case("a message that is not sent yet")
+        coming = talk.start_receive(probe.native(np.zeros(5, np.float32)), (rank - 1) % size, 3)
+        early = coming.done()
+        talk.barrier()
+        probe.require(not early, "done() of a receive is true before the message is sent")
+        going = talk.start_send(probe.own(), (rank + 1) % size, 3)
+        probe.expect("the message", coming.wait(), probe.values((rank - 1) % size))
+        going.wait()
 
 
 def _becomes_true(handle: Handle) -> bool:
@@ -578,6 +626,7 @@ def native(probe: RankProbe) -> None:
 _CHECKS = {
     "place": place,
     "all-reduce": all_reduce,
+    "reductions": reductions,
     "all-reduce is the same on all ranks": same_bits,
     "broadcast": broadcast,
     "reduce-scatter": reduce_scatter,

@@ -22,9 +22,10 @@ from levelbench.distributed.probes.runs import (
     require_alike,
     stopped,
     unlike,
+    with_one_worker,
 )
 from levelbench.distributed.scheme import Scheme
-from levelbench.errors import CommunicationError, LevelbenchError, UsageError
+from levelbench.errors import CommunicationError, LevelbenchError
 from levelbench.measure.timeline import Phase
 from levelbench.training.optimizers.rules import Momentum
 
@@ -102,7 +103,19 @@ def evaluated_weights(subject: SchemeTrial) -> Finding:
             return failed(f"{place(ranks)}: {found}", do)
         outside = outside or _outside(outcome.workers)
     own = "the trained ones" if outcome.workers[0].averaged is None else "the same on all workers"
+    # One step more than a round that ends with the run has.
+    if subject.scheme.lockstep and (only := _of_one(subject.finished(Rehearsal(subject.most, SHORT + 1)).workers)):
+        return noted(f"{own}; {only}")
     return passed(f"{own}; {outside}" if outside else own)
+
+
+def _of_one(workers: list[RankTrace]) -> str:
+    """A description if workers hold different models and one of these is evaluated."""
+    weights = evaluated(workers[0])
+    same = [trace.rank for trace in workers if not unlike(trace.final, weights)]
+    if len(same) != 1 or len(workers) == 1:
+        return ""
+    return f"those of rank {same[0]}, so what others learnt since they last met it does not count"
 
 
 def _wrong_evaluation(outcome: RanksOutcome, replicated: bool) -> str:
@@ -210,8 +223,25 @@ def _message_by_message(subject: SchemeTrial) -> Finding | None:
     case = Rehearsal(subject.most, _FEW, sizes=EVEN, messages=True)
     outcome = subject.finished(case, "with collectives built from messages ")
     wrong = next((found for each in outcome.traces if (found := _judge(subject.scheme, each, case)[0])), "")
+    if not wrong or _sent_later(subject, outcome):
+        return None
     do = "let traffic() add the closed forms of levelbench.distributed.traffic"
-    return failed(f"{wrong}, message by message", do) if wrong else None
+    return failed(f"{wrong}, message by message", do)
+
+
+def _sent_later(subject: SchemeTrial, outcome: RanksOutcome) -> bool:
+    """Whether each step sends what is declared, but some of it in a later step or when ranks meet.
+
+    So does a collective that a step only starts: a run of twice as many steps then sends that much more.
+    """
+    case = outcome.case
+    longer = subject.finished(replace(case, steps=2 * case.steps), "with collectives built from messages ")
+    for short, long in zip(outcome.traces, longer.traces, strict=True):
+        declared = subject.scheme.traffic(dict(SHAPES), _ITEMSIZE, case.ranks, short.rank)
+        more = np.sum(long.sent + long.met, 0) - np.sum(short.sent + short.met, 0)
+        if more.tolist() != [declared.sent_bytes * case.steps, declared.messages * case.steps]:
+            return False
+    return True
 
 
 def _judge(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str]:
@@ -382,7 +412,9 @@ def not_finite(subject: SchemeTrial) -> list[Finding]:
             for each in outcome.workers
             if all(np.isfinite(weights).all() for weights in evaluated(each).values())
         ]
-        if swallowed:
+        if swallowed and not any(_moved(each.after[step - 2], each.after[step - 1]) for each in outcome.workers):
+            found.append(noted(f"{where}: no rank makes that step"))
+        elif swallowed:
             who = "all weights" if len(swallowed) == len(outcome.workers) else f"the weights of rank {swallowed[0]}"
             said = f"{where} is swallowed: after {outcome.case.steps - step} more steps {who} are finite"
             found.append(failed(said, "let it show on all ranks, or raise an error"))
@@ -406,7 +438,7 @@ def checkpoints(subject: SchemeTrial) -> Finding:
     if found := next((each.unkept for each in plain.traces if each.unkept), None):
         summary = f"{found}: a run with --checkpoint is refused"
         return noted(summary, "declare kept = True in its class once state() and restore() are complete")
-    exact = [subject.most] if subject.scheme.lockstep else _alone(subject)
+    exact = [subject.most] if subject.scheme.lockstep else with_one_worker(subject, _case(subject.most))
     for ranks in sorted({subject.most, *exact}):
         for at in KEPT_AFTER:
             _require_resumable(subject, replace(_case(ranks), saves=at), exact=ranks in exact)
@@ -419,17 +451,6 @@ def checkpoints(subject: SchemeTrial) -> Finding:
 
 def _case(ranks: int) -> Rehearsal:
     return Rehearsal(ranks, learns=True, optimizer=Momentum(RATE))
-
-
-def _alone(subject: SchemeTrial) -> list[int]:
-    """The smallest number of ranks with a single worker; empty if the scheme accepts none."""
-    for ranks in (1, 2):
-        try:
-            if subject.scheme.workers(ranks) == 1 and subject.run(_case(ranks)).error is None:
-                return [ranks]
-        except UsageError:
-            continue
-    return []
 
 
 def _require_resumable(subject: SchemeTrial, case: Rehearsal, *, exact: bool) -> None:

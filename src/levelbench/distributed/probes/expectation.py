@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
 from levelbench.checks.findings import EndProbe, Finding, failed, not_tried, passed
 from levelbench.distributed.probes.doubles import RATE, SHAPES, Scripted, scripted_gradient
+from levelbench.distributed.probes.gradients import shares
 from levelbench.distributed.probes.runs import (
     Floats,
     RanksOutcome,
@@ -17,6 +18,7 @@ from levelbench.distributed.probes.runs import (
     apart,
     evaluated,
     place,
+    with_one_worker,
 )
 from levelbench.training.optimizers.base import Optimizer
 from levelbench.training.optimizers.rules import SGD, Adam, Momentum
@@ -27,6 +29,7 @@ _WARM_UP, _BLOCK = 80, 20
 _MOVES, _ELEMENTS = 3, 10
 _BIAS, _ALIKE, _STAYS = 0.004, 0.5, 0.7
 _OFTEN, _AGREE = 20, 8
+_EARLY, _FADED = 10, 0.2
 _ERRORS, _MOST = 6.0, 1.5
 _LONGER, _SUSPECT, _CERTAIN = 3, 3.5, 5.0
 """A parameter whose total is suspect, in standard errors, is looked at again: with another seed, in a longer run."""
@@ -55,9 +58,14 @@ def right_on_average(subject: SchemeTrial) -> Finding:
     if name := _never(moves.sum(0), subject.seed, parts):
         found = f"one element never moves, although others with smaller gradients move {_OFTEN} times and more"
         return failed(f"{place(ranks, None, None, name)}: {found}", _DO)
+    if name := _whole(moves.sum(0), subject.seed, parts):
+        found = f"it never moves, although others with smaller gradients move {_OFTEN} times and more"
+        return failed(f"{place(ranks, None, None, name)}: {found}", _DO)
     if not subject.scheme.replicated and parts > 1 and (name := _kept_apart(outcome, subject.seed)):
         found = f"workers never agree on one element, although on smaller ones {_AGREE} times and more"
         return failed(f"{place(ranks, None, None, name)}: {found}", "bring all parameters together in turn")
+    if found := _fades(path, subject.seed, parts):
+        return failed(f"{place(ranks)}: {found}", "take back nothing of what earlier gradients have moved")
     active = (moves >= _MOVES).all(0)
     if active.sum() < _ELEMENTS:
         return not_tried(f"after {DRAWS} steps most is still held back")
@@ -75,7 +83,8 @@ def right_on_average(subject: SchemeTrial) -> Finding:
     # A scheme with momentum of its own, as between rounds of local steps, has a larger total.
     judged = total < _MOST
     if judged and abs(total - 1) > _BIAS + _ERRORS * error:
-        return failed(f"{place(ranks)}: the mean update is {total:.4g} ± {error:.1g} times the mean gradient", _DO)
+        found = f"the mean update is {total:.4g} ± {error:.1g} times the mean gradient"
+        return failed(f"{place(ranks)}: {found}", f"{_DO}; declare in most_weight() if its updates are to be smaller")
     if judged and (found := _biased_parameter(subject, path, case)):
         return failed(f"{place(ranks)}, {found}", _DO)
     return passed(f"over {DRAWS} steps with equal gradients the mean update is {total:.3g} times their mean")
@@ -142,6 +151,31 @@ def _never(moves: Floats, seed: int, parts: int) -> str:
     return ""
 
 
+def _fades(path: Floats, seed: int, parts: int) -> str:
+    """How the update along the mean gradient has become much smaller in the course of the run; empty if it has not."""
+    along = _along(path, seed, parts)
+    first, last = float(along[_EARLY]) / _EARLY, float(along[-1] - along[-1 - _WARM_UP]) / _WARM_UP
+    if not first > _FADED or last >= _FADED * first:
+        return ""
+    return f"the update per step falls from {first:.2g} to {last:.2g} times the mean gradient"
+
+
+def _whole(moves: Floats, seed: int, parts: int) -> str:
+    """A parameter of which no element ever moved, if most of the others often did; else empty.
+
+    With a larger gradient than the least of an element that did, it is not held back because it is small.
+    """
+    drawn = [scripted_gradient(seed, rank, 1) for rank in range(parts)]
+    sizes = np.max([np.abs(_flat(each)) for each in drawn], 0)
+    names = np.repeat(list(SHAPES), [prod(shape) for shape in SHAPES.values()])
+    often = moves >= _OFTEN
+    for name in SHAPES:
+        own = names == name
+        if not moves[own].any() and 2 * often[~own].sum() >= (~own).sum() and sizes[own].max() > sizes[often].min():
+            return name
+    return ""
+
+
 def _kept_apart(outcome: RanksOutcome, seed: int) -> str:
     """The parameter of an element that workers never agree on, if they often do on one that differs less; else empty.
 
@@ -165,6 +199,12 @@ def _path(outcome: RanksOutcome) -> Floats:
     """How far the mean of all workers' weights has gone after 0, 1, ... steps, in units of the learning rate."""
     weights = np.mean([[_flat(each) for each in (trace.start, *trace.after)] for trace in outcome.workers], 0)
     return np.asarray((weights[0] - weights) / RATE)
+
+
+def _along(path: Floats, seed: int, parts: int) -> Floats:
+    """How far a path has gone along the workers' mean gradient of the first step, in units of it."""
+    mean = np.mean([_flat(scripted_gradient(seed, rank, 1)) for rank in range(parts)], 0)
+    return np.asarray(path @ mean / (mean @ mean))
 
 
 def _off(window: Floats, columns: Floats) -> Floats:
@@ -195,24 +235,41 @@ def equal_gradients(subject: SchemeTrial) -> Finding:
 
     Whether it is follows from plain gradient descent at a constant rate; one that is not, is not judged.
     """
+    ranks, how = subject.most, "with the same gradients on all ranks"
     if not subject.scheme.lockstep:
-        return not_tried("ranks are not in lockstep (lockstep = False)")
-    if _distance(subject, SGD(RATE), False)[0] > _CLOSE:
-        return not_tried("even with the same gradients on all ranks it is not one process")
-    for how, optimizer, decays in _WITH:
-        distance, name = _distance(subject, optimizer, decays)
+        # More workers would update in the order of arrival.
+        single = with_one_worker(subject, Rehearsal(2, _FEW))
+        if not single:
+            return not_tried("ranks are not in lockstep (lockstep = False), and two of them are not one worker")
+        ranks, how = single[0], "with a single worker"
+    if _distance(subject, ranks, SGD(RATE), False)[0] > _CLOSE:
+        return not_tried(f"even {how} it is not one process")
+    if _rests(subject, ranks):
+        return not_tried("it does not update in every step, so a schedule and momentum mean something else")
+    for with_what, optimizer, decays in _WITH:
+        distance, name = _distance(subject, ranks, optimizer, decays)
         if not distance <= _CLOSE:
             do = "pass on each step's number and factor, and let the optimizer keep its state when models are averaged"
-            found = f"with {how} and the same gradients on all ranks it is {distance:.1e} away from one process"
-            return failed(f"{place(subject.most, 0, None, name)}: {found}; without, it is not", do)
-    return passed("with the same gradients on all ranks it is one process, with a schedule, momentum and Adam")
+            found = f"with {with_what} and {how.removeprefix('with ')} it is {distance:.1e} away from one process"
+            return failed(f"{place(ranks, 0, None, name)}: {found}; without, it is not", do)
+    return passed(f"{how} it is one process, with a schedule, momentum and Adam")
 
 
-def _distance(subject: SchemeTrial, optimizer: Optimizer, decays: bool) -> tuple[float, str]:
-    parts = subject.scheme.workers(subject.most)
-    case = Rehearsal(
-        subject.most, _FEW, optimizer=optimizer, decays=decays, alike=True, sizes=(2 * parts,), keeps=False
-    )
+def _alike(subject: SchemeTrial, ranks: int, optimizer: Optimizer, decays: bool) -> Rehearsal:
+    """A run in which all ranks have the same gradients."""
+    parts = subject.scheme.workers(ranks)
+    return Rehearsal(ranks, _FEW, optimizer=optimizer, decays=decays, alike=True, sizes=(2 * parts,))
+
+
+def _rests(subject: SchemeTrial, ranks: int) -> bool:
+    """Whether no weight of a worker moves in some step, as where gradients are added up over several steps."""
+    outcome = subject.finished(_alike(subject, ranks, SGD(RATE), False))
+    path = np.stack([_flat(each) for each in (outcome.workers[0].start, *outcome.workers[0].after)])
+    return not bool((np.diff(path, axis=0) != 0).any(1).all())
+
+
+def _distance(subject: SchemeTrial, ranks: int, optimizer: Optimizer, decays: bool) -> tuple[float, str]:
+    case = _alike(subject, ranks, optimizer, decays)
     outcome = subject.finished(case)
     model = subject.model(case, 0)
     if not isinstance(model, Scripted):
@@ -225,4 +282,116 @@ def _distance(subject: SchemeTrial, optimizer: Optimizer, decays: bool) -> tuple
     return apart(evaluated(outcome.workers[0]), model.held())
 
 
-EXPECTATION = (right_on_average, equal_gradients)
+_STRAY, _JUDGEABLE = 0.1, 0.2
+
+
+def empty_parts(subject: SchemeTrial) -> Finding:
+    """What a rank holds back arrives although it has no examples of every third batch.
+
+    The sum of updates must be no further from that of the gradients than where all ranks always have examples.
+    """
+    if not subject.scheme.lockstep or subject.scheme.most_weight() != 1:
+        return not_tried("not in lockstep, or its updates are no sums of gradients that weigh alike")
+    ranks, parts = subject.ranks[0], subject.scheme.workers(subject.ranks[0])
+    full = Rehearsal(ranks, DRAWS, sizes=(2 * parts,), decays=False, constant=True)
+    usual = _stray(subject, full)
+    if usual > _JUDGEABLE:
+        return not_tried(f"even with examples on all ranks updates add up to within {usual:.0%} only")
+    found = _stray(subject, replace(full, sizes=(2 * parts, 2 * parts, 1)))
+    if not found <= _STRAY + 3 * usual:
+        words = f"with a part that is empty in every third batch, updates are off by {found:.0%}, else by {usual:.1%}"
+        return failed(f"{place(ranks)}: {words}", "keep what is held back where a rank has no examples, and send on")
+    return passed(f"with parts that are empty in every third of {DRAWS} batches updates are off by {found:.1%}")
+
+
+def _stray(subject: SchemeTrial, case: Rehearsal) -> float:
+    """How far the sum of updates after the warm-up is from that of the weighted gradients, as a share of it.
+
+    Apart from multiples of the last rank's gradient, which has all of a small batch: its weight may lag behind.
+    """
+    path, parts = _path(subject.finished(case)), subject.scheme.workers(case.ranks)
+    weights = np.sum([shares(case, step, parts) for step in range(_WARM_UP + 1, case.steps + 1)], 0)
+    drawn = [_flat(scripted_gradient(subject.seed, rank, 1)) for rank in range(parts)]
+    right = np.sum([weight * each for weight, each in zip(weights, drawn, strict=True)], 0)
+    away, last = path[-1] - path[_WARM_UP] - right, drawn[-1]
+    return float(np.linalg.norm(away - (away @ last) / (last @ last) * last) / np.linalg.norm(right))
+
+
+_TURNS, _AFTER = 120, 60
+_FOLLOWS = 0.2
+
+
+def slow_changes(subject: SchemeTrial) -> Finding:
+    """Updates follow gradients that change a little from step to step, until they are the opposite of the first ones.
+
+    Differences that are too small to be sent one by one add up.
+    """
+    if not subject.scheme.lockstep:
+        return not_tried("ranks are not in lockstep (lockstep = False)")
+    ranks, parts = subject.ranks[0], subject.scheme.workers(subject.ranks[0])
+    case = Rehearsal(ranks, _TURNS + 2 * _AFTER, sizes=(2 * parts,), decays=False, constant=True, turns=_TURNS)
+    along = _along(_path(subject.finished(case)), subject.seed, parts)
+    rate = float(along[-1] - along[-1 - _AFTER]) / _AFTER
+    if not rate <= -_FOLLOWS:
+        found = f"after gradients have slowly become -1 times the first ones, the mean update is {rate:.2g} times these"
+        return failed(f"{place(ranks)}: {found}", "compare with what was sent last, and keep what is not sent")
+    return passed(f"it follows gradients that become their opposite in {_TURNS} steps")
+
+
+_CALM = 96
+
+
+def no_gradients(subject: SchemeTrial) -> Finding:
+    """Where all gradients are zero, all weights stay as they are: mixing, averaging and decompressing lose nothing."""
+    if subject.scheme.most_weight() == inf:
+        return not_tried("its updates are no sums of gradients (most_weight)")
+    ranks, parts = subject.most, subject.scheme.workers(subject.most)
+    outcome = subject.finished(Rehearsal(ranks, _CALM, sizes=(2 * parts,), decays=False, until=0, keeps=False))
+    for trace in outcome.workers:
+        for weights in (trace.final, evaluated(trace)):
+            distance, name = apart(weights, trace.start)
+            if not distance <= _CLOSE:
+                found = f"after {_CALM} steps with gradients of zero it is {distance:.1e} away from where it started"
+                do = "let mixing weights add up to 1, and send zeros as zeros"
+                return failed(f"{place(ranks, trace.rank, None, name)}: {found}", do)
+    return passed(f"{_CALM} steps with gradients of zero move nothing")
+
+
+_STIRRED, _SETTLED = 16, 160
+_TOGETHER, _APART = 0.1, 0.5
+
+
+def comes_together(subject: SchemeTrial) -> Finding:
+    """Once gradients are zero, workers' models approach each other, if those of some do: all are connected."""
+    ranks, parts = subject.most, subject.scheme.workers(subject.most)
+    if subject.scheme.replicated or parts < 3:
+        return not_tried("all workers hold the same" if subject.scheme.replicated else f"there are {parts} workers")
+    case = Rehearsal(ranks, _SETTLED, sizes=(2 * parts,), decays=False, until=_STIRRED, keeps=False)
+    outcome = subject.finished(case)
+    alone = [
+        sum(_flat(scripted_gradient(subject.seed, rank, step)) for step in range(1, _STIRRED + 1))
+        for rank in range(parts)
+    ]
+    left = {
+        (one, other): float(
+            np.linalg.norm(_flat(outcome.workers[one].final) - _flat(outcome.workers[other].final))
+            / np.linalg.norm(RATE * (alone[one] - alone[other]))
+        )
+        for other in range(parts)
+        for one in range(other)
+    }
+    near, far = min(left, key=left.__getitem__), max(left, key=left.__getitem__)
+    if left[near] <= _TOGETHER and left[far] >= _APART:
+        found = (
+            f"the models of ranks {far[0]} and {far[1]} stay apart after gradients have become zero, "
+            f"although those of ranks {near[0]} and {near[1]} meet"
+        )
+        return failed(
+            f"{place(ranks)}: {found}", "let each rank exchange with others in turn, so that all are connected"
+        )
+    return passed(
+        f"{_SETTLED - _STIRRED} steps after the last gradient models differ by {left[far]:.2g} of their paths"
+    )
+
+
+EXPECTATION = (right_on_average, equal_gradients, empty_parts, slow_changes, no_gradients, comes_together)

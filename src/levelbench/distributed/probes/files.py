@@ -7,16 +7,20 @@ of :class:`~levelbench.distributed.communicators.wrapping.WrappingCommunicator`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
 
 from levelbench import plugins
-from levelbench.checks.findings import Finding, Report, failed, findings_of
+from levelbench.checks.findings import Finding, Report, failed, findings_of, passed
 from levelbench.checks.isolation import JsonLine, Say, report_isolated
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.threads import rank_outcomes
+from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.finding import load_schemes, named_scheme
 from levelbench.distributed.probes.breadth import OTHERS
 from levelbench.distributed.probes.communicators import CALLS, LARGE, check_communicator
@@ -135,7 +139,43 @@ def check_communicator_request(request: JsonLine, say: Say) -> None:
                 findings[each.probe] = each
         if any(each.status == "failed" for each in findings.values()):
             break
+    else:
+        for each in findings_of(_LOST, partial(_lost_ranks, made, asked[-1], request["seconds"])):
+            findings[each.probe] = each
     say({"done": [asdict(each) for each in findings.values()]})
+
+
+_LOST, _DIES = "lost rank", 4
+"""The probe, and at which of its operations the rank is lost."""
+_ALONE: Mapping[str, Callable[[Communicator], object]] = MappingProxyType(
+    {
+        "all_reduce": lambda talk: talk.all_reduce(np.ones(3)),
+        "broadcast": lambda talk: talk.broadcast(np.ones(3), talk.size - 1),
+        "all_gather": lambda talk: talk.all_gather(np.ones(3)),
+        "reduce_scatter": lambda talk: talk.reduce_scatter(np.ones(9)),
+        "all_to_all": lambda talk: talk.all_to_all([np.ones(3) for _ in range(talk.size)]),
+        "barrier": lambda talk: talk.barrier(),
+    }
+)
+"""Calls that no rank can make without the others."""
+
+
+def _lost_ranks(made: Callable[[Communicator], Communicator], ranks: int, seconds: float) -> Iterator[Finding]:
+    """If a rank dies, each of these calls raises on the others: none goes on without it."""
+    for name, call in _ALONE.items():
+
+        def work(inner: Communicator, call: Callable[[Communicator], object] = call) -> None:
+            talk = made(inner)
+            for _ in range(3 * _DIES):
+                call(talk)
+
+        outcomes = rank_outcomes(ranks, work, timeout_s=seconds, delays=Delays(fail_at={ranks - 1: _DIES}))
+        for rank, outcome in enumerate(outcomes[:-1]):
+            if not isinstance(outcome, BaseException) and isinstance(outcomes[-1], BaseException):
+                found = f"{name}: rank {rank} goes on although rank {ranks - 1} is lost"
+                yield failed(found, "let the CommunicationError end the rank", probe=_LOST)
+                return
+    yield passed(f"{len(_ALONE)} operations raise an error", probe=_LOST)
 
 
 def _on_ranks(

@@ -341,7 +341,7 @@ def every_worker_counts(subject: SchemeTrial) -> Finding:
         case = Rehearsal(ranks, solvable(parts), sizes=(2 * parts - 1,), decays=False)
         outcome = subject.finished(case)
         factors = contributions(outcome, evaluated(outcome.workers[0]), subject.seed)
-        if factors is None or sampled(factors):
+        if factors is None or sampled(factors) or drawn_later(subject, case, factors):
             return _in_the_long_run(subject)
         if wrong := misweighted(subject, outcome, factors):
             return failed(wrong, _DO_SHARES)
@@ -353,6 +353,19 @@ def sampled(factors: Floats) -> bool:
     """Whether some workers take part in some steps only, so that only the mean of many steps has their shares."""
     weighs = np.abs(factors) > _SAME * np.abs(factors).max(initial=0.0)
     return bool((weighs.any(1) & ~weighs.all(1)).any())
+
+
+def drawn_later(subject: SchemeTrial, case: Rehearsal, factors: Floats) -> bool:
+    """Whether workers without any weight in a short run, shape (workers, steps), have some in the long run.
+
+    So it is where some workers are drawn for each round of several steps.
+    """
+    absent = ~(np.abs(factors) > _SAME * np.abs(factors).max(initial=0.0)).any(1)
+    if not absent.any() or absent.all() or not subject.scheme.lockstep:
+        return False
+    outcome = subject.finished(replace(case, steps=LONG, constant=True, keeps=False))
+    weights, _ = long_run(outcome, evaluated(outcome.workers[0]), subject.seed)
+    return bool((np.array(weights) > _ROUGH / len(weights)).all())
 
 
 def misweighted(subject: SchemeTrial, outcome: RanksOutcome, factors: Floats) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf
 from typing import final
 
 import numpy as np
@@ -120,6 +121,8 @@ class RankLoop:
             self._stretch(communicator, done + 1, last)
             if last in meetings:
                 self._meet(twice=last in case.pauses)
+                totals = communicator.take()
+                trace.met.append((totals.sent_bytes, totals.messages))
             if last == case.saves:
                 trace.kept = self._kept(communicator)
             communicator.take()
@@ -172,12 +175,14 @@ class RankLoop:
     def _gradients(self, step: int, sizes: list[int], parts: list[slice], own: int) -> Mapping[str, Array]:
         """The gradients of the mean loss over this rank's examples of all batches of a step; zeros without examples."""
         executor, case = self._stepper.executor, self._case
-        if not own:
+        if not own or step > case.until:
             return self._model.zeros()
         if isinstance(self._model, Scripted):
             self._model.step = 1 if case.constant else step
             executor.forward()
-            return executor.backward()
+            found = executor.backward()
+            turned = case.turned(step)
+            return found if turned == 1 else {name: each * turned for name, each in found.items()}
         total: dict[str, Array] = {}
         for at, (size, part) in enumerate(zip(sizes, parts, strict=True)):
             count = part.stop - part.start
@@ -275,8 +280,12 @@ class Rehearsal:
     sizes: tuple[int, ...] = UNEVEN
     constant: bool = False
     """Use the scripted gradients of the first step in every step."""
+    turns: int = 0
+    """Steps in which the gradients of the first step slowly become their opposite, which they stay."""
     alike: bool = False
     """Let all ranks have the scripted gradients of rank 0."""
+    until: float = inf
+    """The last step with gradients; those of later ones are zero."""
     large: bool = False
     """Use parameters of a million elements, if gradients are scripted."""
     decays: bool = True
@@ -329,6 +338,10 @@ class Rehearsal:
         """The factor of the learning rate at a step, from 1."""
         return 1.0 / (1.0 + 0.1 * (step - 1)) if self.decays else 1.0
 
+    def turned(self, step: int) -> float:
+        """What the gradients of a step are multiplied by."""
+        return 1.0 - 2.0 * min(1.0, (step - 1) / self.turns) if self.turns else 1.0
+
     def examples(self, step: int) -> list[int]:
         """The examples of the global batches that make up a step."""
         first = (step - 1) * self.accumulate
@@ -355,6 +368,8 @@ class RankTrace:
     """Why it cannot be resumed, according to the stepper."""
     sent: list[tuple[int, int]] = field(default_factory=list)
     """Bytes and messages by step; on a server, by stretch of steps."""
+    met: list[tuple[int, int]] = field(default_factory=list)
+    """Bytes and messages by meeting."""
     given: list[tuple[int, float, tuple[str, ...]]] = field(default_factory=list)
     """The steps, factors and parameter names passed to its optimizer."""
     phases: set[Phase] = field(default_factory=set)
@@ -524,6 +539,17 @@ def _unfinished(traces: Sequence[RankTrace], seconds: float) -> BaseException | 
             do = "make sure that its loop ends, or give the check more --seconds"
             return CommunicationError(f"rank {trace.rank}", f"it has not ended after {seconds:g} s", do)
     return None
+
+
+def with_one_worker(subject: SchemeTrial, case: Rehearsal) -> list[int]:
+    """The smallest number of ranks with a single worker on which a run like ``case`` ends; empty if there is none."""
+    for ranks in (1, 2):
+        try:
+            if subject.scheme.workers(ranks) == 1 and subject.run(replace(case, ranks=ranks)).error is None:
+                return [ranks]
+        except UsageError:
+            continue
+    return []
 
 
 def place(ranks: int, rank: int | None = None, step: int | None = None, name: str = "") -> str:
