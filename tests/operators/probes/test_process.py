@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import locale
+import logging
 import os
 import platform
 import random
@@ -69,6 +70,10 @@ CHANGES = [
     ("the environment variables", lambda: os.environ.update(LEVELBENCH_PLANTED="1")),
     ("NumPy's handling of floating-point errors", lambda: np.seterr(all="ignore")),
     ("NumPy's print options", lambda: np.set_printoptions(precision=3)),
+    ("the environment variables", lambda: ctypes.CDLL(None).setenv(b"LEVELBENCH_PLANTED", b"1", 1)),
+    ("the C library's random generator", lambda: ctypes.CDLL(None).srand(7)),
+    ("the folders of imports", lambda: sys.path.append("/")),
+    ("the level of logging", lambda: logging.disable(logging.ERROR)),
     ("the locale", lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8")),
     ("handlers of signals", lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN)),
     ("the mask of new files", lambda: os.umask(0)),
