@@ -8,11 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from levelbench.operators.custom import CustomOperator, Spec
+from levelbench.operators.custom import CustomOperator, Spec, register
+from levelbench.operators.frameworks import open_framework
 from levelbench.operators.probes import check_operator, variations
 from levelbench.operators.probes.attributes import other_attributes
 from levelbench.operators.probes.calls import leaks, threads
-from levelbench.operators.probes.files import _attributes_kept
+from levelbench.operators.probes.files import _attributes_kept, _subject, _variants
 from levelbench.operators.probes.forward import Oracle
 from levelbench.operators.probes.gradients import examine_gradient
 from levelbench.operators.probes.judging import Setting, Variant
@@ -87,6 +88,17 @@ def largest_number(x):
     return np.maximum(x.max(-1), np.finfo(x.dtype).min)
 
 
+def through_a_buffer(kept):
+    """Twice the input, by way of a buffer that is kept for its shape, with the dtype of the first call."""
+
+    def operator(x):
+        buffer = kept.setdefault(x.shape, np.empty_like(x))
+        buffer[...] = x
+        return (2 * buffer).astype(x.dtype)
+
+    return operator
+
+
 FORWARDS = [
     # name, check that must fail, inputs, faulty, right
     ("wrong above 64", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] > 64), double),
@@ -111,6 +123,7 @@ FORWARDS = [
     ("infinity at any of 24 places", "NaN and infinity", [X[:3]], lambda x: x * np.tri(*x.shape[-2:]), np.tril),
     ("all is masked", "NaN and infinity", [X], total_exponent, lambda x: np.logaddexp.reduce(x, -1)),
     ("finite instead of -infinity", "NaN and infinity", [X], largest_number, lambda x: x.max(-1)),
+    ("buffer of another dtype", "shapes", [X.astype(float)], through_a_buffer({}), double),
     ("inverse of -0.0", "NaN and infinity", [X], lambda x: 1 / np.where(x == 0, np.abs(x), x), lambda x: 1 / x),
 ]  # fmt: skip
 
@@ -567,6 +580,21 @@ class SpreadInSquares(CustomOperator):
         return (np.broadcast_to(g[..., None] if wrong else g, x.shape).copy(),)
 
 
+class Softplus(CustomOperator):
+    """It becomes a line where ``x`` instead of ``beta * x`` is large."""
+
+    def __init__(self, beta=1.0):
+        if beta <= 0:
+            raise ValueError("beta must be above 0")
+        self.beta = beta
+
+    def forward(self, x):
+        return np.where(x > 20, x, self.reference(x)).astype(x.dtype)
+
+    def reference(self, x):
+        return (np.logaddexp(0, self.beta * x) / self.beta).astype(x.dtype)
+
+
 WRONG_ELSEWHERE = [
     SpreadInSquares,
     LeakyByDefault,
@@ -583,6 +611,10 @@ WRONG_ELSEWHERE = [
 @pytest.mark.parametrize("cls", WRONG_ELSEWHERE)
 def test_an_attribute_that_works_at_its_default_only_is_caught(cls):
     assert attributes_found(cls)
+
+
+def test_an_attribute_that_is_right_for_small_values_only_is_caught():
+    assert attributes_found(Softplus, X.astype(float))
 
 
 @pytest.mark.parametrize("cls", [Leaky, Padded, Scaled])
@@ -718,6 +750,36 @@ def test_roundings_of_terms_that_cancel_are_no_wrong_gradient(left, wrong):
         subject_of(lambda x: x - x, backward=lambda g, i, o: (left * g[0],)), [X.astype(float)], seed=0
     )
     assert [each.status for each in report.inputs] == ["wrong" if wrong else "right"]
+
+
+class SummedBackwards(CustomOperator):
+    """A running sum without a reference, whose gradient is always that of the forward direction."""
+
+    def __init__(self, reverse=0):
+        self.reverse = reverse
+
+    def forward(self, x):
+        return x[::-1].cumsum(0)[::-1].copy() if self.reverse else x.cumsum(0)
+
+    def backward(self, gradients, inputs, outputs):
+        return gradients[0][::-1].cumsum(0)[::-1].copy()
+
+
+def test_gradients_with_other_attributes_are_tried_without_a_reference():
+    operator, backend = SummedBackwards(), open_framework("numpy")
+    register(SummedBackwards)
+    subject = _subject(operator, backend)
+    variants = _variants(operator, backend, "")
+    setting = Setting(subject, Oracle(subject), False, (), 0, 500, variants=variants)
+    found = list(variations.attributes(setting, [X[:, 0].astype(float)], RANDOM))
+    assert [each.case.split(",")[0] for each in found if each.status == "failed"] == ["reverse = 1"]
+
+
+def test_subnormal_numbers_that_a_framework_flushes_are_noted():
+    subject = replace(subject_of(lambda x: flushed(x[0])), to_native=lambda x: (x,))
+    setting = Setting(subject, Oracle(double), True, (), 0, 500)
+    found = [each.status for each in specials(setting, [X], RANDOM) if "subnormal" in each.case]
+    assert found == ["noted"]
 
 
 def test_an_axis_is_tried_from_both_ends():

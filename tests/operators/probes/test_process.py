@@ -137,6 +137,20 @@ def test_a_signal_that_the_c_library_takes_for_its_threads_is_not_accused(monkey
     assert process._caught() == before == [2]
 
 
+def test_a_call_that_imports_a_library_and_sets_it_is_caught(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.delitem(sys.modules, "torch")
+
+    def call():
+        sys.modules["torch"] = torch
+        torch.set_grad_enabled(False)
+
+    try:
+        assert "PyTorch's autograd mode" in found_of(call)
+    finally:
+        torch.set_grad_enabled(True)
+
+
 def test_what_the_import_of_a_library_sets_is_not_accused(tmp_path, monkeypatch):
     (tmp_path / "planted_late.py").write_text("import os\nos.environ['LEVELBENCH_LATE'] = '1'\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -156,13 +156,13 @@ def _sanitizers(
 
 
 def _variants(operator: CustomOperator, backend: OperatorBackend, reference: str) -> list[Variant]:
-    """The operator with other attributes; none if its reference is a function that does not know them."""
-    if reference or not operator.has_reference:
-        return []
+    """The operator with other attributes; its reference is itself if it has none, or a function without attributes."""
+    known = operator.has_reference and not reference
 
     def make(attributes: dict[str, Attribute]) -> tuple[HostOperator, Oracle]:
         made = type(operator)(**attributes)
-        return _subject(made, backend), Oracle(independent(made))
+        subject = _subject(made, backend)
+        return subject, Oracle(independent(made) if known else subject)
 
     return [Variant(title, partial(make, each), unless, each) for title, each, unless in other_attributes(operator)]
 

@@ -76,12 +76,17 @@ def _changed(call: Callable[[], object], *, draws: bool) -> list[str]:
 
     What raises changes nothing here: other probes report it.
     """
+    unused = "torch" not in sys.modules
     with quiet(), np.errstate(divide="warn", over="warn", invalid="warn", under="ignore"):
         # So that a generator that an earlier call has set is not found in that very state.
         _draw()
         states, modules = [_read()], [len(sys.modules)]
         for _ in range(2):
             attempt(call)
+            if unused and (torch := sys.modules.get("torch")) is not None and hasattr(torch, "set_default_dtype"):
+                # The call that has imported it may have set it, too: a second one then shows.
+                _as_imported(torch)
+                unused = False
             states.append(_read())
             modules.append(len(sys.modules))
             if not draws:
@@ -167,6 +172,13 @@ def _parts() -> Mapping[str, Part]:
     if (jax := sys.modules.get("jax")) is not None and hasattr(jax, "config"):
         parts["JAX's configuration"] = lambda: dict(jax.config.values), _only_read
     return parts
+
+
+def _as_imported(torch: Any) -> None:
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
 
 
 def _torch_parts(torch: Any) -> dict[str, Part]:
