@@ -9,6 +9,7 @@ import platform
 import random
 import signal
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -135,6 +136,22 @@ def test_a_signal_that_the_c_library_takes_for_its_threads_is_not_accused(monkey
     monkeypatch.setattr(process, "_status", lambda *names: [next(masks)])
     before = process._caught()
     assert process._caught() == before == [2]
+
+
+def test_a_file_that_each_call_leaves_is_caught(tmp_path):
+    assert "the file" in found_of(lambda: tempfile.mkstemp(dir=tmp_path))
+
+
+def test_a_file_that_the_first_call_writes_or_that_is_removed_is_not_accused(tmp_path):
+    cache = tmp_path / "cache"
+
+    def honest():
+        if not cache.exists():
+            cache.write_text("plan")
+        with tempfile.NamedTemporaryFile(dir=tmp_path) as scratch:
+            scratch.write(b"0")
+
+    assert found_of(honest) == ""
 
 
 def test_a_call_that_imports_a_library_and_sets_it_is_caught(monkeypatch):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -82,7 +82,8 @@ def _changed(call: Callable[[], object], *, draws: bool) -> list[str]:
         _draw()
         states, modules = [_read()], [len(sys.modules)]
         for _ in range(2):
-            attempt(call)
+            with _Writing() as writing:
+                attempt(call)
             if unused and (torch := sys.modules.get("torch")) is not None and hasattr(torch, "set_default_dtype"):
                 # The call that has imported it may have set it, too: a second one then shows.
                 _as_imported(torch)
@@ -99,7 +100,41 @@ def _changed(call: Callable[[], object], *, draws: bool) -> list[str]:
         if draws:
             found = [each for each in found if each not in _GENERATORS or first[each] == second[each]]
             _write(before, second)
-    return found
+    # The first call may write a cache; what the second one leaves, each will.
+    return [*found, *(f"the file {each}, which it leaves" for each in writing.left()[:1])]
+
+
+class _Writing:
+    """The files that Python opens for writing in a block."""
+
+    now: ClassVar[_Writing | None] = None
+    heard: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+
+    def __enter__(self) -> _Writing:
+        if not _Writing.heard:
+            _Writing.heard = True
+            sys.addaudithook(_Writing._hear)  # which cannot be removed
+        _Writing.now = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _Writing.now = None
+
+    @staticmethod
+    def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+        here = _Writing.now
+        if here is None or event != "open":
+            return
+        path, _, flags = arguments
+        if isinstance(path, str) and isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            here._paths.append(os.path.abspath(path))  # noqa: PTH100  # Path.absolute() keeps ".."
+
+    def left(self) -> list[str]:
+        """Those that are there afterwards."""
+        return [each for each in self._paths if Path(each).is_file()]
 
 
 def _differing(before: State, after: State) -> list[str]:
